@@ -73,7 +73,7 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cvfl": ({"rounds": 12, "mode": "sync", **SMALL}, {}),
     "dvfl": (
         {"rounds": 6, "guest_epochs": 2, "host_epochs": 2, "hosts": 3, "hidden": 16, "width": 8,
-         "host_width": 8, "batch": 256, "interval": 2.0},
+         "host_width": 8, "batch": 256, "interval": 6.0},
         {"parties": PARTIES - 3},
     ),
 }  # fmt: skip

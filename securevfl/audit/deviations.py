@@ -11,10 +11,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from securevfl.audit.following.library import library_class
 from securevfl.audit.following.other_code import OtherCode
+from securevfl.audit.keyed.pair_masks import PairMasks
 from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
-from securevfl.protocols.base.messages import SELF, MessageKey, MessageSpec, array_of
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.hidden_sums import PairMasked
+from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, MessageSpec, array_of
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
 
@@ -114,6 +118,8 @@ class Comparer:
         self.deviations: list[Deviation] = []
         self._run, self._disturbed = run, disturbed
         self._declared, self._other = Declared(run.protocol), OtherCode()
+        self._masking = _masking(run.protocol)
+        self._pair_masks = _pair_masks(run.protocol)
         self._times: Counter[MessageKey] = Counter()
         self._missing: dict[tuple[str, str, str], MessageSpec] = {}
         self._unlike: list[MessageKey] = []
@@ -141,10 +147,10 @@ class Comparer:
         try:
             with self._other.watching(key.round) as faults:
                 wrong = _differs(self._run, spec, message)
+            wrong = wrong or next(iter(faults), "") or self._wrongly_masked(spec, message)
         except ForgottenError:
             self._forgotten += 1
             return
-        wrong = wrong or next(iter(faults), "")
         if wrong:
             self._blame(key, wrong)
         elif not own:
@@ -168,6 +174,16 @@ class Comparer:
         allowed, times = 1 if spec.count is None else spec.count(key), self._times[key]
         return f"it was sent {times} times, declared is {allowed}" if times > allowed else ""
 
+    def _wrongly_masked(self, spec: MessageSpec, message: RecordedMessage) -> str:
+        """Fault of the masks of an upload, by other code, if it is looked at."""
+        upload = (spec.sender, spec.receiver) == ("client", "server") and spec.carries in UPLOADS
+        if not upload or not self._other.watches:
+            return ""
+        if self._pair_masks is not None:
+            return self._pair_masks.fault(self._run, message.key, message.payload)
+        own = message.key.sender in self._masking
+        return self._other.unmasked(message.payload) if own else ""
+
     def _blame(self, key: MessageKey, what: str) -> None:
         self.deviations.append(Deviation(key, what))
 
@@ -190,6 +206,20 @@ class Declared:
         if spec.receiver == SELF:
             return key.sender == key.receiver
         return key.receiver in self.roles.get(spec.receiver, ())
+
+
+def _masking(protocol: Protocol) -> range:
+    """Clients whose uploads have masks from their keys, where formulas are the library's."""
+    if not isinstance(protocol, CodedProtocol) or not protocol.masked or protocol.prss is None:
+        return range(0)
+    return range(protocol.prss.seeded if library_class(protocol) is not None else 0)
+
+
+def _pair_masks(protocol: Protocol) -> PairMasks | None:
+    """Masks from seeds of pairs, where a protocol has them and its formulas are the library's."""
+    if isinstance(protocol, PairMasked) and library_class(protocol) is not None:
+        return PairMasks(protocol)
+    return None
 
 
 def _misshapen(spec: MessageSpec, message: RecordedMessage) -> str:

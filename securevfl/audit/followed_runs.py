@@ -21,6 +21,7 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
+from securevfl.audit.following.acts import text_of
 from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
@@ -28,13 +29,13 @@ from securevfl.audit.tapes import Tape
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Schedule
-from securevfl.engine.network import Sending
+from securevfl.engine.network import SERVER, Event, Sending
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import RunError
 from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.messages import SELF, MessageKey, array_of
+from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, array_of
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.threads import one_thread
@@ -91,6 +92,9 @@ class Traffic:
         each message, in the order of sending.
     controls : tuple of (MessageKey, str)
         Control messages and digests of what is in them.
+    events : tuple of (MessageKey, str)
+        What parties but the server tell the history, which the server's host may read: events and
+        their fields.
     still : bool
         Whether a gradient was zero: then models stand still, as everybody who gets it knows, and
         what parties do may be another thing.
@@ -98,7 +102,34 @@ class Traffic:
 
     envelopes: tuple[tuple[Any, ...], ...]
     controls: tuple[tuple[MessageKey, str], ...]
+    events: tuple[tuple[MessageKey, str], ...]
     still: bool = False
+
+
+def event_kind(name: str) -> str:
+    """The name of an event where messages are named too."""
+    return f"event {name}"
+
+
+def is_event(key: MessageKey) -> bool:
+    """Whether it names an event, not a message."""
+    return key.kind.startswith(event_kind(""))
+
+
+class _History:
+    """Reader of a run's events: keeps what parties but the server tell of themselves."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[MessageKey, str]] = []
+
+    def record(self, event: Event) -> None:
+        """Keep an event."""
+        if event.party != SERVER:
+            key = MessageKey(event_kind(event.name), event.round, event.party, SERVER)
+            self.events.append((key, text_of(event.fields)))
+
+    def round_over(self, party: int, round: int, time: int, left: bool) -> None:
+        """Rounds end by messages, which are compared."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +204,10 @@ def follow(
         sum(1 for _ in randomness.unexplained_keys(log, one.keys)),
         len(one.keys),
         tuple(() if one.mask_keys is None else one.mask_keys.faults(log, asked)),
-        Traffic(_envelopes(one.simulation.transcript), tuple(one.controls), one.still),
+        Traffic(
+            *(_envelopes(one.simulation.transcript), tuple(one.controls)),
+            *(tuple(one.history.events), one.still),
+        ),
         one.newest,
         ended,
     )
@@ -244,6 +278,7 @@ class _FollowedRun:
         run.references = library
         self.lives = [_Life(run, setting)]
         self.controls: list[tuple[MessageKey, str]] = []
+        self.history = _History()
         self.keys: list[bytes] = []
         self.still = False
         coded = protocol if isinstance(protocol, CodedProtocol) else None
@@ -294,6 +329,7 @@ class _FollowedRun:
             "recorded": self.run,
             "follow": self._take,
             "wrong": self._wrong(),
+            "observer": self.history,
             "secrets": made.secrets,
             "conditions": setting.conditions,
             "faults": _schedule(made, setting),
@@ -307,11 +343,10 @@ class _FollowedRun:
 
     def _wrong(self) -> Callable[[MessageKey], bool]:
         clients = tuple(self.protocol.peers())[-self.setting.wrong_uploads :]
-        uploads = ("masked_result", "result_share")
 
         def wrong(key: MessageKey) -> bool:
             spec = self._declared.spec_of(key)
-            return spec is not None and spec.carries in uploads and key.sender in clients
+            return spec is not None and spec.carries in UPLOADS and key.sender in clients
 
         return wrong if self.setting.wrong_uploads else lambda key: False
 
@@ -409,7 +444,7 @@ class _Disturbed(Recorder):
 def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
     """Traffic of a run alone; messages that are not declared are in its envelopes."""
     declared, controls = Declared(protocol), list[tuple[MessageKey, str]]()
-    still = []
+    still, history = [], _History()
 
     class Listener(Simulation):
         def send(self, sending: Sending) -> None:
@@ -426,6 +461,7 @@ def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
     made = Listener(
         protocol.parties(),
         seed=protocol.seed,
+        observer=history,
         secrets=protocol.secrets,
         conditions=setting.conditions,
         faults=_schedule(protocol, setting),
@@ -433,7 +469,8 @@ def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
     )
     with one_thread(), suppress(RunError):  # what was sent before is compared
         made.run()
-    return Traffic(_envelopes(made.transcript), tuple(controls), any(still))
+    envelopes = _envelopes(made.transcript)
+    return Traffic(envelopes, tuple(controls), tuple(history.events), any(still))
 
 
 def _is_zero(payload: Any) -> bool:
@@ -462,6 +499,10 @@ def differences(one: Traffic, other: Traffic) -> Iterator[tuple[MessageKey, str]
     for key, digests in _by_key(one.controls).items():
         if known.get(key, digests) != digests:
             yield key, "the content of a control message"
+    ours, theirs = _by_key(one.events), _by_key(other.events)
+    for key in ours | theirs:
+        if ours.get(key) != theirs.get(key):
+            yield key, f"what the history tells, {ours.get(key)} and {theirs.get(key)}"
 
 
 def _by_key(controls: Iterable[tuple[MessageKey, str]]) -> dict[MessageKey, list[str]]:

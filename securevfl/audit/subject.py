@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,9 +14,10 @@ from securevfl.audit import randomness
 from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.beside.time_limit import TimeLimitError
 from securevfl.audit.deviations import Comparison, compare
-from securevfl.audit.followed_runs import ITSELF, Followed, follow
+from securevfl.audit.followed_runs import ITSELF, Followed, Setting, follow
 from securevfl.audit.following.given import Given
 from securevfl.audit.following.lives import acts_of_lives
+from securevfl.audit.following.sources import altered
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
@@ -52,6 +53,8 @@ class Subject:
         Whether the configuration itself is run, on all rows and for all rounds.
     given : Given, optional
         What the protocol was made from.
+    settings : callable
+        Settings that it is run in besides; a verdict is about these.
 
     Attributes
     ----------
@@ -71,6 +74,7 @@ class Subject:
         progress: Callable[[str], None] | None = None,
         whole: bool = False,
         given: Given | None = None,
+        settings: Callable[[Protocol], Iterable[Setting]] = settings_of,
     ) -> None:
         self.protocol = protocol
         self._given = [] if given is None else [(protocol, given)]
@@ -81,7 +85,9 @@ class Subject:
         self.ran: list[str] = []
         self.acts: tuple[str, ...] = ()
         self._progress = progress
+        self._settings_of = settings
         self._shared: dict[str, Any] = {}
+        self._altered: tuple[int, list[str]] | None = None  # and how many results were shared
 
     def progress(self, what: str) -> None:
         """Say what is being done."""
@@ -206,7 +212,7 @@ class Subject:
             found = follow(self.instance(whole=True), ITSELF, self.progress)
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
-        for setting in settings_of(self.protocol):
+        for setting in self._settings_of(self.protocol):
             described = self.describe(many=self.many, options=setting.options)
             words = f"setting {setting.name!r}: {described}"
             try:
@@ -250,6 +256,17 @@ class Subject:
             return found
 
         return self.shared("unobserved", made)
+
+    @property
+    def altered(self) -> list[str]:
+        """Names of the loaded library that are not those of its files, after all runs so far.
+
+        For protocols that are the library's: who makes an instance of another's runs its code.
+        """
+        made = len(self._shared)
+        if self._altered is None or self._altered[0] != made:
+            self._altered = made, altered()
+        return self._altered[1]
 
     @property
     def lives(self) -> list[str]:

@@ -34,6 +34,7 @@ ENVELOPE = 21  # sender 4, receiver 4, round 8, epoch 4, length of the kind 1; t
 _DTYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
 _CODE = {np.dtype("<" + name): code for code, name in enumerate(_DTYPES)}
 _MAX_DEPTH = 64
+_SHORT = 64  # characters of keys whose bytes are kept
 _ARRAYS, _ARRAY_BYTES = (
     4096,
     64,
@@ -277,8 +278,11 @@ def _encode(value: Any, out: bytearray, depth: int, modulus: int | None) -> None
     elif kind is dict:
         out += b"d" + _int.pack(len(value))
         for key, item in value.items():
-            _check_key(key)
-            _encode(key, out, depth + 1, modulus)
+            if type(key) is str and len(key) <= _SHORT:
+                out += _key(key)
+            else:
+                _check_key(key)
+                _encode(key, out, depth + 1, modulus)
             _encode(item, out, depth + 1, modulus)
     elif isinstance(value, np.ndarray):
         if modulus is not None and _is_packed(value, modulus):
@@ -295,6 +299,13 @@ def _encode(value: Any, out: bytearray, depth: int, modulus: int | None) -> None
         _encode(_fields(value), out, depth + 1, modulus)
     else:
         raise _unknown(value)
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(name: str) -> bytes:
+    """Bytes of a text that is a key: names of attributes come again and again."""
+    raw = _utf8(name)
+    return b"s" + _int.pack(len(raw)) + raw
 
 
 def _check_key(key: Any) -> None:

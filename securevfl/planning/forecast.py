@@ -22,6 +22,7 @@ from securevfl.field.primes import USUAL
 from securevfl.planning.choices import Choice, choice_by_needs, choice_of, feasible_segments
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum
 from securevfl.planning.remedies import Planned, Remedy, remedies
+from securevfl.planning.sums import told_by_sums
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -216,7 +217,7 @@ def _forecast(
         command=" ".join(
             _flag(key, value) for key, value in {**settings, "segments": best.segments}.items()
         ),
-        warnings=_warnings(sum(shape.widths), config.width),
+        warnings=tuple(filter(None, [told_by_sums(sum(shape.widths), config.width)])),
         remedies=remedies(planned, best),
     )
 
@@ -224,17 +225,6 @@ def _forecast(
 def _fastest(choices: tuple[Choice, ...]) -> Choice:
     """The choice with the shortest expected round."""
     return min(choices, key=lambda choice: choice.round_seconds)
-
-
-def _warnings(columns: int, width: int) -> tuple[str, ...]:
-    """Warn where the sums of a row are enough equations for its columns."""
-    if columns > width:
-        return ()
-    return (
-        f"The sums of each row are h = {width} equations in {columns} columns. A server that knows "
-        "the clients' weights solves them for the rows, and with SGD it learns all inner products "
-        "of rows from its own gradients. Lower width; SECURITY.md says more.",
-    )
 
 
 def _flag(key: str, value: Any) -> str:

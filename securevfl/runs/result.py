@@ -18,8 +18,12 @@ from securevfl.engine.transcript import Transcript
 from securevfl.models.evaluation import evaluation
 from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
+from securevfl.planning.sums import told_by_sums
 from securevfl.privacy.claims import Claim, link_claims
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.hidden_sums import Encrypted, PairMasked
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions
@@ -226,7 +230,7 @@ class Run:
             "bytes_by_kind": self.transcript.bytes_by_kind(),
             "run_folder": None if self.folder is None else str(self.folder),
         }
-        result["notices"] = notices(result)
+        result["notices"] = [*_sums(self.protocol), *notices(result)]
         return result
 
     def scores(self, rows: Any, *, coded: bool = False) -> np.ndarray:
@@ -325,6 +329,14 @@ class Run:
     def models(self) -> dict[str, np.ndarray]:
         """Arrays of all parties' trained models by name, such as ``client-0/network/weight``."""
         return model_arrays(self.parties)
+
+
+def _sums(protocol: Protocol) -> list[str]:
+    """Warning of what sums tell the server, where that is much."""
+    if not isinstance(protocol, (CodedProtocol, KeyMasked, PairMasked, Encrypted)):
+        return []
+    columns = sum(own.shape[1] for own in protocol.data.train)
+    return [text for text in [told_by_sums(columns, protocol.config.width)] if text]
 
 
 def notices(summary: Mapping[str, Any]) -> list[str]:

@@ -69,9 +69,9 @@ def test_a_server_and_clients_that_admit_too_few_sharers_are_found(monkeypatch):
     monkeypatch.setattr(Parameters, "enough", lambda self, sharers: len(sharers) > 0)
     monkeypatch.setattr("securevfl.protocols.fedvs.algorithm.check_attempt", lambda *a: None)
     options = FEDVS | {"max_attempts": 50, "share_timeout": 1.0}
-    found = []
-    for setting in settings_of(make("fedvs", **options)):
-        found += follow(make("fedvs", **options | dict(setting.options)), setting).sums
+    runs = ((make("fedvs", **options | dict(setting.options)), setting)
+            for setting in settings_of(make("fedvs", **options)))  # fmt: skip
+    found = (one for made, setting in runs for one in follow(made, setting).sums)
     assert any("sharers, T = 1" in one for one in found)
 
 

@@ -5,6 +5,7 @@ import pytest
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence, conclude
 from securevfl.audit.verifiers.base import Verifier
+from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge, verify
 from securevfl.engine.network import RoundOverError
@@ -12,6 +13,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make, tiny_data
+from tests.audit import few_settings
 
 PROOF = Evidence("v", "supports", "a condition", "proof")
 HYPOTHESIS = Evidence("v", "supports", "keys are fresh", "hypothesis")
@@ -196,11 +198,10 @@ def test_verdicts_on_the_methods_without_a_code():
         "dvfl": {"NO VIOLATION FOUND", "CONFIRMED OPEN"},
     }
     for name, words in expected.items():
-        report = verify(name, tiny_data().with_parties(4), tests=(), whole=False)
-        own = [f for f in report.claims if f.who not in ("outsider", "any party")]
-        assert {f.verdict for f in own} == words, name
-        assert report.verdict("any party", "messages") == "NO VIOLATION FOUND"
-        assert report.ran[0].startswith(f"{name}, 4 parties")
+        made = make(name, tiny_data().with_parties(4))
+        *own, messages = few_settings.verdicts(made, (*made.claims, AS_DECLARED))
+        assert set(own) == words, name
+        assert messages == "NO VIOLATION FOUND"
 
 
 def test_labels_that_reach_a_guest_are_found():
@@ -220,9 +221,6 @@ def test_labels_that_reach_a_guest_are_found():
         owner.announce = telling
         return made
 
-    options = {"guest_epochs": 2, "host_epochs": 2}
-    report = verify(
-        type("Telling", (base,), {"parties": parties}), tiny_data(), whole=False, **options
-    )
-    assert report.verdict("guest", "labels") == "VIOLATED"
-    assert report.verdict("any party", "messages") == "VIOLATED"
+    made = make(type("Telling", (base,), {"parties": parties}), guest_epochs=2, host_epochs=2)
+    claims = [one for one in made.claims if (one.who, one.asset) == ("guest", "labels")]
+    assert few_settings.verdicts(made, (*claims, AS_DECLARED)) == ["VIOLATED", "VIOLATED"]

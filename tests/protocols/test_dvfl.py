@@ -10,8 +10,9 @@ from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from
-from securevfl.engine.network import SERVER
+from securevfl.engine.network import SERVER, Message
 from securevfl.errors import ConfigurationError, RunError
+from securevfl.protocols.dvfl.algorithm import Host
 from securevfl.protocols.dvfl.arrays import encodings_side_by_side, own_rows
 from securevfl.protocols.dvfl.schedule import RoundSchedule
 from securevfl.runs.threads import one_thread
@@ -492,3 +493,28 @@ def test_category_codes_are_refused():
     coded.cardinalities = ((0, 3, 0), *dataset.cardinalities[1:])
     with pytest.raises(ConfigurationError, match="1 columns of party 0 hold category codes"):
         make("dvfl", coded, **SMALL)
+
+
+def test_what_a_guest_writes_before_the_hosts_round_began_is_read_in_the_next_one():
+    """Clocks of two machines differ; a host of round r reads what was written up to round r - 1."""
+    parties = make("dvfl").parties()
+    host = next(one for one in parties.values() if isinstance(one, Host))
+    written = {r: np.full((4, host.width), r, np.float32) for r in range(1, 6)}
+
+    def write(round):
+        host.write(Message(host.peers[0], host.index, "activation", written[round], round, 0, -1))
+
+    for ahead in (1, 2):  # a guest that is behind wrote last in the round before, one ahead in this
+        write(ahead)
+    host.round = 2
+    assert host.written().keys() == {host.peers[0]}
+    assert np.array_equal(host.written()[host.peers[0]], written[1])
+    host.round = 3
+    assert np.array_equal(host.written()[host.peers[0]], written[2])
+    write(4)
+    write(3)  # messages may overtake each other
+    host.round = 4
+    assert np.array_equal(host.written()[host.peers[0]], written[3])
+    host.round = 9
+    assert np.array_equal(host.written()[host.peers[0]], written[4])
+    assert len(host.registers[host.peers[0]]) == 2

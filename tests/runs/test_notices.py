@@ -22,6 +22,18 @@ def test_a_run_without_slack_says_so():
     assert ". More parties or helpers would" in no_slack({"R": 3, "N": 3, "A": 0, "K": 1, "T": 1})
 
 
+@pytest.mark.parametrize(
+    ("protocol", "width", "told"),
+    [("fedvs", 30, True), ("fedvs", 29, False), ("coded_split", 30, True),
+     ("secagg_split", 30, True), ("split", 30, False)],
+)  # fmt: skip
+def test_a_run_says_where_its_sums_tell_the_rows(data, protocol, width, told):
+    run = svfl.run(protocol, data, rounds=1, width=width, hidden=4)
+    found = [text for text in run.summary()["notices"] if "sums of each row" in text]
+    assert bool(found) is told
+    assert not told or "h = 30 equations in 30 columns" in found[0]
+
+
 def test_a_run_that_ends_before_its_time_says_so():
     assert notices(SUMMARY) == []
     early = notices(SUMMARY | {"until": 60.0})

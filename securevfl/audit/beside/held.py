@@ -42,18 +42,18 @@ def in_common(parties: Mapping[int, Party]) -> str:
     return ""
 
 
-def digests(parties: Mapping[int, Party]) -> dict[int, str]:
-    """Of each party a digest of all values that it has."""
-    return {index: _digest(party) for index, party in parties.items()}
+def digests(parties: Mapping[int, Party], *, arrays: bool = False) -> dict[int, str]:
+    """Of each party a digest of all values that it has, or of its arrays alone."""
+    return {index: _digest(party, arrays) for index, party in parties.items()}
 
 
-def _digest(party: Party) -> str:
+def _digest(party: Party, arrays: bool) -> str:
     found = hashlib.sha256()
     for one in _reached(vars(party), whole=True):
         if isinstance(one, np.ndarray):
             found.update(repr((one.dtype.str, one.shape)).encode())
             found.update(np.ascontiguousarray(one).tobytes() if one.dtype != object else b"")
-        elif isinstance(one, _PLAIN):
+        elif isinstance(one, _PLAIN) and not arrays:
             found.update(repr(one).encode())
     return found.hexdigest()
 

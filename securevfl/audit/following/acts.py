@@ -18,6 +18,7 @@ from securevfl.engine.network import PartyState, Sending, Wait
 
 EVENT, LINE, SENDING, WAIT, CALL, END = "event", "line", "sending", "wait", "call", "end"
 _DEEP, _MANY = 3, 64  # parts of parts of a payload, and parts of each, whose form is compared
+_ARRAY = '["numpy.ndarray"]'  # traits of most payloads
 _LONG = 100  # characters of an act that are told
 
 _WORDS = {
@@ -74,12 +75,21 @@ def sendings(sending: Sending, given: Mapping[int, Any] | None = None) -> Iterat
     work = [party.activities.get(kind), party.operations(kind)]
     common = text_of([kind, round, after, party.epoch, *work, form(kind), form(round)])
     known: dict[int, str] = {}
+    shown, traits = None, ""
     for receiver, payload in zip(to, payloads, strict=True):
-        said = f"{common} to {text_of(receiver)}, {text_of(form(payload))}"
+        if payload is not shown or not traits:  # a broadcast sends one object to all
+            shown, traits = payload, _traits(payload)
+        said = f"{common} to {text_of(receiver)}, {traits}"
         wholes = [one for one in longer_arrays(payload) if (given or {}).get(id(one)) is not one]
         for one in wholes:
             known.setdefault(id(one), _digest(one))
         yield Act(SENDING, said, behind=tuple(known[id(one)] for one in wholes))
+
+
+def _traits(payload: Any) -> str:
+    if type(payload) is np.ndarray:  # it has neither parts nor attributes of its own
+        return _ARRAY
+    return text_of(form(payload))
 
 
 def form(value: Any, deep: int = _DEEP) -> list[Any]:
@@ -182,6 +192,8 @@ def difference(found: Sequence[Act], wanted: Sequence[Act]) -> str:
 
 def text_of(value: Any) -> str:
     """A value as the files of a run have it: numbers of other types with the same digits."""
+    if type(value) is int:
+        return str(value)
     try:
         return json.dumps(value, default=_plain)
     except (TypeError, ValueError):  # keys that are no text, or a value that holds itself

@@ -37,10 +37,15 @@ class OtherCode:
     ----------
     faults : list of str
         What was wrong since the list was emptied.
+    watches : bool
+        Whether the newest message was chosen to be held against other code.
     """
 
     def __init__(self) -> None:
         self.faults: list[str] = []
+        self.watches = False
+        self._products: list[np.ndarray] = []  # while it watches
+        self._masked_results: list[np.ndarray] = []  # of these
         self._chance = np.random.Generator(np.random.PCG64())  # of the operating system's entropy
         self._r = np.empty(0, np.uint32)
         self._streams: dict[tuple[bytes, bytes, int, int, int], list[int]] = {}
@@ -53,8 +58,9 @@ class OtherCode:
         After some rounds it is done every second time, by chance: a run may have hundreds.
         It replaces methods of the library, so it is not for several threads.
         """
-        self.faults = []
-        if round > _ALL and self._chance.integers(2):
+        self.faults, self._masked_results, self._products = [], [], []
+        self.watches = round <= _ALL or not self._chance.integers(2)
+        if not self.watches:
             yield self.faults
             return
         checks: tuple[tuple[Any, str, Callable[..., None]], ...] = (
@@ -73,6 +79,15 @@ class OtherCode:
         finally:
             for owner, name, method in made:
                 setattr(owner, name, method)
+
+    def unmasked(self, sent: Any) -> str:
+        """Fault of an upload that is no product with its mask, in words; empty for none.
+
+        It is held against what was computed in the newest time of watching.
+        """
+        if any(np.array_equal(sent, one) for one in self._masked_results):
+            return ""
+        return "it is no product of shares to which its mask was added, by other code"
 
     def _checked(self, method: Callable[..., Any], check: Callable[..., None]) -> Any:
         """A method whose results are checked, but for those that it calls itself."""
@@ -147,6 +162,7 @@ class OtherCode:
         a, b, p = np.asarray(a), np.asarray(b), field.modulus
         if a.ndim != 2 or b.ndim != 2:
             return
+        self._products.append(np.asarray(c))
         n = b.shape[1]
         r, s = self.vector(n), self.vector(n + len(a))[n:]  # independent
         found = _dot(s.tolist(), times(c, r, p))
@@ -164,6 +180,8 @@ class OtherCode:
         degree: int,
         **_: Any,
     ) -> None:
+        if any(one is result for one in self._products):
+            self._masked_results.append(masked)
         code, size = prss.code, masked.size
         p, alpha = code.field.modulus, code.alphas[party]
         unknown = degree * (code.size - 1) - code.size + 1

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from securevfl.audit import statistical as st
-from securevfl.audit.beside.known_answers import sampler_fault
 from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.deviations import Declared
+from securevfl.audit.keyed.encryption import encryption_faults
+from securevfl.audit.keyed.pair_masks import faults_of_shares
 from securevfl.audit.randomness import unexplained_keys
 from securevfl.audit.recording import RecordedMessage
 from securevfl.audit.subject import Subject
@@ -18,7 +20,8 @@ from securevfl.field import PrimeField
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.coalition import Coalition
-from securevfl.protocols.base.messages import SELF
+from securevfl.protocols.base.hidden_sums import Encrypted, PairMasked
+from securevfl.protocols.base.messages import SELF, MessageKey
 from securevfl.protocols.base.protocol import Protocol
 
 _OPEN = ("embedding", "data_share", "model_share")
@@ -40,30 +43,28 @@ class Hypotheses:
         run = subject.run
         stated = run.protocol.hypotheses(run)
         for one in stated:
-            words = one.text if one.holds else f"it does not hold: {one.text}"
-            yield self._evidence(one.holds, words)
+            yield self._evidence(one.holds, one.text)
         if not stated:
             text = f"{run.protocol.name} states no hypotheses that could be checked"
             yield Evidence(self.name, "silent", text, "gap")
         yield from self._keys(subject)
-        field = PrimeField(run.protocol.describe().get("p", 2**61 - 1))
-        fault = sampler_fault(field.modulus, field.dtype)
-        yield self._evidence(not fault, fault or "the sampler gives what its keys say")
         found = coalitions_of(claim.against, run.protocol)
         if not found:
             text = f"no parties of the protocol are {claim.who}"
             yield Evidence(self.name, "silent", text, "gap")
             return
         for coalition in found:
+            yield from self._terms(subject, coalition)
             yield from self._other_messages(subject, coalition)
+        yield from self._hidden(subject)
         yield from self._masks(subject, level)
         text = f"what remains is the primitive's: {claim.reason}"
         yield Evidence(self.name, "silent", text, "hypothesis")
 
-    def _evidence(self, holds: bool, text: str) -> Evidence:
+    def _evidence(self, holds: bool, text: str, fault: str = "") -> Evidence:
         if holds:
             return Evidence(self.name, "supports", text, "hypothesis")
-        return Evidence(self.name, "silent", text, "gap")
+        return Evidence(self.name, "silent", fault or f"it does not hold: {text}", "gap")
 
     def _keys(self, subject: Subject) -> Iterator[Evidence]:
         """Keys that parties draw for themselves come from 32 fresh bytes each."""
@@ -84,7 +85,38 @@ class Hypotheses:
         text = f"all {number} keys and seeds are made of 32 fresh bytes of the operating "
         text += "system each, none used twice"
         wrong = f"{strange} of {number} keys have another origin, or were used before"
-        yield self._evidence(not strange, wrong if strange else text)
+        yield self._evidence(not strange, text, wrong)
+
+    def _terms(self, subject: Subject, coalition: Coalition) -> Iterator[Evidence]:
+        """Two terms or more are left of each sum when a coalition has taken its own from it.
+
+        The clients whose values are summed are those that get a gradient.
+        """
+        protocol = subject.protocol
+        if not isinstance(protocol, (PairMasked, Encrypted)):
+            return
+        sizes, needed = list(_summed(subject)), len(coalition.clients) + 2
+        least = min(sizes, default=0)
+        text = f"{len(sizes)} sums have {least} terms or more, and {needed} are needed that two "
+        yield self._evidence(least >= needed, text + f"are left without those of {coalition}")
+        if isinstance(protocol, PairMasked):
+            masks = protocol.sharing.privacy
+            text = f"polynomials that share seeds have {masks} masks, against {coalition}"
+            yield self._evidence(masks >= len(coalition.clients), text)
+
+    def _hidden(self, subject: Subject) -> Iterator[Evidence]:
+        """Shares of seeds, or keys and ciphertexts, as other code takes them apart."""
+        protocol = subject.protocol
+        faults: list[str] = []
+        if isinstance(protocol, PairMasked):
+            faults = subject.shared("shares of seeds", lambda: _of_shares(subject, protocol))
+            text = "each mask of a share of a seed is the stream of a fresh key of its own"
+        elif isinstance(protocol, Encrypted):
+            faults = subject.shared("encryption", lambda: _of_encryption(subject, protocol))
+            text = "keys and ciphertexts that were sent are what encryption makes of fresh chance"
+        else:
+            return
+        yield self._evidence(not faults, text, "; ".join(faults))
 
     def _other_messages(self, subject: Subject, coalition: Coalition) -> Iterator[Evidence]:
         """No other message carries an embedding or raw columns to the coalition."""
@@ -100,7 +132,7 @@ class Hypotheses:
             elif message.key.sender >= 0 and _holds_rows(run.data(message.key.sender), message):
                 faults.append(f"{message.key.kind!r} holds raw columns")
         words = f"to {coalition} no message carries an embedding or raw columns in the clear"
-        yield self._evidence(not faults, faults[0] if faults else words)
+        yield self._evidence(not faults, words, next(iter(faults), ""))
 
     def _masks(self, subject: Subject, level: float) -> Iterator[Evidence]:
         """Masked uploads look uniform, and no two are equal."""
@@ -126,6 +158,42 @@ class Hypotheses:
             yield Evidence(self.name, "silent", f"not uniform: {text}", "gap", tested.p_value)
         else:
             yield Evidence(self.name, "supports", text, "test", tested.p_value, level)
+
+
+def _summed(subject: Subject) -> Iterator[int]:
+    """Numbers of clients that got the gradient of a sum, in all runs in which nothing is lost."""
+    run, declared = subject.run, Declared(subject.protocol)
+    undisturbed = [one.traffic for one in subject.settings if one.setting.faults is None]
+    sent = [[m.key for m in run.sent_to_others]]
+    sent += [[MessageKey(*one[:4]) for one in traffic.envelopes] for traffic in undisturbed]
+    for keys in sent:
+        receivers: dict[int, set[int]] = {}
+        for key in keys:
+            spec = declared.spec_of(key)
+            if spec is not None and spec.carries == "gradient":
+                receivers.setdefault(key.round, set()).add(key.receiver)
+        yield from map(len, receivers.values())
+
+
+def _of_shares(subject: Subject, protocol: PairMasked) -> list[str]:
+    rounds = sorted({message.key.round for message in subject.run.messages})
+    return list(faults_of_shares(protocol, subject.run, rounds, subject.log.keys))
+
+
+def _of_encryption(subject: Subject, protocol: Encrypted) -> list[str]:
+    """Faults of the keys and ciphertexts of the recorded run."""
+    run, declared = subject.run, Declared(protocol)
+    found: dict[str, list[Any]] = {"key": [], "ciphertext": []}
+    for message in run.sent_to_others:
+        spec = declared.spec_of(message.key)
+        if spec is not None and spec.carries in found:
+            found[spec.carries].append(message.payload)
+    public = set(found["key"])
+    if len(public) != 1:
+        return [f"{len(public)} public keys were sent in a run, and it has one"]
+    ciphertexts = [one for each in found["ciphertext"] for one in each]
+    keys = (public.pop(), protocol.secret_key(run))
+    return list(encryption_faults(protocol.scheme, protocol.config.key_bits, keys, ciphertexts))
 
 
 def _holds_rows(data: Mapping[str, np.ndarray], message: RecordedMessage) -> bool:

@@ -1,19 +1,93 @@
-"""Verifier of the origin of a run's masks."""
+"""Verifiers of the origin of secrets: the sources of all of them, and the draws of coded runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.beside.known_answers import sampler_fault
+from securevfl.audit.beside.held import digests
+from securevfl.audit.beside.known_answers import entropy_fault, sampler_fault
 from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun
+from securevfl.audit.settings import hides_columns
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coded, factory, provable
+from securevfl.engine.streams import OwnEntropy
+from securevfl.field import PrimeField
+from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.shared_models import KeyMasked
+
+_MERSENNE = 2**61 - 1  # where the protocol names no prime
+
+
+class Sources:
+    """Holds the sampler, and what follows from a party's own entropy, against other code."""
+
+    name = "sources of secrets"
+
+    def applies(self, claim: Claim, protocol: Protocol) -> bool:
+        """Claims that rest on secrets of parties: strong ones, where columns are hidden."""
+        strong = claim.strength in ("perfect", "computational") and claim.against != OUTSIDER
+        return strong and hides_columns(protocol)
+
+    def examine(
+        self, claim: Claim, subject: Subject, *, seed: int, level: float
+    ) -> Iterable[Evidence]:
+        """A gap for each source that is not as specified."""
+        found = subject.shared(self.name, lambda: list(_faults(subject)))
+        for fault in found:
+            yield Evidence(self.name, "silent", fault, "gap")
+        if not found:
+            text = (
+                "the sampler gives what its keys say, and secret streams are what other code "
+                "derives from a party's own entropy, each bit of which counts"
+            )
+            yield Evidence(self.name, "silent", text)
+
+
+def _faults(subject: Subject) -> Iterator[str]:
+    protocol = subject.protocol
+    if isinstance(protocol, (CodedProtocol, KeyMasked)):
+        field = protocol.code.field
+    else:
+        field = PrimeField(protocol.describe().get("p", _MERSENNE))
+    yield from filter(None, (sampler_fault(field.modulus, field.dtype), entropy_fault()))
+    for numbers in protocol.roles().values():
+        if numbers and _alike(subject, numbers[0]):
+            yield (
+                f"party {numbers[0]} is made with the same arrays under two entropies that differ "
+                "in the last byte alone"
+            )
+
+
+def _alike(subject: Subject, index: int) -> bool:
+    """Whether a party that asks for secret streams while it is made has no array that they move."""
+    own = OwnEntropy.draw(index).entropy
+    first, second = (_Asked(index, own[:-1] + bytes([own[-1] ^ bit])) for bit in (0, 1))
+    had = [
+        digests({index: subject.instance(secrets=secrets).party(index)}, arrays=True)
+        for secrets in (first, second)
+    ]
+    return bool(first.names) and had[0] == had[1]
+
+
+@dataclass(frozen=True)
+class _Asked(OwnEntropy):
+    """Own entropy that notes which streams are asked for."""
+
+    names: list[str] = field(default_factory=list, compare=False)
+
+    def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
+        """The stream as it is."""
+        self.names.append(name)
+        return super().stream(index, name, *keys)
 
 
 class Provenance(CodedVerifier):
@@ -67,12 +141,8 @@ def _trace(subject: Subject) -> _Origins:
     with randomness.watch() as log:
         recorded = made.run()
     runs = [(log, recorded.tapes.values()), (subject.log, subject.run.tapes.values())]
-    field = protocol.code.field
-    fault = sampler_fault(field.modulus, field.dtype)
-    strange = [fault] * bool(fault)
-    strange += [
-        one for log, tapes in runs for one in randomness.unexplained(log, tapes, field.modulus)
-    ]
+    modulus = protocol.code.field.modulus
+    strange = [one for log, tapes in runs for one in randomness.unexplained(log, tapes, modulus)]
     draws = sum(len(tape.draws) for _, tapes in runs for tape in tapes)
     strange_keys, keys = _keys(protocol, recorded, log)
     for found in subject.settings:

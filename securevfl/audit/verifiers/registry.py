@@ -20,7 +20,7 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.noise import Noise
     from securevfl.audit.verifiers.plaintext import Plaintext
     from securevfl.audit.verifiers.primitives import Hypotheses
-    from securevfl.audit.verifiers.provenance import Provenance
+    from securevfl.audit.verifiers.provenance import Provenance, Sources
     from securevfl.audit.verifiers.recovery import RecoveryAttack
     from securevfl.audit.verifiers.shared_models import Theorem
     from securevfl.audit.verifiers.specification import Specification
@@ -34,6 +34,7 @@ def _built_in() -> Mapping[str, Verifier]:
         Formulas(),
         Enumeration(),
         Coupling(),
+        Sources(),
         Provenance(),
         RecoveryAttack(),
         Games(),

@@ -8,7 +8,6 @@ import numpy as np
 
 from securevfl.audit.following.acts import text_of
 from securevfl.audit.following.library import foreign, library_base, unread
-from securevfl.audit.following.sources import altered
 from securevfl.audit.keyed.coupling import other_labels
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -104,7 +103,7 @@ def own_words(subject: Subject) -> str:
     found = subject.changed()
     if found:
         return f"it computes with another thing than it is given: {_some(found)}"
-    found = altered()
+    found = subject.altered
     words = "what the library's names stand for is not what its files say: "
     return words + _some(found) if found else ""
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.followed_runs import ITSELF, Traffic, differences, follow, traffic_of
+from securevfl.audit.followed_runs import (
+    ITSELF,
+    Traffic,
+    differences,
+    event_kind,
+    follow,
+    is_event,
+    traffic_of,
+)
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.streams import SecretSeed
@@ -50,24 +58,31 @@ class TrafficComparison:
             yield Evidence(self.name, "silent", text, "gap")
             return
         unequal = [(words, key, what) for words, key, what in found if key is not None]
-        seen = [one for one in unequal if may_see(claim.against, subject.protocol, one[1])]
+        against = claim.against  # the history is no party's view
+        seen = [one for one in unequal
+                if not is_event(one[1]) and may_see(against, subject.protocol, one[1])]  # fmt: skip
         if seen:
             words, _, what = seen[0]
             text = f"runs that differ in columns and networks alone have other traffic ({words}): "
             yield Evidence(self.name, "accuses", text + what, "demonstration", 0.0)
             return
         if unequal:
-            words, _, what = unequal[0]
-            text = f"others' traffic depends on columns or networks ({words}): {what}"
+            words, key, what = unequal[0]
+            whose = "what parties tell the history" if is_event(key) else "others' traffic"
+            text = f"{whose} depends on columns or networks ({words}): {what}"
             yield Evidence(self.name, "silent", text, "gap")
             return
         still = [words for words, _, what in found if what]
         if still:
             text = f"a gradient was zero in {', '.join(still)}, so their traffic was not compared"
             yield Evidence(self.name, "silent", text)
+        told = "".join(f"; {name!r} tells {what}" for name, what in
+                       subject.protocol.told_events.items())  # fmt: skip
         text = (
             f"{len(found) - len(still)} pairs of runs that differ in all columns and networks have "
-            "the same traffic: messages, sizes, order, times, and what control messages say"
+            "the same traffic: messages, sizes, order, times, what control messages say, and what "
+            f"parties but the server tell the history{told and ', of which no claim speaks: '}"
+            f"{told.removeprefix('; ')}"
         )
         declared = bool(subject.protocol.messages)  # else nobody knows what there is to compare
         yield Evidence(self.name, "supports" if declared else "silent", text)
@@ -115,7 +130,7 @@ def _first(
     if one.still or other.still:
         return name, None, "a gradient was zero"
     for key, what in differences(one, other):
-        if "control" in what and key.kind in chance:
+        if not what.startswith("round") and key.kind in chance:
             continue
         return name, key, f"round {key.round}, {key.kind!r}: {what}"
     return name, None, ""
@@ -124,13 +139,14 @@ def _first(
 def _by_chance(subject: Subject) -> frozenset[str] | None:
     """Kinds of control message that differ between two runs with equal inputs: fresh keys.
 
-    None where sizes, order or times differ.
+    And events that the protocol says to depend on data. None where sizes, order or times differ.
     """
     one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
     again = traffic_of(subject.instance(), ITSELF)
     if one.envelopes != again.envelopes:
         return None
-    return frozenset(key.kind for key, what in differences(one, again))
+    told = (event_kind(name) for name in subject.protocol.told_events)
+    return frozenset((*told, *(key.kind for key, _ in differences(one, again))))
 
 
 def _other_columns(data: VerticalDataset, seed: int) -> dict[str, dict[int, np.ndarray]]:

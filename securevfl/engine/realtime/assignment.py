@@ -188,7 +188,7 @@ def begin_incarnation(
         if saved is None:
             of = "" if at is None else f" of round {at}"
             raise RunError(f"{name_of(index)} has no checkpoint{of} to come back from")
-    secrets = _secrets(store, index, restored=restored)
+    secrets = begun_secrets(store, index, restored=restored)
     party = assignment.make(index, secrets)
     _limit_threads()  # those of libraries that its data brought
     if saved is not None:
@@ -227,7 +227,7 @@ def begin_incarnation(
     return host, identity.introduce(assignment.manifest.digest, index, links.hello)
 
 
-def _secrets(store: CheckpointStore | None, index: int, *, restored: bool) -> OwnEntropy:
+def begun_secrets(store: CheckpointStore | None, index: int, *, restored: bool) -> OwnEntropy:
     """The party's own secrets: of its run so far where it comes back, else newly drawn.
 
     A run that begins anew draws anew even where an earlier attempt left entropy behind. With

@@ -89,6 +89,7 @@ class RunSecrets(Protocol):
 
 
 Formula = Callable[[RunSecrets, MessageKey], Any]
+UPLOADS = ("masked_result", "result_share")  # what a client of a coded protocol computes on shares
 
 
 @dataclass(frozen=True)

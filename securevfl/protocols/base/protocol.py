@@ -59,6 +59,9 @@ class Protocol(ABC):
         them. The default is still taken, since it stands in old run folders, and means nothing.
     refused_options : mapping
         Options that the method cannot have, by the names that users give them, and why.
+    told_events : mapping
+        Events that parties with hidden columns put into the history and that depend on them, and
+        what they tell whoever reads it. No claim covers that; `securevfl verify` names them.
     apart : bool
         Whether the protocol needs local data only: each client its own columns, the server the
         labels, and `scores` the clients' embeddings. Then no party needs the whole data set
@@ -89,6 +92,7 @@ class Protocol(ABC):
     small_options: ClassVar[Mapping[str, int]] = {}
     removed_options: ClassVar[Mapping[str, tuple[Any, str]]] = {}
     refused_options: ClassVar[Mapping[str, str]] = {}
+    told_events: ClassVar[Mapping[str, str]] = {}
     apart: ClassVar[bool] = False
     twin: ClassVar[str | None] = None
 

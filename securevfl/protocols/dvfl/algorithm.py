@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from operator import itemgetter
 from typing import ClassVar
 
 import numpy as np
@@ -141,8 +142,9 @@ class Host(Learner):
         M, the number of aligned rows.
     patience : float
         Seconds for which it waits for the guests' final codes.
-    registers : dict of int to (int, ndarray)
-        By guest, the newest activations that it wrote, and their round.
+    registers : dict of int to sequence of (int, ndarray)
+        By guest, the newest two activations that it wrote, the newest first, and their rounds: the
+        clock of a guest that is another machine may be ahead, by less than a round.
     buffer : tuple of ndarray, (|B|, N d_g)
         Replay buffer: inputs of earlier rounds, the oldest first.
     lives : int
@@ -158,7 +160,9 @@ class Host(Learner):
     replay: bool
     aligned: int
     patience: float
-    registers: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict, init=False)
+    registers: dict[int, tuple[tuple[int, np.ndarray], ...]] = field(
+        default_factory=dict, init=False
+    )
     buffer: tuple[np.ndarray, ...] = field(default=(), init=False)
     lives: int = field(default=0, init=False)
 
@@ -177,24 +181,32 @@ class Host(Learner):
 
     def write(self, message: Message) -> None:
         """Put a guest's activations into its register, unless newer ones are there."""
-        before, _ = self.registers.get(message.sender, (0, None))
-        if message.round >= before:
-            self.registers = {**self.registers, message.sender: (message.round, message.payload)}
+        others = (one for one in self.registers.get(message.sender, ()) if one[0] != message.round)
+        both = sorted(((message.round, message.payload), *others), key=itemgetter(0), reverse=True)
+        self.registers = {**self.registers, message.sender: tuple(both[:2])}
+
+    def written(self) -> dict[int, np.ndarray]:
+        """Activations of guests that wrote before this round, new or stale."""
+        known = {
+            guest: [one for round, one in held if round < self.round]
+            for guest, held in self.registers.items()
+        }
+        return {guest: ones[0] for guest, ones in known.items() if ones}
 
     def iterate(self) -> None:
         """Host training round: on the registers if they were written, else on an earlier input."""
-        if self.schedule.writes(self.round - 1) and self.registers:
-            self.buffer = (*self.buffer, self.read())[-(self.bound or len(self.buffer) + 1) :]
+        if self.schedule.writes(self.round - 1) and (written := self.written()):
+            read = self.read(written)
+            self.buffer = (*self.buffer, read)[-(self.bound or len(self.buffer) + 1) :]
             self.step(self.buffer[-1])
         elif self.replay and self.buffer:
             place = self.secret_stream("replay", self.round).integers(len(self.buffer))
             self.step(self.buffer[place])
 
-    def read(self) -> np.ndarray:
-        """All registers side by side, new or stale; zero for a guest that never wrote."""
-        rows = len(next(iter(self.registers.values()))[1])
-        empty = (0, np.zeros((rows, self.width), np.float32))
-        return np.concatenate([self.registers.get(g, empty)[1] for g in self.peers], axis=1)
+    def read(self, written: Mapping[int, np.ndarray]) -> np.ndarray:
+        """All registers side by side; zero for a guest that never wrote."""
+        empty = np.zeros((len(next(iter(written.values()))), self.width), np.float32)
+        return np.concatenate([written.get(g, empty) for g in self.peers], axis=1)
 
     def complete(self, codes: Mapping[int, np.ndarray]) -> np.ndarray:
         """All guests' codes side by side; the mean of earlier ones for a guest that sent none."""

@@ -68,6 +68,10 @@ class FedVS(SplitProtocol, CodedProtocol):
     apart = True
     twin = "split"
     Config = FedVSConfig
+    told_events: ClassVar[dict[str, str]] = {
+        **SplitProtocol.told_events,
+        "pretrained": "the losses of a client's pretraining",
+    }
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
         "result_timeout": 60.0,

@@ -15,6 +15,7 @@ from typing import Protocol as Interface
 import numpy as np
 
 from securevfl.engine.party import ANNOUNCE, SERVER
+from securevfl.protocols.base.hidden_sums import MaskedUpload
 from securevfl.protocols.base.messages import (
     SELF,
     Carries,
@@ -147,12 +148,13 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
 
 
 def hypotheses_of(protocol: Method, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-    """Keys and seeds of one use, thresholds, and openings of only one secret of a client."""
-    public, T = protocol.public, protocol.config.privacy
+    """Keys and seeds of one use, and openings of only one secret of a client.
+
+    Numbers of survivors, shares and masks are looked at by the verifier (`PairMasked`).
+    """
     rounds = range(1, protocol.config.rounds + 1)
     drawn = [pair for r in rounds for pair in secrets.sent("secret", r).values()]
     values = [value for pair in drawn for value in pair]
-    sizes = [len(one) for r in rounds for one in secrets.sent("survivors", r).values()]
     openings = [one for r in rounds for one in secrets.sent("opening", r).values()]
     return (
         Hypothesis(
@@ -160,19 +162,34 @@ def hypotheses_of(protocol: Method, secrets: RunSecrets) -> tuple[Hypothesis, ..
             0 < len(set(values)) == len(values),
         ),
         Hypothesis(
-            f"t = {public.threshold} shares rebuild a seed, more than T = {T}",
-            public.threshold > T,
-        ),
-        Hypothesis(
-            f"{min(sizes, default=0)} survivors or more are summed, and max(t, T+2) = "
-            f"{public.needed} are needed",
-            min(sizes, default=0) >= max(public.needed, public.threshold, T + 2),
-        ),
-        Hypothesis(
             f"in {len(openings)} openings no client reveals shares of both secrets of another",
             not any(set(one.seeds) & set(one.secrets) for one in openings),
         ),
     )
+
+
+def upload_parts(protocol: Method, secrets: RunSecrets, key: MessageKey) -> MaskedUpload:
+    """Parts of y_u: x_u, b_u, and s_v^SK of U2 as it was told to u."""
+    sent = secrets.sent("secret", key.round)
+    sharers = secrets.sent("sharers", key.round)[SERVER, key.sender]
+    return MaskedUpload(
+        quantised_embedding(protocol, secrets, key.sender, key.round),
+        sent[key.sender, key.sender][1],
+        {v: sent[v, v][0] for v in sharers},
+    )
+
+
+def dealt(
+    protocol: Method, secrets: RunSecrets, client: int, round: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Limbs of s_u^SK and b_u, and all shares of them; None where a client dealt none."""
+    sent, own = secrets.sent("deal", round), secrets.sent("secret", round).get((client, client))
+    deals = [sent.get((client, n)) for n in protocol.peers()]
+    if own is None or None in deals:
+        return None
+    limbs = [limb for one in own for limb in protocol.public.split(one)]
+    shares = np.stack([np.concatenate([one.secret, one.seed]) for one in deals if one])
+    return protocol.public.field.elements(limbs), shares
 
 
 def pairing_at(protocol: Method, secrets: RunSecrets, client: int, round: int) -> Pairing:
@@ -188,19 +205,25 @@ def deal_at(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Deal:
     """
     shamir, sent = protocol.public.shamir, secrets.sent("deal", key.round)
     secret, seed = secrets.sent("secret", key.round)[key.sender, key.sender]
-    limbs = [*protocol.public.split(secret), *protocol.public.split(seed)]
-    constants = protocol.public.field.elements([limbs])
     others = [n for n in protocol.peers() if n != key.receiver][: shamir.privacy]
-    deals = [sent[key.sender, n] for n in others]
-    shares = np.stack([np.concatenate([one.secret, one.seed]) for one in deals])
-    field = protocol.public.field
-    # shares = D c + M m, with the constants c and the t - 1 mask coefficients m; M is square and
-    # regular, as its points differ: m = M^-1 (shares - D c).
-    known = field.matmul(shamir.data_matrix[others], constants)
-    masks = field.matmul(field.inv(shamir.mask_matrix[others]), field.subtract(shares, known))
-    row = shamir.encode(constants, masks=masks)[key.receiver]
-    half = len(limbs) // 2
-    own = pairing_at(protocol, secrets, key.sender, key.round).public
+
+    def rows() -> tuple[np.ndarray, bytes]:
+        """Shares of every receiver, by those of `others`, and s_u^PK."""
+        limbs = [*protocol.public.split(secret), *protocol.public.split(seed)]
+        constants = protocol.public.field.elements([limbs])
+        deals = [sent[key.sender, n] for n in others]
+        shares = np.stack([np.concatenate([one.secret, one.seed]) for one in deals])
+        field = protocol.public.field
+        # shares = D c + M m, with the constants c and the t - 1 mask coefficients m; M is square
+        # and regular, as its points differ: m = M^-1 (shares - D c).
+        known = field.matmul(shamir.data_matrix[others], constants)
+        masks = field.matmul(field.inv(shamir.mask_matrix[others]), field.subtract(shares, known))
+        own = pairing_at(protocol, secrets, key.sender, key.round).public
+        return shamir.encode(constants, masks=masks), own
+
+    shares, own = secrets.once(key, f"shares, by those of {others}", rows)
+    row = shares[key.receiver]
+    half = len(row) // 2
     return Deal(own, row[:half], row[half:])
 
 

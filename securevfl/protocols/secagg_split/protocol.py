@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
+from securevfl.protocols.base.hidden_sums import MaskedUpload, PairMasked
 from securevfl.protocols.base.messages import (
     Draw,
     Hypothesis,
@@ -20,10 +23,12 @@ from securevfl.protocols.base.messages import (
 )
 from securevfl.protocols.secagg_split.algorithm import Client, Server
 from securevfl.protocols.secagg_split.declaration import (
+    dealt,
     draws_of,
     hypotheses_of,
     messages_of,
     sum_of_survivors,
+    upload_parts,
 )
 from securevfl.protocols.secagg_split.parameters import Parameters, SecAggConfig
 
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class SecAggSplit(EmbeddingProtocol):
+class SecAggSplit(EmbeddingProtocol, PairMasked):
     """Split learning with secure aggregation on one data set."""
 
     name = "secagg_split"
@@ -119,8 +124,23 @@ class SecAggSplit(EmbeddingProtocol):
         return draws_of(self)
 
     def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-        """Keys and seeds of one use, thresholds, and openings of only one secret of a client."""
+        """Keys and seeds of one use, and openings of only one secret of a client."""
         return hypotheses_of(self, secrets)
+
+    @property
+    def sharing(self) -> LagrangeCode:
+        """t-out-of-N shares of s_u^SK and b_u."""
+        return self.public.shamir
+
+    def upload_parts(self, secrets: RunSecrets, key: MessageKey) -> MaskedUpload:
+        """x_u, b_u and s_v^SK of U2."""
+        return upload_parts(self, secrets, key)
+
+    def dealt(
+        self, secrets: RunSecrets, client: int, round: int
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """s_u^SK and b_u in limbs, and their shares."""
+        return dealt(self, secrets, client, round)
 
     def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
         """Sum of x_u over U3, which uploads and openings reveal to the server; else None."""

@@ -7,6 +7,8 @@ from securevfl.audit.followed_runs import ITSELF, follow
 from securevfl.audit.following.other_code import OtherCode, times
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField, encoding, fixed_point
 from securevfl.field.prss import Prss, _Streams
+from securevfl.protocols.base.mask_keys import keys_of
+from securevfl.protocols.fedvs import algorithm, formulas
 from securevfl.testing.runs import make
 
 PRIMES = [97, 2**31 - 1, 4294967291, 2**61 - 1]
@@ -172,3 +174,58 @@ def test_a_followed_run_tells_that_shares_of_the_library_are_wrong(monkeypatch, 
     monkeypatch.setattr(encoding, "apply", off)
     found = follow(make(name, **options), ITSELF).comparison.deviations
     assert any("shares are not the polynomial's values" in one.what for one in found)
+
+
+def dropped(prss, n, keys, told, psi):
+    return psi
+
+
+def discarded(prss, n, keys, told, psi):
+    prss.mask(n, keys, told, psi, degree=2)
+    return psi
+
+
+def subtracted(prss, n, keys, told, psi):
+    field = prss.code.field
+    mask = field.subtract(prss.mask(n, keys, told, psi, degree=2), psi)
+    return prss.mask(n, keys, told, field.subtract(psi, mask), degree=2)
+
+
+@pytest.mark.parametrize("how", [dropped, discarded, subtracted])
+def test_uploads_without_masks_are_found_though_their_formula_has_none(monkeypatch, how):
+    """Of coded inference alone: runs that are held against the proof have none."""
+    upload = formulas.upload
+
+    def formula(protocol, secrets, key):
+        wanted = upload(protocol, secrets, key)
+        if secrets.sent("round", key.round)[-1, key.sender].part == "train":
+            return wanted
+        keys = keys_of(protocol.public.prss, secrets, key.sender)
+        batch, attempt = (secrets.sent(kind, key.round)[-1, key.sender]
+                          for kind in ("round", "attempt"))  # fmt: skip
+        told, prss = attempt.told(key.round, batch), protocol.public.prss
+        psi = prss.code.field.matmul(*operands(protocol, secrets, key, batch, attempt))
+        return how(prss, key.sender, keys, told, psi)
+
+    def operands(protocol, secrets, key, batch, attempt):
+        data = formulas._received(secrets, f"{batch.part}-data", 0, key.sender)
+        models = formulas._received(secrets, "model", key.round, key.sender)
+        held = np.concatenate([data[m][batch.rows] for m in attempt.sharers], axis=1)
+        return held, np.concatenate([models[m] for m in attempt.sharers])
+
+    masked = algorithm.Client.masked
+
+    def unmasked(client, result, told):
+        test = client.round > FEDVS["rounds"]
+        return result if test else masked(client, result, told)
+
+    options = FEDVS | {"secure": True, "rounds": 2}
+    assert follow(make("fedvs", **options), ITSELF).comparison.deviations == ()
+    # As if its file had been changed.
+    formula.__module__, formula.__qualname__ = upload.__module__, upload.__qualname__
+    monkeypatch.setattr(formulas, "upload", formula)
+    monkeypatch.setattr(algorithm.Client, "masked", unmasked)
+    found = follow(make("fedvs", **options), ITSELF).comparison.deviations
+    assert {one.what for one in found} == {
+        "it is no product of shares to which its mask was added, by other code"
+    }

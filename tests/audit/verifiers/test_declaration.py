@@ -16,6 +16,7 @@ from securevfl.errors import NotEnoughResultsError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaks.declared_contents import LEAKS
 from securevfl.testing.runs import make
+from tests.audit.few_settings import few
 
 METHODS = (
     *("split", "secagg_split", "he_split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2", "fedonce"),
@@ -81,7 +82,7 @@ PLANTED = [(name, plant) for name in ("split", "secagg_split") for plant in PLAN
 
 @pytest.mark.parametrize(("name", "plant"), [*PLANTED, ("he_split", changed)])
 def test_a_planted_deviation_is_violated(name, plant):
-    subject = Subject(make(planted(name, plant)))
+    subject = Subject(make(planted(name, plant)), settings=few)
     found = judge(AS_DECLARED, subject, every())
     assert found.verdict == "VIOLATED"
     assert found.failure_probability == 0

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.traffic import TrafficComparison
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make
+from tests.audit.few_settings import few
 
 SMALL = {"rounds": 6, "batch": 20}
 
@@ -73,8 +75,8 @@ def of_the_network(client, send, to, kind, payload, more):
     send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
 
 
-def examined(name, who="server", about="features", **options):
-    subject = Subject(make(name, **SMALL | options), whole=True)
+def examined(name, who="server", about="features", settings=few, **options):
+    subject = Subject(make(name, **SMALL | options), whole=True, settings=settings)
     claims = subject.protocol.claims
     claim = next(c for c in claims if (c.who, c.asset) == (who, about))
     verifier = TrafficComparison()
@@ -97,15 +99,46 @@ def test_the_order_of_shares_is_seen_by_clients():
 
 
 def test_of_a_method_with_fresh_public_keys_their_content_is_no_difference():
-    assert examined("secagg_split").effect == "supports"
+    assert examined("secagg_split", settings=settings_of).effect == "supports"
     assert examined(leaking(late, "secagg_split")).effect == "accuses"
 
 
+def telling(client, send, to, kind, payload, more):
+    if kind == "embedding":
+        client.record("moved", by=float(client.network.values[0, 0]))
+    send(to, kind, payload, **more)
+
+
+def at_times(client, send, to, kind, payload, more):
+    if kind == "embedding" and bit(client):
+        client.record("busy")
+    send(to, kind, payload, **more)
+
+
+@pytest.mark.parametrize("leak", [telling, at_times])
+@pytest.mark.parametrize("who", ["server", "T clients"])
+def test_what_a_client_tells_the_history_is_a_gap(leak, who):
+    found = examined(leaking(leak), who=who)
+    assert (found.effect, found.bearing) == ("silent", "gap")
+    assert "what parties tell the history depends on columns" in found.text
+
+
+def test_what_the_method_says_that_its_history_tells_is_named():
+    found = examined("fedvs", weight_bound=0.05)
+    assert found.effect == "supports"
+    assert "no claim speaks: 'clipped' tells how many weights" in found.text
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"secure": True}, {"share_timeout": 1.0, "result_timeout": 2.0}]
+    ("options", "settings"),
+    [
+        ({}, settings_of),
+        ({"secure": True}, few),
+        ({"share_timeout": 1.0, "result_timeout": 2.0}, few),
+    ],
 )
-def test_sound_methods_are_not_blamed(options):
-    found = examined("fedvs", **options)
+def test_sound_methods_are_not_blamed(options, settings):
+    found = examined("fedvs", settings=settings, **options)
     assert found.effect == "supports"
     assert "have the same traffic" in found.text
     assert np.array([word in found.text for word in ("sizes", "order", "times")]).all()

@@ -1,0 +1,139 @@
+"""Keys and ciphertexts of a run whose sums are encrypted, taken apart by other code.
+
+A formula says what a ciphertext decrypts to. It does not say that others cannot decrypt it: for
+that the modulus must be hard to factor by what everybody tries first, the randomness of each
+ciphertext of full length and its own, and the key that others get must be a public one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+
+import numpy as np
+
+from securevfl.models.homomorphic import Ckks, Paillier, Scheme
+
+_LOOKED_AT = 256  # ciphertexts whose randomness is recovered, by chance; all must differ
+_SHORT = 64  # bits: a number that is so much shorter than n is an accident of 2^-64
+_NEAR = 100  # bits: factors so near each other are one of 2^-100 (FIPS 186-5, A.1.3)
+_SMOOTH = 1 << 20  # primes up to which p - 1 and p + 1 are divided
+_MULTIPLES = range(1, 17)  # of the factors, none of which may be near each other
+# Bits of a modulus at 128-bit security, by the degree (homomorphic encryption standard, 2018).
+_STANDARD = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
+
+
+def encryption_faults(
+    scheme: Scheme, key_bits: int, keys: tuple[bytes, bytes], ciphertexts: Sequence[bytes]
+) -> Iterator[str]:
+    """Faults of the keys and ciphertexts of a run, in words.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    key_bits : int
+        Bits of a Paillier modulus, as the options ask for.
+    keys : (bytes, bytes)
+        The public key as it was sent, and the secret one.
+    ciphertexts : sequence of bytes
+        As they were sent.
+    """
+    if not ciphertexts:
+        yield "no ciphertext was sent"
+    if isinstance(scheme, Paillier):
+        yield from _paillier(scheme, key_bits, keys, ciphertexts)
+    elif isinstance(scheme, Ckks):
+        yield from _ckks(scheme, keys[0], ciphertexts)
+    else:
+        yield f"nobody has taken apart what {type(scheme).__name__} encrypts"
+
+
+# -- Paillier ----------------------------------------------------------------------------------
+
+
+def _paillier(
+    scheme: Paillier, key_bits: int, keys: tuple[bytes, bytes], ciphertexts: Sequence[bytes]
+) -> Iterator[str]:
+    n, *factors = (int.from_bytes(one, "little") for one in (keys[0], *_halves(keys[1])))
+    if n.bit_length() != key_bits:
+        yield f"the modulus has {n.bit_length()} bits, and {key_bits} are asked for"
+    p, q = factors
+    if p * q != n or any(pow(2, one - 1, one) != 1 for one in factors):
+        yield "the secret key does not hold the two prime factors of the modulus"
+        return
+    yield from _easy(p, q)
+    other = int.from_bytes(scheme.generate()[0], "little")
+    if other == n or math.gcd(other, n) != 1:
+        yield "two keys have a factor in common"
+    size = key_bits // 4
+    numbers = [int.from_bytes(one[at : at + size], "little")
+               for one in ciphertexts for at in range(0, len(one), size)]  # fmt: skip
+    # c mod n is r^n mod n, which two ciphertexts share if and only if they share r.
+    if len({c % n for c in numbers}) < len(numbers):
+        yield "two ciphertexts have the same randomness"
+    chance = np.random.Generator(np.random.PCG64())  # of the operating system's entropy
+    places = chance.permutation(len(numbers))[:_LOOKED_AT]
+    short = sum(randomness_of(numbers[i], p, q) << _SHORT < n for i in places)
+    if short:
+        yield f"{short} of {len(places)} ciphertexts have randomness far shorter than the modulus"
+
+
+def _halves(secret: bytes) -> tuple[bytes, bytes]:
+    return secret[: len(secret) // 2], secret[len(secret) // 2 :]
+
+
+def _easy(p: int, q: int) -> Iterator[str]:
+    """Ways in which anybody factors the modulus: Fermat's and Lehman's, and Pollard's p - 1."""
+    half = min(p.bit_length(), q.bit_length())
+    near = min(abs(a * p - b * q) for a in _MULTIPLES for b in _MULTIPLES)
+    if abs(p.bit_length() - q.bit_length()) > 1 or near.bit_length() < half - _NEAR:
+        yield "the factors, or small multiples of them, are near each other or of other lengths"
+    sieve = np.ones(_SMOOTH, bool)
+    sieve[:2] = False
+    for i in range(2, math.isqrt(_SMOOTH) + 1):
+        sieve[i * i :: i] = False
+    primes = np.flatnonzero(sieve).tolist()
+    for one in (p - 1, p + 1, q - 1, q + 1):
+        left = one
+        for prime in primes:
+            while left % prime == 0:
+                left //= prime
+        if left.bit_length() < half // 2:
+            yield "a factor is next to a number without large prime factors"
+
+
+def randomness_of(c: int, p: int, q: int) -> int:
+    """r of c = (1 + n)^m r^n mod n^2, in [0, n), with the factors of n: c = r^n mod n."""
+    n = p * q
+    of_p, of_q = (pow(c % one, pow(n, -1, one - 1), one) for one in (p, q))
+    return of_p + p * ((of_q - of_p) * pow(p, -1, q) % q)
+
+
+# -- CKKS --------------------------------------------------------------------------------------
+
+
+def _ckks(scheme: Ckks, public: bytes, ciphertexts: Sequence[bytes]) -> Iterator[str]:
+    """The key is parsed by TenSEAL, once by its framing and once as parties load it."""
+    size = int.from_bytes(public[:4], "little")
+    raw, rest = public[4 : 4 + size], public[4 + size :]
+    try:
+        context = import_module("tenseal").context_from(raw, n_threads=1)
+    except (ValueError, RuntimeError) as error:  # of foreign bytes
+        yield f"the public key is no context of TenSEAL's ({type(error).__name__})"
+        return
+    for one in (context, scheme.load(public)):
+        if one.is_private() or one.has_secret_key():
+            yield "the key that others get holds the secret one"
+    kept = {f"save_{name}": name == "public_key"
+            for name in ("public_key", "secret_key", "galois_keys", "relin_keys")}  # fmt: skip
+    if context.serialize(**kept) != raw or any(rest):
+        yield "something stands beside the public key in its bytes"
+    whole = context.seal_context().data.key_context_data()
+    degree, bits = whole.parms().poly_modulus_degree(), whole.total_coeff_modulus_bit_count()
+    if bits > _STANDARD.get(degree, 0):
+        yield f"a modulus of {bits} bits at degree {degree} has no 128-bit security"
+    if scheme.generate()[0] == public:
+        yield "another key is the same"
+    if len(set(ciphertexts)) < len(ciphertexts):
+        yield "two ciphertexts are equal"

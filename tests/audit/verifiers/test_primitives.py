@@ -1,0 +1,128 @@
+"""Hypotheses of reductions: edits that protocol and hypothesis have in common withhold verdicts."""
+
+import os
+
+import numpy as np
+import pytest
+
+from securevfl.audit.subject import Subject
+from securevfl.audit.verifiers.declaration import DeclaredMessages
+from securevfl.audit.verifiers.primitives import Hypotheses
+from securevfl.audit.verify import judge
+from securevfl.field import LagrangeCode, encoding
+from securevfl.models.homomorphic import Ckks, Paillier, _padded, _unpadded
+from securevfl.protocols.secagg_split import parameters, protocol
+from securevfl.testing.runs import make
+
+STREAM = parameters.Parameters.stream
+WHO = ("server + T clients", "features")
+
+
+def verdict(made, who=WHO, verifier=Hypotheses):
+    subject = Subject(made)
+    subject.shared("settings", tuple)  # no runs besides the recorded one
+    claims = {(one.who, one.asset): one for one in made.claims}
+    return judge(claims[who], subject, [verifier()])
+
+
+@pytest.mark.parametrize("options", [{}, {"privacy": 2}, {"consistency": True}])
+def test_the_hypotheses_of_masked_sums_hold(options):
+    found = verdict(make("secagg_split", **options))
+    assert found.verdict == "HYPOTHESES HOLD"
+    assert "each mask of a share of a seed is the stream of a fresh key of its own" in found.words
+
+
+@pytest.mark.parametrize("options", [{}, {"scheme": "paillier", "rounds": 2, "width": 2}])
+@pytest.mark.parametrize("who", ["server", "server + T clients without the key holder",
+                                 "key holder"])  # fmt: skip
+def test_the_hypotheses_of_encrypted_sums_hold(options, who):
+    pytest.importorskip("tenseal")
+    pytest.importorskip("phe")
+    found = verdict(make("he_split", **options), (who, "features"))
+    assert found.verdict == "HYPOTHESES HOLD"
+    assert "keys and ciphertexts that were sent are what encryption makes" in found.words
+
+
+def test_sums_of_one_survivor_more_than_collude_are_seen(monkeypatch):
+    """The edit of a review: the check of the constructor, the clients' and the hypothesis's."""
+    needed = property(lambda self: max(self.threshold, self.privacy + 1))
+    monkeypatch.setattr(parameters.Parameters, "needed", needed)
+    monkeypatch.setattr(protocol, "max", lambda t, *least: t, raising=False)
+    options = {"quorum": 3, "privacy": 2, "threshold": 3}
+    found = verdict(make("secagg_split", **options))
+    assert found.verdict == "NO VIOLATION FOUND"
+    assert "4 sums have 3 terms or more, and 4 are needed that two are left" in found.words
+    assert verdict(make("secagg_split", **options), ("server", "features")).verdict == (
+        "HYPOTHESES HOLD"
+    )
+
+
+def test_fewer_masks_of_shares_than_clients_collude_are_seen(monkeypatch):
+    made = make("secagg_split", privacy=2)
+    field, N = made.sharing.field, made.sharing.parties
+    short = LagrangeCode(field, parties=N, segments=1, privacy=1, degree=1)
+    monkeypatch.setattr(type(made), "sharing", short)
+    found = verdict(made, ("T clients", "features"))
+    assert found.verdict == "NO VIOLATION FOUND"
+    assert "it does not hold: polynomials that share seeds have 1 masks" in found.words
+
+
+def test_streams_of_two_bytes_of_a_seed_violate_the_claim(monkeypatch):
+    monkeypatch.setattr(
+        parameters.Parameters,
+        "stream",
+        lambda self, seed, shape: STREAM(self, seed[:2] * 16, shape),
+    )
+    found = verdict(make("secagg_split"), ("server", "features"), DeclaredMessages)
+    assert found.verdict == "VIOLATED"
+    assert "an upload is not its value and the streams of its seeds" in found.words
+
+
+def test_shares_with_equal_masks_are_seen(monkeypatch):
+    apply = encoding.apply
+
+    def encode(field, left, data, masks, source, T, out, threads):
+        if masks is None:
+            masks = np.repeat(field.random((1, data.shape[1])), T, axis=0)
+        return apply(left, [data, masks], out, threads)
+
+    monkeypatch.setattr(encoding, "encode", encode)
+    found = verdict(make("secagg_split", privacy=2), ("T clients", "features"))
+    assert found.verdict == "NO VIOLATION FOUND"
+    assert "masks of shares of seeds are no stream of a fresh key" in found.words
+
+
+def test_short_randomness_of_ciphertexts_is_seen(monkeypatch):
+    pytest.importorskip("phe")
+
+    def encrypt(self, key, values):
+        shifted, public = (values + self.limit).tolist(), self.key(key)
+        rows = [shifted[i : i + self.slots] for i in range(0, len(shifted), self.slots)]
+        made = [public.raw_encrypt(self._pack(row), 2 + os.urandom(1)[0]) for row in rows]
+        return (b"".join(map(self._bytes, made)),)
+
+    monkeypatch.setattr(Paillier, "encrypt", encrypt)
+    options = {"scheme": "paillier", "rounds": 2, "width": 2, "batch": 4}
+    found = verdict(make("he_split", **options), ("server", "features"))
+    assert found.verdict == "NO VIOLATION FOUND"
+    assert "randomness far shorter than the modulus" in found.words
+
+
+def test_a_secret_key_in_the_public_one_is_seen_in_whatever_form(monkeypatch):
+    pytest.importorskip("tenseal")
+    load = Ckks.load
+
+    def backwards(self, context):
+        raw = context.serialize(save_secret_key=True, **self._KEYS)
+        return _padded(raw[::-1], 2 * self.KEY_NBYTES)
+
+    def loaded(self, key):
+        if len(key) != 2 * self.KEY_NBYTES:
+            return load(self, key)
+        return self.tenseal.context_from(_unpadded(key)[::-1], n_threads=1)
+
+    monkeypatch.setattr(Ckks, "_public", backwards)
+    monkeypatch.setattr(Ckks, "load", loaded)
+    found = verdict(make("he_split", rounds=2, batch=4), ("server", "features"))
+    assert found.verdict == "NO VIOLATION FOUND"
+    assert "the public key is no context of TenSEAL's" in found.words

@@ -1,0 +1,188 @@
+"""Sources of secrets: edits of the sampler and of secret streams, and the library as it is."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from securevfl.audit.beside import known_answers
+from securevfl.audit.beside.known_answers import elements, entropy_fault, expanded, sampler_fault
+from securevfl.audit.subject import Subject
+from securevfl.audit.verifiers.primitives import Hypotheses
+from securevfl.audit.verifiers.provenance import Sources
+from securevfl.audit.verifiers.registry import VERIFIERS
+from securevfl.audit.verify import judge
+from securevfl.engine import streams
+from securevfl.engine.realtime.assignment import begun_secrets
+from securevfl.engine.realtime.checkpoint_store import CheckpointStore
+from securevfl.engine.streams import OwnEntropy
+from securevfl.field import sampling
+from securevfl.field.sampling import Keystream
+from securevfl.testing.runs import make
+
+STREAM, DRAW, START = OwnEntropy.stream, vars(OwnEntropy)["draw"], Keystream._start
+P50 = 2**50 - 2**14 + 1
+
+
+def cut_to(size):
+    """Secret streams that depend on the first bytes of an entropy."""
+
+    def stream(self, index, name, *keys):
+        entropy = self.entropy[:size].ljust(32, b"\0")
+        return STREAM(OwnEntropy(self.index, entropy), index, name, *keys)
+
+    return stream
+
+
+def without_the_last_key(self, index, name, *keys):
+    return STREAM(self, index, name, *keys[:-1])
+
+
+def of_another_generator(self, index, name, *keys):
+    return np.random.Generator(np.random.PCG64(STREAM(self, index, name, *keys).integers(2**60)))
+
+
+def half_drawn(cls, index):
+    return cls(index, DRAW.__func__(cls, index).entropy[:16] * 2)
+
+
+def begins_anew(self):
+    """The edit of a review: the second gibibyte has the key of the first."""
+    key = self._key
+    START(self)
+    self._key = key
+
+
+def folded_key(self):
+    START(self)
+    self._key = hashlib.sha256(self._key[:2]).digest()
+
+
+def never_goes_on(self):
+    START(self)
+    self._left = 1 << 40
+
+
+def test_the_librarys_sources_have_no_fault():
+    assert entropy_fault() == ""
+    assert sampler_fault(P50, np.dtype(np.uint64)) == ""
+
+
+@pytest.mark.parametrize("stream", [cut_to(2), cut_to(31), without_the_last_key,
+                                    of_another_generator])  # fmt: skip
+def test_streams_that_leave_something_out_are_found(monkeypatch, stream):
+    monkeypatch.setattr(OwnEntropy, "stream", stream)
+    assert "stream" in entropy_fault()
+
+
+def test_entropy_of_fewer_bytes_is_found(monkeypatch):
+    monkeypatch.setattr(OwnEntropy, "draw", classmethod(half_drawn))
+    assert "not 32 bytes of the operating system" in entropy_fault()
+
+
+def test_a_fault_of_one_bit_alone_is_found(monkeypatch):
+    """Known answers of one entropy do not show it, as the bit is zero in half of them."""
+
+    def stream(self, index, name, *keys):
+        entropy = self.entropy[:-1] + bytes([self.entropy[-1] & 0xFE])
+        return STREAM(OwnEntropy(self.index, entropy), index, name, *keys)
+
+    monkeypatch.setattr(streams.OwnEntropy, "stream", stream)
+    assert {bool(entropy_fault()) for _ in range(8)} == {True}
+
+
+def test_entropy_of_an_earlier_run_is_found(monkeypatch):
+    """The edit of a review: a run that begins anew has the first models of the one before."""
+    new = CheckpointStore.new_entropy
+
+    def once(self, entropy):
+        if self.entropy() is None:
+            new(self, entropy)
+
+    def kept(store, index, *, restored):
+        found = begun_secrets(store, index, restored=restored)
+        return OwnEntropy(index, store.entropy() or found.entropy)
+
+    monkeypatch.setattr(CheckpointStore, "new_entropy", once)
+    assert "of an earlier one" in entropy_fault()  # one that comes back has another one's
+    monkeypatch.setattr(known_answers, "begun_secrets", kept)
+    assert "of an earlier one" in entropy_fault()
+
+
+@pytest.mark.parametrize("start", [begins_anew, folded_key, never_goes_on])
+def test_a_keystream_that_goes_on_otherwise_after_a_gibibyte_is_found(monkeypatch, start):
+    monkeypatch.setattr(Keystream, "_start", start)
+    assert "after a gibibyte" in sampler_fault(P50, np.dtype(np.uint64))
+
+
+@pytest.mark.parametrize("aes", [True, False])
+def test_long_streams_are_computed_by_other_code_under_all_their_keys(monkeypatch, aes):
+    monkeypatch.setattr(sampling, "_REKEY", 4096)
+    monkeypatch.setattr(known_answers, "_PER_KEY", 4096)
+    key, found = bytes(range(32)), np.empty(10_000, np.uint8)
+    Keystream(key, aes).fill(found)
+    assert expanded(key, found.size, aes=aes) == found.tobytes()
+    drawn = np.empty(2000, np.uint64)
+    sampling.fill_uniform(P50, drawn, Keystream(key, aes))
+    assert np.array_equal(elements(key, P50, drawn.dtype, drawn.size, aes=aes), drawn)
+
+
+# -- verdicts ----------------------------------------------------------------------------------
+
+
+def verdict():
+    subject = Subject(make("secagg_split"))
+    return judge(subject.protocol.claims[0], subject, [Sources(), Hypotheses()])
+
+
+def test_the_verdict_on_the_library_as_it_is():
+    found = verdict()
+    assert found.verdict == "HYPOTHESES HOLD"
+    assert "each bit of which counts" in found.words
+    assert "sources of secrets" in VERIFIERS.all()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "edit", "words"),
+    [
+        (OwnEntropy, "stream", cut_to(2), "secret stream"),
+        (Keystream, "_start", begins_anew, "after a gibibyte"),
+    ],
+)
+def test_the_verdict_is_withheld(monkeypatch, owner, name, edit, words):
+    subject = Subject(make("secagg_split"))
+    _ = subject.run
+    monkeypatch.setattr(owner, name, edit)
+    found = judge(subject.protocol.claims[0], subject, [Sources(), Hypotheses()])
+    assert found.verdict == "NO VIOLATION FOUND"
+    assert words in found.words
+
+
+@pytest.mark.parametrize("protocol", ["fedvs", "coded_split", "secagg_split", "he_split"])
+def test_first_weights_that_do_not_follow_from_the_entropy_are_found(monkeypatch, protocol):
+    if protocol == "he_split":
+        pytest.importorskip("tenseal")
+    made = make(protocol)
+    claim = next(one for one in made.claims if one.strength != "none")
+    assert Sources().applies(claim, made)
+    assert "gap" not in {one.bearing for one in examined(claim, made)}
+    monkeypatch.setattr(streams.WithPlaceholders, "stream", from_the_name)
+    found = [one.text for one in examined(claim, made) if one.bearing == "gap"]
+    assert any("differ in the last byte alone" in one for one in found)
+
+
+def from_the_name(self, index, name, *keys):
+    """Streams below a party's own entropy that everybody can compute; it is asked all the same."""
+    if index == self.own.index:
+        self.own.stream(index, name, *keys)
+    return streams.keyed_stream(0, index, name, *keys)
+
+
+def examined(claim, made):
+    return list(Sources().examine(claim, Subject(made), seed=0, level=1e-7))
+
+
+@pytest.mark.parametrize("protocol", ["split", "dvfl", "wait_dp"])
+def test_claims_that_rest_on_no_secret_choices_are_not_concerned(protocol):
+    made = make(protocol)
+    assert not any(Sources().applies(claim, made) for claim in made.claims)
