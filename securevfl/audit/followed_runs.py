@@ -499,10 +499,10 @@ def differences(one: Traffic, other: Traffic) -> Iterator[tuple[MessageKey, str]
     for key, digests in _by_key(one.controls).items():
         if known.get(key, digests) != digests:
             yield key, "the content of a control message"
-    ours, theirs = _by_key(one.events), _by_key(other.events)
-    for key in ours | theirs:
-        if ours.get(key) != theirs.get(key):
-            yield key, f"what the history tells, {ours.get(key)} and {theirs.get(key)}"
+    told, known = _by_key(one.events), _by_key(other.events)
+    for key in told | known:
+        if told.get(key) != known.get(key):
+            yield key, f"what the history tells, {told.get(key)} and {known.get(key)}"
 
 
 def _by_key(controls: Iterable[tuple[MessageKey, str]]) -> dict[MessageKey, list[str]]:
