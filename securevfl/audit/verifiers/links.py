@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+import numpy as np
+
+from securevfl.audit.followed_runs import ITSELF, Traffic, traffic_of
 from securevfl.audit.following.sources import altered
+from securevfl.audit.links.frames import (
+    LENGTHS,
+    keys_not_fresh,
+    packed_otherwise,
+    restored_simulations,
+    sealed_otherwise,
+)
 from securevfl.audit.links.powers import FRAMES, link_faults
+from securevfl.audit.links.sealed_runs import SealedRun, run_sealed, talk_sealed
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
-from securevfl.engine.security.sealing import Sealer
+from securevfl.engine.realtime.frames import Links
+from securevfl.engine.security.sealing import Sealer, Sealing
+from securevfl.engine.streams import SecretSeed
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.messages import SELF, MessageKey
 from securevfl.protocols.base.protocol import Protocol
 
 # That of 2^17 pieces of keystream, of 128 bits, two are equal, or a wrong tag is taken for right.
@@ -18,7 +32,11 @@ _CHANCE = 2.0**-94
 
 
 class SealedLinks:
-    """Looks for payloads and keystreams in sealed frames; changes, repeats, readdresses frames."""
+    """Looks for payloads and keystreams in sealed frames; changes, repeats, readdresses frames.
+
+    Frames of the sealer, of the simulation and between processes are computed anew, and a run is
+    made of which each message must open by the keys of its ends.
+    """
 
     name = "sealed links"
 
@@ -29,21 +47,74 @@ class SealedLinks:
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
-        """Faults of the sealer that runs use; the proof is that of its cipher."""
+        """Faults of the links that runs use; the proof is that of their cipher."""
         others = [name for name in altered() if name.startswith("cryptography.")]
         if others:
             text = f"functions that keys and frames come from are not the package's: {others[0]}"
             yield Evidence(self.name, "silent", text, "channel")
-        faults = subject.shared("link faults", lambda: link_faults(Sealer))
-        for fault in faults:
+        faults = subject.shared("link faults", lambda: list(_faults(subject.protocol)))
+        run = subject.shared("sealed run", lambda: _sealed(subject))
+        for fault in (*faults, *run.faults[:1]):
             yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)
-        if not faults:
+        for text in subject.shared("sizes", lambda: list(_sizes_that_tell(subject))):
+            yield Evidence(self.name, "silent", text, "channel")
+        if not faults and not run.faults:
             text = (
                 "the payload is not in the wire bytes; a frame with a flipped bit, cut or "
                 "lengthened, is refused, as is one that comes twice, under another kind, round or "
                 "epoch, in another run, on another link, or back at its sender; no keystream is "
                 f"used twice in {FRAMES} frames each way, with a third party, under a new key or "
                 "in another run; a restored state seals nothing; a party that comes back opens "
-                "under its new key alone, and no key that it had is taken again"
+                "under its new key alone, and no key that it had is taken again; private keys are "
+                f"of 32 fresh bytes; frames of {LENGTHS[0]} to {LENGTHS[-1]} bytes of each kind, "
+                "sealed by a party, in a simulation and between processes, are byte by byte what "
+                f"is documented, by other code; {run.messages} messages of a run"
+                f"{' that was resumed' if run.resumed else ''} open by the keys of their ends, and "
+                "no counter came twice"
             )
             yield Evidence(self.name, "supports", text, "test", None, _CHANCE)
+
+
+def _faults(protocol: Protocol) -> Iterator[str]:
+    """Faults of the links that all protocols have, with this one's kinds of messages."""
+    own = {spec.kind for spec in protocol.messages if spec.receiver != SELF}
+    kinds = sorted(own) or ["model"]
+    yield from link_faults(Sealer)
+    yield from sealed_otherwise(Sealer, protocol.name, kinds)
+    yield from keys_not_fresh(Sealer)
+    yield from restored_simulations(Sealing)
+    yield from packed_otherwise(Links, Sealer, protocol.name, kinds)
+    yield from talk_sealed(protocol.name, kinds).faults[:1]
+
+
+def _sealed(subject: Subject) -> SealedRun:
+    """A run with sealed links, and its second life."""
+    subject.progress("a run with sealed links")
+    found = run_sealed(subject.instance())
+    end = f", ended by: {found.ended}" if found.ended else ""
+    subject.note(f"{subject.describe()}; with sealed links, resumed once{end}")
+    return found
+
+
+def _sizes_that_tell(subject: Subject) -> Iterator[str]:
+    """A message whose size is another one where only columns and networks are.
+
+    An outsider sees sizes. Kinds whose sizes are chance, as those of ciphertexts, are left out.
+    """
+    one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
+    stream = np.random.Generator(np.random.Philox(subject.seed + 13))
+    data = subject.instance().data
+    columns = {n: (own * stream.random()).astype(own.dtype) for n, own in enumerate(data.train)}
+    other = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 13))
+    for key in _unlike_sizes(one, traffic_of(other, ITSELF)):
+        again = traffic_of(subject.instance(), ITSELF)
+        if key.kind not in {each.kind for each in _unlike_sizes(one, again)}:
+            yield f"the size of {key.kind!r} depends on columns or networks, in round {key.round}"
+        return
+
+
+def _unlike_sizes(one: Traffic, other: Traffic) -> Iterator[MessageKey]:
+    """Messages of both that have another number of bytes."""
+    ours, theirs = ({MessageKey(*each[:4]): each[4] for each in traffic.envelopes}
+                    for traffic in (one, other))  # fmt: skip
+    yield from (key for key, size in ours.items() if theirs.get(key, size) != size)
