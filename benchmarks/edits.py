@@ -204,7 +204,11 @@ def main() -> None:
         ):
             continue
         begin = time.perf_counter()
-        row = take(edit, stored["sound"])
+        try:
+            row = take(edit, stored["sound"])
+        except ValueError as error:  # the library's text has changed since it was written down
+            print(f"not taken: {error}", flush=True)
+            continue
         store(stored, edit["name"], row | {"claim": edit["claim"], "cause": edit["cause"]})
         seconds = time.perf_counter() - begin
         print(f"{seconds:4.0f} s  {edit['name']}: {row['noticed']} ({row['sound']}, now "
