@@ -54,8 +54,8 @@ READING = {
     "time shows it. Columns that owners standardise (`prepare = scale`) change nothing here.",
     "parkinson": "A tie that says little: the most frequent class is 75 % of the test rows. "
     "coded_split without helpers, or with them and scaled columns, and VAFL have means of 74 to "
-    "81 %, and each interval but that of scaled columns at 100 and 200 s, of VAFL at 25 and 200 s "
-    "and of coded_split at 25 s reaches below 75 %. No pair of rates lifted FedVS, "
+    "81 %, and only the intervals of scaled columns at 100 and 200 s and of VAFL at 25 and 200 s "
+    "lie above 75 %. No pair of rates lifted FedVS, "
     "Wait or Wait-DP above the most frequent class on validation rows within 100 s; of equal "
     "pairs the first one stands in the file. With two helpers, and for Ignore, the pair that was "
     "best on validation rows (two runs each) left all five runs at that class: rates cannot be "
