@@ -171,6 +171,8 @@ def _tried(attack: Attack, case: AttackCase) -> Outcome | NoView | Failed:
         return NoView(str(error))
     except RunError as error:
         return Failed(str(error))
+    except Exception as error:  # such as one of linear algebra; other attacks have their results
+        return Failed(f"{type(error).__name__}: {error}")
 
 
 def _row(found: Outcome | NoView | Failed) -> dict[str, Any]:

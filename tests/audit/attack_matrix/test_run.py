@@ -318,6 +318,24 @@ def test_an_attack_that_breaks_is_no_missing_view(monkeypatch):
         assert bool(found.rows[0].get("failed")) is (verdict == "FAILED")
 
 
+def test_an_attack_whose_algebra_fails_leaves_the_others_their_results(monkeypatch):
+    """It was a traceback, and the whole table was lost."""
+
+    def fails(_case):
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    both = {"own": fails, "other": lambda _: NoView("nothing to see")}
+    every = {name: BuiltIn(name, "client", "labels", attack) for name, attack in both.items()}
+    registry = Registry("securevfl.none", "attack", lambda: every, lambda _: True)
+    monkeypatch.setattr(module, "ATTACKS", registry)
+    found = attack_matrix(["split"], DIGITS, options=SMALL, rounds=2, seeds=[0], settings=FEW)
+    assert {cell["attack"]: cell["verdict"] for cell in found.cells} == {
+        "own": "FAILED",
+        "other": "no view",
+    }
+    assert found.cell("split", "own")["note"] == "LinAlgError: SVD did not converge"
+
+
 def test_an_attack_that_fails_on_one_seed_has_failed():
     good = {"success": 1.0, "chance": 0.5, "low": 0.9, "high": 1.0, "metric": "m", "note": ""}
     bad = dict.fromkeys(good) | {"failed": True, "note": "broke"}
