@@ -86,12 +86,13 @@ class Registry(Generic[_T]):
             try:
                 thing = entry.load()
             except Exception as error:  # whatever somebody else's module raises
+                remedy = "Define that name" if isinstance(error, AttributeError) else "Reinstall"
                 raise ConfigurationError(
-                    f"{where} cannot be loaded: {type(error).__name__}: {error}. Reinstall or "
+                    f"{where} cannot be loaded: {type(error).__name__}: {error}. {remedy}, or "
                     "uninstall the package that declares it"
                 ) from error
             if not self._accepts(thing):
-                raise ConfigurationError(f"{where} is no {self.what}")
+                raise ConfigurationError(f"{where} is no {self.what}{_lacking(thing)}")
             own = entry.name if self._name_of is None else self._name_of(thing)
             if own != entry.name:
                 raise ConfigurationError(
@@ -101,3 +102,9 @@ class Registry(Generic[_T]):
             if found.setdefault(entry.name, thing) is not thing:
                 raise ConfigurationError(f"{where}: there is a {self.what} of that name already")
         return found
+
+
+def _lacking(thing: object) -> str:
+    """Names that an abstract class leaves undefined, in words; empty for anything else."""
+    names = sorted(getattr(thing, "__abstractmethods__", ())) if isinstance(thing, type) else []
+    return f": it does not define {', '.join(names)}" if names else ""

@@ -1,6 +1,7 @@
 """Objects by name, from this package and from entry points."""
 
 import importlib.metadata
+from abc import ABC, abstractmethod
 
 import pytest
 
@@ -16,6 +17,14 @@ class Entry:
         if isinstance(self.thing, Exception):
             raise self.thing
         return self.thing
+
+
+class Half(ABC):
+    @abstractmethod
+    def middle(self): ...
+
+    @abstractmethod
+    def last(self): ...
 
 
 @pytest.fixture
@@ -44,7 +53,9 @@ def test_an_unknown_name_has_its_nearest_suggested(registry):
     ("entry", "message"),
     [
         (Entry("bad", ImportError("no module x")), "'bad'.*cannot be loaded: ImportError: no mod"),
-        (Entry("text", "2"), "is no number"),
+        (Entry("text", "2"), "is no number$"),
+        (Entry("half", Half), "is no number: it does not define last, middle$"),
+        (Entry("gone", AttributeError("no x")), "AttributeError: no x. Define that name, or unin"),
         (Entry("one", 3), "a number of that name already"),
     ],
 )
