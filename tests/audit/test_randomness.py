@@ -206,6 +206,8 @@ ALLOWED = {
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
     "audit/randomness.py": {"os.urandom"},  # watches it
     "audit/beside/known_answers.py": {"os.urandom"},  # keys on which the sampler is compared
+    "audit/links/frames.py": {"os.urandom"},  # watches it; texts of payloads that are looked for
+    "audit/links/sealed_runs.py": {"os.urandom"},  # such texts
     "audit/games/guessing.py": {"import secrets"},  # coins of the games
     "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up
     "bench/field_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
