@@ -517,4 +517,4 @@ def test_what_a_guest_writes_before_the_hosts_round_began_is_read_in_the_next_on
     assert np.array_equal(host.written()[host.peers[0]], written[3])
     host.round = 9
     assert np.array_equal(host.written()[host.peers[0]], written[4])
-    assert len(host.registers[host.peers[0]]) == 2
+    assert len(host.writings[host.peers[0]]) == 2

@@ -181,8 +181,9 @@ def model_completion(
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Rows of length one, float64; a row of zeros stays."""
     # The largest entry goes first: squares of late gradients would underflow.
-    scaled = vectors / np.maximum(np.abs(vectors).max(axis=1, keepdims=True), 1e-300)
-    lengths = np.linalg.norm(scaled.astype(np.float64), axis=1, keepdims=True)
+    wide = vectors.astype(np.float64)  # 1e-300 is zero in float32
+    scaled = wide / np.maximum(np.abs(wide).max(axis=1, keepdims=True), 1e-300)
+    lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
     directions: np.ndarray = scaled / np.maximum(lengths, 1e-300)
     return directions
 

@@ -106,15 +106,24 @@ def _sizes_that_tell(subject: Subject) -> Iterator[str]:
     data = subject.instance().data
     columns = {n: (own * stream.random()).astype(own.dtype) for n, own in enumerate(data.train)}
     other = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 13))
-    for key in _unlike_sizes(one, traffic_of(other, ITSELF)):
-        again = traffic_of(subject.instance(), ITSELF)
-        if key.kind not in {each.kind for each in _unlike_sizes(one, again)}:
-            yield f"the size of {key.kind!r} depends on columns or networks, in round {key.round}"
+    unlike = list(_unlike_sizes(one, traffic_of(other, ITSELF)))
+    if not unlike:
         return
+    again = traffic_of(subject.instance(), ITSELF)
+    chance = {each.kind for each in _unlike_sizes(one, again)}
+    telling = [key for key in unlike if key.kind not in chance]
+    for key in telling[:1]:
+        yield f"the size of {key.kind!r} depends on columns or networks, in round {key.round}"
 
 
 def _unlike_sizes(one: Traffic, other: Traffic) -> Iterator[MessageKey]:
     """Messages of both that have another number of bytes."""
-    ours, theirs = ({MessageKey(*each[:4]): each[4] for each in traffic.envelopes}
-                    for traffic in (one, other))  # fmt: skip
-    yield from (key for key, size in ours.items() if theirs.get(key, size) != size)
+    ours, theirs = _sizes(one), _sizes(other)
+    yield from (key for key, sizes in ours.items() if theirs.get(key, sizes) != sizes)
+
+
+def _sizes(traffic: Traffic) -> dict[MessageKey, list[int]]:
+    found: dict[MessageKey, list[int]] = {}
+    for *key, size, _, _ in traffic.envelopes:
+        found.setdefault(MessageKey(*key), []).append(size)
+    return found

@@ -70,6 +70,7 @@ class TrafficComparison:
             words, key, what = unequal[0]
             whose = "what parties tell the history" if is_event(key) else "others' traffic"
             text = f"{whose} depends on columns or networks ({words}): {what}"
+            text += ". Leave it out, or say in `told_events` what it tells" * is_event(key)
             yield Evidence(self.name, "silent", text, "gap")
             return
         still = [words for words, _, what in found if what]

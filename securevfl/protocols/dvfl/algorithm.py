@@ -142,9 +142,9 @@ class Host(Learner):
         M, the number of aligned rows.
     patience : float
         Seconds for which it waits for the guests' final codes.
-    registers : dict of int to sequence of (int, ndarray)
-        By guest, the newest two activations that it wrote, the newest first, and their rounds: the
-        clock of a guest that is another machine may be ahead, by less than a round.
+    writings : dict of int to sequence of (int, ndarray)
+        Its registers: by guest, the newest two activations that it wrote, the newest first, and
+        their rounds. The clock of a guest on another machine may be ahead, by less than a round.
     buffer : tuple of ndarray, (|B|, N d_g)
         Replay buffer: inputs of earlier rounds, the oldest first.
     lives : int
@@ -152,7 +152,7 @@ class Host(Learner):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "losses", "lives")
-    kept_frozen: ClassVar[tuple[str, ...]] = ("registers", "buffer")
+    kept_frozen: ClassVar[tuple[str, ...]] = ("writings", "buffer")
 
     _: KW_ONLY
     width: int
@@ -160,7 +160,7 @@ class Host(Learner):
     replay: bool
     aligned: int
     patience: float
-    registers: dict[int, tuple[tuple[int, np.ndarray], ...]] = field(
+    writings: dict[int, tuple[tuple[int, np.ndarray], ...]] = field(
         default_factory=dict, init=False
     )
     buffer: tuple[np.ndarray, ...] = field(default=(), init=False)
@@ -181,15 +181,15 @@ class Host(Learner):
 
     def write(self, message: Message) -> None:
         """Put a guest's activations into its register, unless newer ones are there."""
-        others = (one for one in self.registers.get(message.sender, ()) if one[0] != message.round)
+        others = (one for one in self.writings.get(message.sender, ()) if one[0] != message.round)
         both = sorted(((message.round, message.payload), *others), key=itemgetter(0), reverse=True)
-        self.registers = {**self.registers, message.sender: tuple(both[:2])}
+        self.writings = {**self.writings, message.sender: tuple(both[:2])}
 
     def written(self) -> dict[int, np.ndarray]:
         """Activations of guests that wrote before this round, new or stale."""
         known = {
             guest: [one for round, one in held if round < self.round]
-            for guest, held in self.registers.items()
+            for guest, held in self.writings.items()
         }
         return {guest: ones[0] for guest, ones in known.items() if ones}
 

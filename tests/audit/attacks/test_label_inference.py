@@ -133,3 +133,12 @@ def test_the_bootstrap_covers_the_mean():
         low, high = bootstrap(lambda rows, v=values: float(v[rows].mean()), 60, draw)
         covered += low < 0 < high
     assert covered >= 175
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_zeros_stay_and_tiny_ones_have_length_one(dtype):
+    """In float32 a row of zeros became NaN, and the attack ended in an error."""
+    tiny = np.array([3, 4], dtype) * np.finfo(dtype).tiny
+    found = li.unit(np.stack([np.zeros(2, dtype), tiny, np.array([0, -2], dtype)]))
+    assert found.dtype == np.float64
+    assert found == pytest.approx(np.array([[0, 0], [0.6, 0.8], [0, -1]]))

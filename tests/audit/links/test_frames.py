@@ -2,9 +2,12 @@
 
 import os
 import zlib
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from securevfl.audit.followed_runs import ITSELF, traffic_of
 from securevfl.audit.links.frames import (
     DocumentedLink,
     keys_not_fresh,
@@ -14,6 +17,7 @@ from securevfl.audit.links.frames import (
 )
 from securevfl.audit.links.sealed_runs import run_sealed, talk_sealed
 from securevfl.audit.subject import Subject
+from securevfl.audit.verifiers import links
 from securevfl.audit.verifiers.links import SealedLinks
 from securevfl.engine import wire
 from securevfl.engine.realtime.frames import Links
@@ -137,6 +141,12 @@ def test_large_frames_between_processes_that_are_not_sealed_are_found():
     assert any("between processes is not as documented; they are in it" in one for one in faults)
 
 
+def test_a_fault_of_one_kind_between_processes_is_no_error_of_the_verifier():
+    """Frames are taken in order, so none comes after one that was not as documented."""
+    faults = packed_otherwise(Links, LabelsInTheClear, "split", KINDS)
+    assert any("'labels' between processes is not as documented" in one for one in faults)
+
+
 def test_an_engine_that_goes_round_its_seals_is_found(monkeypatch):
     seal = Sealing.seal
 
@@ -170,6 +180,30 @@ def test_sizes_that_depend_on_columns_are_told(monkeypatch):
     monkeypatch.setattr("securevfl.engine.simulation.simulator.wire.size", packed_size)
     found = [text for effect, text in verdict() if effect == "silent"]
     assert any("depends on columns or networks" in text for text in found)
+
+
+def test_sizes_that_are_chance_hide_no_size_that_depends_on_columns(monkeypatch):
+    """Embeddings have another size in every run, and gradients one that depends on columns."""
+    made, runs = subject_traffic(), []
+
+    def traffic(protocol, setting):
+        runs.append(protocol)
+        total = float(protocol.data.train[0].sum())
+        sizes = {"embedding": len(runs), "gradient": 0 if total == made.total else 9}
+        changed = tuple((*one[:4], one[4] + sizes.get(one[0], 0), *one[5:])
+                        for one in made.traffic.envelopes)  # fmt: skip
+        return replace(made.traffic, envelopes=changed)
+
+    monkeypatch.setattr(links, "traffic_of", traffic)
+    [text] = links._sizes_that_tell(Subject(make("split", **SMALL)))
+    assert "the size of 'gradient' depends on columns or networks" in text
+
+
+def subject_traffic():
+    """Traffic of the small instance, and the sum of its first columns."""
+    small = Subject(make("split", **SMALL)).instance()
+    total = float(small.data.train[0].sum())
+    return SimpleNamespace(traffic=traffic_of(small, ITSELF), total=total)
 
 
 @pytest.mark.parametrize("name", sorted(find_protocols()))

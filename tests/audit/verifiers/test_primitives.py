@@ -10,9 +10,10 @@ from securevfl.audit.verifiers.declaration import DeclaredMessages
 from securevfl.audit.verifiers.primitives import Hypotheses
 from securevfl.audit.verify import judge
 from securevfl.field import LagrangeCode, encoding
-from securevfl.models.homomorphic import Ckks, Paillier, _padded, _unpadded
+from securevfl.models.homomorphic import Paillier
 from securevfl.protocols.secagg_split import parameters, protocol
 from securevfl.testing.runs import make
+from tests.audit.keyed.test_encryption import hand_over_backwards
 
 STREAM = parameters.Parameters.stream
 WHO = ("server + T clients", "features")
@@ -110,19 +111,7 @@ def test_short_randomness_of_ciphertexts_is_seen(monkeypatch):
 
 def test_a_secret_key_in_the_public_one_is_seen_in_whatever_form(monkeypatch):
     pytest.importorskip("tenseal")
-    load = Ckks.load
-
-    def backwards(self, context):
-        raw = context.serialize(save_secret_key=True, **self._KEYS)
-        return _padded(raw[::-1], 2 * self.KEY_NBYTES)
-
-    def loaded(self, key):
-        if len(key) != 2 * self.KEY_NBYTES:
-            return load(self, key)
-        return self.tenseal.context_from(_unpadded(key)[::-1], n_threads=1)
-
-    monkeypatch.setattr(Ckks, "_public", backwards)
-    monkeypatch.setattr(Ckks, "load", loaded)
+    hand_over_backwards(monkeypatch)
     found = verdict(make("he_split", rounds=2, batch=4), ("server", "features"))
     assert found.verdict == "NO VIOLATION FOUND"
     assert "the public key is no context of TenSEAL's" in found.words
