@@ -7,6 +7,7 @@ byte. What has no formula is named, so that no verdict counts it as computed.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,12 @@ from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.hidden_sums import PairMasked
 from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, MessageSpec, array_of
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.threads import one_thread
+
+# What is uniform, or pseudo-random, whatever the secrets are; and bytes that chance never repeats.
+_RANDOM = ("data_share", "model_share", "mask", "masked_result", "key")
+_LONG = 32
 
 
 @dataclass(frozen=True)
@@ -108,19 +114,24 @@ class Comparer:
     disturbed : bool
         Whether somebody is late, absent or wrong in the run: then formulas that hold for punctual
         parties only are left out.
+    method : Protocol, optional
+        What says which uploads must be masked; the run's protocol if not given.
 
     Attributes
     ----------
     deviations : list of Deviation
     """
 
-    def __init__(self, run: RecordedRun, *, disturbed: bool = False) -> None:
+    def __init__(
+        self, run: RecordedRun, *, disturbed: bool = False, method: Protocol | None = None
+    ) -> None:
         self.deviations: list[Deviation] = []
         self._run, self._disturbed = run, disturbed
         self._declared, self._other = Declared(run.protocol), OtherCode()
-        self._masking = _masking(run.protocol)
+        self._masking = _masking(method or run.protocol)
         self._pair_masks = _pair_masks(run.protocol)
         self._times: Counter[MessageKey] = Counter()
+        self._contents: dict[bytes, MessageKey] = {}  # of what is as good as random
         self._missing: dict[tuple[str, str, str], MessageSpec] = {}
         self._unlike: list[MessageKey] = []
         self._messages = self._computed = self._forgotten = 0
@@ -135,7 +146,8 @@ class Comparer:
         if spec is None:
             self._blame(key, "no such message is declared between their roles")
             return
-        for wrong in (_misshapen(spec, message), self._too_often(spec, key)):
+        repeated = self._repeated(spec, message)
+        for wrong in (_misshapen(spec, message), self._too_often(spec, key), repeated):
             if wrong:
                 self._blame(key, wrong)
         if message.state.like is False:
@@ -174,6 +186,20 @@ class Comparer:
         allowed, times = 1 if spec.count is None else spec.count(key), self._times[key]
         return f"it was sent {times} times, declared is {allowed}" if times > allowed else ""
 
+    def _repeated(self, spec: MessageSpec, message: RecordedMessage) -> str:
+        """Fault of an array that only chance repeats, and that another message of the run had."""
+        array = array_of(message.payload) if spec.carries in _RANDOM else None
+        if array is None or array.nbytes < _LONG:
+            return ""
+        digest = hashlib.blake2b(array.tobytes(), digest_size=16).digest()
+        first = self._contents.setdefault(digest, message.key)
+        known = 3 if spec.carries == "key" else 4  # several receivers may hold one key
+        if first[:known] == message.key[:known]:
+            return ""
+        return f"it holds the same array as {first.kind!r} of {_name(first.sender)} in round " + (
+            f"{first.round}, and its masks or seeds must be others"
+        )
+
     def _wrongly_masked(self, spec: MessageSpec, message: RecordedMessage) -> str:
         """Fault of the masks of an upload, by other code, if it is looked at."""
         upload = (spec.sender, spec.receiver) == ("client", "server") and spec.carries in UPLOADS
@@ -210,9 +236,9 @@ class Declared:
 
 def _masking(protocol: Protocol) -> range:
     """Clients whose uploads have masks from their keys, where formulas are the library's."""
-    if not isinstance(protocol, CodedProtocol) or not protocol.masked or protocol.prss is None:
+    if not isinstance(protocol, CodedProtocol | KeyMasked) or library_class(protocol) is None:
         return range(0)
-    return range(protocol.prss.seeded if library_class(protocol) is not None else 0)
+    return range(0 if protocol.prss is None else protocol.prss.seeded)
 
 
 def _pair_masks(protocol: Protocol) -> PairMasks | None:

@@ -63,6 +63,9 @@ class Setting:
         meanwhile is sent again then, in another life.
     wrong_uploads : int
         Clients, from the last, whose uploads are replaced by random elements.
+    predicts : int
+        Rows of the coded prediction that is run in this setting, after a training in none; 0 for a
+        training.
     """
 
     name: str
@@ -71,6 +74,7 @@ class Setting:
     faults: Faults | None = None
     resumed_in: int = 0
     wrong_uploads: int = 0
+    predicts: int = 0
 
     @property
     def disturbed(self) -> bool:
@@ -174,8 +178,27 @@ class Followed:
     ended: str = ""
 
 
+@dataclass(frozen=True)
+class Predicting:
+    """A coded prediction, to be followed as a run of its own.
+
+    Attributes
+    ----------
+    method : Protocol
+        That trained, and says which uploads must be masked.
+    parties : dict of int to Party
+        Of the prediction.
+    """
+
+    method: Protocol
+    parties: dict[int, Party]
+
+
 def follow(
-    protocol: Protocol, setting: Setting, progress: Callable[[str], None] | None = None
+    protocol: Protocol,
+    setting: Setting,
+    progress: Callable[[str], None] | None = None,
+    predicting: Predicting | None = None,
 ) -> Followed:
     """Run a protocol in a setting and hold it against its declaration.
 
@@ -189,9 +212,12 @@ def follow(
         Its options are those of the protocol already.
     progress : callable, optional
         Told the round now and then.
+    predicting : Predicting, optional
+        What is run, of a protocol that is `Protocol.predicting`. The library's parties do not
+        follow it: what it makes of trained ones is the library's own, or nobody's that was read.
     """
     with randomness.watch() as log, watch_streams() as asked:
-        one = _FollowedRun(protocol, setting, progress)
+        one = _FollowedRun(protocol, setting, progress, predicting)
         ended = one.make()
     tapes = [tape for life in one.lives for tape in life.drawn()]
     return Followed(
@@ -238,10 +264,13 @@ class _Life:
     run : RecordedRun
         Its messages are those of this life, and what its checkpoint had of earlier ones.
     setting : Setting
+    method : Protocol or None
+        As for `Comparer`.
     """
 
-    def __init__(self, run: RecordedRun, setting: Setting) -> None:
-        self.run, self.comparer = run, Comparer(run, disturbed=setting.disturbed)
+    def __init__(self, run: RecordedRun, setting: Setting, method: Protocol | None = None) -> None:
+        self.run = run
+        self.comparer = Comparer(run, disturbed=setting.disturbed, method=method)
         protocol = run.protocol
         self._sums = AnnouncedSums(protocol) if isinstance(protocol, CodedProtocol) else None
         self._before = {index: copy(tape) for index, tape in run.tapes.items()}
@@ -268,15 +297,23 @@ class _FollowedRun:
     """The run while it is made, in one life or two."""
 
     def __init__(
-        self, protocol: Protocol, setting: Setting, progress: Callable[[str], None] | None
+        self,
+        protocol: Protocol,
+        setting: Setting,
+        progress: Callable[[str], None] | None,
+        predicting: Predicting | None,
     ) -> None:
         self.protocol, self.setting = protocol, setting
         self._progress = progress
-        keeping = bool(setting.faults or setting.resumed_in)
-        library = References(protocol, keeping=keeping)  # before `parties` can change the protocol
-        run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
-        run.references = library
-        self.lives = [_Life(run, setting)]
+        if predicting is None:
+            keeping = bool(setting.faults or setting.resumed_in)
+            library = References(protocol, keeping=keeping)  # before `parties` can change it
+            run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
+            run.references = library
+            self.lives = [_Life(run, setting)]
+        else:
+            run = RecordedRun(protocol, predicting.parties, Transcript(), HELD)
+            self.lives = [_Life(run, setting, predicting.method)]
         self.controls: list[tuple[MessageKey, str]] = []
         self.history = _History()
         self.keys: list[bytes] = []

@@ -14,6 +14,7 @@ from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.protocols.base.protocol import Protocol
 
 _RESUMED_IN = 4  # round in which a run is broken off
+_PREDICTED = 4500  # rows of a coded prediction: a server asks for some 4096 of them at once
 _PATIENCE = 3.0  # seconds of timeouts where the configuration has none
 
 
@@ -65,6 +66,12 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         wrong = max(1, int(protocol.config.tolerate_corrupt))
         options = {"tolerate_corrupt": wrong} | ({} if timed is None else timed[0])
         yield Setting("wrong uploads", options, wrong_uploads=wrong)
+    if protocol.prediction_messages:
+        yield Setting("coded prediction", predicts=_PREDICTED)
+        if timed is not None:
+            conditions = _delays(protocol, late, share_factor=0.1)
+            words = "coded prediction, results late"
+            yield Setting(words, often, conditions, predicts=_PREDICTED)
 
 
 def _faults(protocol: Protocol, often: dict[str, Any]) -> Iterator[Setting]:

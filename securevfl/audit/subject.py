@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,18 +14,21 @@ from securevfl.audit import randomness
 from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.beside.time_limit import TimeLimitError
 from securevfl.audit.deviations import Comparison, compare
-from securevfl.audit.followed_runs import ITSELF, Followed, Setting, follow
+from securevfl.audit.followed_runs import ITSELF, Followed, Predicting, Setting, follow
 from securevfl.audit.following.given import Given
+from securevfl.audit.following.library import library_class
 from securevfl.audit.following.lives import acts_of_lives
 from securevfl.audit.following.sources import altered
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.unobserved import compare_unobserved
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Secrets
 from securevfl.errors import SecureVFLError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
+from securevfl.runs.threads import one_thread
 
 ROWS, TEST_ROWS = 200, 24  # of small instances
 MANY_ROWS = 2000  # of settings: whatever needs more rows there is seen by no run
@@ -215,15 +218,48 @@ class Subject:
         for setting in self._settings_of(self.protocol):
             described = self.describe(many=self.many, options=setting.options)
             words = f"setting {setting.name!r}: {described}"
+            self.progress(f"setting: {setting.name}")
             try:
-                made = self.instance(options=setting.options, many=self.many)
+                if setting.predicts:
+                    found = self.predict(setting)
+                else:
+                    made = self.instance(options=setting.options, many=self.many)
+                    found = follow(made, setting)
             except SecureVFLError as error:
                 self.note(f"not run, {words}: {error}")
                 continue
-            self.progress(f"setting: {setting.name}")
-            found = follow(made, setting)
             self.note(f"{words}, {found.rounds} rounds{_end(found)}")
             yield found
+
+    def predict(self, setting: Setting, **changed: Any) -> Followed:
+        """Train a small instance, predict rows in a setting, and follow that.
+
+        Parameters
+        ----------
+        setting : Setting
+            With `predicts`.
+        **changed
+            As for `instance`: other columns or secrets.
+
+        Raises
+        ------
+        SecureVFLError
+            Where such rows cannot be predicted, such as where their sums could wrap.
+        """
+        made = self.instance(options=setting.options, **changed)
+        trained = made.parties()
+        with one_thread():
+            Simulation(trained, seed=made.seed, secrets=made.secrets).run()
+        features = [np.resize(one, (setting.predicts, one.shape[1])) for one in made.data.train]
+        parties = made.predictors(trained, features)
+        predicting, data = made.predicting(setting.predicts), copy.copy(made.data)
+        object.__setattr__(data, "test", tuple(features))
+        predicting.data = data
+        found = follow(predicting, setting, predicting=Predicting(made, parties))
+        if library_class(self.protocol) is not None:  # then so are the parties of a prediction
+            comparison = replace(found.comparison, unfollowed=())
+            return replace(found, comparison=comparison)
+        return found
 
     @functools.cached_property
     def _recorded(self) -> tuple[RecordedRun, randomness.Log]:

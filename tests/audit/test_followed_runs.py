@@ -19,6 +19,7 @@ from securevfl.engine.faults import Chain, Faults
 from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.fedvs.messages import Attempt
 from securevfl.testing.leaks import all_leaks
 from securevfl.testing.runs import make, tiny_data
@@ -55,7 +56,7 @@ def wrap(client, when, change):
 
 def settings(**options):
     protocol = make("fedvs", **FEDVS | options)
-    return {one.name: one for one in settings_of(protocol)}
+    return {one.name: one for one in settings_of(protocol) if not one.predicts}
 
 
 def followed(cls, name, **options):
@@ -148,6 +149,23 @@ def test_a_mask_that_comes_again_in_another_life_is_found(monkeypatch):
     faults = followed("fedvs", "resumed").mask_keys
     assert any("2 uploads" in fault and "1 labels" in fault for fault in faults)
     assert followed("fedvs", "as configured").mask_keys == ()
+
+
+@pytest.mark.parametrize("first", [2, 5])
+def test_a_seed_that_comes_again_in_a_later_round_is_found(monkeypatch, first):
+    """Two steps dealt under one seed tell their difference to each holder."""
+    seeds = Dealing.seeds
+
+    def forgetting(self, secret, number, step):
+        same = number >= first
+        return seeds(self, secret, first if same else number, step * (not same))
+
+    monkeypatch.setattr(Dealing, "seeds", forgetting)
+    found = followed("coded_split", "as configured").comparison.deviations
+    assert {(one.key.kind, one.key.round) for one in found} == {
+        ("seed", n) for n in range(first + 1, ROUNDS + 1)
+    }
+    assert f"the same array as 'seed' of the server in round {first}" in str(found[0])
 
 
 def test_a_draw_that_comes_again_in_another_life_is_found():

@@ -207,6 +207,7 @@ ALLOWED = {
     "audit/randomness.py": {"os.urandom"},  # watches it
     "audit/beside/known_answers.py": {"os.urandom"},  # keys on which the sampler is compared
     "audit/links/frames.py": {"os.urandom"},  # watches it; texts of payloads that are looked for
+    "audit/noise/normals.py": {"os.urandom"},  # keys on which noise is compared
     "audit/links/sealed_runs.py": {"os.urandom"},  # such texts
     "audit/games/guessing.py": {"import secrets"},  # coins of the games
     "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up

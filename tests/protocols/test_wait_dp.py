@@ -135,8 +135,20 @@ def test_a_run_ends_before_the_budget_is_exceeded():
     (stop,) = [event for event in outcome.events if event.name == "budget"]
     assert stop.fields["epsilon"] <= two + 0.1 < stop.fields["next"]
     assert outcome.simulation.finished
-    secure = make("wait_dp", data(), rounds=50, noise="secure", epsilon=5.0, epsilon_budget=7.25)
-    assert "(7.25, 1e-05) for all" in secure.claims[0].source
+
+
+@pytest.mark.parametrize("rounds", [1, 4, 50])
+def test_the_claim_is_of_as_many_releases_as_parties_allow(rounds):
+    """A run of one epoch that is restarted releases rows twice, where the budget pays for it."""
+    two = gaussian_epsilon(noise_multiplier(5.0, 1e-5), 2, 1e-5)
+    for budget, total in ((two + 0.1, two), (two - 0.1, 5.0)):
+        options = {"noise": "secure", "epsilon": 5.0, "epsilon_budget": budget}
+        made = make("wait_dp", data(), rounds=rounds, **options)
+        (guarantee,) = made.claims[0].guarantees
+        assert guarantee.total_epsilon == pytest.approx(total)
+        assert f"({total:.3g}, 1e-05) for all" in made.claims[0].source
+        noise = next(one.noise for one in made.messages if one.noise is not None)
+        assert noise.releases == made.limit
 
 
 def test_a_budget_of_one_release_allows_one_epoch():

@@ -1,8 +1,8 @@
 """Origin of noise: the key of the operating system that each was made with.
 
 Noise of a known distribution can still follow from something that the adversary knows, and no test
-of it shows that. So every key that the operating system gave in the run is expanded by the
-library's sampler: a release that equals its formula under one of them, byte by byte, has noise that
+of it shows that. So every key that the operating system gave in the run is expanded, by
+other code: a release that equals its formula under one of them, byte by byte, has noise that
 is as secret as the key; a release that only resembles it was tampered with.
 """
 
@@ -14,37 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from securevfl.audit.noise.normals import GivenKey, normals
 from securevfl.audit.noise.releases import NoisyRelease
 from securevfl.audit.randomness import SEED_BYTES
 from securevfl.audit.recording import RecordedRun
 from securevfl.engine import wire
-from securevfl.field.sampling import Keystream, has_aes_unit
 from securevfl.privacy.accountant import Released
-from securevfl.privacy.mechanisms import gaussian, release_gradient, release_rows
+from securevfl.privacy.mechanisms import release_gradient, release_rows
 from securevfl.protocols.base.messages import GaussianNoise
 from securevfl.runs.threads import one_thread
 
 _MANY = 1 << 24  # float64 entries of expanded keys that are held at once
 _OTHER_ROUNDING = 2.0**-9  # of sigma
 _ENOUGH = 8  # entries, of which no two keys give the same by chance
-
-
-@dataclass(frozen=True)
-class GivenKey:
-    """A source that yields the keystream of one key, as the system's source does.
-
-    Attributes
-    ----------
-    key : bytes
-        32 bytes.
-    """
-
-    key: bytes
-    secure = False
-
-    def keystream(self) -> Keystream:
-        """The keystream under the key."""
-        return Keystream(self.key, has_aes_unit())
 
 
 @dataclass(frozen=True)
@@ -90,9 +72,9 @@ def origins(
     for number, one in enumerate(releases):
         shapes.setdefault(one.residual.shape, []).append(number)
     with one_thread():
-        for shape, numbers in shapes.items():
+        for numbers in shapes.values():
             noise = np.stack([releases[n].residual.reshape(-1) for n in numbers])
-            closest, likest, p_values = _nearest(noise, shape, keys)
+            closest, likest, p_values = _nearest(noise, keys)
             for place, n in enumerate(numbers):
                 best = (int(closest[place]), int(likest[place]), float(p_values[place]))
                 found[n] = _origin(run, releases[n], keys, *best)
@@ -112,9 +94,7 @@ def _origin(
     return Origin(release, likest if likest >= 0 else None, False, p_value)
 
 
-def _nearest(
-    noise: np.ndarray, shape: tuple[int, ...], keys: Sequence[bytes]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _nearest(noise: np.ndarray, keys: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The closest key of each noise, the one it is most correlated with, and that one's p value."""
     from scipy.stats import norm
 
@@ -123,7 +103,7 @@ def _nearest(
     distance, largest = np.full(len(noise), np.inf), np.zeros(len(noise))
     step = max(1, _MANY // max(1, noise.shape[1]))
     for start in range(0, len(keys), step):
-        made = [gaussian(shape, GivenKey(key)).reshape(-1) for key in keys[start : start + step]]
+        made = [normals(key, noise.shape[1]) for key in keys[start : start + step]]
         table = np.stack(made)
         squares = (table * table).sum(1)
         products = noise @ table.T
@@ -195,5 +175,5 @@ def faults(
 def _tampered(one: Origin, key: bytes) -> bool:
     """Whether a release is off by more than another rounding of it would be."""
     residual = one.release.residual
-    made = gaussian(residual.shape, GivenKey(key))
+    made = normals(key, residual.size).reshape(residual.shape)
     return bool(np.abs(residual - made).max() > _OTHER_ROUNDING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,23 +11,28 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.coalitions import may_see
+from securevfl.audit.links.hosted_runs import run_restarted
 from securevfl.audit.noise import labels as randomised
 from securevfl.audit.noise import origin
 from securevfl.audit.noise.calibration import faults_of_numbers, faults_of_options, sigma_of
 from securevfl.audit.noise.gaussian import battery
-from securevfl.audit.noise.releases import Releases, releases_of
+from securevfl.audit.noise.normals import noise_fault
+from securevfl.audit.noise.releases import NoisyRelease, Releases, releases_of
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.statistical import Outcome
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.declaration import unlike
 from securevfl.audit.verifiers.specification import own_words
+from securevfl.engine.network import name_of
+from securevfl.engine.streams import SecretSeed
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.messages import GaussianNoise, RandomisedLabels
+from securevfl.protocols.base.messages import GaussianNoise, MessageKey, RandomisedLabels
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 
 _LABEL_RUNS, _LABEL_ROWS = 8, 2000
+_RESTARTS = 12  # at most; a row that may be released so often is released once more by another one
 _TRIES = 3  # other labels, or columns, for what surrounds the payloads
 _SIGMA_ERROR = 1e-6  # relative; the library rounds up by 1e-9
 _CLIPPED = 0.5  # share of rows that a run must clip, else a run with a smaller C is made
@@ -79,6 +85,9 @@ class Noise:
         subject.progress(f"noise of {claim.asset} against {claim.who}")
         found = _Findings()
         _examine_numbers(claim, subject, noises, labels, found)
+        odd = subject.shared("noise of known keys", noise_fault) if noises else ""
+        if odd:
+            found.gaps.append(odd)
         share = level / (2 * len(noises) + (labels is not None))
         for noise in noises:
             _examine_noise(subject, noise, found, share)
@@ -146,6 +155,9 @@ def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, lev
         return
     norms = np.concatenate([np.linalg.norm(one.exact, axis=1) for one in releases.found])
     clipped = float((norms > noise.clip).mean())
+    if _rows_are_public(subject, releases):
+        counts = subject.shared(f"restarted, {noise.asset}", lambda: _restarted(subject, releases))
+        found.accusing += [(0.0, text, "demonstration") for text in _forgotten(releases, counts)]
     _judge_changed(subject, noise, float(np.median(norms)) / 2, clipped, found, level)
     rows = sum(len(one.sent) for one in releases.found)
     found.passed.append(
@@ -155,6 +167,55 @@ def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, lev
         f"data and of another run were not rejected; no row was released more than "
         f"{releases.found[0].noise.releases} times in the run"
     )
+
+
+def _rows_are_public(subject: Subject, releases: Releases) -> bool:
+    """Whether a run with other secret choices releases the same rows in the same messages."""
+
+    def made() -> RecordedRun:
+        return record(subject.instance(secrets=SecretSeed(subject.seed + 17)))
+
+    other = releases_of(subject.shared("run of other secrets", made), releases.found[0].noise.asset)
+    return [(one.key, one.samples.tolist()) for one in releases.found] == [
+        (one.key, one.samples.tolist()) for one in other.found
+    ]
+
+
+def _restarted(subject: Subject, releases: Releases) -> Counter[MessageKey]:
+    """How often each message left its host in a run that was ended and went on.
+
+    Who does not release forgets its counts: those who release must not believe it.
+    """
+    subject.progress("a run that ends and goes on, between machines")
+    restarts = min(releases.found[0].noise.releases, _RESTARTS)
+    made, senders = subject.instance(), {one.key.sender for one in releases.found}
+    others = {n for numbers in made.roles().values() for n in numbers} - senders
+    sent = run_restarted(made, restarts, others)
+    subject.note(f"{subject.describe()}; with a host for each party, restarted {restarts} times")
+    return sent
+
+
+def _forgotten(releases: Releases, sent: Counter[MessageKey]) -> Iterator[str]:
+    """A row that a sender released too often, as a restart made it forget.
+
+    Rows are those that the same messages release in the recorded run.
+    """
+    counts, made = dict[int, Counter[int]](), dict[MessageKey, list[NoisyRelease]]()
+    for one in releases.found:
+        made.setdefault(one.key, []).append(one)
+    for key, every in made.items():
+        for place, one in enumerate(every):  # the same message goes out once in each life
+            often, rest = divmod(sent[key], len(every))
+            rows = one.samples[one.samples >= 0].tolist()
+            counts.setdefault(key.sender, Counter()).update(rows * (often + (place < rest)))
+    for sender, counted in counts.items():
+        row, most = counted.most_common(1)[0]
+        allowed = releases.found[0].noise.releases
+        if most > allowed:
+            yield (
+                f"{name_of(sender)} released row {row} {most} times in a run that was ended and "
+                f"restarted between machines, and epsilon is of {allowed}"
+            )
 
 
 def _judge(

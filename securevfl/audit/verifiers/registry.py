@@ -17,6 +17,7 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.games import Games
     from securevfl.audit.verifiers.influence import Influence
     from securevfl.audit.verifiers.links import SealedLinks
+    from securevfl.audit.verifiers.machines import BetweenMachines
     from securevfl.audit.verifiers.noise import Noise
     from securevfl.audit.verifiers.plaintext import Plaintext
     from securevfl.audit.verifiers.primitives import Hypotheses
@@ -44,6 +45,7 @@ def _built_in() -> Mapping[str, Verifier]:
         Influence(),
         TrafficComparison(),
         Plaintext(),
+        BetweenMachines(),
         SealedLinks(),
     )
     return {one.name: one for one in every}

@@ -287,7 +287,8 @@ def _labels(subject: Subject) -> Check:
     small = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
     runs = [("a small run", ITSELF, small, False, False)]
     for one in subject.settings:
-        if not one.setting.resumed_in and not one.setting.wrong_uploads:
+        setting = one.setting
+        if not (setting.resumed_in or setting.wrong_uploads or setting.predicts):
             whole = one.setting == ITSELF
             runs.append((one.setting.name, one.setting, one.traffic, whole, subject.many))
     for name, setting, before, whole, many in runs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -109,18 +109,20 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
         if found.comparison.deviations:
             continue
         subject.progress(f"traffic, {setting.name}")
-        data = subject.instance(whole=whole, many=subject.many).data
-        columns = _other_columns(data, subject.seed)[_OTHER_RANGES]
-        other = subject.instance(
-            columns=columns,
-            secrets=SecretSeed(subject.seed + 12),
-            options=setting.options,
-            whole=whole,
-            many=subject.many,
-        )
-        # What breaks off a run, or replaces uploads, is part of following one.
-        again = setting.resumed_in or setting.wrong_uploads
-        traffic = follow(other, setting).traffic if again else traffic_of(other, setting)
+        many = subject.many and not setting.predicts
+        data = subject.instance(whole=whole, many=many).data
+        changed: dict[str, Any] = {
+            "columns": _other_columns(data, subject.seed)[_OTHER_RANGES],
+            "secrets": SecretSeed(subject.seed + 12),
+        }
+        if setting.predicts:
+            traffic = subject.predict(setting, **changed).traffic
+        else:
+            options = setting.options
+            other = subject.instance(options=options, whole=whole, many=many, **changed)
+            # What breaks off a run, or replaces uploads, is part of following one.
+            broken = setting.resumed_in or setting.wrong_uploads
+            traffic = follow(other, setting).traffic if broken else traffic_of(other, setting)
         subject.note(f"{setting.name} once more, with other columns and networks, for the traffic")
         yield _first(setting.name, found.traffic, traffic, chance)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _ONCE = "once.svfl"
 _ENTROPY = "entropy.svfl"
-_AHEAD = "ahead.svfl"
+AHEAD = "ahead.svfl"
 _RUN = "run.svfl"
 _INCARNATION = "life"
 _LOCK = "lock"
@@ -52,6 +52,7 @@ class CheckpointStore:
         self.folder = folder
         self.every = every
         self._last = -1
+        self._since = -1  # round of the checkpoint after which the party goes on
         self._lock: FileLock | None = None
         self._once: dict[str, Any] | None = None  # as it was read
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -76,6 +77,12 @@ class CheckpointStore:
                 f"not ended in {patience:g} s. End it, and resume again; nothing was changed"
             ) from None
         self._lock = lock
+
+    def release(self) -> None:
+        """Unlock the folder, as the end of the process does."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def begin_incarnation(self) -> int:
         """Number of a new incarnation, which no earlier one had.
@@ -130,20 +137,22 @@ class CheckpointStore:
             write_file(once, saved["once"])
         saved["once"] = dict.fromkeys(saved["once"])
         write_file(self._path(party.round), saved)
-        self._last = party.round
+        self._last = self._since = party.round
         rounds = self.rounds()
         for round in set(rounds) - _worth_keeping(rounds):
             self._path(round).unlink(missing_ok=True)
 
     def write_ahead(self, round: int, state: bytes) -> None:
         """Write what the party must not forget, in whichever round a checkpoint is due."""
-        write_file(self.folder / _AHEAD, {"round": round, "state": state})
+        write_file(self.folder / AHEAD, {"round": round, "since": self._since, "state": state})
 
     def _ahead(self, round: int) -> dict[str, bytes]:
         """State written ahead after the checkpoint of a round; empty if none can be read."""
         try:
-            found = read_file(self.folder / _AHEAD)
-            return {"ahead": found["state"]} if found["round"] > round else {}
+            found = read_file(self.folder / AHEAD)
+            # The round is not enough: a party may write both in one, and no older state may win.
+            since = found["since"] if "since" in found else found["round"] - 1
+            return {"ahead": found["state"]} if since >= round else {}
         except (CheckpointError, KeyError, TypeError):
             return {}
 
@@ -162,6 +171,7 @@ class CheckpointStore:
             state = self._read(round)
             if state is not None:
                 self._once = None  # it is the party's from here on
+                self._since = round
                 return state | self._ahead(round)
         return None
 
@@ -186,7 +196,7 @@ class CheckpointStore:
             if round > after:
                 self._path(round).unlink(missing_ok=True)
         if after < 0:
-            for name in (_ONCE, _AHEAD):
+            for name in (_ONCE, AHEAD):
                 (self.folder / name).unlink(missing_ok=True)
 
     def _path(self, round: int) -> Path:

@@ -32,10 +32,16 @@ from securevfl.protocols.base.messages import (
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from securevfl.data.dataset import VerticalDataset
 
 
 Part = Literal["train", "test"]
+_NOT_CODED = (
+    "{name}: a coded prediction computes on secret shares, and {name} has none; predict without "
+    "coded, or train by fedvs"
+)
 
 
 class Protocol(ABC):
@@ -178,10 +184,7 @@ class Protocol(ABC):
         ConfigurationError
             Where the protocol has no coded prediction, or cannot predict these rows.
         """
-        raise ConfigurationError(
-            f"{self.name}: a coded prediction computes on secret shares, and {self.name} has none; "
-            "predict without coded, or train by fedvs"
-        )
+        raise ConfigurationError(_NOT_CODED.format(name=self.name))
 
     @property
     @abstractmethod
@@ -247,6 +250,14 @@ class Protocol(ABC):
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Declaration of every message that the parties of `predictors` may send."""
         return ()
+
+    def predicting(self, rows: int) -> Self:
+        """The protocol as it predicts so many rows: a copy that declares what `predictors` send.
+
+        Of the copy's declaration, formulas are those of a prediction of the data's test rows; it
+        makes no parties. Errors are those of `predictors`.
+        """
+        raise ConfigurationError(_NOT_CODED.format(name=self.name))
 
     @property
     def draws(self) -> tuple[Draw, ...]:

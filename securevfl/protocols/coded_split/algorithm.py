@@ -103,7 +103,7 @@ class Holder(KeyHolder):
         await self.agree_on_keys(self.public.prss)
         for part in self.public.batches:
             self.data_shares[part] = await self.collect_data(part)
-        if self.shares_models:
+        if self.public.trains:
             owners = range(self.public.owners)
             models = await self.collect("model", senders=owners)
             for n in owners:
@@ -119,16 +119,6 @@ class Holder(KeyHolder):
             shape = self.public.batches[part].length, self.public.sizes[n]
             check_elements(self.public, f"'{part}-data'", n, shares[n], shape)
         return np.concatenate([shares[n] for n in owners], axis=1)
-
-    @property
-    def shares_models(self) -> bool:
-        """Whether models are shared in setup; in a prediction the holders have them."""
-        return "train" in self.public.batches
-
-    @property
-    def last_step(self) -> int:
-        """Steps of a whole run; of a prediction none."""
-        return self.public.config.rounds if self.shares_models else 0
 
     def share_own(self) -> None:
         """Share data and model; a helper has none."""
@@ -176,7 +166,7 @@ class Holder(KeyHolder):
 
     def report(self, stored: int) -> None:
         """Tell the server now and then which steps are stored, so that it may forget them."""
-        if stored - self.told >= STORED_EVERY and stored < self.last_step - 1:
+        if stored - self.told >= STORED_EVERY and stored < self.public.last_step - 1:
             self.told = stored
             self.send(SERVER, "stored", stored, round=stored + 2)
 
@@ -188,7 +178,7 @@ class Holder(KeyHolder):
         else:
             for number, share, digest in steps_in(self.public, kind, step, payload):
                 self.apply(number, share, digest)
-        if self.model[1] < self.last_step and (self.model[2] or kind == "request"):
+        if self.model[1] < self.public.last_step and (self.model[2] or kind == "request"):
             self.ask()
 
     def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
@@ -210,7 +200,9 @@ class Holder(KeyHolder):
     def ask(self) -> None:
         """Ask the server for the steps that are missing, and dealers for masks (section 6)."""
         self.send(SERVER, "lacks", self.model[1])
-        due = self.model[1] + 1 if self.asked is None else self.last_step + 1 + self.asked.piece
+        due = self.model[1] + 1
+        if self.asked is not None:
+            due = self.public.last_step + 1 + self.asked.piece
         if self.index in self.public.prss.receivers and not self.has_masks(due):
             for i in self.public.prss.dealers:
                 self.send(i, "unmasked", due)
@@ -218,7 +210,7 @@ class Holder(KeyHolder):
     def answer(self) -> None:
         """Upload what is due, from a model with exactly the steps that the label says (line 5)."""
         _, done, ahead, _ = self.model
-        last = self.last_step
+        last = self.public.last_step
         if ahead:
             return
         if done < last:
@@ -231,7 +223,7 @@ class Holder(KeyHolder):
             request, self.asked = self.asked, None
             label = Label("test", last, request.piece)
             self.upload(label, request.rows, last + 1 + request.piece)
-        if self.public.config.release and self.shares_models and self.uploaded <= last:
+        if self.public.config.release and self.public.trains and self.uploaded <= last:
             self.uploaded = last + 1
             self.release()
 
@@ -263,7 +255,7 @@ class Holder(KeyHolder):
 
     def deal_masks_again(self, message: Message) -> None:
         """Deal a holder the masks of the label that was answered last, if it lacks those."""
-        round, last = message.payload, self.last_step
+        round, last = message.payload, self.public.last_step
         if type(round) is not int:
             why = "it asked for masks without the number of a round"
             self.record("refused", party=message.sender, why=why)
@@ -365,7 +357,7 @@ class Owner(Holder):
             X = public.batches[part].lay_out(public.field.reduce(whole))
             Z = self.uniform((T, *X.shape[1:]))
             self.share(f"{part}-data", [*map(_apart, public.code.encode(X, masks=Z))])
-        if self.shares_models:
+        if self.public.trains:
             W = first_model(public, self.weights)
             V = self.uniform((T, *W.shape))
             self.share("model", public.code.encode_constant(W, masks=V))
@@ -373,7 +365,7 @@ class Owner(Holder):
     async def receive_release(self) -> None:
         """Decode the own models W_{n,1} to W_{n,K}, if they are released (line 13)."""
         public = self.public
-        if not (public.config.release and self.shares_models):
+        if not (public.config.release and self.public.trains):
             return
         shares = await self.collect(
             "release", count=public.models_needed, round=public.config.rounds

@@ -169,7 +169,7 @@ def data_spec(public: Parameters, part: str) -> MessageSpec:
 
 def upload_shape(public: Parameters, key: MessageKey) -> tuple[int, int] | None:
     """(|B|, h) of a round: a training batch, or a piece of test rows after the last step."""
-    if key.kind == "request" and "train" in public.batches and key.round <= public.config.rounds:
+    if key.kind == "request" and key.round <= public.last_step:
         return None
     return shape_of(public, key.round)
 

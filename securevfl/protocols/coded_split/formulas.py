@@ -151,12 +151,12 @@ def lacking(protocol: Method, secrets: RunSecrets, key: MessageKey) -> int:
     state = secrets.state(key)
     asked = state.get("asked")
     due: int = state["model"][1] + 1
-    return due if asked is None else protocol.config.rounds + 1 + asked.piece
+    return due if asked is None else protocol.public.last_step + 1 + asked.piece
 
 
 def use_of(public: Parameters, round: int) -> Use:
     """The request that an upload of a round answers: a training batch, or later a test piece."""
-    last = public.config.rounds
+    last = public.last_step
     if round <= last:
         label, rows = Label("train", round), public.batches["train"].draw(round)
         return Use(functools.partial(label.told, rows), "train", rows, round - 1)
@@ -222,6 +222,9 @@ def model_at(
 ) -> tuple[np.ndarray, bytes]:
     """W(alpha_j) with exactly the steps 1 to `step`, each once, and the digest of these."""
     public = protocol.public
+    if not public.trains:  # a prediction, by the share that the holder has from the run
+        had = MessageKey("own-keys", 0, holder, holder)
+        return secrets.state(had)["model"][0], NO_STEPS
     first = MessageKey("model", 0, 0, holder)
     memory: MutableMapping[int, tuple[np.ndarray, bytes]]
     memory = secrets.once(first, f"shares of {holder}", dict)
@@ -310,7 +313,7 @@ def missed(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
 
 def request(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Request:
     """B of a piece of test rows."""
-    piece = key.round - protocol.config.rounds - 1
+    piece = key.round - protocol.public.last_step - 1
     return Request("test", piece, piece_of(protocol.public.batches["test"], piece))
 
 

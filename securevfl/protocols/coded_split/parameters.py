@@ -52,6 +52,16 @@ class Parameters:
         """F_p."""
         return self.code.field
 
+    @property
+    def trains(self) -> bool:
+        """Whether models are shared and trained; in a prediction the holders have them."""
+        return "train" in self.batches
+
+    @property
+    def last_step(self) -> int:
+        """Steps of a whole run; of a prediction none."""
+        return self.config.rounds if self.trains else 0
+
     @functools.cached_property
     def prss(self) -> Prss:
         """Holders of each key of the masks."""

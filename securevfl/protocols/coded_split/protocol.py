@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -58,6 +59,8 @@ from securevfl.protocols.coded_split.schedule import memory_of, needs_of, outlin
 from securevfl.protocols.coded_split.server import Server
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from securevfl.data.dataset import VerticalDataset
 
 
@@ -234,7 +237,7 @@ class CodedSplit(SplitProtocol, SharedModels):
                 f"holders with all {server.steps} steps, and {len(able)} have them: "
                 f"{', '.join(f'party {j}' for j in able) or 'none'}"
             )
-        public = replace(self.public, batches={"test": self.layout_of(len(features[0]))})
+        public = self.predicting(len(features[0])).public
         predicting = PredictingServer(self.peers(), public, server.centre, lasting, server.steps)
         made: dict[int, Party] = {SERVER: predicting}
         for j in self.peers():
@@ -254,14 +257,20 @@ class CodedSplit(SplitProtocol, SharedModels):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data, models and steps, keys, masked uploads, and control."""
-        return with_formulas(messages_of(self.public), formulas_of(self))
+        every = messages_of(self.public, training=self.public.trains)
+        return with_formulas(every, formulas_of(self))
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
-        public = replace(self.public, batches={"test": self.layout_of(1)})
-        open_ended = messages_of(public, training=False)
-        return tuple(replace(one, shape=None, count=None) for one in open_ended)
+        every = self.predicting(1).messages
+        return tuple(replace(one, shape=None, count=None) for one in every)
+
+    def predicting(self, rows: int) -> Self:
+        """A copy with the parameters and messages of a coded prediction of so many rows."""
+        made = copy.copy(self)
+        made.public = replace(self.public, batches={"test": self.layout_of(rows)})
+        return made
 
     @classmethod
     def outline(cls, config: CodedSplitConfig, shape: Shape) -> Outline | None:

@@ -75,7 +75,7 @@ class Server(Party):
         self.answers = np.zeros(len(self.peers), np.int64)  # how often each was among the first
         self.test_scores: dict[int, np.ndarray] = {}
         self.asking: Request | None = None  # what it asks for after the last step
-        if "train" in public.batches:
+        if public.trains:
             self.bound = RangeBound.of(public)
             shape = (public.code.segments, public.batches["train"].length, public.config.width)
             self.residual = np.zeros(shape)

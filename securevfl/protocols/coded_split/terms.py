@@ -49,7 +49,7 @@ def steps_in(public: Parameters, kind: str, round: int, payload: Any) -> list[St
     if type(digests) is not bytes or len(digests) != count * DIGEST:
         wanted = f"with a digest of {DIGEST} bytes for each step"
         raise refusal(f"coded_split: {what}", SERVER, f"one with {digests!r:.40}", wanted)
-    last = public.config.rounds if "train" in public.batches else 0
+    last = public.last_step
     check_number(f"coded_split: the first step of {what}", SERVER, first, 1, last + 1 - count)
     shape = public.batches["train"].coded, public.config.width
     if kind == "seed":
@@ -111,7 +111,7 @@ def check_mask(
 def shape_of(public: Parameters, round: int) -> tuple[int, int] | None:
     """(|B|, h) of the upload of a round: of a training batch, or a piece of test rows."""
     h = public.config.width
-    last = public.config.rounds if "train" in public.batches else 0
+    last = public.last_step
     if 0 < round <= last:
         return public.batches["train"].coded, h
     piece, test = round - last - 1, public.batches.get("test")

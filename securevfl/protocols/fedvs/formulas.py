@@ -81,13 +81,13 @@ def data_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.nda
 
 def announced(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
     """The round's batch, which is public, or the end."""
-    server = secrets.state(key)
-    if server["steps"] < protocol.config.rounds:
-        return Batch("train", protocol.public.batches["train"].draw(key.round))
-    if protocol.config.secure:
-        batches = protocol.public.batches["test"]
+    server, parts = secrets.state(key), protocol.public.batches
+    if "train" in parts and server["steps"] < protocol.config.rounds:
+        return Batch("train", parts["train"].draw(key.round))
+    if "test" in parts:
+        batches = parts["test"]
         step = inference_step(batches.coded, batches.segments)
-        done = len(server["test_scores"]) * step
+        done = len(server["test_scores" if "train" in parts else "embeddings"]) * step
         if done < batches.length:
             return Batch("test", np.arange(done, min(done + step, batches.length), dtype=np.uint32))
     return "stop"
@@ -97,9 +97,14 @@ def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.nd
     """G_n(alpha), the share of W-bar with the masks V (lines 15-17)."""
 
     def shares() -> np.ndarray:
-        network = network_at(protocol, secrets, key)
-        stream = protocol.secret_stream(key.sender, "rounding", key.round)
-        W = protocol.public.model_point.quantize(network.values, rng=stream)
+        if "train" in protocol.public.batches:
+            network = network_at(protocol, secrets, key)
+            stream = protocol.secret_stream(key.sender, "rounding", key.round)
+            W = protocol.public.model_point.quantize(network.values, rng=stream)
+        else:  # a prediction, by the model that the client has
+            network = protocol.network(key.sender, bound=protocol.config.weight_bound)
+            network.load_state_dict(secrets.state(key)["network"])
+            W = protocol.public.model_point.quantize(network.values)
         V = secrets.draw(key.sender, "V", key.round)
         encoded: np.ndarray = protocol.code.encode_constant(W, masks=V)
         return encoded

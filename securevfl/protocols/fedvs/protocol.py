@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -58,6 +59,8 @@ from securevfl.protocols.fedvs.quantisation import quantised_data
 from securevfl.protocols.fedvs.schedule import attempts, coding_operations
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from securevfl.data.dataset import VerticalDataset
 
 
@@ -218,16 +221,14 @@ class FedVS(SplitProtocol, CodedProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data and models, keys, uploads, announcements and gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
-        every = before + messages_of(self.public, self.data.widths)
+        trains = "train" in self.public.batches
+        every = before + messages_of(self.public, self.data.widths, training=trains)
         return with_formulas(every, formulas_of(self))
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
-        layout = self.batches(self.public.code.segments, "test", 1, short=True)
-        public = replace(self.public, batches={"test": layout})
-        open_ended = messages_of(public, self.data.widths, training=False)
-        return tuple(replace(one, shape=None) for one in open_ended)
+        return tuple(replace(one, shape=None) for one in self.predicting(1).messages)
 
     @property
     def draws(self) -> tuple[Draw, ...]:
@@ -340,6 +341,14 @@ class FedVS(SplitProtocol, CodedProtocol):
         found = enumerate(self.data.train)
         return {n: quantised_data(self.public, rows, "train")[0] for n, rows in found}
 
+    def predicting(self, rows: int) -> Self:
+        """A copy with the parameters and messages of a coded prediction of so many rows."""
+        made = copy.copy(self)
+        made.config = self.config.model_copy(update={"pretrain": "none"})
+        layout = self.batches(self.public.code.segments, "test", rows, short=True)
+        made.public = replace(self.public, config=made.config, batches={"test": layout})
+        return made
+
     def predictors(
         self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
     ) -> dict[int, Party]:
@@ -349,12 +358,7 @@ class FedVS(SplitProtocol, CodedProtocol):
         and centre are those of `parties`, which are only read.
         """
         trained: Any = parties
-        layout = self.batches(self.public.code.segments, "test", len(features[0]), short=True)
-        public = replace(
-            self.public,
-            config=self.config.model_copy(update={"pretrain": "none"}),
-            batches={"test": layout},
-        )
+        public = self.predicting(len(features[0])).public
         self.refuse_overflow(public, {"test": features})
         made: dict[int, Party] = {
             n: PredictingClient(n, self.peers(), public, {"test": rows}, trained[n].network)

@@ -147,7 +147,8 @@ class DataOwner(Party):
                 round, places = payload
                 if round > self.merged:
                     self.copies.merge()
-                    self.merged = round
+                    self.merged, self.round = round, round - 1
+                    self.safe_point()  # the last round is whole
                 self.answer(message.sender, message.round, places)
             else:
                 (_, places), gradient = payload

@@ -14,7 +14,6 @@ import numpy as np
 
 from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.models.aggregation import gather
-from securevfl.privacy.accountant import Released
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import (
     GaussianNoise,
@@ -59,25 +58,25 @@ def messages_of(
     )
 
 
-def embedding_noise(protocol: EmbeddingProtocol) -> GaussianNoise:
+def embedding_noise(protocol: Any) -> GaussianNoise:
     """Noise of embeddings: one release for each client, of the rows that were announced."""
     config = protocol.config
     return GaussianNoise(
         *("features", config.epsilon, config.delta, config.clip, "clip"),
         rows=functools.partial(announced_samples, protocol),
         exact=protocol.embedding_at,
-        releases=allowed_releases(protocol),
+        releases=protocol.limit,
     )
 
 
-def gradient_noise(protocol: EmbeddingProtocol) -> GaussianNoise:
+def gradient_noise(protocol: Any) -> GaussianNoise:
     """Noise of dL/dH: one release for all clients, who get their parts of it."""
     config = protocol.config
     return GaussianNoise(
         *("labels", config.epsilon, config.delta, config.gradient_clip, "gradient_clip"),
         rows=functools.partial(announced_samples, protocol),
         exact=functools.partial(joint_gradient, protocol),
-        releases=allowed_releases(protocol),
+        releases=protocol.limit,
         mean_loss=True,
         joint=True,
         whole=functools.partial(released_gradient, protocol),
@@ -98,22 +97,13 @@ def randomised_labels(protocol: EmbeddingProtocol) -> RandomisedLabels | None:
     )
 
 
-def announced_at(protocol: EmbeddingProtocol, secrets: RunSecrets, key: MessageKey) -> Any:
+def announced_at(protocol: Any, secrets: RunSecrets, key: MessageKey) -> Any:
     """The round's batch, or the end after the last step or before an epsilon is exceeded."""
     config, steps = protocol.config, secrets.state(key)["steps"]
     next_ = -(-(steps + 1) // protocol.layout.per_epoch)  # releases of a row, if it goes on
-    spends = config.noise_on != "none" and next_ > allowed_releases(protocol)
+    spends = config.noise_on != "none" and next_ > protocol.limit
     over = steps >= config.rounds or spends
     return "stop" if over else protocol.layout.draw(key.round)
-
-
-def allowed_releases(protocol: EmbeddingProtocol) -> int:
-    """Releases of a row in a run, by the options alone: one in each epoch, in the budget."""
-    config, planned = protocol.config, -(-int(protocol.config.rounds) // protocol.layout.per_epoch)
-    if config.epsilon_budget is None or config.noise_on == "none":
-        return planned
-    paid = Released(config.epsilon, config.delta, config.clip)
-    return min(planned, paid.releases_within(config.epsilon_budget))
 
 
 def announced_samples(

@@ -185,11 +185,9 @@ class WaitDP(EmbeddingProtocol):
 
     @property
     def _paid(self) -> Guarantee:
-        """Cost of each release, and of all of them."""
-        config, total = self.config, self.privacy.spent(self.config.rounds)
-        if config.epsilon_budget is not None:
-            total = min(total, config.epsilon_budget)
-        return Guarantee(config.epsilon, config.delta, total)
+        """Cost of each release, and of all that parties allow: a restart may repeat some."""
+        total = self.privacy.composed(self.limit) if self.privacy.releases else 0.0
+        return Guarantee(self.config.epsilon, self.config.delta, total)
 
     def _features_claim(self) -> Claim:
         if not self.privacy.embeddings:

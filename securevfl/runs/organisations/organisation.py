@@ -35,9 +35,8 @@ from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.history import HistoryRecorder
 from securevfl.runs.organisations.folder import EVENTS, EventLog, OwnFolder
 from securevfl.runs.organisations.parties import (
-    EmbeddingMaker,
-    PredictingMaker,
     TableOwnerMaker,
+    evaluation_maker,
     measures_of,
     measuring,
 )
@@ -146,14 +145,12 @@ class Organisation:
             check_memory(made)
             self._check_fits(made)
             return self._phase(name, self.training_party, made, self._keep_model)
-        how = measuring(made)
-        if how == "none":
-            return None
         # It waits for all clients: an evaluation that is begun again then has the same sums, and
         # no two sums of a test row over different clients tell their difference.
         make, made = functools.partial(self.make, waiting=True), self.make(waiting=True)
-        coded = how == "coded inference"
-        maker = (PredictingMaker if coded else EmbeddingMaker)(make, self.trained)
+        maker = evaluation_maker(made, make, self.trained)
+        if maker is None:
+            return None
         return self._phase(name, maker, made, functools.partial(self._keep_measures, made))
 
     def _tables(self) -> Phase:

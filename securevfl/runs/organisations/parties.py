@@ -153,6 +153,23 @@ class EmbeddingMaker:
         return EmbeddingJudge(made.peers(), score)
 
 
+def evaluation_maker(
+    made: Protocol, make: Callable[[], Protocol], trained: Callable[[Party], Party]
+) -> Callable[[int, Secrets], Party] | None:
+    """Maker of an organisation's party of the evaluation; None where nothing is measured.
+
+    Parameters
+    ----------
+    made : Protocol
+    make, trained : callable
+        As for `PredictingMaker`.
+    """
+    how = measuring(made)
+    if how == "none":
+        return None
+    return (PredictingMaker if how == "coded inference" else EmbeddingMaker)(make, trained)
+
+
 def measures_of(party: Any, made: Protocol) -> dict[str, float]:
     """Measures on the test rows, from the server's party of an evaluation that has ended."""
     scores = party.predicted[1] if hasattr(party, "predicted") else party.scores

@@ -48,7 +48,7 @@ def run_actor(folder, *, restored=False, index=0, assigned=None):
         await actor.go(0)
         told = (await actor.models(), await actor.poll(), await actor.transcript())
         if actor.store is not None:
-            actor.store._lock.release()  # as if the process had ended
+            actor.store.release()  # as if the process had ended
         return actor.host, rounds, told
 
     return asyncio.run(scenario())
@@ -102,7 +102,7 @@ def test_without_its_entropy_no_checkpoint_counts(tmp_path, damage):
         try:
             await actor.begin(0, restored=True, at=None, floor=0)
         finally:
-            actor.store._lock.release()
+            actor.store.release()
             assert rounds == []
 
     with pytest.raises(RunError, match=r"party 0 has checkpoints, but no whole file entropy\.svfl"):

@@ -90,6 +90,28 @@ def test_what_is_written_ahead_comes_with_the_checkpoints_before_it(tmp_path):
     assert not list(tmp_path.glob("*.svfl"))
 
 
+def test_what_is_written_ahead_in_the_round_of_a_checkpoint_comes_with_it(tmp_path):
+    """A party whose rounds do not move forgot by a crash what it had released."""
+    keeper = CheckpointStore(tmp_path)
+    write(keeper, [0])
+    keeper.write_ahead(0, b"released")
+    again = CheckpointStore(tmp_path)
+    assert again.read()["ahead"] == b"released"
+    again.write_ahead(0, b"released twice")  # it went on from there, and wrote no checkpoint since
+    assert CheckpointStore(tmp_path).read(0)["ahead"] == b"released twice"
+    write(again, [1])
+    assert "ahead" not in again.read(1)
+    assert again.read(0)["ahead"] == b"released twice"
+
+
+def test_what_an_earlier_version_wrote_ahead_is_read(tmp_path):
+    write(CheckpointStore(tmp_path), range(3))
+    write_file(tmp_path / "ahead.svfl", {"round": 2, "state": b"uploaded"})
+    store = CheckpointStore(tmp_path)
+    assert store.read(1)["ahead"] == b"uploaded"
+    assert "ahead" not in store.read(2)
+
+
 HOLD = """
 import sys, time
 from pathlib import Path
