@@ -44,7 +44,7 @@ NOT_COVERED = (
     "what the wanted sums and dL/dH say by themselves",
     "the library's own code: states, draws and messages are held against what its parties do",
     "options, conditions, rows and rounds that were not run (see what was run)",
-    "what measures and predictions tell that are made in the clear, such as embeddings of test rows",
+    "what measures and predictions in the clear tell, such as embeddings of test rows",
     "code that behaves otherwise where nobody watches: it is trusted to do in other runs what it "
     "did in these",
     "a server that knows the secret seed, from which secret choices follow in a simulation: the "

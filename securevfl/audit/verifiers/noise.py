@@ -182,7 +182,7 @@ def _rows_are_public(subject: Subject, releases: Releases) -> bool:
 
 
 def _restarted(subject: Subject, releases: Releases) -> Counter[MessageKey]:
-    """How often each message left its host in a run that was ended and went on.
+    """Counts of how often each message left its host in a run that was ended and went on.
 
     Who does not release forgets its counts: those who release must not believe it.
     """
