@@ -115,7 +115,7 @@ class Comparer:
         Whether somebody is late, absent or wrong in the run: then formulas that hold for punctual
         parties only are left out.
     method : Protocol, optional
-        What says which uploads must be masked; the run's protocol if not given.
+        Of a coded prediction, what trained, and says which uploads must be masked.
 
     Attributes
     ----------
@@ -127,7 +127,8 @@ class Comparer:
     ) -> None:
         self.deviations: list[Deviation] = []
         self._run, self._disturbed = run, disturbed
-        self._declared, self._other = Declared(run.protocol), OtherCode()
+        self._declared = Declared(run.protocol, predicting=method is not None)
+        self._other = OtherCode()
         self._masking = _masking(method or run.protocol)
         self._pair_masks = _pair_masks(run.protocol)
         self._times: Counter[MessageKey] = Counter()
@@ -215,10 +216,17 @@ class Comparer:
 
 
 class Declared:
-    """The declaration of a protocol, by kind and roles."""
+    """The declaration of a protocol, by kind and roles.
 
-    def __init__(self, protocol: Protocol) -> None:
-        self.messages = protocol.messages
+    Parameters
+    ----------
+    protocol : Protocol
+    predicting : bool
+        Whether it is that of a coded prediction.
+    """
+
+    def __init__(self, protocol: Protocol, *, predicting: bool = False) -> None:
+        self.messages = protocol.prediction_messages if predicting else protocol.messages
         self.roles: Mapping[str, tuple[int, ...]] = protocol.roles()
 
     def spec_of(self, key: MessageKey) -> MessageSpec | None:

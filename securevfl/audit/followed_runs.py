@@ -322,7 +322,7 @@ class _FollowedRun:
         self.mask_keys = None if coded is None or not coded.masked else MaskKeys(coded)
         self.newest = self.sent = 0
         self._pending: list[RecordedMessage] = []
-        self._declared = Declared(protocol)
+        self._declared = Declared(protocol, predicting=predicting is not None)
         self._checkpoint: _Checkpoint | None = None
         self._asked = False
         parties = dict(run.parties)

@@ -252,9 +252,9 @@ class Protocol(ABC):
         return ()
 
     def predicting(self, rows: int) -> Self:
-        """The protocol as it predicts so many rows: a copy that declares what `predictors` send.
+        """A copy with the parameters of a prediction of so many rows.
 
-        Of the copy's declaration, formulas are those of a prediction of the data's test rows; it
+        Formulas of its `prediction_messages` are those of a prediction of its data's test rows. It
         makes no parties. Errors are those of `predictors`.
         """
         raise ConfigurationError(_NOT_CODED.format(name=self.name))

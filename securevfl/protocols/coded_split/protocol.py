@@ -257,17 +257,17 @@ class CodedSplit(SplitProtocol, SharedModels):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data, models and steps, keys, masked uploads, and control."""
-        every = messages_of(self.public, training=self.public.trains)
-        return with_formulas(every, formulas_of(self))
+        return with_formulas(messages_of(self.public), formulas_of(self))
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
-        every = self.predicting(1).messages
-        return tuple(replace(one, shape=None, count=None) for one in every)
+        every = messages_of(self.predicting(1).public, training=False)
+        open_ended = (replace(one, shape=None, count=None) for one in every)
+        return with_formulas(open_ended, formulas_of(self))
 
     def predicting(self, rows: int) -> Self:
-        """A copy with the parameters and messages of a coded prediction of so many rows."""
+        """A copy with the parameters of a coded prediction of so many rows."""
         made = copy.copy(self)
         made.public = replace(self.public, batches={"test": self.layout_of(rows)})
         return made

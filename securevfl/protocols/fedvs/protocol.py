@@ -221,14 +221,15 @@ class FedVS(SplitProtocol, CodedProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data and models, keys, uploads, announcements and gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
-        trains = "train" in self.public.batches
-        every = before + messages_of(self.public, self.data.widths, training=trains)
+        every = before + messages_of(self.public, self.data.widths)
         return with_formulas(every, formulas_of(self))
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
-        return tuple(replace(one, shape=None) for one in self.predicting(1).messages)
+        public = self.predicting(1).public
+        every = messages_of(public, self.data.widths, training=False)
+        return with_formulas((replace(one, shape=None) for one in every), formulas_of(self))
 
     @property
     def draws(self) -> tuple[Draw, ...]:
@@ -342,7 +343,7 @@ class FedVS(SplitProtocol, CodedProtocol):
         return {n: quantised_data(self.public, rows, "train")[0] for n, rows in found}
 
     def predicting(self, rows: int) -> Self:
-        """A copy with the parameters and messages of a coded prediction of so many rows."""
+        """A copy with the parameters of a coded prediction of so many rows."""
         made = copy.copy(self)
         made.config = self.config.model_copy(update={"pretrain": "none"})
         layout = self.batches(self.public.code.segments, "test", rows, short=True)
