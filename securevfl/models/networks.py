@@ -14,6 +14,7 @@ from securevfl.errors import UnknownNameError
 from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import nn
 
 
@@ -141,7 +142,9 @@ def training_bytes(name: str, width: int, rows: int) -> int:
     return 4 * (rows * values + 4 * 9_400_000)
 
 
-def make_centre(name: str, width: int, hidden: int, outputs: int, *, seed: int) -> nn.Module:
+def make_centre(
+    name: str, width: int, hidden: int, outputs: int, *, seed: int | np.random.Generator
+) -> nn.Module:
     """Central network by name, initialised from `seed` without touching torch's global state.
 
     Raises

@@ -115,7 +115,7 @@ class Centre:
         Width of its hidden layers.
     optimizer : dict
         Arguments of `make_optimizer`.
-    seed : int
+    seed : int or numpy Generator
         Seed of the initial weights.
     own, own_loss : str
         Name of a network and of a loss of the user's (`securevfl.models.user_code`), in the place
@@ -133,7 +133,7 @@ class Centre:
         network: str,
         hidden: int,
         optimizer: dict[str, Any],
-        seed: int,
+        seed: int | np.random.Generator,
         own: str = "",
         own_loss: str = "",
         balanced: bool = False,

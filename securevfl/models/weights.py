@@ -14,21 +14,46 @@ if TYPE_CHECKING:
     import torch
 
 Built = TypeVar("Built")
+_BEFORE, _WORDS = 3, 624  # of 8 bytes: before the Mersenne twister's words, and these
 
 
 def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> Built:
     """Torch modules that `build` makes, their weights drawn from `seed`.
 
-    torch initialises from its global generator only; it is as before when this returns.
+    torch initialises from its global generator only; it is as before when this returns. A stream of
+    a party's own entropy, which no seed stands for, gives that generator its whole state: 2^31
+    first weights could be tried. A stream of a seed gives a number of 31 bits.
     """
     import torch
 
-    number = seed if isinstance(seed, int) else int(seed.integers(2**31))
+    stream = None if isinstance(seed, int) else seed
+    number = int(seed if stream is None else stream.integers(2**31))  # type: ignore[arg-type]
     with torch.random.fork_rng(devices=[]):
         # Only the processor's generator draws here. torch.manual_seed would seed those of all
         # devices, and note for each that there is none, with a traceback, for ever.
         torch.default_generator.manual_seed(number)
+        own: Any = None if stream is None else stream.bit_generator
+        if stream is not None and own.seed_seq is None:
+            torch.default_generator.set_state(_drawn(torch.default_generator.get_state(), stream))
         return build()
+
+
+def _drawn(state: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:
+    """The state of a generator with all words of its Mersenne twister from a stream.
+
+    It begins with the seed and two counters, in 24 bytes; then come 624 words in 8 bytes each, of
+    which the first is the seed. All are made anew before the first number is drawn.
+
+    Raises
+    ------
+    RuntimeError
+        Where torch lays it out otherwise.
+    """
+    words = state.numpy().copy().view("<u8")
+    if len(words) < _BEFORE + _WORDS or words[0] != words[_BEFORE]:
+        raise RuntimeError("torch: the state of its generator is laid out otherwise than known")
+    words[_BEFORE : _BEFORE + _WORDS] = stream.integers(2**32, size=_WORDS, dtype=np.uint64)
+    return tensor(words.view(np.uint8))
 
 
 def parameters_of(model: Any) -> dict[str, torch.Tensor]:

@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from securevfl.engine.streams import keyed_stream
+from securevfl.engine.streams import OwnEntropy, SecretSeed, keyed_stream
 from securevfl.errors import ConfigurationError
+from securevfl.models import weights
 from securevfl.models.client_networks import make_client_network
 from securevfl.models.split import Centre
 from securevfl.models.weights import (
+    initialised,
     load_weights,
     penalty,
     refuse_running_statistics,
@@ -90,3 +92,57 @@ def test_gradients_and_apply_are_a_step():
         applied.optimizer.state_dict()["state"][0]["momentum_buffer"],
         stepped.optimizer.state_dict()["state"][0]["momentum_buffer"],
     )
+
+
+# -- first weights -------------------------------------------------------------------------------
+
+
+def words():
+    """Words of torch's generator, as a network is built."""
+    return torch.default_generator.get_state().numpy().copy().view("<u8")[3:627]
+
+
+def test_a_stream_of_ones_own_entropy_fills_the_whole_generator():
+    own = OwnEntropy(0, bytes(range(32)))
+    made = initialised(words, own.stream(0, "init"))
+    drawn = own.stream(0, "init")
+    number = drawn.integers(2**31)
+    assert np.array_equal(made, drawn.integers(2**32, size=624, dtype=np.uint64))
+    seeded = initialised(words, int(number))
+    assert (seeded != made).sum() > 600
+    assert np.array_equal(made, initialised(words, own.stream(0, "init")))
+
+
+def test_a_stream_of_a_seed_gives_a_number():
+    """The histories of simulations stay what they were."""
+    stream = SecretSeed(3).stream(0, "init")
+    number = int(SecretSeed(3).stream(0, "init").integers(2**31))
+    assert np.array_equal(initialised(words, stream), initialised(words, number))
+
+
+@pytest.mark.parametrize("kind", ["mlp", "strided_cnn", "centre"])
+def test_networks_of_ones_own_entropy_are_not_those_of_any_number(kind):
+    own = OwnEntropy(1, bytes(range(32)))
+
+    def made(seed):
+        if kind == "centre":
+            return weights_of(
+                Centre("multiclass", 3, 4, network="mlp", hidden=5, optimizer=SGD, seed=seed)
+            )
+        options = {"image_shape": (1, 3, 4), "stream": seed, "optimizer": SGD}
+        return weights_of(make_client_network(kind, 12, 4, 2, **options))
+
+    whole = made(own.stream(1, "init"))
+    assert all((whole[name] == one).all() for name, one in made(own.stream(1, "init")).items())
+    short = made(int(own.stream(1, "init").integers(2**31))) if kind == "centre" else None
+    assert short is None or any((whole[name] != one).any() for name, one in short.items())
+    before = torch.default_generator.get_state()
+    made(own.stream(1, "init"))
+    assert (torch.default_generator.get_state() == before).all()
+
+
+def test_a_generator_that_is_laid_out_otherwise_is_refused():
+    laid = torch.zeros(5056, dtype=torch.uint8)
+    laid[0] = 7
+    with pytest.raises(RuntimeError, match="laid out otherwise than known"):
+        weights._drawn(laid, OwnEntropy(0, bytes(32)).stream(0, "init"))

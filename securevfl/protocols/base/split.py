@@ -96,7 +96,7 @@ class SplitProtocol(Protocol):
             network=self.config.centre,
             hidden=self.config.hidden,
             optimizer=optimizer or self.config.centre_optimizer(),
-            seed=int((stream or self.secret_stream(SERVER, "centre")).integers(2**31)),
+            seed=stream or self.secret_stream(SERVER, "centre"),
             own=self.config.own_centre,
             own_loss=self.config.own_loss,
             balanced=self.config.class_weights == "balanced",
