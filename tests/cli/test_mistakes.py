@@ -61,8 +61,11 @@ MISTAKES = {
     "no integer": (["run", "fedvs", "--rounds", "many"], "--rounds"),
     "zero rounds": (["run", "fedvs", "--rounds", "0"], "rounds"),
     "negative seed": (["run", "fedvs", "--seed", "-1"], "seed"),
-    "T >= N": (["run", "fedvs", "--parties", "4", "--privacy", "4"], "T=4"),
-    "N < R": (["run", "fedvs", "--parties", "4", "--segments", "3"], "= 7 results"),
+    "T >= N": (["run", "fedvs", "--parties", "4", "--privacy", "4"], "T = 4 (privacy)"),
+    "N < R": (
+        ["run", "fedvs", "--parties", "4", "--segments", "3"],
+        "K = 3 (segments)",
+    ),
     "p too small for the points": (["run", "fedvs", "--prime", "7"], "7"),
     "p too small for the bits": (["run", "fedvs", "--prime", "2^31-1"], "p = 2147483647"),
     "p not prime": (["run", "fedvs", "--prime", "2^32-1"], "4294967295"),

@@ -81,7 +81,6 @@ class Cvfl(EmbeddingProtocol):
 
     def __init__(self, config: CvflConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        check_options(config, data.parties)
         L = config.active or data.parties
         refuse_running_statistics(self.name, config.centre, self.top().network)
         sets = partition_labels(config.label_partition, data.train_labels, L, seed=seed)
@@ -97,6 +96,12 @@ class Cvfl(EmbeddingProtocol):
                 stacklevel=2,
             )
         self.card = replace(type(self).card, absence=self.absence())
+
+    @classmethod
+    def check_parties(cls, config: CvflConfig, parties: int) -> None:
+        """Refuse options that contradict each other, or do not fit M parties."""
+        super().check_parties(config, parties)
+        check_options(config, parties)
 
     def class_names(self, classes: Sequence[int]) -> str:
         """Names of classes for a warning, such as "the classes 7, 8"."""

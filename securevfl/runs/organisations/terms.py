@@ -69,7 +69,8 @@ class Terms:
         Raises
         ------
         ConfigurationError
-            For unknown options, and data that the protocol cannot use.
+            For unknown options, those that so many parties cannot meet, and data that the protocol
+            cannot use.
         """
         config = make_config(get_protocol(protocol), options)
         values = {k: v for k, v in config.model_dump().items() if v is not None}
@@ -127,7 +128,7 @@ class Terms:
                 f"{__version__}. All parties install the same one"
             )
         cls = get_protocol(protocol)
-        make_config(cls, self.options)
+        cls.check_parties(make_config(cls, self.options), parties)
         if self.own_tables:
             if not cls.apart:
                 raise ConfigurationError(
