@@ -44,6 +44,8 @@ class Member:
     ConfigurationError
         For another key than the manifest's, terms of another version or past their time, a session
         that was used before, a folder of another session, and data that do not fit the terms.
+    DataError
+        For a table without the id column or the labels, or with labels that are the server's.
     """
 
     def __init__(
@@ -67,10 +69,12 @@ class Member:
                 f"session {manifest.session!r}: it had to begin by {self.terms.begin_by}. Agree on "
                 "another time: write another manifest"
             )
+        if data is not None and not (folder / "own").exists():
+            self.terms.tables(index, data, len(manifest.entries) - 1).checked(index)
         self.data = data
         self._organisation: Organisation | None = None
         self.folder = OwnFolder(folder, manifest, index)
-        self.folder.same_data(data)
+        self.folder.use_data(data)
         self.manifest = self.folder.manifest(manifest)
         sessions = key.with_suffix(".sessions")
         use_session(sessions, manifest.session, self.folder.store.run_token())

@@ -163,6 +163,7 @@ class Organisation:
         def keep(host: PartyHost) -> None:
             party: Any = host.party
             self.folder.write_result(TABLES, party.facts)
+            self.folder.pin_data()
 
         return self._phase(TABLES, maker, None, keep)
 

@@ -16,7 +16,7 @@ import securevfl as svfl
 from securevfl.data.source import DataSource
 from securevfl.engine.network import SERVER
 from securevfl.engine.organisations.process import Process
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.split import Client
 from securevfl.report.loading import read_records
 from securevfl.runs.alignment import data_source
@@ -307,15 +307,62 @@ def test_terms_say_which_data_each_needs(small, tables):
         Terms.make("cvfl", 3, options={}, data={"tables": {"label": "digit", "id_column": "id"}})
 
 
-def test_another_table_than_at_the_beginning_is_refused(tables, tmp_path):
-    meeting = Meeting(
-        tmp_path, "split", 3, tables=tables, options=OPTIONS,
+@pytest.fixture
+def own(tables, tmp_path):
+    """A session on tables of the parties' own, of which party 0's is a copy."""
+    mine = Path(shutil.copy(tables[0], tmp_path / "mine.csv"))
+    return Meeting(
+        tmp_path, "split", 3, tables=tables | {0: mine}, options=OPTIONS,
         data={"tables": {"label": "digit", "id_column": "id"}},
     )  # fmt: skip
-    copy = Path(shutil.copy(tables[0], tmp_path / "mine.csv"))
-    first = {"key": meeting.key(0), "folder": tmp_path / "f", "data": copy}
-    Member(meeting.manifest, 0, **first).folder.store._lock.release()
-    copy.write_text(copy.read_text().replace("0.0", "1.0"))
+
+
+def test_another_table_than_the_one_that_was_joined_is_refused(own):
+    mine = own.tables[0]
+    whole = mine.read_text()
+    mine.write_text(whole.replace("0.0", "1.0"))
+    own.member(0).folder.store._lock.release()
+    mine.write_text(whole)
+    member = own.member(0)  # nothing was joined yet
+    member.folder.pin_data()
+    member.folder.store._lock.release()
+    mine.write_text(whole.replace("0.0", "1.0"))
     with pytest.raises(ConfigurationError, match="not the table with which this session was begun"):
-        Member(meeting.manifest, 0, **first)
-    assert json.loads((tmp_path / "f" / "state.json").read_text())["session"][1] == 0
+        own.member(0)
+
+
+def test_a_table_that_is_wrong_is_mended_and_all_join_again(own):
+    mine = own.tables[0]
+    whole = mine.read_text()
+    lines = whole.splitlines()
+    mine.write_text("\n".join([*lines[:7], lines[7].rsplit(",", 1)[0] + ",1O2", *lines[8:]]))
+
+    async def all_of_them():
+        tasks = [own.take_part(n) for n in own.parties]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with one_thread():
+        _, bank, *others = asyncio.run(all_of_them())
+    assert "1O2" in str(bank)
+    assert all("party 0 ended with an error" in str(other) for other in others)
+    mine.write_text(whole)
+    assert own.hold()[SERVER]["rounds"] == OPTIONS["rounds"]
+    state = json.loads((own.folder / "party-0" / "state.json").read_text())
+    assert state["data"] == hashlib.sha256(whole.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("n", "changed", "said"),
+    [
+        (0, {"x0": "digit"}, "digit"),
+        (0, {"id": "no"}, "'id'"),
+        (SERVER, {"digit": "target"}, "has no column 'digit' for the label"),
+    ],
+)
+def test_a_table_is_looked_at_before_anything_is_said(own, tmp_path, n, changed, said):
+    frame = pd.read_csv(own.tables[n]).rename(columns=changed)
+    frame.to_csv(tmp_path / "wrong.csv", index=False)
+    own.tables[n] = tmp_path / "wrong.csv"
+    with pytest.raises(DataError, match=said):
+        own.member(n)
+    assert not (own.folder / name(n)).exists()
