@@ -14,19 +14,23 @@ from sklearn.datasets import load_digits
 
 import securevfl as svfl
 from securevfl.data.source import DataSource
+from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.network import SERVER
+from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import Process
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.split import Client
 from securevfl.report.loading import read_records
 from securevfl.runs.alignment import data_source
+from securevfl.runs.organisations import join as joins
+from securevfl.runs.organisations.invitation import Invitation
 from securevfl.runs.organisations.join import Member
 from securevfl.runs.organisations.organisation import Organisation
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import read_history
 from securevfl.runs.threads import one_thread
 from securevfl.testing.entropies import simulated_with
-from tests.engine.carriers.memory import Hostility
+from tests.engine.carriers.memory import Hostility, MemoryCarrier
 from tests.runs.organisations.sessions import Meeting, name
 
 OPTIONS = {"rounds": 5, "width": 6, "hidden": 8, "batch": 32}
@@ -366,3 +370,58 @@ def test_a_table_is_looked_at_before_anything_is_said(own, tmp_path, n, changed,
     with pytest.raises(DataError, match=said):
         own.member(n)
     assert not (own.folder / name(n)).exists()
+
+
+@pytest.fixture
+def joining(small, monkeypatch):
+    """`join` as the command does, over a relay in memory, with what it says."""
+
+    def invited(n, **more):
+        relays = (RelayAddress("h", 1, "a" * 64),)
+        invitation = Invitation(n, small.manifest.session, small.manifest.digest, relays)
+        monkeypatch.setattr(
+            joins, "NatsCarrier", lambda relays, token, index, identity: small.relay.carrier(index)
+        )
+        given = {"key": small.key(n), "folder": small.folder / name(n), "data": None}
+        given |= {"manifest": None, "say": small.said[n].append} | more
+        return joins.join(invitation, **given)
+
+    return invited
+
+
+def test_a_client_whose_session_is_over_is_told_so_and_gets_its_result(small, joining):
+    ended = small.hold()[0]
+    small.said[0].clear()
+    assert joining(0) == ended
+    assert "this session is over" in " ".join(small.said[0])
+    with pytest.raises(ConfigurationError, match="was used in another run"):
+        joining(0, folder=small.folder / "elsewhere")
+    assert not (small.folder / "elsewhere").exists()
+    small.manifest = replace(small.manifest, session="t")
+    with pytest.raises(ConfigurationError, match="is of the session 's', and the invitation"):
+        joining(0)
+
+
+def test_a_result_is_given_without_a_relay_too(small, joining, monkeypatch):
+    async def without_end(carrier, take, changed=None):
+        await asyncio.sleep(3600)
+
+    ended = small.hold()[0]
+    monkeypatch.setattr(MemoryCarrier, "open", without_end)
+    monkeypatch.setattr(joins, "_AGAIN", 0.1)
+    assert joining(0) == ended
+
+
+def test_who_waits_for_the_manifest_says_for_whom(small, monkeypatch):
+    said = []
+    monkeypatch.setattr("securevfl.engine.organisations.manifests._MOMENT", 0.1)
+
+    async def waiting():
+        asked = obtain_manifest(small.relay.carrier(0), 0, b"", said.append, patience=0.2)
+        await asyncio.wait_for(asked, 3)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(waiting())
+    assert said[0] == "waits for the server, which has the manifest"
+    assert "the server was not heard for 0.2 s" in said[1]
+    assert len(said) == 2
