@@ -348,6 +348,8 @@ def test_a_table_that_is_wrong_is_mended_and_all_join_again(own):
     with one_thread():
         _, bank, *others = asyncio.run(all_of_them())
     assert "1O2" in str(bank)
+    assert "\n" not in str(bank)
+    assert isinstance(bank, DataError)
     assert all("party 0 ended with an error" in str(other) for other in others)
     mine.write_text(whole)
     assert own.hold()[SERVER]["rounds"] == OPTIONS["rounds"]
