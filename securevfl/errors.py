@@ -31,6 +31,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
+class SecureVFLWarning(UserWarning):
+    """Something that a user should know of what is done all the same."""
+
+
 class SecureVFLError(Exception):
     """Base of every exception that securevfl raises on purpose."""
 

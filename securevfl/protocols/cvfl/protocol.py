@@ -13,6 +13,7 @@ import numpy as np
 from securevfl.data.label_partition import partition_labels, unheld_classes
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
+from securevfl.errors import SecureVFLWarning
 from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import refuse_running_statistics
 from securevfl.privacy.claims import Claim
@@ -93,6 +94,7 @@ class Cvfl(EmbeddingProtocol):
             warnings.warn(
                 f"cvfl: no active party has labels of {self.class_names(lost.tolist())}, which "
                 "training and test rows have; they cannot be learnt",
+                SecureVFLWarning,
                 stacklevel=2,
             )
         self.card = replace(type(self).card, absence=self.absence())
