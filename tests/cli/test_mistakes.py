@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from securevfl.errors import SecureVFLError, StalledError
+from securevfl.protocols.base import registry
 from tests.cli.calls import SMALL, call, table, write
 from tests.conftest import look_again
 
@@ -175,6 +176,7 @@ def broken(monkeypatch):
     }
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: made.get(group, []))
     look_again()
+    registry._alone.cache_clear()
     yield
     monkeypatch.undo()
     look_again()
