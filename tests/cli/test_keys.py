@@ -69,6 +69,21 @@ def test_mistakes_are_one_line_and_exit_code_2(names, words, said):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_terms_are_shown_before_anybody_signs_them(names):
+    made = call(
+        "manifest", names / "t.toml", "--server", names / "server.key.pub", "--protocol", "split",
+        *(f"--party={n}={names / f'party-{n}.key.pub'}" for n in range(2)), "--label", "bad",
+        "--id", "customer", "--set", "rounds=7", "--set", "data.test_fraction=0.25", "--seed", "3",
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    shown = json.loads(call("check", names / "t.toml", "--json").stdout)
+    assert shown["protocol"] == "split"
+    assert shown["options"] == "rounds = 7, else the defaults of split"
+    assert "label = bad, id_column = customer, test_fraction = 0.25" in shown["data"]
+    assert "public seed 3" in shown["version"]
+    assert "UTC" in shown["begin by"]
+
+
 @pytest.mark.parametrize(
     ("protocol", "options", "said"),
     [

@@ -236,9 +236,13 @@ def join(
                 carrier(), index, invitation.digest, say, patience=patience
             )
         member = Member(found, index, key=key, folder=folder, data=data)
+        parties = len(found.entries) - 1
+        say(f"signs the session {found.session!r}: {found.protocol} with {parties} parties")
+        for name, text in member.terms.lines(found.protocol).items():
+            say(f"{name}: {text}")
         say(
-            f"session {found.session!r} of {found.protocol}. Compare this fingerprint with the "
-            f"others over another channel: {invitation.fingerprint}"
+            "Compare this fingerprint with the others over another channel: "
+            f"{invitation.fingerprint}"
         )
         return await member.take_part(carrier(), say, patience=patience)
 

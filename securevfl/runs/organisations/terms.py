@@ -115,6 +115,29 @@ class Terms:
             "data": dict(self.data),
         }
 
+    def lines(self, protocol: str) -> dict[str, str]:
+        """The terms in words, for whoever signs them: options that are no defaults, and data."""
+        fields = get_protocol(protocol).Config.model_fields
+        own = [
+            f"{name} = {value}"
+            for name, value in self.options.items()
+            if name not in fields or fields[name].default != value
+        ]
+        given = self.data[_TABLES] if self.own_tables else self.data.get("options", {})
+        data = [f"{name} = {value}" for name, value in given.items()]
+        what = (
+            "each party's own table; the server's has the labels"
+            if self.own_tables
+            else f"the set {self.data.get('name')!r}, which each party loads by its name"
+        )
+        sizes = "; sizes are padded" if self.padded else ""
+        return {
+            "options": ", ".join([*own, f"else the defaults of {protocol}"]),
+            "data": "; ".join([what, *filter(None, [", ".join(data)])]),
+            "begin by": f"{self.begin_by:%Y-%m-%d %H:%M %Z}",
+            "version": f"{self.version}, public seed {self.seed}{sizes}",
+        }
+
     def check(self, protocol: str, parties: int) -> None:
         """Refuse terms of another version, and those that the protocol cannot carry out.
 

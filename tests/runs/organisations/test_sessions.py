@@ -395,7 +395,11 @@ def test_a_client_whose_session_is_over_is_told_so_and_gets_its_result(small, jo
     ended = small.hold()[0]
     small.said[0].clear()
     assert joining(0) == ended
-    assert "this session is over" in " ".join(small.said[0])
+    said = " ".join(small.said[0])
+    assert "signs the session 's': split with 2 parties options: rounds = 5, " in said
+    assert "the set 'digits', which each party loads by its name" in said
+    assert said.index("options: ") < said.index("Compare this fingerprint")
+    assert "this session is over" in said
     with pytest.raises(ConfigurationError, match="was used in another run"):
         joining(0, folder=small.folder / "elsewhere")
     assert not (small.folder / "elsewhere").exists()
