@@ -295,8 +295,13 @@ class Organisation:
             run_id=self.manifest.session,
             fingerprint=made.data.fingerprint(),
         )
-        session = {"session": self.manifest.session, "party": self.index}
-        session["digest"] = self.manifest.digest.hex()
+        session = {
+            "session": self.manifest.session,
+            "party": self.index,
+            "digest": self.manifest.digest.hex(),
+            "parties": self.parties,
+            "data": dict(self.terms.data),
+        }
         return spec.to_toml(made.describe()) + "\n" + tomli_w.dumps({"organisation": session})
 
     def _summary(

@@ -66,8 +66,10 @@ def test_predictions_need_no_training_file(folder):
     np.testing.assert_allclose(found["probabilities"], np.load(folder / "expected.npy"), rtol=1e-4)
     assert found["classes"] == ["no", "yes"]
     assert found["id_column"] == "who"
-    with pytest.raises(ConfigurationError, match="there is no such file"):
+    with pytest.raises(ConfigurationError, match=r"needs the training data .*no such file"):
         svfl.load_run(folder / "run")
+    with pytest.raises(ConfigurationError, match="needs the training data of the run in"):
+        predict_files(folder / "run", [folder / "new" / "bank.csv"] * 3, coded=True)
 
 
 def test_exports_need_no_training_file_and_are_those_of_the_whole_run(folder):

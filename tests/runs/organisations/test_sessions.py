@@ -21,6 +21,7 @@ from securevfl.engine.organisations.process import Process
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.split import Client
 from securevfl.report.loading import read_records
+from securevfl.report.reproduce import how_to_reproduce
 from securevfl.runs.alignment import data_source
 from securevfl.runs.organisations import join as joins
 from securevfl.runs.organisations.invitation import Invitation
@@ -113,6 +114,7 @@ def test_the_report_joins_the_folders_that_it_is_given(coded):
     assert len(record.rows) == OPTIONS["rounds"]
     assert record.messages.parties() == [SERVER, 0, 1, 2]
     assert record.summary["messages"] == sum(summaries[n]["messages"] for n in meeting.parties)
+    assert "--label digit --id id" in how_to_reproduce(record.config).command
     [partly] = read_records(folders[:2])
     assert set(partly.messages.columns["sender"].tolist()) == {SERVER, 0}
     with pytest.raises(ConfigurationError, match="the steps are in the server's"):
