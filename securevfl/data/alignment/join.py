@@ -275,18 +275,22 @@ def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:
         )
     series = table.frame[id_column]
     codes, texts = read_texts(series)
+
+    def place(row: int) -> str:
+        return row_name(series, row).removeprefix(f"{table.name}, ")
+
     found: dict[str, int] = {}
     for row, code in enumerate(codes.tolist()):
         key = texts[code]
         if key is None:
             raise DataError(
-                f"{table.name}, {row_name(series, row)}: the id in column {id_column!r} is "
+                f"{table.name}, {place(row)}: the id in column {id_column!r} is "
                 f"missing; every row needs one."
             )
         if key in found:
             raise DataError(
                 f"{table.name}: the id {key!r} occurs more than once "
-                f"({row_name(series, found[key])} and {row_name(series, row)}); an id names one "
+                f"({place(found[key])} and {place(row)}); an id names one "
                 f"row, so remove the repeated ones."
             )
         found[key] = row
