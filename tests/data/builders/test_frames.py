@@ -241,7 +241,7 @@ def test_a_text_among_numbers_of_the_training_rows_is_named(tmp_path):
     train = write(tmp_path / "a.csv", "a,y\n1,u\n2,v\n3,u\n4,v\n")
     held = write(tmp_path / "b.csv", "a,y\n5,u\nfive,v\n")
     with pytest.raises(
-        DataError, match="training rows are numbers, but b.csv, line 3 holds 'five'"
+        DataError, match=r"training rows are numbers, but b.csv, line 3 holds 'five'"
     ):
         load_dataset(train, label="y", test_file=held)
 
