@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,11 @@ def trace_folder(
     if (folder / SUMMARY).exists():
         summary = read_summary(folder / SUMMARY)  # it compares the checksums of all files
     names = PartyNames(summary.get("party_names") or ())
-    chosen |= {"sender": _party(names, sender), "receiver": _party(names, receiver)}
+    last = int(summary.get("parties", 0)) - 1
+    chosen |= {
+        "sender": _party(names, sender, last),
+        "receiver": _party(names, receiver, last),
+    }
     found = pick(read_transcript(folder), read_history(folder)[1], **chosen)
     found.names = names
     if payloads:
@@ -160,12 +165,17 @@ def trace_folder(
     return found[:first], len(found)
 
 
-def _party(names: PartyNames, word: str | None) -> int | None:
-    """Party that a word names."""
+def _party(names: PartyNames, word: str | None, last: int) -> int | None:
+    """Party that a word names; `last` is the number of the last client, as far as it is known."""
     if word is None:
         return None
     found = names.number(word)
     if found is None:
+        near = difflib.get_close_matches(word, names.listed().split(", "), n=1)
+        hint = f": did you mean {near[0]}?" if near else ";"
+        range_ = "party-0" if last < 1 else f"party-0 to party-{last}"
         known = f", or one of {names.listed()}" if names else ""
-        raise ConfigurationError(f"trace: {word!r} is no party; write party-3 or server{known}")
+        raise ConfigurationError(
+            f"trace: {word!r} is no party{hint} write {range_}, or server{known}"
+        )
     return found
