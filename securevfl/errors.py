@@ -86,6 +86,20 @@ class UnknownNameError(ConfigurationError):
         super().__init__(f"unknown {what} {name!r}: {hint}")
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Hint at the nearest of some names, as a sentence after a blank; empty where none is like it.
+
+    Examples
+    --------
+    >>> did_you_mean("affairs", ["age", "affair"]), did_you_mean("y", ["age"])
+    (" Did you mean 'affair'?", '')
+    """
+    import difflib
+
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
 class WouldOverflowError(ConfigurationError):
     """A configuration whose exact values could exceed (p - 1) / 2 and wrap."""
 

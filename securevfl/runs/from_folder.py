@@ -64,6 +64,7 @@ def predict_files(
     else:
         model = kept
     frames = [read_table(file) for file in files]
+    _check_columns(files, frames, model, summary)
     id_column = None if spec.source is None else spec.source.options.get("id_column")
     left_out: dict[str, int] = {}
     if len(frames) > 1 and id_column is not None:
@@ -94,6 +95,35 @@ def predict_files(
         "probabilities": shares,
         **cost,
     }
+
+
+def _check_columns(
+    files: Sequence[Path],
+    frames: Sequence[Any],
+    model: Run | JointModel,
+    summary: Mapping[str, Any],
+) -> None:
+    """Refuse a file that lacks columns of its party, or files in another order."""
+    if isinstance(model, JointModel):
+        fitted = [client.preprocessing for client in model.clients]
+    else:
+        fitted = list(model.protocol.data.transform.parties)
+    wanted = [[column.name for column in one.columns] for one in fitted]
+    names = summary.get("party_names") or [f"party {n}" for n in range(len(wanted))]
+    if len(frames) == 1:
+        wanted = [[name for own in wanted for name in own]]
+    for n, (file, frame) in enumerate(zip(files, frames, strict=True)):
+        absent = [name for name in wanted[n] if name not in frame.columns]
+        if not absent:
+            continue
+        others = [k for k, own in enumerate(wanted) if k != n and not {*own} - {*frame.columns}]
+        whose = "" if len(frames) == 1 else f" of {names[n]}"
+        order = f" It has those of {names[others[0]]}; files come in the order" if others else ""
+        raise DataError(
+            f"predict: {file.name} has no column {absent[0]!r}{whose} ({len(absent)} of "
+            f"{len(wanted[n])} columns are absent)."
+            + (f"{order} {', '.join(names)}" if order else " Give the columns of the training data")
+        )
 
 
 def _check_count(files: Sequence[Path], summary: Mapping[str, Any]) -> None:

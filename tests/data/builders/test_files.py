@@ -260,6 +260,18 @@ def test_a_column_without_a_name_is_refused(tmp_path):
         load_dataset(party_files=paths, **given)
 
 
+def test_a_label_that_is_nearly_a_column_is_hinted_at(tmp_path):
+    a, b, y = tables(40)
+    paths = save(tmp_path, a.assign(affair=y["y"]), b, y)
+    with pytest.raises(DataError, match=r"no party's table has .* 'affairs' .* mean 'affair'\?$"):
+        load_dataset(party_files=paths, id_column="id", label="affairs")
+    given = {"id_column": "id", "label": "yy", "label_file": tmp_path / "labels.csv"}
+    with pytest.raises(DataError, match=r"labels.csv has no column 'yy' .* Did you mean 'y'\?$"):
+        load_dataset(party_files=paths, **given)
+    with pytest.raises(DataError, match=r"has no id column 'idd'; .* Did you mean 'id'\?$"):
+        load_dataset(party_files=paths, **given | {"id_column": "idd", "label": "y"})
+
+
 def test_texts_that_name_single_rows_are_no_classes(tmp_path):
     a, b, y = tables(400)
     given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}

@@ -101,6 +101,22 @@ def test_each_party_has_a_file_of_its_own_with_nothing_of_the_others(folder):
     assert not any(f"{name}1" in json.dumps(server) for name in NAMES)
 
 
+def test_files_in_another_order_or_without_a_column_are_named(folder, tmp_path):
+    bank, shop, lab = (folder / "new" / f"{name}.csv" for name in NAMES)
+    wanted = (
+        r"shop.csv has no column 'bank1' of bank \(2 of 2 .* those of shop; .* bank, shop, lab$"
+    )
+    with pytest.raises(ConfigurationError, match=wanted):
+        predict_files(folder / "run", [shop, bank, lab])
+    pd.read_csv(shop).drop(columns="shop2").to_csv(tmp_path / "less.csv", index=False)
+    with pytest.raises(
+        ConfigurationError, match=r"less.csv has no column 'shop2' of shop \(1 of 2"
+    ):
+        predict_files(folder / "run", [bank, tmp_path / "less.csv", lab])
+    with pytest.raises(ConfigurationError, match=r"bank.csv has no column 'shop1' \(4 of 6"):
+        predict_files(folder / "run", [bank])
+
+
 def test_a_wrong_number_of_files_is_refused_before_anything_is_read(folder):
     with pytest.raises(ConfigurationError, match=r"2 files for 3 parties.*\(bank, shop, lab\)"):
         predict_files(folder / "run", [Path("gone.csv"), Path("gone too.csv")])
