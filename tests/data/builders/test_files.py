@@ -126,7 +126,7 @@ def test_absent_columns_and_empty_parties_are_refused(tmp_path):
         load_dataset(party_files=paths, id_column="key", label="y", label_file=labels)
     with pytest.raises(DataError, match=r"labels.csv has no column 'z' for the label"):
         load_dataset(party_files=paths, id_column="id", label="z", label_file=labels)
-    with pytest.raises(DataError, match="exactly one party's table and is in 0"):
+    with pytest.raises(DataError, match="no party's table has the label column 'y'"):
         load_dataset(party_files=paths, id_column="id", label="y")
     with pytest.raises(DataError, match="need id_column="):
         load_dataset(party_files=paths, label="y")
