@@ -87,8 +87,11 @@ def get_protocol(name: str) -> type[Protocol]:
     alone = _alone(name)
     if alone is not None:
         return alone
-    find_protocols()
-    return _PROTOCOLS.get(name)
+    found = find_protocols()
+    _PROTOCOLS.refuse_broken(name)
+    if name not in found:
+        raise UnknownNameError("protocol", name, found)
+    return found[name]
 
 
 _PROTOCOLS: Registry[type[Protocol]] = Registry(
