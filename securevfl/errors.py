@@ -31,6 +31,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
+class SecureVFLWarning(UserWarning):
+    """Something that a user should know of what is done all the same."""
+
+
 class SecureVFLError(Exception):
     """Base of every exception that securevfl raises on purpose."""
 
@@ -80,6 +84,20 @@ class UnknownNameError(ConfigurationError):
         near = " or ".join(self.near)
         hint = f"did you mean {near}?" if near else f"known: {', '.join(names)}."
         super().__init__(f"unknown {what} {name!r}: {hint}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Hint at the nearest of some names, as a sentence after a blank; empty where none is like it.
+
+    Examples
+    --------
+    >>> did_you_mean("affairs", ["age", "affair"]), did_you_mean("y", ["age"])
+    (" Did you mean 'affair'?", '')
+    """
+    import difflib
+
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class WouldOverflowError(ConfigurationError):

@@ -2,10 +2,11 @@
 
 import importlib.metadata
 from abc import ABC, abstractmethod
+from types import SimpleNamespace
 
 import pytest
 
-from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.errors import ConfigurationError, SecureVFLWarning, UnknownNameError
 from securevfl.plugins import Registry
 
 
@@ -64,8 +65,31 @@ def test_a_broken_entry_is_named(registry, entry, message):
     entries.append(entry)
     with pytest.raises(ConfigurationError, match=message):
         numbers.all()
+    with pytest.raises(ConfigurationError, match=message):
+        numbers.get(entry.name)
     entries.clear()
-    assert numbers.get("one") == 1  # nothing of the failure is kept
+    numbers.forget()
+    assert numbers.get("one") == 1
+
+
+def test_a_broken_entry_is_left_out_with_a_warning_where_the_others_do_without(registry):
+    entries = registry[1]
+    numbers = Registry("some.group", "number", lambda: {"one": 1}, lambda x: isinstance(x, int),
+                       all_needed=False)  # fmt: skip
+    entries += [Entry("bad", ImportError("no module x")), Entry("two", 2), Entry("one", 3)]
+    entries[0].dist = SimpleNamespace(name="their-package")
+    with pytest.warns(SecureVFLWarning) as told:
+        assert dict(numbers.all()) == {"one": 1, "two": 2}
+    assert len(told) == 2
+    assert "left out: entry point 'bad' of group some.group of the package their-package" in str(
+        told[0].message
+    )
+    assert numbers.get("two") == 2
+    for name, why in (("bad", "no module x"), ("one", "of that name already")):
+        with pytest.raises(ConfigurationError, match=why):
+            numbers.get(name)
+    with pytest.raises(UnknownNameError, match="did you mean bad"):
+        numbers.get("bda")
 
 
 def test_what_is_installed_later_is_found_when_asked_to_look_again(registry):

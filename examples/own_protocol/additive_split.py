@@ -165,13 +165,18 @@ class AdditiveSplit(SplitProtocol):
 
     def __init__(self, config: AdditiveConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        if data.parties < 2:
+        self.layout = self.batches(1)
+        self.point = FixedPoint(FIELD, bits=config.fraction_bits)
+
+    @classmethod
+    def check_parties(cls, config: AdditiveConfig, parties: int) -> None:
+        """Refuse a sum of one term."""
+        super().check_parties(config, parties)
+        if parties < 2:
             raise ConfigurationError(
                 "additive_split: a sum hides its terms from 2 clients on, and there is 1; use "
                 "more parties"
             )
-        self.layout = self.batches(1)
-        self.point = FixedPoint(FIELD, bits=config.fraction_bits)
 
     def parties(self) -> dict[int, Party]:
         """Give each party its own data, and nothing else."""

@@ -6,7 +6,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +22,7 @@ from securevfl.cli.options import (
     option_names,
     plain_flags,
 )
-from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
+from securevfl.errors import ConfigurationError, SecureVFLError, SecureVFLWarning, UnknownNameError
 from securevfl.protocols.base.defaults import NO_OPTION
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
@@ -75,6 +76,11 @@ class Root(TyperGroup):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line and exit with its code."""
+        with warnings.catch_warnings():
+            warnings.showwarning = in_one_line(warnings.showwarning)
+            return self._main(*args, **extra)
+
+    def _main(self, *args: Any, **extra: Any) -> Any:
         plain_flags(self)
         given = extra.pop("args", args[0] if args else None)
         words = to_the_front(sys.argv[1:] if given is None else list(given))
@@ -113,6 +119,18 @@ _TYPED = {
         "validation",
     )
 }  # fmt: skip
+
+
+def in_one_line(other: Callable[..., None]) -> Callable[..., None]:
+    """Shows the library's own warnings in one line on standard error; the rest by `other`."""
+
+    def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        if issubclass(category, SecureVFLWarning):
+            output.say(f"securevfl: warning: {message}")
+        else:
+            other(message, category, *place, **more)
+
+    return show
 
 
 def in_flags(message: str) -> str:

@@ -88,7 +88,7 @@ class OutputOptions(BaseModel):
         "extra `track`.",
     )  # fmt: skip
     live: bool = option(
-        False, flag="--live", panel=RUN,
+        False, flag="--live", panel=RUN, commands="resume",
         help="Serve a page that follows the run, at an address of this computer only. It ends with "
         "the run.",
     )  # fmt: skip

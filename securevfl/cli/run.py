@@ -80,12 +80,8 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     with run_folder(common["out"], protocol, name) as folder, ExitStack() as served:
         tracks = [common["track"]]
         if common["live"]:
-            from securevfl.report.live import LivePage
-
-            made = LivePage(protocol, f"{protocol} on {name}", common["engine"])
-            page = served.enter_context(made)
-            output.say(f"live page: {page.address}")
-            tracks.append(page.step)
+            title = f"{protocol} on {name}"
+            tracks.append(_live_page(protocol, title, common["engine"], served))
         run = watched(f"{protocol} on {name}", functools.partial(call, folder))
     finish(run, as_json=common["as_json"])
 
@@ -121,12 +117,48 @@ def go_on(values: Mapping[str, Any]) -> None:
     if not folder.is_dir():
         raise ConfigurationError(f"resume: {folder} is no folder; name the folder of a run")
     options |= {"place": places(options["place"] or ()), "code": options["code"] or ()}
+    live, name = options.pop("live"), folder.resolve().name
     import securevfl
+    from securevfl.runs.storage import CONFIG, SUMMARY
 
-    def call(display: displays.ProgressDisplay, stop: Callable[[], bool]) -> Run:
-        return securevfl.resume(folder, progress=display, interrupted=stop, **options)
+    with ExitStack() as served:
+        if live and (folder / CONFIG).exists() and not (folder / SUMMARY).exists():
+            options["track"] = [options["track"], _live_again(folder, name, served)]
 
-    finish(watched(folder.resolve().name, call), as_json=as_json)
+        def call(display: displays.ProgressDisplay, stop: Callable[[], bool]) -> Run:
+            return securevfl.resume(folder, progress=display, interrupted=stop, **options)
+
+        run = watched(name, call)
+    finish(run, as_json=as_json)
+
+
+def _live_again(folder: Path, name: str, served: ExitStack) -> Callable[[Mapping[str, Any]], None]:
+    """Serve a live page that begins with the steps of a run's checkpoint; what takes the others."""
+    from securevfl.runs.engines.registry import get_engine
+    from securevfl.runs.spec import CONFIG, RunSpec
+
+    spec = RunSpec.from_toml(folder / CONFIG)
+    get_protocol(spec.protocol)  # its module declares the messages that a checkpoint holds
+    state = get_engine(spec.engine).read(folder)
+    earlier = state["historian"]["rows"] if state else []
+    return _live_page(spec.protocol, f"{spec.protocol} in {name}", spec.engine, served, earlier)
+
+
+def _live_page(
+    protocol: str,
+    title: str,
+    engine: str,
+    served: ExitStack,
+    earlier: Sequence[Mapping[str, Any]] = (),
+) -> Callable[[Mapping[str, Any]], None]:
+    """Serve a live page until `served` is closed, and say where; what takes its rows."""
+    from securevfl.report.live import LivePage
+
+    page = served.enter_context(LivePage(protocol, title, engine))
+    for row in earlier:
+        page.step(row)
+    output.say(f"live page: {page.address}")
+    return page.step
 
 
 def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bool]], Run]) -> Run:

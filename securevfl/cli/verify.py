@@ -110,6 +110,10 @@ def _command(text: str, *, completing: bool) -> Any:
         name, variant = parse_variant(text)
     if name not in known and completing:
         return None
+    if name not in known and (len(Path(text).parts) > 1 or Path(text).exists()):
+        raise ConfigurationError(
+            f"verify: {text} is no folder of a run, nor a protocol; name one that holds {CONFIG}"
+        )
     if name not in known:
         raise UnknownNameError("protocol", name, known)
     from securevfl.cli.common import shared_parameters

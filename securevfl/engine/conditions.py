@@ -345,6 +345,7 @@ CONDITIONS: Registry[MakeConditions] = Registry(
         "paper": lambda *, parties, batch_rows: paper(parties, batch_rows=batch_rows),
     },
     callable,
+    all_needed=False,
 )
 
 

@@ -72,6 +72,7 @@ def load_conditions(
     if isinstance(source, Mapping):
         return conditions_from(source, parties=parties, batch_rows=batch_rows, name="custom")
     name = str(source)
+    CONDITIONS.refuse_broken(name)
     known = CONDITIONS.all()
     if name in known:
         return named_conditions(name, parties=parties, batch_rows=batch_rows)
@@ -99,6 +100,7 @@ def conditions_from(
 ) -> Conditions:
     """Conditions from the keys that `load_conditions` describes."""
     pattern = values.get("pattern")
+    CONDITIONS.refuse_broken(str(pattern))
     if isinstance(pattern, str) and pattern not in _FORMS and pattern in CONDITIONS.all():
         own = {key: value for key, value in values.items() if key != "pattern"}
         return named_conditions(pattern, parties=parties, batch_rows=batch_rows, **own)

@@ -134,11 +134,7 @@ def plan(
     config: Any = make_config(cls, options)
     if cls.needs(config, shape) is not None:
         return _by_needs(cls, config, shape, conditions, sealed, seed, options)
-    if not hasattr(config, "privacy") or cls.outline(config, shape) is None:
-        raise ConfigurationError(
-            f"plan: {protocol} with these options cannot be planned: what it sends depends on "
-            f"chance; leave out timeouts, or plan {DEFAULT}"
-        )
+    _check_plannable(cls, config, shape)
     bits = choose_bits(sums, config.weight_bound, accuracy_bits, options)
     chosen = {"prime": bits.prime, "data_bits": bits.data_bits, "model_bits": bits.model_bits}
     config = config.model_copy(update=chosen)
@@ -150,6 +146,26 @@ def plan(
     given = {k: v for k, v in options.items() if k not in (*chosen, "segments")}
     planned = Planned(cls, config, shape, conditions, sealed, seed)
     return _forecast(planned, N, bits, choices, {**given, **chosen})
+
+
+def _check_plannable(cls: type[Protocol], config: Any, shape: Shape) -> None:
+    """Refuse a protocol without a schedule or without K and T to choose, and one left to chance."""
+    start = f"plan: {cls.name} cannot be planned"
+    if cls.outline.__func__ is Protocol.outline.__func__:  # type: ignore[attr-defined]
+        raise ConfigurationError(
+            f"{start}: it has no message schedule, from which times and bytes would follow. Plan "
+            f"{DEFAULT}, or, where the protocol is yours, define its `outline`"
+        )
+    if not hasattr(config, "privacy"):
+        raise ConfigurationError(
+            f"{start}: a plan compares the segments K that a privacy T leaves, and it has neither. "
+            f"Plan {DEFAULT}"
+        )
+    if cls.outline(config, shape) is None:
+        raise ConfigurationError(
+            f"{start} with these options: what it sends depends on chance; leave out timeouts, or "
+            f"plan {DEFAULT}"
+        )
 
 
 def _by_needs(

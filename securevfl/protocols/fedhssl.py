@@ -220,6 +220,15 @@ class FedHssl(DownstreamProtocol):
 
     def __init__(self, config: FedHsslConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        if self.layout.coded < 2:
+            check_rows(self.name, "a batch", self.layout.coded)
+        for k in self.peers():
+            check_rows(self.name, f"client {k}", len(self.all_rows(k)))
+
+    @classmethod
+    def check_parties(cls, config: FedHsslConfig, parties: int) -> None:
+        """Refuse networks without upper layers, and a party without another one."""
+        super().check_parties(config, parties)
         upper = len(config.hidden_layers()) or config.degree - 1
         if config.client_kind != "mlp" or upper < 1:
             raise ConfigurationError(
@@ -227,15 +236,11 @@ class FedHssl(DownstreamProtocol):
                 "upper layers that parties could share; use client = 'mlp' with degree 2 or "
                 "more, or with layers"
             )
-        if data.parties < 2:
+        if parties < 2:
             raise ConfigurationError(
                 "fedhssl: cross-party learning needs at least 2 parties, and there is 1; use "
                 "2 or more"
             )
-        if self.layout.coded < 2:
-            check_rows(self.name, "a batch", self.layout.coded)
-        for k in self.peers():
-            check_rows(self.name, f"client {k}", len(self.all_rows(k)))
 
     def server(self) -> Server:
         """The server."""

@@ -331,6 +331,13 @@ class FedOnce(EmbeddingProtocol):
 
     def __init__(self, config: FedOnceConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        if config.absent == "zeros":
+            self.card = replace(type(self).card, absence="fills")
+
+    @classmethod
+    def check_parties(cls, config: FedOnceConfig, parties: int) -> None:
+        """Refuse a timeout without use or none, and clients that the objective does not have."""
+        super().check_parties(config, parties)
         fills = config.absent == "zeros"
         if fills != (config.timeout is not None):
             raise ConfigurationError(
@@ -347,8 +354,6 @@ class FedOnce(EmbeddingProtocol):
                 "fedonce: an auto-encoder has two Linear layers, so client = "
                 f"{config.client_kind!r} has no meaning for it; leave it out"
             )
-        if fills:
-            self.card = replace(type(self).card, absence="fills")
 
     def parties(self) -> dict[int, Party]:
         """The server and N guests."""

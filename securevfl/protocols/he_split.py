@@ -219,6 +219,25 @@ class Server(SplitServer):
         self.broadcast("gradient", next(iter(step.gradients.values())), to=step.clients)
 
 
+def quorum_of(config: HEConfig, parties: int) -> int:
+    """Embeddings that are summed, at least.
+
+    Raises
+    ------
+    PrivacyError
+        When T clients with the sum could be left with one embedding, or there are too few clients.
+    """
+    N, T = parties, config.privacy
+    quorum = config.quorum or max(N - N // 2, T + 2)
+    if not T + 2 <= quorum <= N:
+        raise PrivacyError(
+            f"he_split: {quorum} summed embeddings of N = {N} clients with T = {T}: at least "
+            f"T+2 = {T + 2}, else T clients could subtract theirs and be left with one, and at "
+            "most N. Lower privacy, set quorum, or add clients"
+        )
+    return quorum
+
+
 class HESplit(EmbeddingProtocol, Encrypted):
     """Split learning with homomorphic encryption on one data set."""
 
@@ -261,22 +280,21 @@ class HESplit(EmbeddingProtocol, Encrypted):
 
     def __init__(self, config: HEConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        N, T = data.parties, config.privacy
-        if config.holder >= N:
-            raise ConfigurationError(
-                f"he_split: holder = {config.holder}, and the {N} clients are 0 to {N - 1}"
-            )
-        quorum = config.quorum or max(N - N // 2, T + 2)
-        if not T + 2 <= quorum <= N:
-            raise PrivacyError(
-                f"he_split: {quorum} summed embeddings of N = {N} clients with T = {T}: at least "
-                f"T+2 = {T + 2}, else T clients could subtract theirs and be left with one, and at "
-                "most N. Lower privacy, set quorum, or add clients"
-            )
-        self.quorum = quorum
+        self.quorum = quorum_of(config, data.parties)
         self.public = self.parameters()
-        if quorum == N:
+        if self.quorum == data.parties:
             self.card = replace(type(self).card, absence="waits")
+
+    @classmethod
+    def check_parties(cls, config: HEConfig, parties: int) -> None:
+        """Refuse a key holder that is no client, and too few clients for the quorum."""
+        super().check_parties(config, parties)
+        if config.holder >= parties:
+            raise ConfigurationError(
+                f"he_split: holder = {config.holder}, and the {parties} clients are 0 to "
+                f"{parties - 1}"
+            )
+        quorum_of(config, parties)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role; one client is the key holder."""

@@ -236,6 +236,14 @@ class Split(EmbeddingProtocol):
 
     def __init__(self, config: SplitConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        if config.stragglers != "wait":
+            skips = config.stragglers in ("ignore", "skip")
+            self.card = replace(type(self).card, absence="skips" if skips else "fills")
+
+    @classmethod
+    def check_parties(cls, config: SplitConfig, parties: int) -> None:
+        """Refuse a timeout or quorum without use, and quantised models of other kinds."""
+        super().check_parties(config, parties)
         ignore = config.stragglers == "ignore"
         timed = config.stragglers not in ("wait", "ignore")
         if timed != (config.timeout is not None):
@@ -248,19 +256,16 @@ class Split(EmbeddingProtocol):
                     "out, or use 'skip', 'zeros', 'buffer' or 'mean'"
                 )
             )
-        if config.quorum is not None and not (ignore and config.quorum <= data.parties):
+        if config.quorum is not None and not (ignore and config.quorum <= parties):
             raise ConfigurationError(
                 f"split: quorum = {config.quorum} needs stragglers = 'ignore' (it is "
-                f"{config.stragglers!r}) and at most {data.parties} clients"
+                f"{config.stragglers!r}) and at most {parties} clients"
             )
         if config.quantized and config.client_kind != "pn":
             raise ConfigurationError(
                 f"split: quantized needs polynomial clients, as FedVS has them, and client = "
                 f"{config.client_kind!r}; use 'pn'"
             )
-        if config.stragglers != "wait":
-            skips = config.stragglers in ("ignore", "skip")
-            self.card = replace(type(self).card, absence="skips" if skips else "fills")
 
     @property
     def quorum(self) -> int:

@@ -200,14 +200,19 @@ class Vflhlp(DownstreamProtocol):
 
     def __init__(self, config: VflhlpConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        if config.passive:
+            for k in self.peers()[1:]:
+                check_rows(self.name, f"client {k}", len(self.all_rows(k)))
+
+    @classmethod
+    def check_parties(cls, config: VflhlpConfig, parties: int) -> None:
+        """Refuse a joint image, of which no part is the active party's."""
+        super().check_parties(config, parties)
         if config.active and config.aggregation == "concat" and config.centre in _IMAGES:
             raise ConfigurationError(
                 f"vflhlp: centre = {config.centre!r} lays all embeddings out as one image, so no "
                 "part of it reads the active party's alone; use linear or mlp, or variant = 'p'"
             )
-        if config.passive:
-            for k in self.peers()[1:]:
-                check_rows(self.name, f"client {k}", len(self.all_rows(k)))
 
     def server(self) -> Server:
         """The server."""

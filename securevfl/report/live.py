@@ -78,7 +78,9 @@ class LivePage:
         return f"http://{HOST}:{self.port}/{self._token}/"
 
     def step(self, row: Mapping[str, Any]) -> None:
-        """Take in a row of the history to which nothing is added any more."""
+        """Take in a row of the history, in the place of one of its step or of later ones."""
+        while self.rows and self.rows[-1]["step"] >= row["step"]:
+            self.rows.pop()
         self.rows.append(dict(row))
 
     def answer(self, path: str, host: str) -> tuple[str, bytes] | None:

@@ -11,7 +11,7 @@ from typing import Any
 from securevfl.engine.conditions import NONE, paper
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.options import options_of
-from securevfl.runs.spec import RunSpec
+from securevfl.runs.spec import ORGANISATIONS, RunSpec
 
 _TABLES = {"id_column": "--id", "label_file": "--label-file", "align": "--align"}
 _FLAGS = {"parties": "--parties", "label": "--label"}
@@ -54,6 +54,8 @@ def how_to_reproduce(config: Mapping[str, Any]) -> Reproduction:
     config : mapping
         Content of a run's ``config.toml``.
     """
+    if config.get("engine") == ORGANISATIONS:
+        return _session(config)
     found = Reproduction(["securevfl", "run", str(config["protocol"])])
     seed = config.get("seed", 0)
     _data(found, config.get("data", {}), seed)
@@ -65,6 +67,34 @@ def how_to_reproduce(config: Mapping[str, Any]) -> Reproduction:
             "from entropy of their own: accuracy repeats nearly, losses and times do not."
         )
     _evaluation(found, config)
+    return found
+
+
+def _session(config: Mapping[str, Any]) -> Reproduction:
+    """The command that writes the manifest of another session on the same terms."""
+    found = Reproduction(["securevfl", "keys", "manifest", "again.toml"])
+    protocol, session = str(config["protocol"]), config.get("organisation", {})
+    found.words += ["--server", "server.key.pub"]
+    for n in range(int(session.get("parties", 0))):
+        found.words += ["--party", f"{n}=party-{n}.key.pub"]
+    found.words += ["--protocol", protocol, "--seed", str(config.get("seed", 0))]
+    data = session.get("data", {})
+    given = dict(data.get("tables", data.get("options", {})))
+    if "name" in data:
+        found.words += ["--data", str(data["name"])]
+    for key, flag in {"label": "--label", "id_column": "--id"}.items():
+        if key in given:
+            found.words += [flag, str(given.pop(key))]
+    for key, value in given.items():
+        found.words += ["--set", f"data.{key}={_toml(value)}"]
+    for name, value in _chosen(found, protocol, config.get("options", {})).items():
+        found.words += ["--set", f"{name}={_plain(value)}"]
+    found.notes.append(
+        "A session is carried out once: the command writes the manifest of another one on the same "
+        "terms, and each party joins it with its own key and table. Parties draw initial weights, "
+        "rounding and masks from entropy of their own: accuracy repeats nearly, losses and times "
+        "do not."
+    )
     return found
 
 
@@ -98,6 +128,19 @@ def _data(found: Reproduction, data: Mapping[str, Any], seed: Any) -> None:
 
 
 def _options(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> None:
+    known = find_protocols().get(protocol)
+    fields = {} if known is None else known.Config.model_fields
+    for name, value in _chosen(found, protocol, options).items():
+        flag = "--" + name.replace("_", "-")
+        if name not in fields:
+            found.words += ["--set", f"{name}={_plain(value)}"]
+        elif isinstance(value, bool):
+            found.words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            found.words += [flag, _plain(value)]
+
+
+def _chosen(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options that are not what they are by default; all of them where that is not known."""
     known = find_protocols().get(protocol)
     fields = {} if known is None else known.Config.model_fields
@@ -106,18 +149,12 @@ def _options(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> 
         found.notes.append(
             f"The protocol {protocol!r} is not installed here; all options are shown."
         )
-    for name, value in options.items():
-        if name in fields and fields[name].default == value:
-            continue
-        if name in gone and gone[name][0] == value:
-            continue
-        flag = "--" + name.replace("_", "-")
-        if name not in fields:
-            found.words += ["--set", f"{name}={_plain(value)}"]
-        elif isinstance(value, bool):
-            found.words.append(flag if value else f"--no-{flag[2:]}")
-        else:
-            found.words += [flag, _plain(value)]
+    return {
+        name: value
+        for name, value in options.items()
+        if not (name in fields and fields[name].default == value)
+        and not (name in gone and gone[name][0] == value)
+    }
 
 
 def _run_options(found: Reproduction, config: Mapping[str, Any]) -> None:

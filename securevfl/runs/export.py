@@ -33,12 +33,15 @@ from securevfl.models.tensors import tensor
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.reading import NOT_PARSED, read_arrays
+from securevfl.runs.embeddings import Embeddings, matched, named
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.folders.descriptions import FORMAT, described, own_arrays, read_descriptions
 from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.storage import MODELS, SUMMARY
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from securevfl.engine.party import Party
 
 ABOUT = "about"
@@ -114,7 +117,7 @@ class ClientModel(ExportedModel):
         )
         return _loaded(made.module, self._weights("network/module/"))
 
-    def embed(self, rows: Any) -> np.ndarray:
+    def embed(self, rows: Any) -> np.ndarray | pd.DataFrame:
         """Embedding of raw rows of this party, (m, h) float64.
 
         It is computed in double precision, so other rows of a call change a row by rounding alone.
@@ -122,7 +125,26 @@ class ClientModel(ExportedModel):
         Parameters
         ----------
         rows : DataFrame, or array of shape (m, number of source columns)
+
+        Returns
+        -------
+        ndarray, or DataFrame with the ids as index
+            Ids are kept where the training rows were joined by an id column that these rows have:
+            the server matches rows by them.
+
+        Raises
+        ------
+        DataError
+            For absent columns, values that cannot be used, and ids that are missing or repeated.
         """
+        rows = as_frame(rows)
+        values, column = self.values(rows), self.about.get("id_column")
+        if column is None or column not in getattr(rows, "columns", ()):
+            return values
+        return named(values, rows, column)
+
+    def values(self, rows: Any) -> np.ndarray:
+        """Embedding as by `embed`, without ids."""
         features = self.preprocessing.apply(rows).astype(np.float64)
         spec = self._network()
         if spec["kind"] == "pn" and not spec["own"]:
@@ -150,8 +172,24 @@ class ServerModel(ExportedModel):
         )
         return _loaded(centre.network, self._weights("centre/network/"))
 
-    def scores(self, embeddings: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Raw scores, (m, outputs) float64, of the clients' embeddings by party number."""
+    def scores(self, embeddings: Embeddings) -> np.ndarray | pd.DataFrame:
+        """Raw scores, (m, outputs) float64, of the clients' embeddings by party number.
+
+        Returns
+        -------
+        ndarray, or DataFrame with the ids as index
+            Embeddings with ids are matched by them, and the rows that all parties have are scored,
+            in the order of the first party. Without ids row k is row k of every party.
+
+        Raises
+        ------
+        ConfigurationError
+            For a party whose embedding is missing.
+        DataError
+            For embeddings whose rows cannot be matched (`securevfl.runs.embeddings.matched`).
+        """
+        import pandas as pd
+
         N, used = self.about["parties"], self.about["evaluated"]
         missing = [n for n in used if n not in embeddings]
         if missing:
@@ -160,12 +198,17 @@ class ServerModel(ExportedModel):
                 f"{missing} are missing; the server model joins those of {used}"
             )
         rule = make_aggregation(self.about["aggregation"], N)
-        joint = rule.combine(*gather({n: embeddings[n] for n in used}, N))
-        return _evaluated(self._centre, joint)
+        values, ids = matched({n: embeddings[n] for n in used}, self.about.get("id_column"))
+        found = _evaluated(self._centre, rule.combine(*gather(values, N)))
+        return found if ids is None else pd.DataFrame(found, index=ids)
 
-    def predict(self, embeddings: Mapping[int, np.ndarray]) -> np.ndarray:
-        """Names of the predicted classes, or real values of a regression."""
-        return decided(self.about["task"], self.about["classes"], self.scores(embeddings))
+    def predict(self, embeddings: Embeddings) -> np.ndarray | pd.Series[Any]:
+        """Names of the predicted classes, or real values of a regression; with ids a series."""
+        import pandas as pd
+
+        scores = self.scores(embeddings)
+        found = decided(self.about["task"], self.about["classes"], np.asarray(scores))
+        return pd.Series(found, index=scores.index) if isinstance(scores, pd.DataFrame) else found
 
 
 @dataclass(frozen=True)
@@ -219,7 +262,7 @@ class JointModel:
             )
         refuse_other_rows(rows, self.server.about.get("id_column"))
         parts = enumerate(zip(self.clients, rows, strict=True))
-        return self.server.scores({n: client.embed(own) for n, (client, own) in parts})
+        return np.asarray(self.server.scores({n: client.values(own) for n, (client, own) in parts}))
 
     def predict(self, rows: Any) -> np.ndarray:
         """Names of the predicted classes, or real values of a regression."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,7 @@ def predict_files(
     else:
         model = kept
     frames = [read_table(file) for file in files]
+    _check_columns(files, frames, model, summary)
     id_column = None if spec.source is None else spec.source.options.get("id_column")
     left_out: dict[str, int] = {}
     if len(frames) > 1 and id_column is not None:
@@ -93,6 +95,35 @@ def predict_files(
         "probabilities": shares,
         **cost,
     }
+
+
+def _check_columns(
+    files: Sequence[Path],
+    frames: Sequence[Any],
+    model: Run | JointModel,
+    summary: Mapping[str, Any],
+) -> None:
+    """Refuse a file that lacks columns of its party, or files in another order."""
+    if isinstance(model, JointModel):
+        fitted = [client.preprocessing for client in model.clients]
+    else:
+        fitted = list(model.protocol.data.transform.parties)
+    wanted = [[column.name for column in one.columns] for one in fitted]
+    names = summary.get("party_names") or [f"party {n}" for n in range(len(wanted))]
+    if len(frames) == 1:
+        wanted = [[name for own in wanted for name in own]]
+    for n, (file, frame) in enumerate(zip(files, frames, strict=True)):
+        absent = [name for name in wanted[n] if name not in frame.columns]
+        if not absent:
+            continue
+        others = [k for k, own in enumerate(wanted) if k != n and not {*own} - {*frame.columns}]
+        whose = "" if len(frames) == 1 else f" of {names[n]}"
+        order = f" It has those of {names[others[0]]}; files come in the order" if others else ""
+        raise DataError(
+            f"predict: {file.name} has no column {absent[0]!r}{whose} ({len(absent)} of "
+            f"{len(wanted[n])} columns are absent)."
+            + (f"{order} {', '.join(names)}" if order else " Give the columns of the training data")
+        )
 
 
 def _check_count(files: Sequence[Path], summary: Mapping[str, Any]) -> None:
@@ -152,7 +183,11 @@ def trace_folder(
     if (folder / SUMMARY).exists():
         summary = read_summary(folder / SUMMARY)  # it compares the checksums of all files
     names = PartyNames(summary.get("party_names") or ())
-    chosen |= {"sender": _party(names, sender), "receiver": _party(names, receiver)}
+    last = int(summary.get("parties", 0)) - 1
+    chosen |= {
+        "sender": _party(names, sender, last),
+        "receiver": _party(names, receiver, last),
+    }
     found = pick(read_transcript(folder), read_history(folder)[1], **chosen)
     found.names = names
     if payloads:
@@ -160,12 +195,17 @@ def trace_folder(
     return found[:first], len(found)
 
 
-def _party(names: PartyNames, word: str | None) -> int | None:
-    """Party that a word names."""
+def _party(names: PartyNames, word: str | None, last: int) -> int | None:
+    """Party that a word names; `last` is the number of the last client, as far as it is known."""
     if word is None:
         return None
     found = names.number(word)
     if found is None:
+        near = difflib.get_close_matches(word, names.listed().split(", "), n=1)
+        hint = f": did you mean {near[0]}?" if near else ";"
+        range_ = "party-0" if last < 1 else f"party-0 to party-{last}"
         known = f", or one of {names.listed()}" if names else ""
-        raise ConfigurationError(f"trace: {word!r} is no party; write party-3 or server{known}")
+        raise ConfigurationError(
+            f"trace: {word!r} is no party{hint} write {range_}, or server{known}"
+        )
     return found

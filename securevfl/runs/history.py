@@ -96,7 +96,7 @@ class HistoryRecorder:
     eval_seconds : float, optional
         Virtual seconds between evaluations, in place of `eval_every`.
     progress : callable or None
-        Called with a `Progress` after each step.
+        Called with a `Progress` once for each step, after the evaluation of its models, if any.
     track : callable, optional
         Called with each row of the history once it is complete.
 
@@ -130,7 +130,7 @@ class HistoryRecorder:
         self.transcript: Transcript | None = None
         self.rows = History()
         self.events = History()
-        self._pending = False
+        self._pending = self._untold = False
         self._finished: set[int] = set()
         self._accuracy: float | None = None
         self.keep_models = False
@@ -182,6 +182,7 @@ class HistoryRecorder:
         if self.rows and "accuracy" not in self.rows[-1] and "rmse" not in self.rows[-1]:
             self._pending = True
         self._evaluate()
+        self._tell()
         self._settled()
 
     def _settled(self) -> None:
@@ -191,24 +192,32 @@ class HistoryRecorder:
 
     def _add(self, row: dict[str, Any]) -> None:
         self._settled()
-        self._pending = self._due(row)
+        self._tell()
+        self._pending, self._untold = self._due(row), True
         self.rows.append(row)
         self._watch_loss(row)
         self._finished = set()
         if self.protocol.card.absence in ("skips", "fills"):
             self._evaluate()  # not all clients will finish this round: the models as they stand
-        if self.progress is not None:
-            self.progress(
-                Progress(
-                    round=row["step"],
-                    rounds=self.protocol.config.rounds,
-                    loss=row.get("loss"),
-                    accuracy=self._accuracy,
-                    virtual_seconds=row["time"],
-                    used=row.get("used", 0),
-                    late=0 if self.transcript is None else self.transcript.late,
-                )
+        if not self._pending and row["step"] < self.protocol.config.rounds:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Report the newest step, once."""
+        if self.progress is None or not self._untold:
+            return
+        self._untold, row = False, self.rows[-1]
+        self.progress(
+            Progress(
+                round=row["step"],
+                rounds=self.protocol.config.rounds,
+                loss=row.get("loss"),
+                accuracy=self._accuracy,
+                virtual_seconds=row["time"],
+                used=row.get("used", 0),
+                late=0 if self.transcript is None else self.transcript.late,
             )
+        )
 
     def _watch_loss(self, row: Mapping[str, Any]) -> None:
         """Tell once that the training loss has grown beyond a thousand times the first."""
@@ -251,6 +260,7 @@ class HistoryRecorder:
             arrays = {name: array.copy() for name, array in model_arrays(self.parties).items()}
             self.good = self.rows[-1]["step"], arrays
         _LOG.info("step %s: %s", self.rows[-1]["step"], found)
+        self._tell()
 
     def _measured(self) -> dict[str, float]:
         return measures(self.protocol, self.parties)
@@ -278,7 +288,7 @@ class HistoryRecorder:
         events = [event for event in self.events if event["round"] <= round]
         rows = [row for row in self.rows if row["round"] <= round]
         if len(rows) < len(self.rows):  # then those that are left have been evaluated
-            self._pending = False
+            self._pending = self._untold = False
             self._finished = set()
             evaluated = [row["accuracy"] for row in rows if "accuracy" in row]
             self._accuracy = evaluated[-1] if evaluated else None

@@ -19,6 +19,7 @@ from securevfl.engine.security.identity import (
 )
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol
+from securevfl.runs.organisations.terms import Terms
 
 
 def create(file: Path) -> dict[str, str]:
@@ -113,7 +114,7 @@ def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
 
 
 def described(manifest: Manifest) -> dict[str, str]:
-    """Texts about those who take part, and about signatures."""
+    """Texts about those who take part, about signatures, and about the terms."""
     missing = set(manifest.unsigned)
     lines = {"session": manifest.session, "protocol": manifest.protocol}
     for index, entry in sorted(manifest.entries.items()):
@@ -121,6 +122,8 @@ def described(manifest: Manifest) -> dict[str, str]:
         point = "" if entry.point is None else f", point {entry.point}"
         signed = "not signed" if index in missing else "signed"
         lines[name] = f"{fingerprint(entry.public)}{point}, {signed}"
+    if manifest.terms:
+        lines |= Terms.of(manifest).lines(manifest.protocol)
     return lines
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import check_default_dtype
@@ -114,7 +114,13 @@ def load_run_data(
                 f"{what}: the parties of the run in {folder} read tables of their own, and nobody "
                 "has them all; the weights are in model.npz"
             )
-        data = spec.source.load()
+        try:
+            data = spec.source.load()
+        except DataError as error:
+            raise DataError(
+                f"{what}: this needs the training data of the run in {folder}, which cannot be "
+                f"loaded: {error}"
+            ) from None
     if data.fingerprint() != spec.fingerprint:
         raise ConfigurationError(
             f"{what}: the data set {data.name!r} differs from that of the run in {folder}"

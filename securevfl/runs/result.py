@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.data.labels import MOST_NUMERIC_CLASSES
 from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
     from securevfl.runs.trace import Trace
 
 
+_ROWS_PER_CLASS = 50  # in the mean, below which more than twenty classes are noticed
+_OVERSHOT = 3.0  # times the loss of a guess: a run that is only too short is below
 _SHOWN = ("accuracy", "auc", "rmse")  # measures that stand in the repr of a run
 
 
@@ -230,7 +234,13 @@ class Run:
             "bytes_by_kind": self.transcript.bytes_by_kind(),
             "run_folder": None if self.folder is None else str(self.folder),
         }
-        result["notices"] = [*_sums(self.protocol), *notices(result)]
+        own = getattr(self.protocol.config, "own_loss", "")
+        classes = 0 if own or data.task == "regression" else data.num_classes
+        result["notices"] = [
+            *_sums(self.protocol),
+            *many_classes(data.num_classes, data.rows),
+            *notices(result, classes),
+        ]
         return result
 
     def scores(self, rows: Any, *, coded: bool = False) -> np.ndarray:
@@ -339,13 +349,25 @@ def _sums(protocol: Protocol) -> list[str]:
     return [text for text in [told_by_sums(columns, protocol.config.width)] if text]
 
 
-def notices(summary: Mapping[str, Any]) -> list[str]:
+def many_classes(classes: int, rows: int) -> list[str]:
+    """A sentence where the classes are so many that they may be no classes."""
+    if classes <= MOST_NUMERIC_CLASSES or rows > _ROWS_PER_CLASS * classes:
+        return []
+    return [
+        f"the labels have {classes} classes, with {rows / classes:.0f} training rows each in the "
+        "mean. Where they name something else, such as customers or days, choose another --label"
+    ]
+
+
+def notices(summary: Mapping[str, Any], classes: int = 0) -> list[str]:
     """Sentences about a finished run, each with its numbers and what to change.
 
     Parameters
     ----------
     summary : mapping
         Of the run, with ``derived``, ``until`` and the measures.
+    classes : int
+        Number of classes where the training loss is their cross-entropy; else 0.
     """
     found = [no_slack(summary.get("derived") or {})]
     until, time, rounds = (summary[name] for name in ("until", "virtual_seconds", "rounds"))
@@ -356,9 +378,17 @@ def notices(summary: Mapping[str, Any]) -> list[str]:
         )
     accuracy, majority = summary.get("test_accuracy"), summary.get("majority_accuracy")
     if accuracy is not None and majority is not None and accuracy <= majority:
+        loss, guess = summary.get("train_loss"), math.log(max(classes, 1))
+        too_long = loss is not None and 0 < _OVERSHOT * guess < loss
         found.append(
             f"a test accuracy of {accuracy:.2%} is no better than always naming the most frequent "
-            f"class of the training rows ({majority:.2%}). Train longer, or choose another rate"
+            f"class of the training rows ({majority:.2%}). "
+            + (
+                f"The training loss of {loss:.4g} is far above the {guess:.3g} of a guess: steps "
+                "are too long. Lower lr, client_lr or momentum"
+                if too_long
+                else "Train longer, or choose another rate"
+            )
         )
     return [text for text in found if text]
 

@@ -190,7 +190,8 @@ def trace(
     UnknownNameError
         For a kind that was never sent, and for an unknown fate.
     ConfigurationError
-        When payloads are asked for of a run in real time, or of one whose computing was measured.
+        For a party or round that the run has not, and when payloads are asked for of a run in real
+        time, or of one whose computing was measured.
     """
     found = pick(
         transcript,
@@ -221,7 +222,7 @@ def pick(
     """Messages of a transcript, as `trace` chooses them; `events` say which were lost."""
     columns = transcript.columns()
     columns["fate"] = _fates(columns, events)
-    _check(columns, kind, fate, (sender, receiver))
+    _check(columns, kind, fate, round, (sender, receiver))
     keep = np.ones(len(columns["round"]), bool)
     wanted = {"kind": kind, "round": round, "sender": sender, "receiver": receiver}
     for name, value in wanted.items():
@@ -236,6 +237,7 @@ def _check(
     columns: Mapping[str, np.ndarray],
     kind: str | None,
     fate: str | None,
+    round: int | None,
     parties: Collection[int | None],
 ) -> None:
     kinds = set(columns["kind"].tolist())
@@ -243,6 +245,12 @@ def _check(
         raise UnknownNameError("kind of message", kind, kinds)
     if fate is not None and fate not in FATES:
         raise UnknownNameError("fate of a message", fate, FATES)
+    rounds = columns["round"]
+    if round is not None and len(rounds) and not rounds.min() <= round <= rounds.max():
+        raise ConfigurationError(
+            f"trace: there is no message of round {round}; the messages are of the rounds "
+            f"{rounds.min()} to {rounds.max()}"
+        )
     known = {*columns["sender"].tolist(), *columns["receiver"].tolist()}
     for party in parties:
         if party is not None and party not in known:

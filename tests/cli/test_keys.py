@@ -67,3 +67,43 @@ def test_mistakes_are_one_line_and_exit_code_2(names, words, said):
     assert result.exit_code == 2, result.output
     assert said in result.output
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_terms_are_shown_before_anybody_signs_them(names):
+    made = call(
+        "manifest", names / "t.toml", "--server", names / "server.key.pub", "--protocol", "split",
+        *(f"--party={n}={names / f'party-{n}.key.pub'}" for n in range(2)), "--label", "bad",
+        "--id", "customer", "--set", "rounds=7", "--set", "data.test_fraction=0.25", "--seed", "3",
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    shown = json.loads(call("check", names / "t.toml", "--json").stdout)
+    assert shown["protocol"] == "split"
+    assert shown["options"] == "rounds = 7, else the defaults of split"
+    assert "label = bad, id_column = customer, test_fraction = 0.25" in shown["data"]
+    assert "public seed 3" in shown["version"]
+    assert "UTC" in shown["begin by"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "said"),
+    [
+        ("fedvs", (), "2 parties are too few"),
+        ("secagg_split", (), "at least max(t, T+2) = 3 must survive"),
+        ("he_split", ("holder=2",), "the 2 clients are 0 to 1"),
+        ("split", ("stragglers=ignore", "quorum=3"), "at most 2 clients"),
+        ("fedonce", ("absent=zeros",), "needs a timeout"),
+        ("wait_dp", ("noise_on=none",), "needs label_epsilon"),
+        ("wait_dp", ("class_weights=balanced",), "more than the noise is made for"),
+    ],
+)
+def test_terms_that_so_many_parties_cannot_meet_are_refused_when_they_are_written(
+    names, protocol, options, said
+):
+    result = call(
+        "manifest", names / "m.toml", "--server", names / "server.key.pub",
+        *(f"--party={n}={names / f'party-{n}.key.pub'}" for n in range(2)), "--label", "y",
+        "--id", "id", "--protocol", protocol, *(f"--set={option}" for option in options),
+    )  # fmt: skip
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert not (names / "m.toml").exists()

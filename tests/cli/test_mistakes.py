@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from securevfl.errors import SecureVFLError, StalledError
+from securevfl.protocols.base import registry
 from tests.cli.calls import SMALL, call, table, write
+from tests.conftest import look_again
 
 MISTAKES = {
     "no protocol": (["run"], "protocol comes first"),
@@ -61,8 +65,11 @@ MISTAKES = {
     "no integer": (["run", "fedvs", "--rounds", "many"], "--rounds"),
     "zero rounds": (["run", "fedvs", "--rounds", "0"], "rounds"),
     "negative seed": (["run", "fedvs", "--seed", "-1"], "seed"),
-    "T >= N": (["run", "fedvs", "--parties", "4", "--privacy", "4"], "T=4"),
-    "N < R": (["run", "fedvs", "--parties", "4", "--segments", "3"], "= 7 results"),
+    "T >= N": (["run", "fedvs", "--parties", "4", "--privacy", "4"], "T = 4 (privacy)"),
+    "N < R": (
+        ["run", "fedvs", "--parties", "4", "--segments", "3"],
+        "K = 3 (segments)",
+    ),
     "p too small for the points": (["run", "fedvs", "--prime", "7"], "7"),
     "p too small for the bits": (["run", "fedvs", "--prime", "2^31-1"], "p = 2147483647"),
     "p not prime": (["run", "fedvs", "--prime", "2^32-1"], "4294967295"),
@@ -85,6 +92,9 @@ MISTAKES = {
     "no seeds": (["compare", "fedvs", "split", "--seeds", "0"], "0 seeds"),
     "no workers": (["compare", "fedvs", "split", "--workers", "0"], "--workers"),
     "value to compare": (["compare", "fedvs", "split", "--lr", "fast"], "lr = 'fast'"),
+    "a folder that is no run": (["verify", "runs/nothere"], "runs/nothere is no folder of a run"),
+    "no invitation": (["party", "join", "", "--key", "k"], "give the whole line"),
+    "no schedule": (["plan", "split", "--rows", "99", "--features", "9"], "no message schedule"),
     "a study that is not there": (["study", "none.toml"], "none.toml cannot be read"),
     "a plan without room": (["plan", "--prime", "2^31-1", "--accuracy-bits", "15"], "larger prime"),
     "a plan without any K": (["plan", "--privacy", "4"], "no K is feasible"),
@@ -146,6 +156,51 @@ def test_an_empty_party_is_one_line_and_exit_code_2():
     assert result.exit_code == 2
     assert len(result.stderr.splitlines()) == 1
     assert "b.csv" in result.stderr
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """A package whose protocol cannot be imported, and whose data set is none."""
+
+    def load():
+        raise ImportError("no module named theirs")
+
+    groups = {
+        "securevfl.protocols": [("coarse", load)],
+        "securevfl.datasets": [("pumps", lambda: 3)],
+        "securevfl.conditions": [("far", lambda: 3)],
+    }
+    made = {
+        group: [
+            SimpleNamespace(name=name, value=f"theirs:{name}", load=how, dist=None)
+            for name, how in entries
+        ]
+        for group, entries in groups.items()
+    }
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: made.get(group, []))
+    look_again()
+    registry._alone.cache_clear()
+    yield
+    monkeypatch.undo()
+    look_again()
+
+
+@pytest.mark.filterwarnings("default::securevfl.errors.SecureVFLWarning")
+def test_a_broken_package_does_not_end_commands_that_do_without_it(broken):
+    done = call("run", "split", *SMALL, "--conditions", "paper")
+    assert done.exit_code == 0, done.output
+    told = [line for line in done.stderr.splitlines() if "theirs:" in line]
+    assert all(line.startswith("securevfl: warning: left out: entry point") for line in told)
+    assert "entry point 'coarse' of group securevfl.protocols: theirs:coarse" in "".join(told)
+    assert len(told) <= len(set(told)) <= 3  # each once, those that the command came across
+    for words, part in [
+        (["run", "coarse"], "theirs:coarse cannot be loaded: ImportError: no module named theirs"),
+        (["run", "split", "--data", "pumps"], "theirs:pumps is no data set"),
+        (["run", "split", "--conditions", "far"], "theirs:far is no pattern of conditions"),
+    ]:
+        done = call(*words)
+        assert done.exit_code == 2, done.output
+        assert part in done.stderr.splitlines()[-1]
 
 
 def test_a_run_that_does_not_fit_in_memory_is_refused(monkeypatch):

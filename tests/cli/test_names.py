@@ -76,7 +76,7 @@ def test_parties_without_names_are_numbered():
     assert result.exit_code == 0
     assert "party_names" not in json.loads(Path("mine/summary.json").read_text())
     assert "party-1" in call("trace", "mine", "--from", "1").stdout
-    assert "write party-3 or server" in call("trace", "mine", "--from", "bank").stderr
+    assert "write party-0 to party-2, or server" in call("trace", "mine", "--from", "bank").stderr
 
 
 def test_errors_of_a_run_name_parties():

@@ -142,6 +142,8 @@ def join_words(folder, invitation, out, *, name="0", **changed):
 def test_another_relay_and_another_key_are_refused_within_three_seconds(
     organisations, relay, tmp_path
 ):
+    for used in organisations.glob("*.sessions"):  # of another test's session
+        used.unlink()
     line = invitations(organisations, relay.address)["party 0"]
     wrong = str(relay.address).replace(relay.address.fingerprint, "a" * 64)
     assert "another relay" in refused(join_words(organisations, line.replace(
@@ -152,7 +154,7 @@ def test_another_relay_and_another_key_are_refused_within_three_seconds(
         join_words(organisations, line, tmp_path, key=stranger)
     )
     other = organisations / "1.key"
-    assert "does not let this party in" in refused(
+    assert "(it knows the key, but not for this session and party)" in refused(
         join_words(organisations, line, tmp_path, key=other)
     )
 
@@ -216,6 +218,12 @@ def test_invitations_are_read_back_and_hold_no_secret(organisations):
                                   "svfl1/x/" + "a" * 64 + "/s/h:1#" + "a" * 64])  # fmt: skip
 def test_what_is_no_invitation_is_refused(text):
     with pytest.raises(ConfigurationError, match=r"invitation|relay"):
+        Invitation.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "session.toml", "svfl9/0/a/b/c"])
+def test_what_is_no_invitation_is_said_to_be_none_in_words(text):
+    with pytest.raises(ConfigurationError, match=r"is none; give the whole line .* with svfl1/$"):
         Invitation.parse(text)
 
 

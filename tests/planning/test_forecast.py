@@ -211,7 +211,7 @@ def test_planned_bits_pass_the_check_of_the_protocol(degree):
             "4161 streams.*1096 keys",
         ),
         ({"rows": 10, "features": 8, "share_timeout": 3.0}, "leave out timeouts"),
-        ({"rows": 10, "features": 8, "protocol": "split"}, "plan fedvs"),
+        ({"rows": 10, "features": 8, "protocol": "split"}, "no message schedule.* Plan fedvs, or"),
         ({"rows": 10, "features": 8, "accuracy_bits": 30}, "accuracy_bits"),
         ({"rows": 10, "features": 8, "prime": 101}, "in all"),
         ({"data": "digits", "rows": 10}, "not both"),

@@ -378,6 +378,30 @@ def test_nothing_sticks_out_on_a_phone(browser, name, request):
     assert small == 0, "controls are large enough for a finger"
 
 
+BROKEN_WORDS = """
+const found = [], walk = document.createTreeWalker(document.querySelector('main'), 4);
+document.querySelectorAll('details').forEach((d) => { d.open = true; });
+while (walk.nextNode()) {
+  const node = walk.currentNode;
+  if (!node.parentElement.checkVisibility() || node.parentElement.closest('script, pre')) continue;
+  for (const word of node.data.matchAll(/[A-Za-z]{2,16}/g)) {
+    const range = document.createRange();
+    range.setStart(node, word.index);
+    range.setEnd(node, word.index + word[0].length);
+    const lines = new Set([...range.getClientRects()].map((r) => Math.round(r.top)));
+    if (lines.size > 1) found.push(word[0]);
+  }
+}
+return found;
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 900])
+def test_no_word_is_broken_in_its_middle(browser, several, width):
+    browser.open(several, width=width)
+    assert browser.ask(BROKEN_WORDS) == []
+
+
 CONTRASTS = """
 const parse = (text) => {
   const [r, g, b, a] = text.match(/[\\d.]+/g).map(Number);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner
 
+from securevfl.cli import displays
 from securevfl.cli.app import app
 from securevfl.report.live import HOST, LivePage
 from tests.cli.calls import SMALL
@@ -113,3 +115,44 @@ def test_the_command_serves_the_rows_of_its_run(monkeypatch, tmp_path):
     losses = [row["loss"] for row in rows if row["event"] == "round"]
     assert seen[-1]["curves"]["loss"] == losses
     assert [len(one["curves"]["step"]) for one in seen] == [1, 2, 3, 4]
+
+
+class Stopping(displays.Lines):
+    """Progress that presses Ctrl-C in the third round."""
+
+    def __call__(self, progress):
+        super().__call__(progress)
+        if progress.round == 3:
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_run_that_goes_on_shows_its_earlier_steps_too(monkeypatch, tmp_path):
+    seen: list[list[float]] = []
+
+    class Watched(LivePage):
+        def step(self, row):
+            super().step(row)
+            found = json.loads(asked(self, urlsplit(self.address).path + "rows")[1])
+            seen.append(found["curves"]["loss"])
+
+    monkeypatch.chdir(tmp_path)
+    words = ["split", *SMALL[2:], "--rounds", "30", "--out", "made"]
+    with monkeypatch.context() as patched:
+        patched.setattr(displays, "progress_display", Stopping)
+        assert CliRunner().invoke(app, ["run", *words]).exit_code == 130
+    monkeypatch.setattr("securevfl.report.live.LivePage", Watched)
+    done = CliRunner().invoke(app, ["resume", "made", "--live"])
+    assert done.exit_code == 0, done.output
+    assert "live page: http://127.0.0.1:" in done.stderr
+    rows = [json.loads(line) for line in Path("made/history.jsonl").read_text().splitlines()]
+    assert seen[-1] == [row["loss"] for row in rows if row["event"] == "round"]
+    assert len(seen[-1]) == 30
+    again = CliRunner().invoke(app, ["resume", "made", "--live"])
+    assert again.exit_code == 2
+    assert "is complete; nothing is left to do" in again.stderr
+
+
+def test_a_step_that_is_made_again_takes_the_place_of_the_earlier_one(page):
+    for step, loss in [(1, 0.5), (2, 0.4), (3, 0.3), (2, 0.25)]:
+        page.step({"step": step, "time": float(step), "loss": loss, "bytes": 1})
+    assert [row["loss"] for row in page.rows] == [0.5, 0.25]

@@ -495,6 +495,25 @@ def test_the_command_names_options_that_are_not_the_default():
     assert "every 7 rounds" in made.notes[1]
 
 
+def test_a_session_is_repeated_by_another_manifest():
+    config = {
+        "protocol": "split", "seed": 2, "engine": "organisations",
+        "options": {"rounds": 7, "width": 16}, "data": {},
+        "organisation": {
+            "party": -1, "parties": 2,
+            "data": {"tables": {"label": "bad", "id_column": "who", "test_fraction": 0.25}},
+        },
+    }  # fmt: skip
+    made = how_to_reproduce(config)
+    assert made.command == (
+        "securevfl keys manifest again.toml --server server.key.pub --party 0=party-0.key.pub "
+        "--party 1=party-1.key.pub --protocol split --seed 2 --label bad --id who "
+        "--set data.test_fraction=0.25 --set rounds=7 --set width=16"
+    )
+    assert "A session is carried out once" in made.notes[0]
+    assert len(made.notes) == 1
+
+
 def test_what_a_command_cannot_say_is_said():
     made = how_to_reproduce({"protocol": "mine", "seed": 0, "options": {"a": True}, "data": {}})
     words = "securevfl run mine --set a=true --seed 0 --conditions conditions"

@@ -67,3 +67,17 @@ def test_steps_that_a_server_tells_of_again_are_rows_once():
     assert [row["loss"] for row in history.rows] == [0.5, 0.5, 0.5, 0.4, 0.5, 0.5]
     assert accuracies(history) == {1: None, 2: 0.9, 3: None, 4: 0.9, 5: None, 6: None}
     assert not history.events
+
+
+@pytest.mark.parametrize("rounds", [4, 5])
+def test_progress_shows_the_accuracy_of_its_own_step(rounds):
+    """Each step is told once; those that are evaluated, with what was found."""
+    told = []
+    made = make("split", tiny_data(), rounds=rounds)
+    history = HistoryRecorder(made, made.parties(), eval_every=2, progress=told.append)
+    history.measured = lambda: {"accuracy": history.rows[-1]["step"] / 10}
+    for round in range(1, rounds + 1):
+        step(history, round)
+    history.finish()
+    shown = [(now.round, now.accuracy) for now in told]
+    assert shown == [(1, None), (2, 0.2), (3, 0.2), (4, 0.4), (5, 0.5)][:rounds]

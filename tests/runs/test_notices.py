@@ -6,7 +6,7 @@ import pytest
 import securevfl as svfl
 from securevfl.data import VerticalDataset, load_dataset
 from securevfl.models.quality import QUALITY
-from securevfl.runs.result import no_slack, notices
+from securevfl.runs.result import many_classes, no_slack, notices
 
 SUMMARY = {"until": None, "virtual_seconds": 9.5, "rounds": 7, "rounds_asked": 7}
 
@@ -41,6 +41,20 @@ def test_a_run_that_ends_before_its_time_says_so():
     assert "after 7 rounds at 9.5 s of 60 s" in early[0]
     assert notices(SUMMARY | {"until": 9.5}) == []
     assert notices(SUMMARY | {"until": 60.0, "rounds": 6}) == []
+
+
+def test_steps_that_are_too_long_are_told_from_a_run_that_is_too_short():
+    poor = SUMMARY | {"test_accuracy": 0.3, "majority_accuracy": 0.6}
+    assert "Train longer" in notices(poor | {"train_loss": 0.7}, 2)[0]
+    assert "Train longer" in notices(poor | {"train_loss": 386.0})[0]  # a loss of another kind
+    [told] = notices(poor | {"train_loss": 386.0}, 2)
+    assert "loss of 386 is far above the 0.693 of a guess" in told
+    assert told.endswith("Lower lr, client_lr or momentum")
+
+
+def test_a_hundred_classes_of_few_rows_are_noticed():
+    assert many_classes(10, 100) == many_classes(100, 60_000) == []
+    assert "100 classes, with 24 training rows each" in many_classes(100, 2400)[0]
 
 
 @pytest.fixture(scope="module")

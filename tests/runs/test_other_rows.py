@@ -75,3 +75,54 @@ def test_the_id_column_survives_storing(run):
     assert Preprocessor.from_json(stored).id_column == "who"
     del stored["id_column"]  # as versions before stored it
     assert Preprocessor.from_json(stored).id_column is None
+
+
+@pytest.fixture(scope="module")
+def files(run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    run.export(folder)
+    clients = [svfl.load_model(folder / f"party-{n}.npz") for n in range(3)]
+    return clients, svfl.load_model(folder / "server.npz")
+
+
+def test_embeddings_of_tables_in_other_orders_are_matched_by_id(run, files, tables, tmp_path):
+    clients, server = files
+    draw, sent = np.random.Generator(np.random.Philox(5)), {}
+    for n, (client, table) in enumerate(zip(clients, tables, strict=True)):
+        mixed = table.iloc[draw.permutation(80)[:60]]
+        client.embed(mixed).to_csv(tmp_path / "sent.csv")
+        sent[n] = pd.read_csv(tmp_path / "sent.csv", index_col="who", dtype={"who": str})
+    scores = server.scores(sent)
+    common = set.intersection(*(set(frame.index) for frame in sent.values()))
+    assert 10 < len(common) < 60
+    assert list(scores.index) == [key for key in sent[0].index if key in common]
+    whole = pd.DataFrame(run.scores(tables), index=tables[0]["who"])
+    np.testing.assert_allclose(scores, whole.loc[scores.index], rtol=1e-4, atol=1e-6)
+    labels = pd.Series(run.predict(tables), index=tables[0]["who"])
+    assert (server.predict(sent) == labels.loc[scores.index]).all()
+
+
+def test_embeddings_without_ids_must_have_equally_many_rows(files, tables):
+    clients, server = files
+    plain = [table.drop(columns="who") for table in tables]
+    whole = {n: clients[n].embed(own) for n, own in enumerate(plain)}
+    assert isinstance(server.scores(whole), np.ndarray)
+    with pytest.raises(DataError, match="party 1 has 8 rows, and that of party 0 80"):
+        server.predict(whole | {1: whole[1][:8]})
+    with pytest.raises(DataError, match="party 2 has the shape"):
+        server.predict(whole | {2: whole[2][:, :3]})
+    with pytest.raises(DataError, match="party 0 has ids and that of party 1 has none"):
+        server.predict(whole | {0: clients[0].embed(tables[0])})
+
+
+def test_ids_that_match_no_row_or_two_are_refused(files, tables):
+    clients, server = files
+    own = {n: clients[n].embed(table) for n, table in enumerate(tables)}
+    with pytest.raises(DataError, match=r"whose index is None, .* read it with index_col='who'"):
+        server.predict(own | {1: own[1].reset_index(drop=True)})
+    with pytest.raises(DataError, match="no id is in the embeddings of all 3 parties"):
+        server.predict(own | {1: own[1].set_axis(own[1].index + "x")})
+    with pytest.raises(DataError, match="party 2 has the id 'u0' more than once"):
+        server.predict(own | {2: own[2].set_axis(pd.Index(["u0"] * 80, name="who"))})
+    with pytest.raises(DataError, match="the id 'u0' occurs more than once"):
+        clients[0].embed(pd.concat([tables[0], tables[0].head(1)]))

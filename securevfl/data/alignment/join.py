@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.data.preparation.cells import read_texts, row_name
-from securevfl.errors import DataError
+from securevfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,13 +132,21 @@ def _label_owner(tables: Sequence[PartyTable], label_table: PartyTable | None, l
             raise DataError(
                 f"{label_table.name} has no column {label!r} for the label; its columns are "
                 f"{', '.join(map(str, label_table.frame.columns[:12]))}."
+                f"{did_you_mean(label, map(str, label_table.frame.columns))}"
             )
         for table in tables:
             refuse_label(table, label)
         return len(tables)
     owners = [n for n, table in enumerate(tables) if label in table.frame.columns]
+    if not owners:
+        every = {str(column) for table in tables for column in table.frame.columns}
+        raise DataError(
+            f"no party's table has the label column {label!r} "
+            f"({', '.join(table.name for table in tables)}); name the label as it is called there, "
+            f"or give the labels a file of their own.{did_you_mean(label, every)}"
+        )
     if len(owners) != 1:
-        files = ", ".join(tables[n].name for n in owners) or "none"
+        files = ", ".join(tables[n].name for n in owners)
         raise DataError(
             f"the label column {label!r} must be in exactly one party's table and is in "
             f"{len(owners)} ({files}); rename a column, or give the labels a file of their own."
@@ -272,21 +280,26 @@ def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:
         raise DataError(
             f"{table.name} has no id column {id_column!r}; its columns are "
             f"{', '.join(map(str, table.frame.columns[:12]))}."
+            f"{did_you_mean(id_column, map(str, table.frame.columns))}"
         )
     series = table.frame[id_column]
     codes, texts = read_texts(series)
+
+    def place(row: int) -> str:
+        return row_name(series, row).removeprefix(f"{table.name}, ")
+
     found: dict[str, int] = {}
     for row, code in enumerate(codes.tolist()):
         key = texts[code]
         if key is None:
             raise DataError(
-                f"{table.name}, {row_name(series, row)}: the id in column {id_column!r} is "
+                f"{table.name}, {place(row)}: the id in column {id_column!r} is "
                 f"missing; every row needs one."
             )
         if key in found:
             raise DataError(
                 f"{table.name}: the id {key!r} occurs more than once "
-                f"({row_name(series, found[key])} and {row_name(series, row)}); an id names one "
+                f"({place(found[key])} and {place(row)}); an id names one "
                 f"row, so remove the repeated ones."
             )
         found[key] = row

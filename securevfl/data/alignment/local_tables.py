@@ -144,6 +144,24 @@ class Tables:
         path = Path(self.label_file if index == SERVER else self.party_files[index])
         return PartyTable(path.name, checked_frame(read_table(path, self.separator), path.name))
 
+    def checked(self, index: int) -> PartyTable:
+        """The table as `read` gives it, after what its owner can find out alone about it.
+
+        Raises
+        ------
+        DataError
+            For a client's table with the label column, labels that are absent or missing, and ids
+            that are absent, missing or repeated.
+        """
+        table = self.read(index)
+        if index == SERVER:
+            self.labels(table)
+        else:
+            refuse_label(table, self.label)
+        if self.id_column is not None:
+            own_ids(table, self.id_column)
+        return table
+
     def labels(self, table: PartyTable) -> RawLabels:
         """The label column of the server's table."""
         return read_labels(
@@ -273,9 +291,7 @@ class TableOwner(Party):
 
     async def setup(self) -> None:
         """Find the common rows, split them, and fit the own columns."""
-        table = self.tables.read(self.index)
-        if self.index != SERVER:
-            refuse_label(table, self.tables.label)
+        table = self.tables.checked(self.index)
         rows = await self.common(table)
         if self.index == SERVER:
             await self.partition(table, rows)

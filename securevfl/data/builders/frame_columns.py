@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from securevfl.data.preparation.cells import read_texts
 from securevfl.data.preparation.columns import refuse_repeated
-from securevfl.errors import DataError
+from securevfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +48,7 @@ def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series[Any]:
     if label not in frame.columns:
         raise DataError(
             f"{what} has no column {label!r} for the label; its columns are {listed(frame)}."
+            f"{did_you_mean(label, map(str, frame.columns))}"
         )
     return frame[label]
 

@@ -149,6 +149,7 @@ def _load(
         raise DataError("no data set was named; give a name, a CSV file, or party_files=[...].")
     known = loaders()
     name = str(name_or_path)
+    DATASETS.refuse_broken(name)
     if name in known:
         if label is not None:
             raise DataError(f"label={label!r}: data set {name!r} knows its label; leave it out.")
@@ -212,7 +213,12 @@ def _is_loadable(thing: object) -> bool:
 
 Loadable = tuple[Facts, Callable[..., VerticalDataset]]
 DATASETS: Registry[Loadable] = Registry(
-    "securevfl.datasets", "data set", _built_in, _is_loadable, lambda pair: pair[0].name
+    "securevfl.datasets",
+    "data set",
+    _built_in,
+    _is_loadable,
+    lambda pair: pair[0].name,
+    all_needed=False,
 )
 
 

@@ -21,11 +21,12 @@ MISSING_TEXTS: tuple[str, ...] = (
 # A computed NaN is not an absent value: it is refused unless the user lists it as missing.
 _NAN_TEXTS = frozenset({"nan", "NaN", "NAN", "-nan", "-NaN"})
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+_DECIMAL_COMMA = r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+"
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 def row_name(series: pd.Series[Any], position: int) -> str:
-    """Name a row as the user can find it: the file's line, or the index of the frame.
+    """Name a row as the user can find it: file and line, or the index of the frame.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def row_name(series: pd.Series[Any], position: int) -> str:
     Returns
     -------
     str
-        For example ``"line 17"`` or ``"row 15"``.
+        For example ``"bank.csv, line 17"`` or ``"row 15"``.
     """
     return f"{series.index.name or 'row'} {series.index[position]}"
 
@@ -114,7 +115,7 @@ def read_texts(
 
 
 def odd_cell(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
-    """Sentence about a column of texts of which at least half are numbers; else an empty text.
+    """Sentence about a column of texts of which half are numbers, or such with a decimal comma.
 
     Parameters
     ----------
@@ -125,10 +126,16 @@ def odd_cell(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -
     Returns
     -------
     str
-        Such as ``" All but 2 of 1875 are numbers; 'n/a?' in line 5 is none."``
+        Such as ``" All but 2 of 1875 are numbers; 'n/a?' in bank.csv, line 5 is none."``
     """
     texts = series.dropna().map(text_of)
     texts = texts[~texts.isin(missing)]
+    commas = texts[texts.str.fullmatch(_DECIMAL_COMMA)]
+    if 2 * len(commas) > len(texts):
+        return (
+            f" {len(commas)} of {len(texts)} look like numbers with a decimal comma, such as "
+            f"{commas.iloc[0]!r} in {row_name(commas, 0)}: write a decimal point."
+        )
     odd = texts[~texts.str.fullmatch(_NUMBER)]
     if not len(odd) or 2 * len(odd) > len(texts):
         return ""
@@ -151,13 +158,15 @@ def refuse_odd_cells(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_
     Raises
     ------
     DataError
-        When at least 90 % of the rows that have a value, or of their different texts, are numbers.
+        When at least 90 % of the rows that have a value, or of their different texts, are numbers,
+        or at least 90 % are numbers with a decimal comma.
     """
     said = series.dropna().map(text_of)
     said = said[~said.isin(missing)]
     for texts in (said, said.drop_duplicates()):
         odd = ~texts.str.fullmatch(_NUMBER)
-        if odd.any() and 10 * odd.sum() <= len(odd):
+        no_comma = ~texts.str.fullmatch(_DECIMAL_COMMA)
+        if odd.any() and 10 * min(odd.sum(), no_comma.sum()) <= len(odd):
             raise DataError(
                 f"column {series.name!r} would be one of categories.{odd_cell(series, missing)} "
                 f"Correct such cells; or, if they stand for an unknown value, name them in "
@@ -224,7 +233,7 @@ def first_non_number(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_
     Returns
     -------
     str
-        For example ``"line 17 holds 'abc'"``.
+        For example ``"bank.csv, line 17 holds 'abc'"``.
     """
     codes, texts = read_texts(series, missing)
     bad = [text is not None and _parse([text]) is None for text in texts]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def read_csv(
     path: Path, separator: str | None = None, header: int | None = 0, comment: str | None = None
 ) -> pd.DataFrame:
-    """Read a CSV file as texts, its rows named by their line in the file.
+    """Read a CSV file as texts, its rows named by their file and line.
 
     Parameters
     ----------
@@ -38,7 +38,8 @@ def read_csv(
     Returns
     -------
     DataFrame
-        Of texts; empty cells are "". The index is called "line".
+        Of texts; empty cells are "". The index is called ``FILE, line``, so that a
+        message about a cell names its file.
 
     Raises
     ------
@@ -72,7 +73,7 @@ def read_csv(
         refuse_repeated(names)
     except DataError as error:
         raise DataError(f"{path.name}: {error}") from None
-    index = pd.Index(lines, name="line")
+    index = pd.Index(lines, name=f"{path.name}, line")
     columns = zip(*rows, strict=True)
     return pd.DataFrame(
         {

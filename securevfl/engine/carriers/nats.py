@@ -261,6 +261,8 @@ class NatsCarrier:
         while (answer := await _line(reader)) != b"PONG":
             if answer.startswith(b"-ERR"):
                 said = answer[5:80].decode(errors="replace").strip("' ")
+                if b"Permissions" in answer:  # of NATS's sentence an end would be missing
+                    said = "it knows the key, but not for this session and party"
                 raise _RefusedError(
                     f"it does not let this party in ({said}); it was set up from another manifest, "
                     "or this is another key"

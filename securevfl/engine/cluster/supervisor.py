@@ -150,6 +150,8 @@ class Cluster:
 
         Raises
         ------
+        DataError
+            When a party's own table cannot be used.
         RunError
             When a party's code fails, what it waits for was lost for good, or a party does not
             answer before its first round or is missing at the end.
@@ -384,7 +386,7 @@ class Cluster:
             self._floor = max(self._floor, event.round)
             self._on_event(event)
         if report.status.failed:
-            raise RunError(f"cluster: {report.status.failed}")
+            raise report.status.error("cluster")
 
     def _went_down(self, index: int, record: _ActorRecord) -> None:
         if not record.setup_done:

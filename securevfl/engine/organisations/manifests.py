@@ -6,6 +6,7 @@ The text is public, and its hash is in the invitation; nothing else is asked of 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from securevfl.engine import wire
@@ -17,6 +18,7 @@ from securevfl.errors import ConfigurationError, WireError
 
 _ASKED = 0.5  # seconds between requests
 _CHANNEL = "manifest"
+_MOMENT = 1.0  # seconds after which it says for whom it waits
 
 
 class ManifestSource:
@@ -40,7 +42,12 @@ class ManifestSource:
 
 
 async def obtain_manifest(
-    carrier: Carrier, index: int, digest: bytes, say: Callable[[str], None]
+    carrier: Carrier,
+    index: int,
+    digest: bytes,
+    say: Callable[[str], None],
+    *,
+    patience: float = 15.0,
 ) -> Manifest:
     """The manifest with a digest, from the server; it waits until the server is there.
 
@@ -54,6 +61,8 @@ async def obtain_manifest(
         `Manifest.digest`.
     say : callable
         Called with sentences for the user.
+    patience : float
+        Seconds without an answer after which it says that the server was not heard.
 
     Raises
     ------
@@ -73,10 +82,12 @@ async def obtain_manifest(
     await channels.open()
     try:
         await channel.open(take)
-        say("asks the server for the manifest")
+        began, texts = time.monotonic(), _waiting(patience)
         while not came.done():
             channel.send(SERVER, wire.encode((index,)))
             await asyncio.wait({came}, timeout=_ASKED)
+            while texts and not came.done() and time.monotonic() - began > texts[0][0]:
+                say(texts.pop(0)[1])
     finally:
         await channels.close()
     found = Manifest.from_toml(came.result().decode(errors="replace"), "what the server sent")
@@ -86,3 +97,15 @@ async def obtain_manifest(
             "whoever invited you for the right file, and give it with --manifest"
         )
     return found
+
+
+def _waiting(patience: float) -> list[tuple[float, str]]:
+    """Sentences of a party that waits for the manifest, each after so many seconds."""
+    return [
+        (_MOMENT, "waits for the server, which has the manifest"),
+        (
+            max(patience, _MOMENT),
+            f"the server was not heard for {patience:g} s. It joins with --manifest, and sends the "
+            "manifest to the others; whoever has the file gives it here with --manifest",
+        ),
+    ]

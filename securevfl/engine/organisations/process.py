@@ -148,6 +148,8 @@ class Process:
 
         Raises
         ------
+        DataError
+            When this party's own table cannot be used.
         RunError
             When the code of this party, or of another one, ended in an error.
         """
@@ -325,7 +327,7 @@ class Process:
                 host.start(phase.origin)
             return
         if host.status.failed:
-            raise RunError(f"session: {host.status.failed}")
+            raise host.status.error("session")
         if phase.tolerant and self._is_left(phase) and not host.status.done:
             host.stop()
         if host.status.done and not self._result:

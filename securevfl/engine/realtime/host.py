@@ -24,7 +24,7 @@ from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.runner import Owner, PartyRunner
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
-from securevfl.errors import SealError, WireError
+from securevfl.errors import DataError, RunError, SealError, SecureVFLError, WireError
 
 Transmit = Callable[[int, bytes], None]
 _SHOWN = 20  # rejected frames whose reasons are recorded one by one
@@ -39,7 +39,9 @@ class PartyStatus:
     done : bool
         Whether the party has ended.
     failed : str
-        The error that its code raised, with its lines; empty if none.
+        The error that its code raised, with its lines where it is none of ours; empty if none.
+    mistake : bool
+        Whether that error is about the party's own table, which its owner can mend.
     waits : str
         Description of its present wait; empty if it does not wait.
     round : int
@@ -52,11 +54,16 @@ class PartyStatus:
 
     done: bool
     failed: str
+    mistake: bool
     waits: str
     round: int
     setup_done: bool
     progress: int
     rejected: int
+
+    def error(self, what: str) -> DataError | RunError:
+        """The error by which `what`, in which the party failed, ends."""
+        return DataError(self.failed) if self.mistake else RunError(f"{what}: {self.failed}")
 
 
 class PartyHost(Owner):
@@ -123,7 +130,7 @@ class PartyHost(Owner):
         self._keep = keep
         self._keep_ahead = keep_ahead
         self._stopped = False
-        self._failed = ""
+        self._failed, self._mistake = "", False
         self._progress = 0
         self._rejected = 0
         self._zero = time.monotonic_ns()
@@ -192,6 +199,7 @@ class PartyHost(Owner):
         return PartyStatus(
             done=self._runner.done,
             failed=self._failed,
+            mistake=self._mistake,
             waits="" if wait is None or self._runner.done else wait.describe(),
             round=self.party.round,
             setup_done=self._runner.setup_done,
@@ -295,6 +303,10 @@ class PartyHost(Owner):
         """Run the party's code; its errors end the party and stand in its status."""
         try:
             step()
+        except SecureVFLError as failure:  # a sentence that says what to do
+            self._failed = f"{name_of(self.party.index)}: {failure}"
+            self._mistake = isinstance(failure, DataError)
+            self._runner.close()
         except (Exception, RoundOverError) as failure:
             last = "".join(traceback.format_exception_only(failure)).strip()
             lines = "".join(traceback.format_tb(failure.__traceback__)[-3:])

@@ -35,22 +35,48 @@ def use_session(path: Path, session: str, run: str) -> None:
     name, token = _digest("session", session), _digest("run", run)
     try:
         text = path.read_text() if path.exists() else ""
-        used = dict(line.split() for line in text.splitlines())
-        before = used.get(name)
+        before = _used(text).get(name)
         if before is None:
             _write(path, f"{text}{name} {token}\n")
     except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"manifest {session!r}: {path}, the list of the sessions that were used, cannot be "
-            f"read or written ({error}); a session is used once, so the list is needed. Make the "
-            "folder writable for this party"
-        ) from None
+        raise _unusable(path, session, error) from None
     if before is not None and before != token:
-        raise ConfigurationError(
-            f"manifest {session!r}: {path} says that this session was used in another run. A "
-            "session is used once, since what was signed for it stays signed; resume that run, or "
-            "write a new manifest with `securevfl keys manifest` and sign it"
-        )
+        raise _used_before(path, session)
+
+
+def refuse_used(path: Path, session: str) -> None:
+    """Refuse a session that was used, for a party that has nothing of its run.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    try:
+        used = _used(path.read_text()) if path.exists() else {}
+    except (OSError, ValueError) as error:
+        raise _unusable(path, session, error) from None
+    if _digest("session", session) in used:
+        raise _used_before(path, session)
+
+
+def _used(text: str) -> dict[str, str]:
+    return dict(line.split() for line in text.splitlines())
+
+
+def _unusable(path: Path, session: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"manifest {session!r}: {path}, the list of the sessions that were used, cannot be "
+        f"read or written ({error}); a session is used once, so the list is needed. Make the "
+        "folder writable for this party"
+    )
+
+
+def _used_before(path: Path, session: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"manifest {session!r}: {path} says that this session was used in another run. A "
+        "session is used once, since what was signed for it stays signed; resume that run, or "
+        "write a new manifest with `securevfl keys manifest` and sign it"
+    )
 
 
 def _digest(what: str, text: str) -> str:

@@ -103,11 +103,23 @@ class Protocol(ABC):
     twin: ClassVar[str | None] = None
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
+        self.check_parties(config, data.parties)
         self.config = config
         self.data = data
         self.seed = seed
         self._secrets: Secrets = SecretSeed(seed)
         self._drawn = False
+
+    @classmethod  # noqa: B027
+    def check_parties(cls, config: Any, parties: int) -> None:
+        """Refuse options that contradict each other, or that N parties with columns cannot meet.
+
+        It is asked before there are data: when a session's terms are written, and by `__init__`.
+
+        Raises
+        ------
+        ConfigurationError
+        """
 
     @property
     def secrets(self) -> Secrets:

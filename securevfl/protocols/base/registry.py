@@ -26,16 +26,16 @@ def find_protocols() -> dict[str, type[Protocol]]:
     Entry points of the group ``securevfl.protocols`` name a class. `find_protocols.cache_clear()`
     looks for them again.
 
+    One that names no protocol, or one whose name is taken, is left out with a warning.
+
     Raises
     ------
     ConfigurationError
-        When two protocols have the same name, or an entry point names no protocol.
+        When two protocols of this package have the same name.
     """
     _alone.cache_clear()
-    registry: Registry[type[Protocol]] = Registry(
-        _GROUP, "protocol", _built_in, _is_protocol, lambda cls: cls.name
-    )
-    return dict(sorted(registry.all().items()))
+    _PROTOCOLS.forget()
+    return dict(sorted(_PROTOCOLS.all().items()))
 
 
 def _built_in() -> dict[str, type[Protocol]]:
@@ -81,14 +81,22 @@ def get_protocol(name: str) -> type[Protocol]:
     ------
     UnknownNameError
         Where there is none; the message lists the nearest names.
+    ConfigurationError
+        Where another package declares the name, and what it declares is broken.
     """
     alone = _alone(name)
     if alone is not None:
         return alone
     found = find_protocols()
+    _PROTOCOLS.refuse_broken(name)
     if name not in found:
         raise UnknownNameError("protocol", name, found)
     return found[name]
+
+
+_PROTOCOLS: Registry[type[Protocol]] = Registry(
+    _GROUP, "protocol", _built_in, _is_protocol, lambda cls: cls.name, all_needed=False
+)
 
 
 @functools.cache

@@ -35,19 +35,22 @@ class SplitProtocol(Protocol):
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        if config.class_weights != "none":
-            self._check_class_weights()
+        if data.task == "regression":
+            self._check_class_weights(config, "the labels are real numbers, which have no classes")
 
-    def _check_class_weights(self) -> None:
-        """Refuse weights of classes where there are no classes, or nobody can weigh them."""
-        why = self.no_class_weights
-        if self.data.task == "regression":
-            why = "the labels are real numbers, which have no classes"
-        elif self.config.own_loss:
-            why = "own_loss gives one number for all rows; weigh them in it"
-        if why:
+    @classmethod
+    def check_parties(cls, config: Any, parties: int) -> None:
+        """Refuse weights of classes that nobody can use."""
+        super().check_parties(config, parties)
+        own = "own_loss gives one number for all rows; weigh them in it"
+        cls._check_class_weights(config, cls.no_class_weights or (own if config.own_loss else ""))
+
+    @classmethod
+    def _check_class_weights(cls, config: Any, why: str) -> None:
+        """Refuse weights of classes for a reason, if there is one."""
+        if why and config.class_weights != "none":
             raise ConfigurationError(
-                f"{self.name}: class_weights = {self.config.class_weights!r} has no use: {why}. "
+                f"{cls.name}: class_weights = {config.class_weights!r} has no use: {why}. "
                 "Leave class_weights out"
             )
 

@@ -47,7 +47,7 @@ from securevfl.protocols.coded_split.formulas import (
 )
 from securevfl.protocols.coded_split.messages import NO_STEPS, pieces_of
 from securevfl.protocols.coded_split.options import REFUSED, CodedSplitConfig
-from securevfl.protocols.coded_split.parameters import UPLOAD, make_parameters
+from securevfl.protocols.coded_split.parameters import UPLOAD, check_numbers, make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
 from securevfl.protocols.coded_split.quantisation import (
     Preparation,
@@ -114,6 +114,12 @@ class CodedSplit(SplitProtocol, SharedModels):
         }
         self.public = make_parameters(config, data.widths, layouts)
         RangeBound.of(self.public)  # refuses a prime without room
+
+    @classmethod
+    def check_parties(cls, config: CodedSplitConfig, parties: int) -> None:
+        """Refuse too few holders for R + 2A uploads, and too few owners for T colluders."""
+        super().check_parties(config, parties)
+        check_numbers(config, parties)
 
     @property
     def shared_parts(self) -> tuple[Part, ...]:

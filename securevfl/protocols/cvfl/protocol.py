@@ -13,6 +13,7 @@ import numpy as np
 from securevfl.data.label_partition import partition_labels, unheld_classes
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
+from securevfl.errors import SecureVFLWarning
 from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import refuse_running_statistics
 from securevfl.privacy.claims import Claim
@@ -81,7 +82,6 @@ class Cvfl(EmbeddingProtocol):
 
     def __init__(self, config: CvflConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        check_options(config, data.parties)
         L = config.active or data.parties
         refuse_running_statistics(self.name, config.centre, self.top().network)
         sets = partition_labels(config.label_partition, data.train_labels, L, seed=seed)
@@ -94,9 +94,16 @@ class Cvfl(EmbeddingProtocol):
             warnings.warn(
                 f"cvfl: no active party has labels of {self.class_names(lost.tolist())}, which "
                 "training and test rows have; they cannot be learnt",
+                SecureVFLWarning,
                 stacklevel=2,
             )
         self.card = replace(type(self).card, absence=self.absence())
+
+    @classmethod
+    def check_parties(cls, config: CvflConfig, parties: int) -> None:
+        """Refuse options that contradict each other, or do not fit M parties."""
+        super().check_parties(config, parties)
+        check_options(config, parties)
 
     def class_names(self, classes: Sequence[int]) -> str:
         """Names of classes for a warning, such as "the classes 7, 8"."""

@@ -126,8 +126,8 @@ class DvflConfig(BaseModel):
     )
 
 
-def check_options(config: DvflConfig, data: VerticalDataset) -> None:
-    """Refuse schedules in which hosts learn nothing new, and columns of category codes.
+def check_schedule(config: DvflConfig) -> None:
+    """Refuse schedules in which hosts learn nothing new.
 
     Raises
     ------
@@ -144,6 +144,16 @@ def check_options(config: DvflConfig, data: VerticalDataset) -> None:
             f"dvfl: host_epochs = {config.host_epochs} must be at least guest_epochs = "
             f"{config.guest_epochs}, or inputs would be left unused; raise it, or set replay=false"
         )
+
+
+def check_data(config: DvflConfig, data: VerticalDataset) -> None:
+    """Refuse too few rows for early stopping, and columns of category codes.
+
+    Raises
+    ------
+    ConfigurationError
+        With the option to change.
+    """
     if config.stop_after is not None and int(config.held_out * data.rows) < 1:
         raise ConfigurationError(
             f"dvfl: held_out = {config.held_out} of {data.rows} aligned rows leaves no row for "

@@ -19,7 +19,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.dvfl.algorithm import Guest, Host, Owner
 from securevfl.protocols.dvfl.arrays import encodings_side_by_side
 from securevfl.protocols.dvfl.declaration import messages_of
-from securevfl.protocols.dvfl.parameters import DvflConfig, check_options
+from securevfl.protocols.dvfl.parameters import DvflConfig, check_data, check_schedule
 from securevfl.protocols.dvfl.schedule import RoundSchedule
 
 if TYPE_CHECKING:
@@ -85,13 +85,19 @@ class Dvfl(Protocol):
 
     def __init__(self, config: DvflConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        check_options(config, data)
+        check_data(config, data)
         unaligned = max((len(rows) for rows in data.alone), default=0)
         order = functools.partial(_guests_stream, self.seed)
         self.batches = Batches(data.rows + unaligned, 1, config.batch, order)
         self.schedule = RoundSchedule.of(config, self.batches.per_epoch)
         self.hosts = tuple(range(data.parties, data.parties + config.hosts))
         self.features = [_all_rows(data, n) for n in self.peers()]
+
+    @classmethod
+    def check_parties(cls, config: DvflConfig, parties: int) -> None:
+        """Refuse schedules in which hosts learn nothing new."""
+        super().check_parties(config, parties)
+        check_schedule(config)
 
     def parties(self) -> dict[int, Party]:
         """The owner, N guests, and the hosts after them."""

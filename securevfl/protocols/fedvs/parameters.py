@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.designs import blocks_of, stream_count
 from securevfl.field.prss import Prss
@@ -186,6 +186,35 @@ def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:
     """Largest K with R + 2A = 2(K+T-1) + 1 + 2A <= N - floor(N/2), else 1."""
     survivors = parties - parties // 2
     return max(1, (survivors - 1) // 2 - privacy - corrupt + 1)
+
+
+def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
+    """Points of N clients with the configured K and T, or the default K.
+
+    Raises
+    ------
+    ConfigurationError
+        Where R + 2A results, which are waited for, are more than N. Masked sums of T + 2 sharers
+        need no more: R >= 2T + 1.
+    FieldError
+        When the prime is too small for the points.
+    """
+    N, T, A = parties, config.privacy, config.tolerate_corrupt
+    if N < 3:
+        raise ConfigurationError(
+            f"fedvs: {N} parties are too few: even with K = 1 and T = 1 it needs "
+            f"R = 2(K+T-1)+1 = 3. Add parties; `split` takes fewer, and protects nothing"
+        )
+    K = config.segments or default_segments(N, T, A)
+    needed = results_needed(config, K)
+    if needed > N:
+        error = PrivacyError if T >= N else ConfigurationError
+        raise error(
+            f"fedvs: K = {K} (segments), T = {T} (privacy) and A = {A} (tolerate_corrupt) need "
+            f"R + 2A = {needed} results, R = 2(K+T-1)+1, and there are {N} clients. Lower "
+            "segments, privacy or tolerate_corrupt, or add clients"
+        )
+    return LagrangeCode(PrimeField(config.prime), parties=N, segments=K, privacy=T)
 
 
 def prss_of(code: LagrangeCode) -> Prss:

@@ -12,8 +12,6 @@ import numpy as np
 
 from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import (
-    ConfigurationError,
-    PrivacyError,
     RangeError,
     WouldOverflowError,
 )
@@ -49,6 +47,7 @@ from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,
     Parameters,
+    code_of,
     coded_rows,
     default_segments,
     inference_step,
@@ -130,48 +129,23 @@ class FedVS(SplitProtocol, CodedProtocol):
     def __init__(self, config: FedVSConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         self.check_sizes()
-        N, T = data.parties, config.privacy
-        if N < 3:
-            raise ConfigurationError(
-                f"fedvs: {N} parties are too few: even with K = 1 and T = 1 it needs "
-                f"R = 2(K+T-1)+1 = 3. Add parties; `split` takes fewer, and protects nothing"
-            )
-        K = config.segments or default_segments(N, T, config.tolerate_corrupt)
-        field = PrimeField(config.prime)
+        code = code_of(config, data.parties)
         self.public = Parameters(
             config=config,
-            code=LagrangeCode(field, parties=N, segments=K, privacy=T),
-            data_point=FixedPoint(field, bits=config.data_bits),
-            model_point=FixedPoint(field, bits=config.model_bits),
-            batches={part: self.batches(K, part) for part in self.shared_parts},
+            code=code,
+            data_point=FixedPoint(code.field, bits=config.data_bits),
+            model_point=FixedPoint(code.field, bits=config.model_bits),
+            batches={part: self.batches(code.segments, part) for part in self.shared_parts},
         )
-        self.check_wanted()
-        self.check_masks()
         self.check_overflow()
 
-    def check_wanted(self) -> None:
-        """Refuse to wait for more results than there are clients."""
-        A, N = self.config.tolerate_corrupt, self.data.parties
-        needed = self.public.results_needed
-        if needed > N:
-            raise ConfigurationError(
-                f"fedvs: correcting A = {A} wrong uploads needs R + 2A = {needed} "
-                f"results, R = 2(K+T-1)+1 = {self.public.threshold}, and there are {N} clients. "
-                "Lower tolerate_corrupt, segments or privacy, or add clients"
-            )
-
-    def check_masks(self) -> None:
-        """Refuse masked evaluation with too few clients for T + 2 sharers, or too many keys."""
-        T, N = self.config.privacy, self.data.parties
-        if not self.config.masked:
-            return
-        if T + 2 > N:
-            raise PrivacyError(
-                f"fedvs: masked evaluation with T = {T} needs T+2 = {T + 2} sharers, and there are "
-                f"{N} clients. Lower privacy, or add clients; masked=false runs the paper's "
-                "evaluation, which shows the server more than the sums"
-            )
-        _ = self.public.prss  # refuses too many keys
+    @classmethod
+    def check_parties(cls, config: FedVSConfig, parties: int) -> None:
+        """Refuse too few clients for R + 2A results, and too many keys of masks."""
+        super().check_parties(config, parties)
+        code = code_of(config, parties)
+        if config.masked:
+            prss_of(code)
 
     @classmethod
     def outline(cls, config: FedVSConfig, shape: Shape) -> Outline | None:

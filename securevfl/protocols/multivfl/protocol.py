@@ -13,6 +13,7 @@ import numpy as np
 from securevfl.data.label_partition import partition_labels, unheld_classes
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
+from securevfl.errors import SecureVFLWarning
 from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.server_optimizers import ServerOptimizer, make_server_optimizer
 from securevfl.models.split import Batches, Centre
@@ -104,6 +105,7 @@ class MultiVfl(EmbeddingProtocol):
             warnings.warn(
                 f"multivfl: no label owner has labels of the classes {names}, which training and "
                 "test rows have; they cannot be learnt",
+                SecureVFLWarning,
                 stacklevel=2,
             )
         self.privacy = noise_of(config)

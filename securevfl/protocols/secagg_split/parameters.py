@@ -10,9 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from securevfl.engine.wire import message
-from securevfl.errors import (
-    RunError,
-)
+from securevfl.errors import PrivacyError, RunError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.sampling import Keystream, fill_uniform
 from securevfl.protocols.base.options import SegmentedConfig
@@ -130,6 +128,32 @@ class Opening:
 
     seeds: dict[int, np.ndarray]
     secrets: dict[int, np.ndarray]
+
+
+def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
+    """Threshold t and quorum of N clients.
+
+    Raises
+    ------
+    PrivacyError
+        When they are too low for T colluders, or more than N.
+    """
+    N, T = parties, config.privacy
+    least = (N + T) // 2 + 1 if config.consistency else T + 1
+    t = config.threshold or least
+    quorum = config.quorum or max(N - N // 2, t, T + 2)
+    if t < least:
+        what = "round 3 needs 2t > N + T" if config.consistency else "t must exceed T"
+        raise PrivacyError(
+            f"secagg_split: threshold = {t} with N = {N} and T = {T}: {what}. Use at least {least}"
+        )
+    if quorum > N or quorum < max(t, T + 2):
+        raise PrivacyError(
+            f"secagg_split: {quorum} survivors of N = {N} clients with T = {T} and t = {t}: at "
+            f"least max(t, T+2) = {max(t, T + 2)} must survive, and at most N. Lower privacy "
+            "or threshold, set quorum, or add clients"
+        )
+    return t, quorum
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import Party
-from securevfl.errors import ConfigurationError, PrivacyError
+from securevfl.errors import ConfigurationError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
@@ -30,7 +30,7 @@ from securevfl.protocols.secagg_split.declaration import (
     sum_of_survivors,
     upload_parts,
 )
-from securevfl.protocols.secagg_split.parameters import Parameters, SecAggConfig
+from securevfl.protocols.secagg_split.parameters import Parameters, SecAggConfig, thresholds
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -82,36 +82,27 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
 
     def __init__(self, config: SecAggConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
-        N, T = data.parties, config.privacy
-        least = (N + T) // 2 + 1 if config.consistency else T + 1
-        t = config.threshold or least
-        quorum = config.quorum or max(N - N // 2, t, T + 2)
-        if t < least:
-            what = "round 3 needs 2t > N + T" if config.consistency else "t must exceed T"
-            raise PrivacyError(
-                f"secagg_split: threshold = {t} with N = {N} and T = {T}: {what}. Use at least "
-                f"{least}"
-            )
-        if quorum > N or quorum < max(t, T + 2):
-            raise PrivacyError(
-                f"secagg_split: {quorum} survivors of N = {N} clients with T = {T} and t = {t}: at "
-                f"least max(t, T+2) = {max(t, T + 2)} must survive, and at most N. Lower privacy "
-                "or threshold, set quorum, or add clients"
-            )
+        t, quorum = thresholds(config, data.parties)
         prime = PrimeField(config.prime)
+        self.public = Parameters(
+            shamir=LagrangeCode(prime, parties=data.parties, segments=1, privacy=t - 1, degree=1),
+            point=FixedPoint(prime, bits=config.bits),
+            quorum=quorum,
+            privacy=config.privacy,
+            consistency=config.consistency,
+            width=config.width,
+        )
+
+    @classmethod
+    def check_parties(cls, config: SecAggConfig, parties: int) -> None:
+        """Refuse too few clients for t and the quorum, and a prime without room."""
+        super().check_parties(config, parties)
+        thresholds(config, parties)
         if config.prime < 2**16:
             raise ConfigurationError(
                 f"secagg_split: prime = {config.prime} leaves no room for quantised sums; use at "
                 "least 2^16, such as 2^31 - 1"
             )
-        self.public = Parameters(
-            shamir=LagrangeCode(prime, parties=N, segments=1, privacy=t - 1, degree=1),
-            point=FixedPoint(prime, bits=config.bits),
-            quorum=quorum,
-            privacy=T,
-            consistency=config.consistency,
-            width=config.width,
-        )
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:

@@ -108,7 +108,7 @@ class Privacy(Released):
         return gaussian_epsilon(self.multiplier, releases, self.delta)
 
 
-def check_mechanisms(config: WaitDPConfig, privacy: Privacy, task: str) -> None:
+def check_mechanisms(config: WaitDPConfig) -> None:
     """Refuse mechanisms whose sensitivity would not be what is accounted, or none at all.
 
     Raises
@@ -120,12 +120,7 @@ def check_mechanisms(config: WaitDPConfig, privacy: Privacy, task: str) -> None:
         raise ConfigurationError(
             "wait_dp: noise_on = 'none' needs label_epsilon; split is the method without noise"
         )
-    if config.label_epsilon is not None and task == "regression":
-        raise ConfigurationError(
-            "wait_dp: label_epsilon needs classes, and the labels are real numbers; use "
-            "noise_on = 'gradients'"
-        )
-    if not privacy.gradients:
+    if config.noise_on not in ("gradients", "both"):
         return
     if config.own_centre or config.own_loss:
         raise ConfigurationError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim, Guarantee
 from securevfl.privacy.mechanisms import clip_rows, keep_probability
 from securevfl.protocols.base.card import Card
@@ -84,8 +85,18 @@ class WaitDP(EmbeddingProtocol):
             gradients=config.noise_on in ("gradients", "both"),
             labels=config.label_epsilon,
         )
-        check_mechanisms(config, self.privacy, data.task)
+        if config.label_epsilon is not None and data.task == "regression":
+            raise ConfigurationError(
+                "wait_dp: label_epsilon needs classes, and the labels are real numbers; use "
+                "noise_on = 'gradients'"
+            )
         check_budget(config, self.privacy)
+
+    @classmethod
+    def check_parties(cls, config: WaitDPConfig, parties: int) -> None:
+        """Refuse mechanisms whose sensitivity would not be what is accounted."""
+        super().check_parties(config, parties)
+        check_mechanisms(config)
 
     def server(self) -> Server:
         """The server."""

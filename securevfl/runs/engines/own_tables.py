@@ -10,7 +10,6 @@ that is the experimenter's, who sees models and embeddings of test rows, but no 
 from __future__ import annotations
 
 import json
-import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.streams import Secrets
-from securevfl.errors import ConfigurationError, DataError, RunError
+from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.engines.cluster_options import ClusterOptions
@@ -221,11 +220,6 @@ def prepare(
         if cluster.run(lambda event: None, pause=pause) is None:
             return None
         values = cluster.ask(SERVER, _facts)
-    except RunError as error:
-        found = re.search(r"cluster: (.*?): \S*DataError: (.*)", str(error))
-        if found is None:
-            raise
-        raise DataError(f"{found[1]}: {found[2]}") from None
     finally:
         cluster.close()
     folder.mkdir(parents=True, exist_ok=True)

@@ -134,7 +134,14 @@ def _about_client(protocol: Protocol, n: int, plain: bool) -> dict[str, Any]:
         "name": data.party_names[n],
         "network": network,
         "preprocessing": data.transform.parties[n].to_json(),
+        **_ids(protocol),
     }
+
+
+def _ids(protocol: Protocol) -> dict[str, str]:
+    """Name of the id column by which the training rows were joined, if they were."""
+    column = protocol.data.transform.id_column
+    return {} if column is None else {"id_column": column}
 
 
 def _about_helper(protocol: Protocol, n: int) -> dict[str, Any]:
@@ -166,7 +173,7 @@ def _about_server(
         "parties": data.parties,
         "task": data.task,
         "classes": list(data.classes),
-        **({} if data.transform.id_column is None else {"id_column": data.transform.id_column}),
+        **_ids(protocol),
         "aggregation": rule,
         "evaluated": evaluated,
         "network": network,

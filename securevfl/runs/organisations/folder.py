@@ -59,6 +59,7 @@ class OwnFolder:
         self.store = CheckpointStore(own)
         self.store.claim(_CLAIM)
         self._state = self._read_state()
+        self._data: str | None = None  # hash of the table in use
         name = [manifest.digest.hex(), index]
         if self._state.setdefault("session", name) != name:
             raise ConfigurationError(
@@ -104,19 +105,23 @@ class OwnFolder:
             self._write_state()
         return int(origins[phase])
 
-    def same_data(self, file: Path | None) -> None:
-        """Refuse another table than the one with which the session was begun.
+    def use_data(self, file: Path | None) -> None:
+        """Refuse another table than the one whose rows were joined with the others' (`pin_data`).
 
         Raises
         ------
         ConfigurationError
         """
-        digest = None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
-        if self._state.setdefault("data", digest) != digest:
+        self._data = None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
+        if self._state.get("data", self._data) != self._data:
             raise ConfigurationError(
                 f"session: {file} is not the table with which this session was begun. Give that "
                 "one, or make another manifest"
             )
+
+    def pin_data(self) -> None:
+        """Keep to the table in use: all parties found theirs good, and the rows are joined."""
+        self._state["data"] = self._data
         self._write_state()
 
     def manifest(self, known: Manifest) -> Manifest:

@@ -13,7 +13,7 @@ from securevfl.engine.security.identity import Manifest, fingerprint
 from securevfl.errors import ConfigurationError
 from securevfl.runs.organisations.terms import Terms
 
-_FORM = "svfl1"
+_FORM, _WORDS = "svfl1", 5
 _DIGEST = 64  # hexadecimal digits of a manifest's digest
 
 
@@ -54,10 +54,16 @@ class Invitation:
         ------
         ConfigurationError
         """
+        words = text.strip().split("/")
+        if len(words) != _WORDS or words[0] != _FORM:
+            raise ConfigurationError(
+                f"invitation: {text!r} is none; give the whole line that `securevfl invite` "
+                f"printed for this party, which begins with {_FORM}/"
+            )
         try:
-            form, name, digest, session, relays = text.strip().split("/")
-            if form != _FORM or len(digest) != _DIGEST:
-                raise ValueError("another form")
+            _, name, digest, session, relays = words
+            if len(digest) != _DIGEST:
+                raise ValueError(f"its hash has {len(digest)} of {_DIGEST} digits")
             index = SERVER if name == "server" else int(name)
             found = tuple(map(RelayAddress.parse, relays.split(",")))
             return cls(index, unquote(session), bytes.fromhex(digest), found)

@@ -14,14 +14,21 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import OthersFailedError, Process
 from securevfl.engine.security.identity import Identity, Manifest
-from securevfl.engine.security.used_sessions import use_session
-from securevfl.errors import ConfigurationError
+from securevfl.engine.security.used_sessions import refuse_used, use_session
+from securevfl.errors import CarrierError, ConfigurationError
 from securevfl.runs.folders.checksums import read_summary
-from securevfl.runs.organisations.folder import OwnFolder
+from securevfl.runs.organisations.folder import SESSION, OwnFolder
 from securevfl.runs.organisations.invitation import Invitation
 from securevfl.runs.organisations.organisation import PHASES, PROCESS, Organisation
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import SUMMARY
+
+_AGAIN = 10.0  # seconds at most in which a party whose session is over tells others so
+
+
+def used_list(key: Path) -> Path:
+    """The list of used sessions, which lies beside a key."""
+    return key.with_suffix(".sessions")
 
 
 class Member:
@@ -44,6 +51,8 @@ class Member:
     ConfigurationError
         For another key than the manifest's, terms of another version or past their time, a session
         that was used before, a folder of another session, and data that do not fit the terms.
+    DataError
+        For a table without the id column or the labels, or with labels that are the server's.
     """
 
     def __init__(
@@ -67,13 +76,14 @@ class Member:
                 f"session {manifest.session!r}: it had to begin by {self.terms.begin_by}. Agree on "
                 "another time: write another manifest"
             )
+        if data is not None and not (folder / "own").exists():
+            self.terms.tables(index, data, len(manifest.entries) - 1).checked(index)
         self.data = data
         self._organisation: Organisation | None = None
         self.folder = OwnFolder(folder, manifest, index)
-        self.folder.same_data(data)
+        self.folder.use_data(data)
         self.manifest = self.folder.manifest(manifest)
-        sessions = key.with_suffix(".sessions")
-        use_session(sessions, manifest.session, self.folder.store.run_token())
+        use_session(used_list(key), manifest.session, self.folder.store.run_token())
 
     async def take_part(
         self, carrier: Carrier, say: Callable[[str], None], *, patience: float = 15.0
@@ -114,6 +124,9 @@ class Member:
         self, process: Process, say: Callable[[str], None]
     ) -> dict[str, Any]:
         """Connect, carry the session out, and tell the others how it ended."""
+        if self.folder.ended:
+            say(f"this session is over, and its result stands in {self.folder.path}")
+            return await self._over(process)
         await process.open()
         try:
             summary = await self._session(process, say)
@@ -126,10 +139,18 @@ class Member:
         await process.leave(len(PHASES))
         return summary
 
+    async def _over(self, process: Process) -> dict[str, Any]:
+        """Tell whoever missed the end, where a relay can be reached; the summary."""
+        try:
+            async with asyncio.timeout(_AGAIN):
+                await process.open()
+                await process.leave(len(PHASES))
+        except (TimeoutError, CarrierError):
+            await process.close()
+        return read_summary(self.folder.path / SUMMARY)
+
     async def _session(self, process: Process, say: Callable[[str], None]) -> dict[str, Any]:
         """Gather all parties, and carry out the phases that are not over."""
-        if self.folder.ended:
-            return read_summary(self.folder.path / SUMMARY)
         manifest = await process.gather(self.terms.seconds_left)
         self.folder.keep_manifest(manifest)
         own = Organisation(manifest, self.terms, self.index, self.folder, self.data, say)
@@ -149,6 +170,17 @@ class Member:
         if own is not None:
             passed = time.time_ns() - self.folder.origin("training")
             own.log.add(PROCESS, Event(max(0, passed), self.index, 0, name, fields))
+
+
+def _kept_manifest(folder: Path, invitation: Invitation) -> Manifest:
+    """The manifest that a party has in its folder since all signed it."""
+    found = Manifest.read(folder / SESSION)
+    if found.digest != invitation.digest:
+        raise ConfigurationError(
+            f"party: the folder {folder} is of the session {found.session!r}, and the invitation "
+            f"is to {invitation.session!r}. Choose another folder with --out"
+        )
+    return found
 
 
 def join(
@@ -191,14 +223,26 @@ def join(
         return NatsCarrier(invitation.relays, invitation.token, index, identity)
 
     async def all_of_it() -> dict[str, Any]:
-        if manifest is None:
-            found = await obtain_manifest(carrier(), index, invitation.digest, say)
-        else:
+        if manifest is not None:
             found = invitation.check(Manifest.read(manifest))
+        elif (folder / SESSION).exists():
+            found = _kept_manifest(folder, invitation)
+        else:
+            if not (folder / "own").exists():
+                refuse_used(used_list(key), invitation.session)
+            if data is None:
+                say("no --data was given: right only if the session's data are a set by name")
+            found = await obtain_manifest(
+                carrier(), index, invitation.digest, say, patience=patience
+            )
         member = Member(found, index, key=key, folder=folder, data=data)
+        parties = len(found.entries) - 1
+        say(f"signs the session {found.session!r}: {found.protocol} with {parties} parties")
+        for name, text in member.terms.lines(found.protocol).items():
+            say(f"{name}: {text}")
         say(
-            f"session {found.session!r} of {found.protocol}. Compare this fingerprint with the "
-            f"others over another channel: {invitation.fingerprint}"
+            "Compare this fingerprint with the others over another channel: "
+            f"{invitation.fingerprint}"
         )
         return await member.take_part(carrier(), say, patience=patience)
 

@@ -160,6 +160,7 @@ class Organisation:
         def keep(host: PartyHost) -> None:
             party: Any = host.party
             self.folder.write_result(TABLES, party.facts)
+            self.folder.pin_data()
 
         return self._phase(TABLES, maker, None, keep)
 
@@ -291,8 +292,13 @@ class Organisation:
             run_id=self.manifest.session,
             fingerprint=made.data.fingerprint(),
         )
-        session = {"session": self.manifest.session, "party": self.index}
-        session["digest"] = self.manifest.digest.hex()
+        session = {
+            "session": self.manifest.session,
+            "party": self.index,
+            "digest": self.manifest.digest.hex(),
+            "parties": self.parties,
+            "data": dict(self.terms.data),
+        }
         return spec.to_toml(made.describe()) + "\n" + tomli_w.dumps({"organisation": session})
 
     def _summary(

@@ -69,7 +69,8 @@ class Terms:
         Raises
         ------
         ConfigurationError
-            For unknown options, and data that the protocol cannot use.
+            For unknown options, those that so many parties cannot meet, and data that the protocol
+            cannot use.
         """
         config = make_config(get_protocol(protocol), options)
         values = {k: v for k, v in config.model_dump().items() if v is not None}
@@ -114,6 +115,29 @@ class Terms:
             "data": dict(self.data),
         }
 
+    def lines(self, protocol: str) -> dict[str, str]:
+        """The terms in words, for whoever signs them: options that are no defaults, and data."""
+        fields = get_protocol(protocol).Config.model_fields
+        own = [
+            f"{name} = {value}"
+            for name, value in self.options.items()
+            if name not in fields or fields[name].default != value
+        ]
+        given = self.data[_TABLES] if self.own_tables else self.data.get("options", {})
+        data = [f"{name} = {value}" for name, value in given.items()]
+        what = (
+            "each party's own table; the server's has the labels"
+            if self.own_tables
+            else f"the set {self.data.get('name')!r}, which each party loads by its name"
+        )
+        sizes = "; sizes are padded" if self.padded else ""
+        return {
+            "options": ", ".join([*own, f"else the defaults of {protocol}"]),
+            "data": "; ".join([what, *filter(None, [", ".join(data)])]),
+            "begin by": f"{self.begin_by:%Y-%m-%d %H:%M %Z}",
+            "version": f"{self.version}, public seed {self.seed}{sizes}",
+        }
+
     def check(self, protocol: str, parties: int) -> None:
         """Refuse terms of another version, and those that the protocol cannot carry out.
 
@@ -127,7 +151,7 @@ class Terms:
                 f"{__version__}. All parties install the same one"
             )
         cls = get_protocol(protocol)
-        make_config(cls, self.options)
+        cls.check_parties(make_config(cls, self.options), parties)
         if self.own_tables:
             if not cls.apart:
                 raise ConfigurationError(

@@ -126,7 +126,7 @@ def test_absent_columns_and_empty_parties_are_refused(tmp_path):
         load_dataset(party_files=paths, id_column="key", label="y", label_file=labels)
     with pytest.raises(DataError, match=r"labels.csv has no column 'z' for the label"):
         load_dataset(party_files=paths, id_column="id", label="z", label_file=labels)
-    with pytest.raises(DataError, match="exactly one party's table and is in 0"):
+    with pytest.raises(DataError, match="no party's table has the label column 'y'"):
         load_dataset(party_files=paths, id_column="id", label="y")
     with pytest.raises(DataError, match="need id_column="):
         load_dataset(party_files=paths, label="y")
@@ -260,6 +260,18 @@ def test_a_column_without_a_name_is_refused(tmp_path):
         load_dataset(party_files=paths, **given)
 
 
+def test_a_label_that_is_nearly_a_column_is_hinted_at(tmp_path):
+    a, b, y = tables(40)
+    paths = save(tmp_path, a.assign(affair=y["y"]), b, y)
+    with pytest.raises(DataError, match=r"no party's table has .* 'affairs' .* mean 'affair'\?$"):
+        load_dataset(party_files=paths, id_column="id", label="affairs")
+    given = {"id_column": "id", "label": "yy", "label_file": tmp_path / "labels.csv"}
+    with pytest.raises(DataError, match=r"labels.csv has no column 'yy' .* Did you mean 'y'\?$"):
+        load_dataset(party_files=paths, **given)
+    with pytest.raises(DataError, match=r"has no id column 'idd'; .* Did you mean 'id'\?$"):
+        load_dataset(party_files=paths, **given | {"id_column": "idd", "label": "y"})
+
+
 def test_texts_that_name_single_rows_are_no_classes(tmp_path):
     a, b, y = tables(400)
     given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
@@ -269,7 +281,7 @@ def test_texts_that_name_single_rows_are_no_classes(tmp_path):
     odd = [str(k) for k in range(400)]
     odd[7] = "unknown"
     paths = save(tmp_path, a, b, y.assign(y=odd))
-    with pytest.raises(DataError, match="All but 1 of 400 are numbers; 'unknown' in line 9"):
+    with pytest.raises(DataError, match=r"All but 1 of 400 .* 'unknown' in labels.csv, line 9"):
         load_dataset(party_files=paths, **given)
 
 
@@ -277,7 +289,7 @@ def test_a_column_of_numbers_with_an_odd_cell_says_which(tmp_path):
     a, b, y = tables(400)
     paths = save(tmp_path, a.assign(age=["n/a?", *map(str, range(399))]), b, y)
     given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
-    with pytest.raises(DataError, match="All but 1 of 400 are numbers; 'n/a\\?' in line 2 is none"):
+    with pytest.raises(DataError, match=r"All but 1 of 400 .* 'n/a\?' in bank.csv, line 2 is none"):
         load_dataset(party_files=paths, max_categories=50, seed=1, **given)
 
 
@@ -288,7 +300,7 @@ def test_one_wrong_cell_makes_no_categories_whatever_the_split(tmp_path, seed):
     rows[11] = "11,7.5x,1"
     path = tmp_path / "own.csv"
     path.write_text("\n".join(["id,size,y", *rows]))
-    with pytest.raises(DataError, match=r"'size'.* All but 1 of 60 are numbers; '7.5x' in line 13"):
+    with pytest.raises(DataError, match=r"'size'.* All but 1 of 60 .* '7.5x' in own.csv, line 13"):
         load_dataset(path, label="y", parties=2, seed=seed)
 
 
@@ -297,10 +309,23 @@ def test_a_rare_text_among_codes_is_refused_and_can_be_named_as_missing(tmp_path
     rows = [f"{'?!' if k % 25 == 3 else k % 3},{k},{k % 2}" for k in range(100)]
     path = tmp_path / "own.csv"
     path.write_text("\n".join(["code,size,y", *rows]))
-    with pytest.raises(DataError, match="All but 4 of 100 are numbers; '\\?!' in line"):
+    with pytest.raises(DataError, match=r"All but 4 of 100 are numbers; '\?!' in own.csv, line"):
         load_dataset(path, label="y", parties=2)
     data = load_dataset(path, label="y", parties=2, missing_values=["?!"])
     assert data.widths == (2, 1)  # the code and where it is missing; the size
+
+
+@pytest.mark.parametrize("kinds", [400, 5])
+def test_decimal_commas_are_named(tmp_path, kinds):
+    """Whether their texts are too many for categories or not."""
+    rows = [f"{k % kinds},5;{k};{k % 2}" for k in range(400)]
+    path = tmp_path / "own.csv"
+    path.write_text("\n".join(["price;size;y", *rows]))
+    wanted = r"'price' .* 400 of 400 look like .* decimal comma, such as '.*,5' in own.csv, line"
+    with pytest.raises(DataError, match=wanted):
+        load_dataset(path, label="y", parties=2, separator=";")
+    path.write_text(path.read_text().replace(",5;", ".5;"))
+    assert load_dataset(path, label="y", parties=2, separator=";").widths == (1, 1)
 
 
 def test_numbers_among_texts_stay_categories(tmp_path):

@@ -171,16 +171,20 @@ REFUSED = {
     ),
     "no label was named": ("a,b,y\n" + GOOD, {"label": None}, "label= is missing"),
     "a single class": ("a,y\n1,u\n2,u\n3,u\n4,u\n", {}, "all 3 training rows have the label 'u'"),
-    "NaN": ("a,b,y\n1,2,u\nnan,4,v\n5,6,u\n7,8,v\n", {}, "column 'a', line 3: the value is nan"),
+    "NaN": (
+        "a,b,y\n1,2,u\nnan,4,v\n5,6,u\n7,8,v\n",
+        {},
+        "column 'a', t.csv, line 3: the value is nan",
+    ),
     "infinity": (
         "a,b,y\n1,2,u\n3,4,v\n5,-inf,u\n7,8,v\n",
         {},
-        "column 'b', line 4: the value is infinite",
+        "column 'b', t.csv, line 4: the value is infinite",
     ),
     "a label is missing": (
         "a,b,y\n1,2,u\n3,4,\n5,6,u\n7,8,v\n",
         {},
-        "1 of 4 labels are missing, the first in line 3",
+        "1 of 4 labels are missing, the first in t.csv, line 3",
     ),
     "repeated column names": ("a,a,y\n" + GOOD, {}, "two columns are called 'a'"),
     "more parties than columns": (
@@ -236,7 +240,9 @@ def test_whatever_cannot_be_used_is_refused_in_one_line(tmp_path, case):
 def test_a_text_among_numbers_of_the_training_rows_is_named(tmp_path):
     train = write(tmp_path / "a.csv", "a,y\n1,u\n2,v\n3,u\n4,v\n")
     held = write(tmp_path / "b.csv", "a,y\n5,u\nfive,v\n")
-    with pytest.raises(DataError, match="training rows are numbers, but line 3 holds 'five'"):
+    with pytest.raises(
+        DataError, match=r"training rows are numbers, but b.csv, line 3 holds 'five'"
+    ):
         load_dataset(train, label="y", test_file=held)
 
 

@@ -195,7 +195,7 @@ def test_a_wrong_key_manifest_or_certificate_is_refused_at_once(relay_of):
     key, certificate, session = asyncio.run(main())
     assert "it does not let this party in (Authorization Violation)" in key
     assert "its certificate has the key" in certificate
-    assert "Permissions Violation" in session
+    assert "it knows the key, but not for this session and party" in session
     assert "another manifest" in session
     for error in (key, certificate, session):
         assert "\n" not in error

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.errors import ConfigurationError, SecureVFLWarning, UnknownNameError
 from securevfl.protocols.base import registry
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol
@@ -52,5 +52,8 @@ def test_a_name_that_another_package_takes_is_refused_although_its_module_is_her
 ):
     other = SimpleNamespace(name="fedvs", value="elsewhere:Other", load=lambda: Protocol)
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [other])
-    with pytest.raises(ConfigurationError, match="elsewhere:Other"):
+    with (
+        pytest.warns(SecureVFLWarning, match="left out: .* elsewhere:Other is no protocol"),
+        pytest.raises(ConfigurationError, match="elsewhere:Other"),
+    ):
         get_protocol("fedvs")

@@ -211,7 +211,7 @@ class Killing:
 
 def test_a_party_that_is_killed_comes_back_and_the_run_does_not_wait(four, tmp_path, monkeypatch):
     """The last time it is stopped: the driver waited for it without end."""
-    killing = Killing(monkeypatch, {10: (3,), 30: (3,)}, stopped={60: (3,)})
+    killing = Killing(monkeypatch, {10: (3,), 30: (3,)}, stopped={59: (3,)})
     run = svfl.run(
         "fedvs",
         four,

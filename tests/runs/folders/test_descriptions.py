@@ -66,8 +66,10 @@ def test_predictions_need_no_training_file(folder):
     np.testing.assert_allclose(found["probabilities"], np.load(folder / "expected.npy"), rtol=1e-4)
     assert found["classes"] == ["no", "yes"]
     assert found["id_column"] == "who"
-    with pytest.raises(ConfigurationError, match="there is no such file"):
+    with pytest.raises(ConfigurationError, match=r"needs the training data .*no such file"):
         svfl.load_run(folder / "run")
+    with pytest.raises(ConfigurationError, match="needs the training data of the run in"):
+        predict_files(folder / "run", [folder / "new" / "bank.csv"] * 3, coded=True)
 
 
 def test_exports_need_no_training_file_and_are_those_of_the_whole_run(folder):
@@ -97,6 +99,22 @@ def test_each_party_has_a_file_of_its_own_with_nothing_of_the_others(folder):
     server = json.loads((folder / "run" / file_of(SERVER)).read_text())
     assert server["classes"] == ["no", "yes"]
     assert not any(f"{name}1" in json.dumps(server) for name in NAMES)
+
+
+def test_files_in_another_order_or_without_a_column_are_named(folder, tmp_path):
+    bank, shop, lab = (folder / "new" / f"{name}.csv" for name in NAMES)
+    wanted = (
+        r"shop.csv has no column 'bank1' of bank \(2 of 2 .* those of shop; .* bank, shop, lab$"
+    )
+    with pytest.raises(ConfigurationError, match=wanted):
+        predict_files(folder / "run", [shop, bank, lab])
+    pd.read_csv(shop).drop(columns="shop2").to_csv(tmp_path / "less.csv", index=False)
+    with pytest.raises(
+        ConfigurationError, match=r"less.csv has no column 'shop2' of shop \(1 of 2"
+    ):
+        predict_files(folder / "run", [bank, tmp_path / "less.csv", lab])
+    with pytest.raises(ConfigurationError, match=r"bank.csv has no column 'shop1' \(4 of 6"):
+        predict_files(folder / "run", [bank])
 
 
 def test_a_wrong_number_of_files_is_refused_before_anything_is_read(folder):

@@ -14,19 +14,24 @@ from sklearn.datasets import load_digits
 
 import securevfl as svfl
 from securevfl.data.source import DataSource
+from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.network import SERVER
+from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import Process
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.split import Client
 from securevfl.report.loading import read_records
+from securevfl.report.reproduce import how_to_reproduce
 from securevfl.runs.alignment import data_source
+from securevfl.runs.organisations import join as joins
+from securevfl.runs.organisations.invitation import Invitation
 from securevfl.runs.organisations.join import Member
 from securevfl.runs.organisations.organisation import Organisation
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import read_history
 from securevfl.runs.threads import one_thread
 from securevfl.testing.entropies import simulated_with
-from tests.engine.carriers.memory import Hostility
+from tests.engine.carriers.memory import Hostility, MemoryCarrier
 from tests.runs.organisations.sessions import Meeting, name
 
 OPTIONS = {"rounds": 5, "width": 6, "hidden": 8, "batch": 32}
@@ -109,6 +114,7 @@ def test_the_report_joins_the_folders_that_it_is_given(coded):
     assert len(record.rows) == OPTIONS["rounds"]
     assert record.messages.parties() == [SERVER, 0, 1, 2]
     assert record.summary["messages"] == sum(summaries[n]["messages"] for n in meeting.parties)
+    assert "--label digit --id id" in how_to_reproduce(record.config).command
     [partly] = read_records(folders[:2])
     assert set(partly.messages.columns["sender"].tolist()) == {SERVER, 0}
     with pytest.raises(ConfigurationError, match="the steps are in the server's"):
@@ -307,15 +313,123 @@ def test_terms_say_which_data_each_needs(small, tables):
         Terms.make("cvfl", 3, options={}, data={"tables": {"label": "digit", "id_column": "id"}})
 
 
-def test_another_table_than_at_the_beginning_is_refused(tables, tmp_path):
-    meeting = Meeting(
-        tmp_path, "split", 3, tables=tables, options=OPTIONS,
+@pytest.fixture
+def own(tables, tmp_path):
+    """A session on tables of the parties' own, of which party 0's is a copy."""
+    mine = Path(shutil.copy(tables[0], tmp_path / "mine.csv"))
+    return Meeting(
+        tmp_path, "split", 3, tables=tables | {0: mine}, options=OPTIONS,
         data={"tables": {"label": "digit", "id_column": "id"}},
     )  # fmt: skip
-    copy = Path(shutil.copy(tables[0], tmp_path / "mine.csv"))
-    first = {"key": meeting.key(0), "folder": tmp_path / "f", "data": copy}
-    Member(meeting.manifest, 0, **first).folder.store._lock.release()
-    copy.write_text(copy.read_text().replace("0.0", "1.0"))
+
+
+def test_another_table_than_the_one_that_was_joined_is_refused(own):
+    mine = own.tables[0]
+    whole = mine.read_text()
+    mine.write_text(whole.replace("0.0", "1.0"))
+    own.member(0).folder.store._lock.release()
+    mine.write_text(whole)
+    member = own.member(0)  # nothing was joined yet
+    member.folder.pin_data()
+    member.folder.store._lock.release()
+    mine.write_text(whole.replace("0.0", "1.0"))
     with pytest.raises(ConfigurationError, match="not the table with which this session was begun"):
-        Member(meeting.manifest, 0, **first)
-    assert json.loads((tmp_path / "f" / "state.json").read_text())["session"][1] == 0
+        own.member(0)
+
+
+def test_a_table_that_is_wrong_is_mended_and_all_join_again(own):
+    mine = own.tables[0]
+    whole = mine.read_text()
+    lines = whole.splitlines()
+    mine.write_text("\n".join([*lines[:7], lines[7].rsplit(",", 1)[0] + ",1O2", *lines[8:]]))
+
+    async def all_of_them():
+        tasks = [own.take_part(n) for n in own.parties]
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with one_thread():
+        _, bank, *others = asyncio.run(all_of_them())
+    assert "1O2" in str(bank)
+    assert "\n" not in str(bank)
+    assert isinstance(bank, DataError)
+    assert all("party 0 ended with an error" in str(other) for other in others)
+    mine.write_text(whole)
+    assert own.hold()[SERVER]["rounds"] == OPTIONS["rounds"]
+    state = json.loads((own.folder / "party-0" / "state.json").read_text())
+    assert state["data"] == hashlib.sha256(whole.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("n", "changed", "said"),
+    [
+        (0, {"x0": "digit"}, "digit"),
+        (0, {"id": "no"}, "'id'"),
+        (SERVER, {"digit": "target"}, "has no column 'digit' for the label"),
+    ],
+)
+def test_a_table_is_looked_at_before_anything_is_said(own, tmp_path, n, changed, said):
+    frame = pd.read_csv(own.tables[n]).rename(columns=changed)
+    frame.to_csv(tmp_path / "wrong.csv", index=False)
+    own.tables[n] = tmp_path / "wrong.csv"
+    with pytest.raises(DataError, match=said):
+        own.member(n)
+    assert not (own.folder / name(n)).exists()
+
+
+@pytest.fixture
+def joining(small, monkeypatch):
+    """`join` as the command does, over a relay in memory, with what it says."""
+
+    def invited(n, **more):
+        relays = (RelayAddress("h", 1, "a" * 64),)
+        invitation = Invitation(n, small.manifest.session, small.manifest.digest, relays)
+        monkeypatch.setattr(
+            joins, "NatsCarrier", lambda relays, token, index, identity: small.relay.carrier(index)
+        )
+        given = {"key": small.key(n), "folder": small.folder / name(n), "data": None}
+        given |= {"manifest": None, "say": small.said[n].append} | more
+        return joins.join(invitation, **given)
+
+    return invited
+
+
+def test_a_client_whose_session_is_over_is_told_so_and_gets_its_result(small, joining):
+    ended = small.hold()[0]
+    small.said[0].clear()
+    assert joining(0) == ended
+    said = " ".join(small.said[0])
+    assert "signs the session 's': split with 2 parties options: rounds = 5, " in said
+    assert "the set 'digits', which each party loads by its name" in said
+    assert said.index("options: ") < said.index("Compare this fingerprint")
+    assert "this session is over" in said
+    with pytest.raises(ConfigurationError, match="was used in another run"):
+        joining(0, folder=small.folder / "elsewhere")
+    assert not (small.folder / "elsewhere").exists()
+    small.manifest = replace(small.manifest, session="t")
+    with pytest.raises(ConfigurationError, match="is of the session 's', and the invitation"):
+        joining(0)
+
+
+def test_a_result_is_given_without_a_relay_too(small, joining, monkeypatch):
+    async def without_end(carrier, take, changed=None):
+        await asyncio.sleep(3600)
+
+    ended = small.hold()[0]
+    monkeypatch.setattr(MemoryCarrier, "open", without_end)
+    monkeypatch.setattr(joins, "_AGAIN", 0.1)
+    assert joining(0) == ended
+
+
+def test_who_waits_for_the_manifest_says_for_whom(small, monkeypatch):
+    said = []
+    monkeypatch.setattr("securevfl.engine.organisations.manifests._MOMENT", 0.1)
+
+    async def waiting():
+        asked = obtain_manifest(small.relay.carrier(0), 0, b"", said.append, patience=0.2)
+        await asyncio.wait_for(asked, 3)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(waiting())
+    assert said[0] == "waits for the server, which has the manifest"
+    assert "the server was not heard for 0.2 s" in said[1]
+    assert len(said) == 2
