@@ -352,7 +352,7 @@ def test_wrong_names_and_clients_are_refused():
 
 def test_a_variant_that_cannot_run_is_refused_before_any_other_runs(monkeypatch):
     monkeypatch.setattr(module, "_attack", None)
-    with pytest.raises(ConfigurationError, match="K=9"):
+    with pytest.raises(ConfigurationError, match="K = 9"):
         attack_matrix(["split", "fedvs:segments=9"], DIGITS, seeds=[0])
 
 
