@@ -28,13 +28,20 @@ _INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
 _DEEP = 8  # layers that are looked through
 
 
-def altered() -> list[str]:
-    """Names in the loaded library, verifiers included, that are not those of its files."""
+def altered(within: str = "") -> list[str]:
+    """Names in the loaded library, verifiers included, that are not those of its files.
+
+    Parameters
+    ----------
+    within : str
+        Beginning of the names to look at, such as ``"securevfl.audit."``; all if not given.
+    """
     loaded = sorted(sys.modules.items())
     modules = {n: one for n, one in loaded if n.startswith(_ROOT) and not n.startswith(_BESIDE)}
-    found = {path for name, module in modules.items() for path in _altered_in(name, module)}
+    chosen = [(name, one) for name, one in modules.items() if f"{name}.".startswith(within)]
+    found = {path for name, module in chosen for path in _altered_in(name, module)}
     try:
-        found |= set(unlike(tuple(modules)))
+        found |= set(unlike(tuple(modules), within))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         found.add(f"what no second interpreter could confirm ({error})")
     return sorted(found)
