@@ -148,7 +148,7 @@ def verify(
     if unread:
         failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
         found = (conclude(THE_CARD, [failure]), *found)
-    changed = [name for name in altered() if name.startswith("securevfl.audit.")]
+    changed = [n for n in altered("securevfl.audit.") if n.startswith("securevfl.audit.")]
     if changed:  # what judged is not the verifier
         text = f"the verifier itself was changed: {', '.join(changed[:6])}"
         failure = Evidence("verify", "silent", text, "failure")

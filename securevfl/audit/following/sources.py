@@ -8,7 +8,9 @@ and all that stands under their names with what stands there in a second interpr
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,20 +26,39 @@ _ROOT = "securevfl."
 _BESIDE = ("securevfl.testing", "securevfl.cli")  # neither parties nor verifiers run their code
 _HERE = Path(__file__).parents[2]
 _PYTHON, _PACKAGES = Path(os.__file__).parent, Path(pydantic.__file__).parent
+_PRIMITIVES = "cryptography.hazmat.primitives"
+_CIPHERS = (f"{_PRIMITIVES}.asymmetric.x25519", f"{_PRIMITIVES}.ciphers.aead")
 _INNER = ("__wrapped__", "__func__", "func", "fget", "py_func")
 _DEEP = 8  # layers that are looked through
 
 
-def altered() -> list[str]:
-    """Names in the loaded library, verifiers included, that are not those of its files."""
+def altered(within: str = "") -> list[str]:
+    """Names in the loaded library, verifiers included, that are not those of its files.
+
+    Parameters
+    ----------
+    within : str
+        Beginning of the names to look at, such as ``"securevfl.audit."``; all if not given.
+    """
+    _import_late()
     loaded = sorted(sys.modules.items())
     modules = {n: one for n, one in loaded if n.startswith(_ROOT) and not n.startswith(_BESIDE)}
-    found = {path for name, module in modules.items() for path in _altered_in(name, module)}
+    chosen = [(name, one) for name, one in modules.items() if f"{name}.".startswith(within)]
+    found = {path for name, module in chosen for path in _altered_in(name, module)}
     try:
-        found |= set(unlike(tuple(modules)))
+        found |= set(unlike(tuple(modules), within))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         found.add(f"what no second interpreter could confirm ({error})")
     return sorted(found)
+
+
+@functools.cache
+def _import_late() -> None:
+    """Import what loads at its first use: each such module would need an interpreter of its own."""
+    kernels = importlib.import_module(f"{_ROOT}field.kernels")
+    found = pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}.")
+    for name in (*(one.name for one in found), *_CIPHERS):
+        importlib.import_module(name)
 
 
 def _altered_in(name: str, module: ModuleType) -> Iterator[str]:

@@ -53,8 +53,15 @@ _CHILD = (
 _known: dict[str, Any] = {}  # what a second interpreter says of a module
 
 
-def unlike(names: Sequence[str]) -> list[str]:
+def unlike(names: Sequence[str], within: str = "") -> list[str]:
     """Names in loaded modules that stand for something else in a second interpreter.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of modules; those that randomness, keys and hashes come from are added.
+    within : str
+        Beginning of the names that are compared; all if not given.
 
     Raises
     ------
@@ -65,7 +72,8 @@ def unlike(names: Sequence[str]) -> list[str]:
     new = [name for name in names if name not in _known]
     if new:
         _known.update(_elsewhere(new))
-    return [path for name in names for path in _differences(name)]
+    chosen = (name for name in names if f"{name}.".startswith(within))
+    return [path for name in chosen for path in _differences(name)]
 
 
 def described(names: Sequence[str]) -> dict[str, Any]:
@@ -75,6 +83,7 @@ def described(names: Sequence[str]) -> dict[str, Any]:
     return {name: _module(name) for name in names}
 
 
+@functools.cache
 def _is_beneath(name: str) -> bool:
     """Whether keys, randomness, hashes or ciphertexts come from a module of others."""
     within = any(name == one or name.startswith(f"{one}.") for one in _PACKAGES)

@@ -48,7 +48,7 @@ class SealedLinks:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """Faults of the links that runs use; the proof is that of their cipher."""
-        others = [name for name in altered() if name.startswith("cryptography.")]
+        others = [n for n in altered("cryptography.") if n.startswith("cryptography.")]
         if others:
             text = f"functions that keys and frames come from are not the package's: {others[0]}"
             yield Evidence(self.name, "silent", text, "channel")

@@ -141,6 +141,8 @@ class Parameters:
 def scales_of(config: CodedSplitConfig) -> tuple[float, ...]:
     """c_t = prod_{s <= t} (1 - eta_s lambda) of t = 0 to all rounds, lambda the weight decay."""
     decay = config.client_weight_decay
+    if decay == 0:  # a run until some time may have a million rounds, and each factor is 1
+        return (1.0,) * (config.rounds + 1)
     factors = (1 - config.rate(step) * decay for step in range(1, config.rounds + 1))
     return tuple(itertools.accumulate(factors, operator.mul, initial=1.0))
 

@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 
@@ -141,6 +140,21 @@ def test_a_cluster_that_we_start_lets_nobody_in_without_its_token(
     assert asked.stdout.strip() == outcome
 
 
+DRIVER = """
+import sys, securevfl as svfl
+if __name__ == "__main__":
+    folder, address = sys.argv[1:]
+    svfl.resume(folder, address=address, progress=lambda now: print(now.round, flush=True))
+"""
+
+
+def newest_row(folder):
+    """Round of the newest row that the driver has written; it writes ten times a second at most."""
+    path = folder / "driver.svfl"
+    rows = read_file(path)["rows"] if path.exists() else ()
+    return max((row["round"] for row in rows), default=0)
+
+
 @pytest.fixture(scope="module")
 def stopped(digits, tmp_path_factory):
     """Folder of a run of 60 rounds that Ctrl-C ended in one of its first, and a copy of it."""
@@ -158,16 +172,7 @@ def stopped(digits, tmp_path_factory):
     return folder, shutil.copytree(folder, folder.with_name("copy"))
 
 
-@pytest.fixture(scope="module")
-def taken_up(stopped):
-    """That run, taken up again, and each party's entropy in it."""
-    with kept_entropies() as entropies:
-        return svfl.resume(stopped[0]), entropies
-
-
-def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(
-    digits, stopped, taken_up
-):
+def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(stopped):
     _, copy = stopped
     entropies = read_entropies(copy)
     assert set(entropies) == {SERVER, 0, 1, 2}
@@ -178,11 +183,37 @@ def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(
     for path in copy.rglob("*"):
         if path.is_file() and path.name != "entropy.svfl":
             assert not any(value in path.read_bytes() for value in values), path
-    resumed, after = taken_up
+
+
+def test_a_run_that_ctrl_c_stopped_and_whose_driver_was_killed_is_taken_up_again(
+    digits, stopped, caplog
+):
+    import ray
+
+    folder, copy = stopped
+    script = folder.with_name("driver.py")
+    script.write_text(DRIVER)
+    address = ray.get_runtime_context().gcs_address
+    command = [sys.executable, str(script), str(folder), address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout:
+            if int(line) >= 15 and newest_row(folder) >= 12:
+                break
+        child.kill()
+    assert not (folder / "summary.json").exists()
+    with caplog.at_level("INFO", logger="securevfl.runs.engines.ray"), kept_entropies() as after:
+        resumed = svfl.resume(folder)
+    (at,) = (record.args[0] for record in caplog.records if "goes on from" in record.msg)
+    assert at >= 8  # of 15 and more: what was done is not done again
+    entropies = read_entropies(copy)
     assert after == entropies
     with simulated_with(entropies):
         wanted = svfl.run("fedvs", digits, rounds=60, conditions="none", **OPTIONS)
     assert losses(resumed) == losses(wanted)
+    assert [row["step"] for row in resumed.history] == list(range(1, 61))
+    assert resumed.summary()["rounds"] == 60
+    assert resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+    assert json.loads((folder / "summary.json").read_text())["rounds"] == 60
 
 
 class Killing:
@@ -278,56 +309,6 @@ def test_more_losses_than_are_tolerated_end_in_an_error_that_names_them(
         )  # fmt: skip
     assert time.monotonic() - killing.killed[-1] < 30  # 7 s on a quiet machine
     assert (tmp_path / "run" / "parties" / "0").is_dir()  # what was done is kept
-
-
-DRIVER = """
-import sys, securevfl as svfl
-from securevfl.runs.spec import DataSource
-if __name__ == "__main__":
-    digits = DataSource("digits", {"parties": 3, "seed": 0})
-    def progress(now):
-        print(now.round, flush=True)
-    svfl.run("fedvs", digits, rounds=40, engine="ray", out=sys.argv[1], progress=progress,
-             width=8, hidden=16, segments=1, batch=32)
-"""
-
-
-def newest_row(folder):
-    """Round of the newest row that the driver has written; it writes ten times a second at most."""
-    path = folder / "driver.svfl"
-    rows = read_file(path)["rows"] if path.exists() else ()
-    return max((row["round"] for row in rows), default=0)
-
-
-def test_a_run_whose_driver_was_killed_is_taken_up_again(digits, tmp_path, caplog):
-    script = tmp_path / "driver.py"
-    script.write_text(textwrap.dedent(DRIVER))
-    folder = tmp_path / "run"
-    child = subprocess.Popen(
-        [sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True
-    )
-    with child:
-        for line in child.stdout:
-            if int(line) >= 15 and newest_row(folder) >= 12:
-                break
-        child.kill()
-    assert not (folder / "summary.json").exists()
-    entropies = read_entropies(folder)
-    with caplog.at_level("INFO", logger="securevfl.runs.engines.ray"):
-        resumed = svfl.resume(folder)
-    (at,) = [record.args[0] for record in caplog.records if "goes on from" in record.msg]
-    assert at >= 8  # of 15 and more: what was done is not done again
-    with simulated_with(entropies):
-        wanted = svfl.run("fedvs", digits, rounds=40, conditions="none", **OPTIONS)
-    assert losses(resumed) == losses(wanted)
-    assert resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
-    assert json.loads((folder / "summary.json").read_text())["rounds"] == 40
-
-
-def test_ctrl_c_keeps_the_run(taken_up):
-    resumed, _ = taken_up
-    assert resumed.summary()["rounds"] == 60
-    assert [row["step"] for row in resumed.history] == list(range(1, 61))
 
 
 @pytest.mark.parametrize(
