@@ -410,11 +410,12 @@ class PrimeField:
         """Return both operands broadcast and flat, and an array for the result."""
         a, b = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
         try:
-            shape = np.broadcast_shapes(a.shape, b.shape)
+            shape = a.shape if a.shape == b.shape else np.broadcast_shapes(a.shape, b.shape)
         except ValueError:
             raise FieldError(f"{name}: shapes {a.shape} and {b.shape} do not broadcast.") from None
-        a, b = np.broadcast_to(a, shape).reshape(-1), np.broadcast_to(b, shape).reshape(-1)
-        return np.ascontiguousarray(a), np.ascontiguousarray(b), np.empty(shape, self.dtype)
+        a, b = (x if x.shape == shape else np.broadcast_to(x, shape) for x in (a, b))
+        a, b = (np.ascontiguousarray(x.reshape(-1)) for x in (a, b))
+        return a, b, np.empty(shape, self.dtype)
 
     def _square(self, a: ArrayLike, name: str) -> Array:
         x = self.elements(a, f"{name} a")

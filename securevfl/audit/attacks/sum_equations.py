@@ -143,9 +143,11 @@ def _gauss_newton(
     residual = _sums_of(x, powers) - sums
     cost = (residual**2).sum(axis=1)
     damping = np.full(len(x), 1e-2)
+    first = np.broadcast_to(powers[0], (*x.shape, powers[0].shape[-1]))
     for _ in range(_STEPS):
         # J^T of each row, (rows, d, h): the derivative of x^i is i x^(i-1).
-        slope = sum((i + 1) * (x**i)[:, :, None] * P for i, P in enumerate(powers))
+        higher = enumerate(powers[1:], 1)
+        slope = sum(((i + 1) * (x**i)[:, :, None] * P for i, P in higher), start=first)
         new = np.clip(x - _damped(slope, residual, damping), *bounds)
         changed = _sums_of(new, powers) - sums
         new_cost = (changed**2).sum(axis=1)
