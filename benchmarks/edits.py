@@ -137,8 +137,8 @@ def take(edit: Edit, known: dict[str, str]) -> dict[str, Any]:
     best = row.pop("best", "")
     if key not in known and row["verdict"] not in ("VIOLATED", best, "error"):
         known[key] = found_of(edit, changed=False)["verdict"]
-        if known[key] == "error":
-            raise RuntimeError(f"edits: the unchanged copy has no verdict for {key}")
+        if known[key] == "error":  # it refuses these options: only a changed one takes them
+            known[key] = best
     sound = known.get(key, best if row["verdict"] == best else "")
     noticed = "no verdict" if row["verdict"] == "error" else judged(row["verdict"], sound)
     return {"noticed": noticed, "sound": sound, **row}

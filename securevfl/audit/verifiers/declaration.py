@@ -46,11 +46,13 @@ class DeclaredMessages:
             yield Evidence(self.name, "silent", text, "gap")
             return
         subject.progress("a run against the declaration")
-        runs = [(_SMALL, subject.comparison), (_UNOBSERVED, subject.unobserved)]
+        small = [(_SMALL, subject.comparison), (_UNOBSERVED, subject.unobserved)]
         own = {_SMALL, _UNOBSERVED}
+        yield from self._accusations(claim, protocol, small)  # whatever becomes of the settings
         own |= {one.setting.name for one in subject.settings if not one.setting.options}
-        runs += [(one.setting.name, one.comparison) for one in subject.settings]
-        yield from self._accusations(claim, protocol, runs)
+        settings = [(one.setting.name, one.comparison) for one in subject.settings]
+        yield from self._accusations(claim, protocol, settings)
+        runs = small + settings
         if any(_bears(claim, protocol, one) for _, found in runs for one in found.deviations):
             return
         yield from self._gaps(runs, own)

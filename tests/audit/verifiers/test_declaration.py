@@ -218,6 +218,20 @@ def test_a_run_that_is_broken_off_is_a_gap(monkeypatch):
     assert "broken off" in gap.text
 
 
+def test_what_small_runs_show_is_said_though_a_setting_fails():
+    class Failing(Subject):
+        """A subject whose settings cannot be run."""
+
+        @property
+        def settings(self):
+            raise ValueError("no setting today")
+
+    found = judge(AS_DECLARED, Failing(make(planted("split", changed))), every()[:1])
+    assert found.verdict == "VIOLATED"
+    assert "a small run: round 1" in found.words
+    assert "ended in ValueError: no setting today" in found.words
+
+
 def test_a_setting_that_fails_is_tried_once():
     """Each verifier is told of the same error, and no run is made again for it."""
     made = []
