@@ -52,6 +52,13 @@ def test_every_message_of_a_prediction_equals_its_formula(name):
     assert punctual.rounds >= 2  # more rows than a server asks for at once
 
 
+@pytest.mark.parametrize("base", [FedVS, CodedSplit])
+def test_predictions_of_a_class_that_only_makes_its_parties_itself_are_the_librarys(base):
+    made = type("Mine", (base,), {"parties": lambda self: base.parties(self), "__doc__": "Mine."})
+    (found,) = subject(base.name, made).settings
+    assert found.comparison.unfollowed == ()
+
+
 def test_what_was_predicted_stands_in_what_was_run():
     one = subject("fedvs")
     _ = one.settings

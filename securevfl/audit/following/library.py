@@ -25,6 +25,7 @@ _BY_PYTHON = frozenset(  # of special names those that Python itself gives a cla
         *("module", "qualname", "name", "doc", "dict", "weakref", "slots", "annotations"),
         *("annotate", "annotate_func", "annotations_cache", "conditional_annotations"),
         *("abstractmethods", "firstlineno", "static_attributes", "parameters", "orig_bases"),
+        "slotnames",  # when an object is copied
     )
 )
 _TRUSTED = ("securevfl", "builtins", "abc", "typing", "functools", "numpy", "torch", "pydantic")
