@@ -40,7 +40,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.threads import one_thread
 
-HELD = 64 * 2**20  # bytes of messages that a followed run holds
+HELD = 256 * 2**20  # bytes of messages that a followed run holds
 MOST = 4 * 2**30  # bytes of messages after which it is broken off
 _SAID = 20  # rounds after which progress is told
 _REPEATED = 2  # rounds after a checkpoint that are made again in another life

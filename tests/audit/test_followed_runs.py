@@ -14,6 +14,8 @@ from securevfl.audit.followed_runs import (
 )
 from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder, keep_draws, record
 from securevfl.audit.settings import settings_of
+from securevfl.audit.subject import Subject
+from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.faults import Chain, Faults
 from securevfl.engine.streams import SecretSeed
@@ -290,6 +292,16 @@ def test_masks_of_an_earlier_round_are_found():
 
     leak = planted(lambda client, place: client.index == 2 and place == 0, old)
     assert followed(leak, "as configured").strange
+
+
+def test_a_resumed_run_of_eight_parties_holds_what_its_formulas_need():
+    """On 1,438 rows it did not, so nothing was endorsed of coded_split on digits."""
+    made = Subject(make("coded_split", load_dataset("digits", parties=8), rounds=8))
+    setting = next(one for one in settings_of(made.protocol) if one.resumed_in)
+    found = follow(made.instance(many=True), setting).comparison
+    assert found.forgotten == 0
+    assert not found.deviations
+    assert found.messages > 400
 
 
 def test_a_run_that_forgets_compares_as_much(monkeypatch):

@@ -11,7 +11,7 @@ from securevfl.audit.verifiers.primitives import Hypotheses
 from securevfl.audit.verify import judge
 from securevfl.field import LagrangeCode, encoding
 from securevfl.models.homomorphic import Paillier
-from securevfl.protocols.secagg_split import parameters, protocol
+from securevfl.protocols.secagg_split import parameters
 from securevfl.testing.runs import make
 from tests.audit.keyed.test_encryption import hand_over_backwards
 
@@ -48,7 +48,7 @@ def test_sums_of_one_survivor_more_than_collude_are_seen(monkeypatch):
     """The edit of a review: the check of the constructor, the clients' and the hypothesis's."""
     needed = property(lambda self: max(self.threshold, self.privacy + 1))
     monkeypatch.setattr(parameters.Parameters, "needed", needed)
-    monkeypatch.setattr(protocol, "max", lambda t, *least: t, raising=False)
+    monkeypatch.setattr(parameters, "max", lambda t, *least: t, raising=False)
     options = {"quorum": 3, "privacy": 2, "threshold": 3}
     found = verdict(make("secagg_split", **options))
     assert found.verdict == "NO VIOLATION FOUND"

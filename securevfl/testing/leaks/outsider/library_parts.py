@@ -9,7 +9,7 @@ import numpy as np
 
 from securevfl.field import sampling
 from securevfl.field.lagrange_code import LagrangeCode
-from securevfl.protocols.fedvs import protocol as fedvs
+from securevfl.protocols.fedvs import parameters as fedvs
 from securevfl.testing.leaks.encrypted import every
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_DATA, CLIENTS_MODEL, UPLOADS, halves
 from securevfl.testing.leaks.harmless_changes import nothing
