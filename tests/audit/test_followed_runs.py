@@ -296,7 +296,7 @@ def test_masks_of_an_earlier_round_are_found():
 
 def test_a_resumed_run_of_eight_parties_holds_what_its_formulas_need():
     """On 1,438 rows it did not, so nothing was endorsed of coded_split on digits."""
-    made = Subject(make("coded_split", load_dataset("digits", parties=8), rounds=8))
+    made = Subject(make("coded_split", load_dataset("digits", parties=8), defaults={}))
     setting = next(one for one in settings_of(made.protocol) if one.resumed_in)
     found = follow(made.instance(many=True), setting).comparison
     assert found.forgotten == 0
