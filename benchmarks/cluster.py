@@ -9,7 +9,7 @@
     python benchmarks/cluster.py drivers    20 drivers killed -9 at random rounds, and resumed
     python benchmarks/cluster.py rates      rounds a second and bytes against the simulation
     python benchmarks/cluster.py fashion    28 parties, 100 rounds of fashion-mnist
-    python benchmarks/cluster.py chaos      60 runs under kills and forged frames, in one process
+    python benchmarks/cluster.py chaos      200 runs under kills and forged frames, in one process
 
 Each writes its part of benchmarks/results/cluster/cluster.json. All nodes are of this machine.
 """
@@ -335,7 +335,7 @@ def fashion() -> dict[str, Any]:
     }
 
 
-def chaos(count: int = 60) -> dict[str, Any]:
+def chaos(count: int = 200) -> dict[str, Any]:
     """Runs of tests/engine/realtime/test_chaos.py; one that does not end as it must fails there."""
     with tempfile.TemporaryDirectory() as place:
         log = Path(place) / "log"
