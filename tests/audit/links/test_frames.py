@@ -2,13 +2,10 @@
 
 import os
 import zlib
-from dataclasses import replace
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from securevfl.audit.followed_runs import ITSELF, traffic_of
+from securevfl.audit.followed_runs import Traffic
 from securevfl.audit.links.frames import (
     DocumentedLink,
     keys_not_fresh,
@@ -185,25 +182,19 @@ def test_sizes_that_depend_on_columns_are_told(monkeypatch):
 
 def test_sizes_that_are_chance_hide_no_size_that_depends_on_columns(monkeypatch):
     """Embeddings have another size in every run, and gradients one that depends on columns."""
-    made, runs = subject_traffic(), []
+    runs = []
 
     def traffic(protocol, setting):
+        """The second run has other columns, the third the first one's again."""
         runs.append(protocol)
-        same = np.array_equal(protocol.data.train[0], made.columns)
-        sizes = {"embedding": len(runs), "gradient": 0 if same else 9}
-        changed = tuple((*one[:4], one[4] + sizes.get(one[0], 0), *one[5:])
-                        for one in made.traffic.envelopes)  # fmt: skip
-        return replace(made.traffic, envelopes=changed)
+        other = len(runs) == 2
+        sent = [("embedding", 1, 0, -1, 100 + len(runs)), ("gradient", 1, -1, 0, 50 + 9 * other)]
+        return Traffic(tuple((*one, 0, 0) for one in sent), (), ())
 
-    monkeypatch.setattr(links, "traffic_of", traffic)
-    [text] = links._sizes_that_tell(Subject(make("split", **SMALL)))
-    assert "the size of 'gradient' depends on columns or networks" in text
-
-
-def subject_traffic():
-    """Traffic of the small instance, and its first columns."""
-    small = Subject(make("split", **SMALL)).instance()
-    return SimpleNamespace(traffic=traffic_of(small, ITSELF), columns=small.data.train[0])
+    monkeypatch.setitem(links._sizes_that_tell.__globals__, "traffic_of", traffic)
+    found = list(links._sizes_that_tell(Subject(make("split", **SMALL))))
+    assert len(runs) == 3
+    assert found == ["the size of 'gradient' depends on columns or networks, in round 1"]
 
 
 @pytest.mark.parametrize("name", sorted(find_protocols()))
