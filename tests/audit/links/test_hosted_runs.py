@@ -29,13 +29,19 @@ def test_hosts_of_every_protocol_add_nothing(name):
     assert found.wrong_frames == found.wrong_events == []
 
 
-def test_a_host_that_tells_more_with_an_event_is_found(monkeypatch):
+def tell_weights(monkeypatch):
+    """Let hosts add the weights of their parties to every event."""
+
     def record(self, party, name, fields):
         network = getattr(self.party, "network", None)
         more = {} if network is None else {"weights": network.state_dict()}
         self.events.append(Event(self.time(party), party.index, party.round, name, fields | more))
 
     monkeypatch.setattr(PartyHost, "record", record)
+
+
+def test_a_host_that_tells_more_with_an_event_is_found(monkeypatch):
+    tell_weights(monkeypatch)
     found = run_hosted(small()).wrong_events
     assert len(found) == len(small().peers())
     assert "its host reports 'refused' with other fields (party, weights)" in found[0]

@@ -4,11 +4,11 @@ import pytest
 
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.machines import BetweenMachines
-from securevfl.engine.network import Event
 from securevfl.engine.realtime.host import PartyHost
 from securevfl.runs.organisations import parties
 from securevfl.testing.runs import make
 from tests.audit.few_settings import few
+from tests.audit.links.test_hosted_runs import tell_weights
 
 
 def evidence(name, **options):
@@ -58,11 +58,6 @@ def test_frames_that_the_adversary_does_not_get_are_a_gap(monkeypatch):
 
 
 def test_events_with_weights_are_a_channel(monkeypatch):
-    def record(self, party, name, fields):
-        network = getattr(self.party, "network", None)
-        more = {} if network is None else {"weights": network.state_dict()}
-        self.events.append(Event(self.time(party), party.index, party.round, name, fields | more))
-
-    monkeypatch.setattr(PartyHost, "record", record)
+    tell_weights(monkeypatch)
     found = evidence("fedvs")
     assert [(effect, bearing) for effect, bearing, _ in found] == [("silent", "channel")]
