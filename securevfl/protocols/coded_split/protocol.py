@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -108,6 +107,7 @@ class CodedSplit(SplitProtocol, SharedModels):
 
     def __init__(self, config: CodedSplitConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        self._prepared: dict[int, tuple[np.ndarray, Preparation]] = {}
         self.check_sizes()
         layouts: dict[str, Batches] = {
             part: self.batches(config.segments, part) for part in self.shared_parts
@@ -138,10 +138,14 @@ class CodedSplit(SplitProtocol, SharedModels):
         """All owners' columns of a part."""
         return self.data.train if part == "train" else self.data.test
 
-    @functools.cache  # noqa: B019
     def preparation(self, owner: int) -> Preparation:
-        """An owner's map of its columns, fitted on its training rows."""
-        return preparation_of(self.config.prepare, self.data.train[owner])
+        """An owner's map of its columns, fitted on its training rows, of these columns once."""
+        columns = self.data.train[owner]
+        fitted_on, found = self._prepared.get(owner, (None, None))
+        if found is None or fitted_on is not columns:
+            found = preparation_of(self.config.prepare, columns)
+            self._prepared[owner] = (columns, found)
+        return found
 
     def first_weights(self, owner: int) -> np.ndarray:
         """W_n^0, from the owner's own entropy."""
