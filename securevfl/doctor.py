@@ -10,7 +10,6 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from securevfl._version import __version__
 from securevfl.errors import ConfigurationError
+from securevfl.field.kernels.pool import processors
 from securevfl.machine import blas, commit, processor
 
 SLOW, FAULT = "slow", "fault"  # it works, but slower than it could; something will not work
@@ -77,18 +77,12 @@ def one_line() -> str:
 
 
 def _processor() -> Finding:
-    usable = _usable_cores()
+    usable = processors()
     text = f"{processor()}, {usable} of {os.cpu_count()} cores usable, {platform.machine()}"
     if usable == 1:
         advice = "One core is usable: studies and attacks with --workers gain nothing here."
         return Finding("processor", text, advice, SLOW)
     return Finding("processor", text)
-
-
-def _usable_cores() -> int:
-    with suppress(AttributeError):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _tier() -> str:

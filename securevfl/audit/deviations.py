@@ -57,8 +57,8 @@ class Comparison:
     deviations : tuple of Deviation
     messages, computed : int
         Messages between two parties, and those of them that equal their formula.
-    without_formula : tuple of MessageSpec
-        Declarations of messages that were sent and that nothing could be compared with.
+    without_formula : tuple of str
+        Kinds of messages that were sent and that nothing could be compared with.
     forgotten : int
         Messages whose formula needs what the run does not hold any more.
     unfollowed : tuple of str
@@ -73,7 +73,7 @@ class Comparison:
     deviations: tuple[Deviation, ...]
     messages: int
     computed: int
-    without_formula: tuple[MessageSpec, ...]
+    without_formula: tuple[str, ...]
     forgotten: int = 0
     unfollowed: tuple[str, ...] = ()
     unlike: tuple[MessageKey, ...] = ()
@@ -133,7 +133,7 @@ class Comparer:
         self._pair_masks = _pair_masks(run.protocol)
         self._times: Counter[MessageKey] = Counter()
         self._contents: dict[bytes, MessageKey] = {}  # of what is as good as random
-        self._missing: dict[tuple[str, str, str], MessageSpec] = {}
+        self._missing: dict[str, None] = {}
         self._unlike: list[MessageKey] = []
         self._messages = self._computed = self._forgotten = 0
 
@@ -155,7 +155,7 @@ class Comparer:
             self._unlike.append(key)
         if spec.recompute is None or (spec.punctual and self._disturbed):
             if not own and not (spec.punctual and self._disturbed):
-                self._missing[spec.kind, spec.sender, spec.receiver] = spec
+                self._missing[spec.kind] = None
             return
         try:
             with self._other.watching(key.round) as faults:
@@ -175,7 +175,7 @@ class Comparer:
             tuple(self.deviations),
             self._messages,
             self._computed,
-            tuple(self._missing.values()),
+            tuple(self._missing),
             self._forgotten,
             self._run.unfollowed,
             tuple(self._unlike),

@@ -23,6 +23,7 @@ from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.unobserved import compare_unobserved
+from securevfl.audit.whole_run import WholeRun
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Secrets
 from securevfl.errors import SecureVFLError
@@ -58,6 +59,8 @@ class Subject:
         What the protocol was made from.
     settings : callable
         Settings that it is run in besides; a verdict is about these.
+    itself : WholeRun, optional
+        The process that runs the configuration itself; else this one does.
 
     Attributes
     ----------
@@ -78,6 +81,7 @@ class Subject:
         whole: bool = False,
         given: Given | None = None,
         settings: Callable[[Protocol], Iterable[Setting]] = settings_of,
+        itself: WholeRun | None = None,
     ) -> None:
         self.protocol = protocol
         self._given = [] if given is None else [(protocol, given)]
@@ -85,6 +89,7 @@ class Subject:
         self.level = level
         self.tests = tuple(tests)
         self.whole = whole
+        self.itself = itself
         self.ran: list[str] = []
         self.acts: tuple[str, ...] = ()
         self._progress = progress
@@ -172,7 +177,8 @@ class Subject:
 
     def changed(self) -> list[str]:
         """Names of what an instance, or the protocol itself, has otherwise than it was given."""
-        return sorted({name for made, given in self._given for name in given.changed(made)})
+        names = {name for made, given in self._given for name in given.changed(made)}
+        return sorted(names.union(() if self.itself is None else self.itself.changed()))
 
     @property
     def _reduced(self) -> dict[str, Any]:
@@ -207,14 +213,26 @@ class Subject:
     @property
     def settings(self) -> tuple[Followed, ...]:
         """Runs of the configuration itself, where it is to be run whole, and in other settings."""
-        return self.shared("settings", lambda: tuple(self._settings()))
+        return self.shared("settings", self._every_run)
 
-    def _settings(self) -> Iterator[Followed]:
+    def _every_run(self) -> tuple[Followed, ...]:
+        if self.itself is None:
+            return (*self._configured(), *self._in_settings())
+        others = tuple(self._in_settings())  # while it runs
+        return (*self._configured(), *others)
+
+    def _configured(self) -> Iterator[Followed]:
+        """The run of the configuration itself, where it is to be made."""
         if self.whole:
             self.progress("the configuration itself, all rounds")
-            found = follow(self.instance(whole=True), ITSELF, self.progress)
+            if self.itself is None:
+                found = follow(self.instance(whole=True), ITSELF, self.progress)
+            else:
+                found = self.itself.followed()
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
+
+    def _in_settings(self) -> Iterator[Followed]:
         for setting in self._settings_of(self.protocol):
             described = self.describe(many=self.many, options=setting.options)
             words = f"setting {setting.name!r}: {described}"
@@ -301,7 +319,8 @@ class Subject:
         """
         made = len(self._shared)
         if self._altered is None or self._altered[0] != made:
-            self._altered = made, altered()
+            beside = [] if self.itself is None else self.itself.altered()
+            self._altered = made, altered() + beside
         return self._altered[1]
 
     @property

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from securevfl.audit.beside.time_limit import LIMIT, time_limit
 from securevfl.audit.following.given import Given
+from securevfl.audit.following.library import library_class
 from securevfl.audit.following.sources import altered
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
@@ -18,6 +20,7 @@ from securevfl.audit.verifiers.base import Verifier
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.recovery import leaks_of_shares
 from securevfl.audit.verifiers.registry import VERIFIERS
+from securevfl.audit.whole_run import Configuration, WholeRun
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.models.user_code import allow_options
@@ -32,6 +35,19 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 _T = TypeVar("_T")
+
+# Verifiers that do not ask for the run of the configuration itself.
+_RUNS_OF_THEIR_OWN = frozenset(
+    (
+        "enumeration",
+        "coupling",
+        "games",
+        "influence",
+        "plaintext",
+        "between machines",
+        "sealed links",
+    )
+)
 
 #: What is judged where a protocol's claims cannot be read.
 THE_CARD = Claim(Adversary(role="any party"), "features", "perfect", "claims that cannot be read")
@@ -63,6 +79,7 @@ def verify(
     progress: Callable[[str], None] | None = None,
     whole: bool = True,
     limit: float = LIMIT,
+    processes: int = 1,
     **options: Any,
 ) -> Report:
     """Check every claim of a protocol in a configuration.
@@ -101,6 +118,10 @@ def verify(
     limit : float
         Seconds that one verifier may take for one claim, and so may the making of the protocol and
         each of its words about itself. What takes longer COULD NOT BE CHECKED.
+    processes : int
+        With 2 a method of the library runs whole in a process beside this one, which takes about
+        half the time on two idle cores. That process imports the library anew: a script that asks
+        for it must not do so when it is imported itself (``if __name__ == "__main__":``).
     **options
         The protocol's own.
 
@@ -137,14 +158,27 @@ def verify(
             cls.name, {"seed": seed}, (conclude(THE_CARD, [failure]),), (), NOT_COVERED, whole=False
         )
     verifiers = tuple(VERIFIERS.all().values())
-    subject = Subject(
-        made, seed=seed, level=level, tests=tests, progress=progress, whole=whole, given=given
-    )
-    stated, unread = _read(lambda: _claims(made, plain), limit)
-    silent, _ = _read(lambda: not made.messages, limit)
-    described, _ = _read(made.describe, limit)
-    claims = (*(stated or ()), *[AS_DECLARED] * (not silent), *link_claims(True))
-    found = tuple(judge(claim, subject, verifiers, limit=limit) for claim in claims)
+    told = progress or (lambda words: None)
+    beside: AbstractContextManager[WholeRun | None] = nullcontext()
+    if whole and processes > 1 and isinstance(protocol, str) and library_class(made) is not None:
+        beside = WholeRun(Configuration(protocol, data, options, seed), told)
+    with beside as itself:
+        subject = Subject(
+            made,
+            seed=seed,
+            level=level,
+            tests=tests,
+            progress=told,
+            whole=whole,
+            given=given,
+            itself=itself,
+        )
+        stated, unread = _read(lambda: _claims(made, plain), limit)
+        silent, _ = _read(lambda: not made.messages, limit)
+        described, _ = _read(made.describe, limit)
+        claims = (*(stated or ()), *[AS_DECLARED] * (not silent), *link_claims(True))
+        found = _judged(claims, subject, verifiers, limit)
+        leaks = tuple(_leaks(subject, limit))
     if unread:
         failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
         found = (conclude(THE_CARD, [failure]), *found)
@@ -158,7 +192,7 @@ def verify(
         cls.name,
         {**(described or {}), "seed": seed},
         found,
-        tuple(_leaks(subject, limit)),
+        leaks,
         NOT_COVERED,
         tuple(subject.ran),
         whole,
@@ -169,18 +203,45 @@ def judge(
     claim: Claim, subject: Subject, verifiers: Sequence[Verifier], *, limit: float = LIMIT
 ) -> ClaimVerdict:
     """Verdict on a claim by all verifiers that apply to it; an error of one is evidence, too."""
+    return _judged((claim,), subject, verifiers, limit)[0]
+
+
+def _judged(
+    claims: Sequence[Claim], subject: Subject, verifiers: Sequence[Verifier], limit: float
+) -> tuple[ClaimVerdict, ...]:
+    """Verdicts on claims, one after the other.
+
+    While the configuration runs in a process beside, verifiers go first that do not ask for it.
+    """
+    order = [(place, verifier) for place in range(len(claims)) for verifier in verifiers]
+    if subject.itself is not None:
+        order.sort(key=lambda one: one[1].name not in _RUNS_OF_THEIR_OWN)
+    evidence: dict[tuple[int, str], list[Evidence]] = {}
+    for place, verifier in order:
+        examined = _examined(claims[place], subject, verifier, limit)
+        evidence[place, verifier.name] = examined
+    return tuple(
+        _concluded(claim, [one for v in verifiers for one in evidence[place, v.name]])
+        for place, claim in enumerate(claims)
+    )
+
+
+def _examined(claim: Claim, subject: Subject, verifier: Verifier, limit: float) -> list[Evidence]:
     evidence: list[Evidence] = []
-    for verifier in verifiers:
-        try:
-            with time_limit(limit):
-                if verifier.applies(claim, subject.protocol):
-                    examine = verifier.examine
-                    evidence += examine(claim, subject, seed=subject.seed, level=subject.level)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # whatever the protocol or the verifier raises is no verdict
-            text = f"{verifier.name} {_ended_in(error)}"
-            evidence.append(Evidence(verifier.name, "silent", text, "failure"))
+    try:
+        with time_limit(limit):
+            if verifier.applies(claim, subject.protocol):
+                examine = verifier.examine
+                evidence += examine(claim, subject, seed=subject.seed, level=subject.level)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the protocol or the verifier raises is no verdict
+        text = f"{verifier.name} {_ended_in(error)}"
+        evidence.append(Evidence(verifier.name, "silent", text, "failure"))
+    return evidence
+
+
+def _concluded(claim: Claim, evidence: list[Evidence]) -> ClaimVerdict:
     if claim.strength == "none":
         evidence.append(Evidence("card", "silent", f"nothing is claimed: {claim.reason}"))
     elif not evidence:

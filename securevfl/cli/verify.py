@@ -165,10 +165,18 @@ def start(
         source, seed = _data_of(folder, spec, common), seed or spec.seed
         out = out or (None if plain or pairs or options else folder)
     import securevfl
+    from securevfl.field.kernels.pool import processors
 
     with displays.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
-            protocol, source, plain=plain, seed=seed, progress=progress, whole=not quick, **chosen
+            protocol,
+            source,
+            plain=plain,
+            seed=seed,
+            progress=progress,
+            whole=not quick,
+            processes=min(processors(), 2),
+            **chosen,
         )
     if out is not None:
         _write(report, out)

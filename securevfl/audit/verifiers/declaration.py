@@ -95,7 +95,7 @@ class DeclaredMessages:
             text = f"others are sent what is not declared: {hidden[0]}"
             yield Evidence(self.name, "silent", text, "gap")
         for name, found in runs:
-            kinds = ", ".join(sorted({repr(spec.kind) for spec in found.without_formula}))
+            kinds = ", ".join(sorted(map(repr, found.without_formula)))
             text = f"no formula says what must be in messages of the kinds {kinds}"
             if kinds and name in own:
                 yield Evidence(self.name, "silent", text, "gap")

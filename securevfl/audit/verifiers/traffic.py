@@ -10,6 +10,7 @@ import numpy as np
 from securevfl.audit.coalitions import may_see
 from securevfl.audit.followed_runs import (
     ITSELF,
+    Followed,
     Traffic,
     differences,
     event_kind,
@@ -105,26 +106,31 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
         made = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 11))
         yield _first(name, one, traffic_of(made, ITSELF), chance)
     for found in followed.values():
-        setting, whole = found.setting, found.setting == ITSELF
+        setting = found.setting
         if found.comparison.deviations:
             continue
         subject.progress(f"traffic, {setting.name}")
-        many = subject.many and not setting.predicts
-        data = subject.instance(whole=whole, many=many).data
-        changed: dict[str, Any] = {
-            "columns": _other_columns(data, subject.seed)[_OTHER_RANGES],
-            "secrets": SecretSeed(subject.seed + 12),
-        }
-        if setting.predicts:
-            traffic = subject.predict(setting, **changed).traffic
-        else:
-            options = setting.options
-            other = subject.instance(options=options, whole=whole, many=many, **changed)
-            # What breaks off a run, or replaces uploads, is part of following one.
-            broken = setting.resumed_in or setting.wrong_uploads
-            traffic = follow(other, setting).traffic if broken else traffic_of(other, setting)
+        beside = subject.itself if setting == ITSELF else None
+        traffic = with_other_columns(subject, found) if beside is None else beside.traffic()
         subject.note(f"{setting.name} once more, with other columns and networks, for the traffic")
         yield _first(setting.name, found.traffic, traffic, chance)
+
+
+def with_other_columns(subject: Subject, found: Followed) -> Traffic:
+    """Traffic of a run in the same setting, with other columns and networks."""
+    setting, whole = found.setting, found.setting == ITSELF
+    many = subject.many and not setting.predicts
+    data = subject.instance(whole=whole, many=many).data
+    changed: dict[str, Any] = {
+        "columns": _other_columns(data, subject.seed)[_OTHER_RANGES],
+        "secrets": SecretSeed(subject.seed + 12),
+    }
+    if setting.predicts:
+        return subject.predict(setting, **changed).traffic
+    other = subject.instance(options=setting.options, whole=whole, many=many, **changed)
+    # What breaks off a run, or replaces uploads, is part of following one.
+    broken = setting.resumed_in or setting.wrong_uploads
+    return follow(other, setting).traffic if broken else traffic_of(other, setting)
 
 
 def _first(
