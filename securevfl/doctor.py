@@ -17,8 +17,7 @@ from typing import Any
 
 from securevfl._version import __version__
 from securevfl.errors import ConfigurationError
-from securevfl.field.kernels.pool import processors
-from securevfl.machine import blas, commit, processor
+from securevfl.machine import blas, commit, processor, usable_cores
 
 SLOW, FAULT = "slow", "fault"  # it works, but slower than it could; something will not work
 RAY_PORTS = {6379: "--port", 8265: "--dashboard-port"}  # of `ray start --head`, and their options
@@ -77,7 +76,7 @@ def one_line() -> str:
 
 
 def _processor() -> Finding:
-    usable = processors()
+    usable = usable_cores()
     text = f"{processor()}, {usable} of {os.cpu_count()} cores usable, {platform.machine()}"
     if usable == 1:
         advice = "One core is usable: studies and attacks with --workers gain nothing here."

@@ -22,6 +22,14 @@ def describe_machine() -> dict[str, Any]:
     return result if found is None else result | {"blas": found or "none found"}
 
 
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS
+        return os.cpu_count() or 1
+
+
 def blas() -> str | None:
     """BLAS libraries that are loaded, with version and kernels; None without threadpoolctl."""
     try:

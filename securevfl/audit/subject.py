@@ -6,7 +6,7 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,13 +23,15 @@ from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.unobserved import compare_unobserved
-from securevfl.audit.whole_run import WholeRun
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Secrets
 from securevfl.errors import SecureVFLError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 from securevfl.runs.threads import one_thread
+
+if TYPE_CHECKING:
+    from securevfl.audit.whole_run import WholeRun
 
 ROWS, TEST_ROWS = 200, 24  # of small instances
 MANY_ROWS = 2000  # of settings: whatever needs more rows there is seen by no run

@@ -28,7 +28,7 @@ _WAIT = 5.0  # seconds that the process has to end
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a protocol of the library is made from, in any process.
+    """Everything that a protocol of the library is made from, in any process.
 
     Attributes
     ----------

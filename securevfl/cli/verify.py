@@ -165,7 +165,7 @@ def start(
         source, seed = _data_of(folder, spec, common), seed or spec.seed
         out = out or (None if plain or pairs or options else folder)
     import securevfl
-    from securevfl.field.kernels.pool import processors
+    from securevfl.machine import usable_cores
 
     with displays.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
@@ -175,7 +175,7 @@ def start(
             seed=seed,
             progress=progress,
             whole=not quick,
-            processes=min(processors(), 2),
+            processes=min(usable_cores(), 2),
             **chosen,
         )
     if out is not None:
