@@ -6,12 +6,13 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.beside.effects import watch_effects
+from securevfl.audit.beside.second_process import SecondProcess
 from securevfl.audit.beside.time_limit import TimeLimitError
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import ITSELF, Followed, Predicting, Setting, follow
@@ -29,9 +30,6 @@ from securevfl.errors import SecureVFLError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 from securevfl.runs.threads import one_thread
-
-if TYPE_CHECKING:
-    from securevfl.audit.whole_run import WholeRun
 
 ROWS, TEST_ROWS = 200, 24  # of small instances
 MANY_ROWS = 2000  # of settings: whatever needs more rows there is seen by no run
@@ -61,8 +59,8 @@ class Subject:
         What the protocol was made from.
     settings : callable
         Settings that it is run in besides; a verdict is about these.
-    itself : WholeRun, optional
-        The process that runs the configuration itself; else this one does.
+    itself : SecondProcess, optional
+        Makes the run of the configuration itself (`securevfl.audit.whole_run`); else this one does.
 
     Attributes
     ----------
@@ -83,7 +81,7 @@ class Subject:
         whole: bool = False,
         given: Given | None = None,
         settings: Callable[[Protocol], Iterable[Setting]] = settings_of,
-        itself: WholeRun | None = None,
+        itself: SecondProcess | None = None,
     ) -> None:
         self.protocol = protocol
         self._given = [] if given is None else [(protocol, given)]
@@ -180,7 +178,7 @@ class Subject:
     def changed(self) -> list[str]:
         """Names of what an instance, or the protocol itself, has otherwise than it was given."""
         names = {name for made, given in self._given for name in given.changed(made)}
-        return sorted(names.union(() if self.itself is None else self.itself.changed()))
+        return sorted(names.union(() if self.itself is None else self.itself.result("changed")))
 
     @property
     def _reduced(self) -> dict[str, Any]:
@@ -230,7 +228,7 @@ class Subject:
             if self.itself is None:
                 found = follow(self.instance(whole=True), ITSELF, self.progress)
             else:
-                found = self.itself.followed()
+                found = self.itself.result("followed")
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
 
@@ -321,7 +319,7 @@ class Subject:
         """
         made = len(self._shared)
         if self._altered is None or self._altered[0] != made:
-            beside = [] if self.itself is None else self.itself.altered()
+            beside = [] if self.itself is None else self.itself.result("altered")
             self._altered = made, altered() + beside
         return self._altered[1]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from securevfl.audit.beside.second_process import SecondProcess
 from securevfl.audit.beside.time_limit import LIMIT, time_limit
 from securevfl.audit.following.given import Given
 from securevfl.audit.following.library import library_class
@@ -20,7 +21,7 @@ from securevfl.audit.verifiers.base import Verifier
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.recovery import leaks_of_shares
 from securevfl.audit.verifiers.registry import VERIFIERS
-from securevfl.audit.whole_run import Configuration, WholeRun
+from securevfl.audit.whole_run import WholeRun
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.models.user_code import allow_options
@@ -159,9 +160,9 @@ def verify(
         )
     verifiers = tuple(VERIFIERS.all().values())
     told = progress or (lambda words: None)
-    beside: AbstractContextManager[WholeRun | None] = nullcontext()
+    beside: AbstractContextManager[SecondProcess | None] = nullcontext()
     if whole and processes > 1 and isinstance(protocol, str) and library_class(made) is not None:
-        beside = WholeRun(Configuration(protocol, data, options, seed), told)
+        beside = SecondProcess(WholeRun(protocol, data, options, seed), told)
     with beside as itself:
         subject = Subject(
             made,

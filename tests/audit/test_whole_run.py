@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from securevfl.audit.beside.second_process import SecondProcess
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.declaration import DeclaredMessages
 from securevfl.audit.verifiers.specification import Specification
 from securevfl.audit.verifiers.traffic import TrafficComparison
 from securevfl.audit.verify import judge, verify
-from securevfl.audit.whole_run import Configuration, WholeRun
+from securevfl.audit.whole_run import WholeRun
 from securevfl.errors import RunError
 from securevfl.testing.runs import make, tiny_data
 
@@ -22,8 +23,8 @@ def configured(**options):
 
 
 def beside(told=None, **options):
-    configuration = Configuration("fedvs", tiny_data(), OPTIONS | options, 0)
-    return WholeRun(configuration, (lambda words: None) if told is None else told.append)
+    whole = WholeRun("fedvs", tiny_data(), OPTIONS | options, 0)
+    return SecondProcess(whole, (lambda words: None) if told is None else told.append)
 
 
 def subject(itself, **options):
@@ -62,8 +63,8 @@ def test_its_run_is_part_of_the_evidence(verified):
 
 def test_what_is_changed_there_counts(verified):
     class Changed:
-        def __getattr__(self, name):
-            return lambda: ["securevfl.field.prss"] if name == "altered" else []
+        def result(self, name):
+            return ["securevfl.field.prss"] if name == "altered" else []
 
     one = subject(None)
     one.itself = Changed()
@@ -77,15 +78,15 @@ def test_what_is_changed_there_counts(verified):
 def test_a_process_that_ends_is_no_verdict():
     with beside() as itself:
         itself._process.kill()
-        with pytest.raises(RunError, match="ended by itself.*verify in one process"):
-            itself.followed()
+        with pytest.raises(RunError, match="ended by itself"):
+            itself.result("followed")
         verdict = judge(configured().claims[0], subject(itself), (DeclaredMessages(),))
     assert verdict.verdict == "COULD NOT BE CHECKED"
 
 
 def test_an_error_there_is_told_here():
-    with beside(segments=9) as itself, pytest.raises(RunError, match="ConfigurationError.*K"):
-        itself.followed()
+    with beside(segments=9) as itself, pytest.raises(RunError, match=r"ConfigurationError.*K"):
+        itself.result("followed")
 
 
 def test_it_ends_with_its_context():
@@ -100,7 +101,9 @@ def test_the_order_of_verifiers_changes_no_verdict(monkeypatch):
     monkeypatch.setattr(Subject.__init__, "__kwdefaults__",
                         Subject.__init__.__kwdefaults__ | {"settings": lambda _: ()})  # fmt: skip
     reports = [verify("fedvs", tiny_data(), tests=(), processes=n, **OPTIONS) for n in (1, 2)]
-    one, two = ([(c.who, c.about, c.verdict, [e.verifier for e in c.evidence]) for c in report.claims]
-                for report in reports)  # fmt: skip
+    one, two = (
+        [(c.who, c.about, c.verdict, [e.verifier for e in c.evidence]) for c in report.claims]
+        for report in reports
+    )
     assert one == two
     assert sorted(reports[0].ran) == sorted(reports[1].ran)
