@@ -111,8 +111,10 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
             continue
         subject.progress(f"traffic, {setting.name}")
         beside = subject.itself if setting == ITSELF else None
-        made = None if beside is None else beside.result("traffic")
-        traffic = with_other_columns(subject, found) if made is None else made
+        if beside is None:
+            traffic = with_other_columns(subject, found)
+        else:
+            traffic = beside.result("traffic")
         subject.note(f"{setting.name} once more, with other columns and networks, for the traffic")
         yield _first(setting.name, found.traffic, traffic, chance)
 
