@@ -44,11 +44,13 @@ def cases() -> dict[str, tuple[dict[str, Any], Any]]:
     return found
 
 
-def small(options: Mapping[str, Any]) -> Any:
-    """FedVS with small options on a small data set."""
+def small(options: Mapping[str, Any], multiple: int = 1) -> Any:
+    """FedVS with small options on a small data set, of a multiple of some number of rows."""
     from securevfl.testing.runs import make
 
-    return make("fedvs", small_data(), defaults={}, **(SMALL | dict(options)))
+    data = small_data()
+    data = data.subset(data.rows - data.rows % multiple, data.test_rows)
+    return make("fedvs", data, defaults={}, **(SMALL | dict(options)))
 
 
 def small_data() -> Any:
@@ -81,7 +83,7 @@ def run_of(options: Mapping[str, Any], setting: Any) -> tuple[list[str], list[st
             if round > self.newest:
                 self.newest = round
 
-    protocol = small(dict(options) | dict(setting.options))
+    protocol = small(dict(options) | dict(setting.options), setting.multiple)
     run = Run(protocol, setting, None)
     try:
         ended = run.make()
@@ -163,7 +165,7 @@ def sums_that_tell_more(name: str) -> list[str]:
     from securevfl.audit import followed_runs
 
     options, setting = cases()[name]
-    protocol = small(dict(options) | dict(setting.options))
+    protocol = small(dict(options) | dict(setting.options), setting.multiple)
 
     class Run(followed_runs._FollowedRun):
         def _compare(self, last: int | None = None) -> None:

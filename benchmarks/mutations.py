@@ -38,7 +38,7 @@ from mutation_tables import write_page
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "privacy" / "mutations.json"
 SEED, WANTED = 12, 200
-CLASSIFY_S, VERIFY_S, TESTS_S = 30, 120, 60
+CLASSIFY_S, VERIFY_S, TESTS_S = 30, 300, 60
 
 Row = dict[str, Any]
 
@@ -178,7 +178,8 @@ class Study:
                 if failed:
                     raise RuntimeError(f"mutations: of the unchanged copy, {stage}: {failed}")
             for row in self.results["rows"]:
-                done = row["noticed"] or stage in row.get("rest", ())
+                done = row["noticed"] if stage != "again" else judged(row)
+                done = done or stage in row.get("rest", ())
                 done = done or not any(name in row["name"] for name in names)
                 mutant = None if done else found_again(row, every)
                 if mutant is not None and time.perf_counter() < end:
@@ -202,8 +203,10 @@ class Study:
     def _again(self, row: Row) -> None:
         """Verify with the same options: the verifiers may know more than before."""
         self.sound_verdicts(name := row["case"].partition(", ")[0])
-        row["by"], row["evidence"] = self.verify(name)
-        row["noticed"] = "verify, later verifiers" if row["by"] else ""
+        by, evidence = self.verify(name)
+        if by:
+            row["before"] = [row["noticed"], row["by"]]
+            row |= {"by": by, "evidence": evidence, "noticed": f"verify, later verifiers: {by}"}
 
     def _other_options(self, row: Row) -> None:
         for name in OPTIONS:
@@ -228,6 +231,12 @@ class Study:
         """Name of the first test that fails."""
         home = self.tree.home
         return str(apart(home, first_failure, str(home), arguments, limit=TESTS_S)[1])
+
+
+def judged(row: Row) -> bool:
+    """Whether verify had a verdict on a change."""
+    late = row["by"].startswith(("no verdict", "verify ended"))
+    return bool(row["noticed"].startswith("verify")) and not late
 
 
 def change_of(mutant: Mutant) -> tuple[str, ...]:

@@ -66,6 +66,8 @@ class Setting:
     predicts : int
         Rows of the coded prediction that is run in this setting, after a training in none; 0 for a
         training.
+    multiple : int
+        Number of which the training rows are a multiple; those beyond are left out.
     """
 
     name: str
@@ -75,6 +77,7 @@ class Setting:
     resumed_in: int = 0
     wrong_uploads: int = 0
     predicts: int = 0
+    multiple: int = 1
 
     @property
     def disturbed(self) -> bool:

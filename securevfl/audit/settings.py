@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,12 @@ from securevfl.audit.followed_runs import Setting
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.delays import Delay
 from securevfl.engine.faults import Chain, Faults, Outage
+from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
 
 _RESUMED_IN = 4  # round in which a run is broken off
+ROWS = 200  # of small instances
+MANY_ROWS = 2000  # of settings: whatever needs more rows there is seen by no run
 _PREDICTED = 4500  # rows of a coded prediction: a server asks for some 4096 of them at once
 _PATIENCE = 3.0  # seconds of timeouts where the configuration has none
 
@@ -93,27 +96,53 @@ def _faults(protocol: Protocol, often: dict[str, Any]) -> Iterator[Setting]:
 def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iterator[Setting]:
     """Attempts on the same rows that chance seldom makes, where sums have sharers in time.
 
-    In the first setting half of the clients upload too late to a sum, and the others are down then:
-    if no client or server remembers, the others upload to a sum of other models. In the second as
-    few clients share in time as no sum may have.
+    First half of the clients upload too late to a sum, and the others, which did not, could upload
+    to a sum of other models: they were down, or a share was lost on its way to them. Nobody may
+    forget who uploaded. Then as few clients share in time as no sum may have. At last all uploads
+    to ten sums come too late, clients come back from a crash between the second and the third,
+    and as many are down then as cannot make a sum tell anything: only the others can tell the
+    server of the first sum, whose rows it asks for again if they do not.
     """
     if not (_has(protocol, "share_timeout") and _has(protocol, "result_timeout")):
         return
     clients = protocol.peers()
+    half, K = clients[len(clients) // 2 :], 1
     options = often | {"share_timeout": timeout, "result_timeout": timeout}
-    if _has(protocol, "batch"):
-        options["batch"] = protocol.data.rows  # each attempt asks for the same rows again
-    late = round(1.5e9 * timeout)
-    down = tuple(
-        Outage(n, seconds=(0.5 * timeout, 1.5 * timeout)) for n in clients[len(clients) // 2 :]
-    )
-    messages = {(1, n, "upload") for n in clients} | {(1, 1, "share"), (2, 0, "share")}
-    conditions = _Late("late", nanoseconds=late, messages=frozenset(messages))
-    yield Setting("uploads late, others down", options, conditions, Faults(outages=down))
+    # Each attempt asks for the same rows again.
+    same = options | ({"batch": protocol.data.rows} if _has(protocol, "batch") else {})
+    if isinstance(protocol, CodedProtocol):
+        K = protocol.code.segments
+
+    def late(*messages: Iterable[tuple[int, int, str]]) -> Conditions:
+        every = frozenset(one for some in messages for one in some)
+        return _Late("late", nanoseconds=round(1.5e9 * timeout), messages=every)
+
+    def down(some: Iterable[int], begin: float, end: float) -> tuple[Outage, ...]:
+        return tuple(Outage(n, seconds=(begin * timeout, end * timeout)) for n in some)
+
+    uploads = late(((1, n, "upload") for n in clients), ((1, 1, "share"), (2, 0, "share")))
+    faults = Faults(outages=down(half, 0.5, 1.5))
+    yield Setting("uploads late, others down", same, uploads, faults, multiple=K)
+    uploads = late(((2, n, "upload") for n in clients), ((2, 1, "share"), (3, 0, "share")))
+    lost = Faults(outages=tuple(Outage((0, n), rounds=(2, 3), one_way=True) for n in half))
+    yield Setting("uploads late, others lack a share", same, uploads, lost, multiple=K)
     few = int(getattr(protocol.config, "privacy", 1) or 0) + 1
-    messages = {(1, n, "share") for n in clients[few:]} | {(2, n, "share") for n in clients[:-few]}
-    conditions = _Late("late", nanoseconds=late, messages=frozenset(messages))
-    yield Setting("few share in time", options, conditions)
+    shares = late(
+        ((1, n, "share") for n in clients[few:]), ((2, n, "share") for n in clients[:-few])
+    )
+    yield Setting("few share in time", same, shares, multiple=K)
+    if isinstance(protocol, CodedProtocol) and _has(protocol, "batch"):
+        two = options | {"batch": -(-rows_of(protocol) // 2)}  # batches an epoch
+        silent = clients[len(clients) - (K + protocol.code.privacy - 1) :]
+        faults = Faults(outages=(*down(clients, 1.2, 1.6), *down(silent, 2.95, 12)))
+        uploads = late((round, n, "upload") for round in range(1, 11) for n in clients)
+        words = "uploads late, all come back, some down"
+        yield Setting(words, two, uploads, faults, multiple=2 * K)
+
+
+def rows_of(protocol: Protocol) -> int:
+    """Rows of the instances that are run in settings: many where columns are hidden."""
+    return min(MANY_ROWS if hides_columns(protocol) else ROWS, protocol.data.rows)
 
 
 def hides_columns(protocol: Protocol) -> bool:

@@ -21,7 +21,7 @@ from securevfl.audit.following.library import library_class
 from securevfl.audit.following.lives import acts_of_lives
 from securevfl.audit.following.sources import altered
 from securevfl.audit.recording import RecordedRun, record
-from securevfl.audit.settings import hides_columns, settings_of
+from securevfl.audit.settings import MANY_ROWS, ROWS, hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.simulation.simulator import Simulation
@@ -31,8 +31,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 from securevfl.runs.threads import one_thread
 
-ROWS, TEST_ROWS = 200, 24  # of small instances
-MANY_ROWS = 2000  # of settings: whatever needs more rows there is seen by no run
+TEST_ROWS = 24  # of small instances
 SMALL = {"rounds": 8, "batch": 15}
 
 _T = TypeVar("_T")
@@ -133,6 +132,7 @@ class Subject:
         options: Mapping[str, Any] | None = None,
         whole: bool = False,
         many: bool = False,
+        multiple: int = 1,
     ) -> Protocol:
         """An instance with the protocol's own options; a small one, on some rows of its data.
 
@@ -152,11 +152,14 @@ class Subject:
             On all rows and for all rounds.
         many : bool
             On many rows, for few rounds.
+        multiple : int
+            Number of which its rows are a multiple.
         """
         cls, data = type(self.protocol), self.protocol.data
         rows = (MANY_ROWS if many else ROWS, TEST_ROWS)
         rows = (data.rows, data.test_rows) if whole else rows
-        small = data.subset(min(rows[0], data.rows), min(rows[1], data.test_rows))
+        count = min(rows[0], data.rows)
+        small = data.subset(count - count % multiple, min(rows[1], data.test_rows))
         if labels is not None or columns:
             small = copy.copy(small)
             train = tuple((columns or {}).get(n, own) for n, own in enumerate(small.train))
@@ -241,7 +244,9 @@ class Subject:
                 if setting.predicts:
                     found = self.predict(setting)
                 else:
-                    made = self.instance(options=setting.options, many=self.many)
+                    made = self.instance(
+                        options=setting.options, many=self.many, multiple=setting.multiple
+                    )
                     found = follow(made, setting)
             except SecureVFLError as error:
                 self.note(f"not run, {words}: {error}")

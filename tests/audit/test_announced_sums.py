@@ -7,6 +7,7 @@ from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.followed_runs import follow
 from securevfl.audit.recording import RecordedMessage, Snapshot
 from securevfl.audit.settings import settings_of
+from securevfl.audit.subject import Subject
 from securevfl.engine import wire
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.fedvs.messages import Attempt, Batch
@@ -77,9 +78,10 @@ def test_a_server_and_clients_that_admit_too_few_sharers_are_found(monkeypatch):
 
 def scripted(name, **options):
     """Faults of the sums of a scripted setting."""
-    made = make("fedvs", **FEDVS | options)
-    setting = next(one for one in settings_of(made) if one.name == name)
-    return follow(make("fedvs", **FEDVS | options | dict(setting.options)), setting).sums
+    subject = Subject(make("fedvs", **FEDVS | options), settings=lambda _: ())
+    setting = next(one for one in settings_of(subject.protocol) if one.name == name)
+    made = subject.instance(options=setting.options, multiple=setting.multiple)
+    return follow(made, setting).sums
 
 
 def test_a_server_that_forgets_late_uploads_sums_their_rows_over_others(monkeypatch):
@@ -95,3 +97,38 @@ def test_sums_of_too_few_sharers_are_asked_for_where_few_share_in_time(monkeypat
     assert scripted(name, privacy=2) == ()
     monkeypatch.setattr(Parameters, "enough", lambda self, sharers: len(sharers) > 2)
     assert "round 1: a sum of 3 sharers, T = 2" in scripted(name, privacy=2)
+
+
+def test_batches_of_scripted_settings_leave_no_rows_over():
+    """With K = 2 a row over of 101 would be the next batch, which nobody had asked for before."""
+    name = "uploads late, others down"
+    setting = next(
+        s for s in settings_of(make("fedvs", **FEDVS | {"segments": 2})) if s.name == name
+    )
+    assert setting.multiple == 2
+
+
+def test_a_client_that_forgets_what_it_uploaded_before_a_crash_is_found(monkeypatch):
+    """Rounds of an earlier incarnation that the server has not called settled."""
+    name = "uploads late, all come back, some down"
+    assert scripted(name) == ()
+
+    def forgets(self, attempt):
+        self.forget([n for n in self.sums if n < self.incarnation])
+
+    monkeypatch.setattr(SumLedger, "hear_of_attempt", forgets)
+    assert any("over different models" in fault for fault in scripted(name))
+
+
+def test_a_server_that_takes_one_report_for_all_is_found(monkeypatch):
+    """Clients that lack a share say that they did not upload; the server forgets who did."""
+    name = "uploads late, others lack a share"
+    assert scripted(name) == ()
+
+    def report(self, client, uploaded):
+        for round in self.uploaders:
+            if round not in uploaded:
+                self.uploaders[round] = ()
+
+    monkeypatch.setattr(SumLedger, "report", report)
+    assert any("over different models" in fault for fault in scripted(name))

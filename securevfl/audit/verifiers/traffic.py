@@ -111,10 +111,7 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
             continue
         subject.progress(f"traffic, {setting.name}")
         beside = subject.itself if setting == ITSELF else None
-        if beside is None:
-            traffic = with_other_columns(subject, found)
-        else:
-            traffic = beside.result("traffic")
+        traffic = beside.result("traffic") if beside else with_other_columns(subject, found)
         subject.note(f"{setting.name} once more, with other columns and networks, for the traffic")
         yield _first(setting.name, found.traffic, traffic, chance)
 
@@ -123,14 +120,15 @@ def with_other_columns(subject: Subject, found: Followed) -> Traffic:
     """Traffic of a run in the same setting, with other columns and networks."""
     setting, whole = found.setting, found.setting == ITSELF
     many = subject.many and not setting.predicts
-    data = subject.instance(whole=whole, many=many).data
+    data = subject.instance(whole=whole, many=many, multiple=setting.multiple).data
     changed: dict[str, Any] = {
         "columns": _other_columns(data, subject.seed)[_OTHER_RANGES],
         "secrets": SecretSeed(subject.seed + 12),
     }
     if setting.predicts:
         return subject.predict(setting, **changed).traffic
-    other = subject.instance(options=setting.options, whole=whole, many=many, **changed)
+    changed |= {"options": setting.options, "multiple": setting.multiple}
+    other = subject.instance(whole=whole, many=many, **changed)
     # What breaks off a run, or replaces uploads, is part of following one.
     broken = setting.resumed_in or setting.wrong_uploads
     return follow(other, setting).traffic if broken else traffic_of(other, setting)
