@@ -28,6 +28,24 @@ from securevfl.runs.spec import RunSpec
 if TYPE_CHECKING:
     from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
+    from securevfl.engine.cluster.supervisor import Cluster
+
+
+@dataclass(frozen=True)
+class LocalTables:
+    """Tables that stay with the parties of a run, after these have aligned them.
+
+    Attributes
+    ----------
+    tables : Tables
+    facts : PublicFacts
+    cluster : Cluster or None
+        Whose actors aligned them and go on with the training; None for a run that is resumed.
+    """
+
+    tables: Tables
+    facts: PublicFacts
+    cluster: Cluster | None = None
 
 
 @dataclass(frozen=True)
@@ -41,14 +59,14 @@ class Assembled:
         Configured, with its data and secrets.
     folder : Path or None
         Of the run; None where nothing is kept.
-    tables : (Tables, PublicFacts) or None
+    tables : LocalTables or None
         Where the parties read tables of their own; needs a folder.
     """
 
     spec: RunSpec
     protocol: Protocol
     folder: Path | None
-    tables: tuple[Tables, PublicFacts] | None = None
+    tables: LocalTables | None = None
 
     def sealing(self, parties: Mapping[int, Party]) -> Sealing | None:
         """The sealed links of the run, if it has them."""

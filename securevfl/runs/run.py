@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, MutableMapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,16 @@ from securevfl.errors import (
 )
 from securevfl.models.user_code import allow, allow_options
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.assembly import Assembled, check_memory, make_protocol, specify
+from securevfl.runs.assembly import (
+    Assembled,
+    LocalTables,
+    check_memory,
+    make_protocol,
+    specify,
+)
 from securevfl.runs.engines.base import Ended, Engine
 from securevfl.runs.engines.cluster_options import ClusterOptions
-from securevfl.runs.engines.own_tables import driver_dataset, facts_of, prepare, tables_of
+from securevfl.runs.engines.own_tables import aligned, driver_dataset, facts_of, tables_of
 from securevfl.runs.engines.registry import (
     check_conditions,
     check_supported,
@@ -142,15 +148,15 @@ def run(
     folder = None if out is None else Path(out)
     source = data if isinstance(data, DataSource) else None
     tables = None
-    with claimed(folder, new=True):
+    with claimed(folder, new=True), ExitStack() as actors:
         if source is not None and reads_local_tables(source, engine):
             make_config(get_protocol(protocol), options)  # its errors come first
-            tables = prepare(
-                source, protocol, folder, sealed=sealed, options=own, pause=interrupted
+            tables = actors.enter_context(
+                aligned(source, protocol, folder, sealed=sealed, options=own, pause=interrupted)
             )
             if tables is None:
                 raise Interrupted(None)
-            dataset = driver_dataset(*tables)
+            dataset = driver_dataset(tables)
         else:
             dataset = data.load() if isinstance(data, DataSource) else data
         with PartyNames(dataset.party_names).in_errors():
@@ -232,8 +238,8 @@ def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
     state = chosen.read(folder)
     tables = None
     if data is None and spec.source is not None and reads_local_tables(spec.source, spec.engine):
-        tables = tables_of(spec.source, spec.protocol), facts_of(folder)
-        data = driver_dataset(*tables)
+        tables = LocalTables(tables_of(spec.source, spec.protocol), facts_of(folder))
+        data = driver_dataset(tables)
     data = load_run_data(spec, folder, data, "resume")
     with PartyNames(data.party_names).in_errors():
         made, _ = make_protocol(spec.protocol, spec.options, data, spec.seed)

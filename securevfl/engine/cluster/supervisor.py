@@ -88,8 +88,8 @@ class Cluster:
     place : mapping of int to str
         Ray resource that a party's node must have, such as ``{3: "node-b"}``.
     restarts : int
-        How often a party that died is started again; -1 for no limit. Needs
-        `PartyAssignment.folder`.
+        How often a party that died is started again; -1 for no limit. In a run without
+        `PartyAssignment.folder` none is.
     patience : float
         Stall timeout: real seconds without progress of any party after which the run has stalled.
     answer : float
@@ -116,16 +116,55 @@ class Cluster:
         self.assignment = assignment
         self.patience = patience
         self.answer = answer
-        self._restarts = restarts if assignment.folder is not None else 0
+        self._most = restarts
         self._place = dict(place or {})
         self._ray = connect(address)
         self._check_places()
         self._records: dict[int, _ActorRecord] = {}
+        self._later: Any = None  # reference of an assignment that the actors were not made with
+        self._reset()
+
+    def _reset(self) -> None:
         self._origin = 0
         self._floor = 0
         self._moved = time.monotonic()
         self._signature: Any = None
         self._on_event: Callable[[Event], None] = lambda event: None
+
+    def assign(
+        self, assignment: PartyAssignment, *, spares: Callable[[Collection[int]], bool]
+    ) -> None:
+        """Give the actors of a run that has ended another one, of the same parties, for `run`.
+
+        An actor that dies before it has begun is not waited for, as at any beginning.
+
+        Parameters
+        ----------
+        assignment : PartyAssignment
+        spares : callable
+            As for a new cluster.
+
+        Raises
+        ------
+        ConfigurationError, SealError
+            As for a new cluster; then nothing has changed.
+        """
+        assignment.check()
+        if set(assignment.parties) != set(self.assignment.parties):
+            raise ConfigurationError(
+                f"cluster: the actors are of {len(self.assignment.parties)} parties, and "
+                f"{assignment.protocol} with these options has {len(assignment.parties)}. Start "
+                "it on a cluster of its own"
+            )
+        self.assignment, self._spares = assignment, spares
+        self._later = self._ray.put(assignment)
+        self._records = {n: _ActorRecord(record.actor) for n, record in self._records.items()}
+        self._reset()
+
+    @property
+    def _restarts(self) -> int:
+        """How often a party may come back: without checkpoints never."""
+        return self._most if self.assignment.folder is not None else 0
 
     # -- running -------------------------------------------------------------------------------
 
@@ -249,7 +288,7 @@ class Cluster:
         for index in self.assignment.parties if not self._records else ():
             options: dict[str, Any] = {
                 "num_cpus": 0,
-                "max_restarts": self._restarts,
+                "max_restarts": self._most,
                 "max_task_retries": 0,
                 "max_concurrency": 1000,
             }
@@ -282,8 +321,16 @@ class Cluster:
                 done, hello = next(self._arriving(pending))
                 hellos[done] = hello
                 del pending[done]
-            pending[n] = record.actor.begin.remote(0, restored=restored, at=at, floor=self._floor)
+            pending[n] = self._asked_to_begin(record, 0, restored=restored, at=at)
         return hellos | self._answers(pending)
+
+    def _asked_to_begin(
+        self, record: _ActorRecord, epoch: int, *, restored: bool, at: int | None
+    ) -> Any:
+        """Reference of an actor's introduction. A new process of it has the first assignment."""
+        return record.actor.begin.remote(
+            epoch, restored=restored, at=at, floor=self._floor, assignment=self._later
+        )
 
     def _answers(self, references: Mapping[int, Any]) -> dict[int, Any]:
         """Answers of all parties asked; a run that has not begun cannot do without one."""
@@ -397,12 +444,13 @@ class Cluster:
             self._record(index, "down", {"life": record.epoch, "for good": record.lost})
         if not record.lost:
             self._ask_back(record)
+            return
+        with contextlib.suppress(Exception):
+            self._ray.kill(record.actor, no_restart=True)
 
     def _ask_back(self, record: _ActorRecord) -> None:
         record.ending, record.asked = False, time.monotonic()
-        record.begin = record.actor.begin.remote(
-            record.epoch + 1, restored=True, at=None, floor=self._floor
-        )
+        record.begin = self._asked_to_begin(record, record.epoch + 1, restored=True, at=None)
 
     def _try_return(self, index: int, record: _ActorRecord) -> None:
         """Bring a party back if its new process is there."""

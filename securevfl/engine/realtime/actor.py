@@ -58,8 +58,21 @@ class PartyActor:
                 self.store.claim()
         return self.store
 
-    async def begin(self, epoch: int, *, restored: bool, at: int | None, floor: int) -> Hello:
-        """Make the party, from its own checkpoint if asked to; its introduction to the others."""
+    async def begin(
+        self,
+        epoch: int,
+        *,
+        restored: bool,
+        at: int | None,
+        floor: int,
+        assignment: PartyAssignment | None = None,
+    ) -> Hello:
+        """Make the party, from its own checkpoint if asked to; its introduction to the others.
+
+        With another assignment the actor leaves that which it had, and the party of it.
+        """
+        if assignment is not None:
+            self._leave(assignment)
         self.host, hello = begin_incarnation(
             self.assignment,
             self.index,
@@ -72,6 +85,12 @@ class PartyActor:
             floor=floor,
         )
         return hello
+
+    def _leave(self, assignment: PartyAssignment) -> None:
+        if self.host is not None:
+            self.host.stop()
+        self.assignment, self.host, self.store = assignment, None, None
+        self._reported = self._over = 0
 
     async def connect(self, actors: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:
         """Learn the actors of the other parties, and their incarnations."""

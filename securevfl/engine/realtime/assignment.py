@@ -6,6 +6,7 @@ on the machine that has the party's data and keys, from its own checkpoint if it
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -252,12 +253,14 @@ def begun_secrets(store: CheckpointStore | None, index: int, *, restored: bool) 
 def _limit_threads() -> None:
     """Let this process compute on one thread, as `securevfl.runs.threads.one_thread` does.
 
-    Ray could set it by an environment of the party's own, but starts Python twice for that.
+    Ray could set it by an environment of the party's own, but starts Python twice for that. A
+    party that computes with torch has imported it when it is made; one that does not, such as the
+    owner of a table that is aligned, is spared the second or two that this takes.
     """
-    import torch
     from threadpoolctl import threadpool_limits
 
-    torch.set_num_threads(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     threadpool_limits(1, user_api="blas")
 
 

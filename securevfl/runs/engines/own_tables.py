@@ -1,17 +1,18 @@
 """Runs on a cluster whose parties read their own tables; the driver never has any.
 
-First every party reads its table and takes part in finding the common rows
+First every party's actor reads its table and takes part in finding the common rows
 (`securevfl.data.alignment.local_tables`); what all may know goes into ``facts.json`` of the run's
-folder, and each party's rows stay on its own disk. Then the parties train, each from its own table.
-At the end each embeds its own test rows, and the server's process, which has the labels, measures:
-that is the experimenter's, who sees models and embeddings of test rows, but no columns.
+folder, and each party's rows stay on its own disk. Then the same actors train, each from its own
+table. At the end each embeds its own test rows, and the server's process, which has the labels,
+measures: that is the experimenter's, who sees models and embeddings of test rows, but no columns.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.runs.assembly import LocalTables, make_protocol
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.history import measures
 from securevfl.runs.storage import FACTS
@@ -90,9 +92,8 @@ class LocalTableFactory:
         """The protocol as a party has it; its table is read once in a process."""
         key = self.folder, self.protocol, index
         if key not in _MADE:
-            cls = get_protocol(self.protocol)
             data = self.tables.seen_by(index, self.facts, own_folder(self.folder, index))
-            _MADE[key] = cls(make_config(cls, self.options), data, seed=self.seed)
+            _MADE[key], _ = make_protocol(self.protocol, self.options, data, self.seed)
         return _MADE[key]
 
 
@@ -161,7 +162,8 @@ def tables_of(source: DataSource, protocol: str) -> Tables:
     return Tables.of(options)
 
 
-def prepare(
+@contextmanager
+def aligned(
     source: DataSource,
     protocol: str,
     folder: Path | None,
@@ -169,8 +171,10 @@ def prepare(
     sealed: bool,
     options: BaseModel,
     pause: Callable[[], bool] | None = None,
-) -> tuple[Tables, PublicFacts] | None:
+) -> Iterator[LocalTables | None]:
     """Let all parties read, align, split and fit; writes ``facts.json``. None if interrupted.
+
+    Their actors live until the block is left.
 
     Parameters
     ----------
@@ -218,15 +222,20 @@ def prepare(
     cluster = Cluster(job, address=options.address, place=options.place, answer=options.answer())
     try:
         if cluster.run(lambda event: None, pause=pause) is None:
-            return None
+            yield None
+            return
         values = cluster.ask(SERVER, _facts)
+        _write_facts(folder, values)
+        yield LocalTables(tables, PublicFacts.of(values), cluster)
     finally:
         cluster.close()
+
+
+def _write_facts(folder: Path, values: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{FACTS}.part"
     part.write_text(json.dumps({"format": FORMAT, **values}))
     part.replace(folder / FACTS)
-    return tables, PublicFacts.of(values)
 
 
 def _facts(party: Any) -> dict[str, Any]:
@@ -235,7 +244,7 @@ def _facts(party: Any) -> dict[str, Any]:
 
 
 def facts_of(folder: Path) -> PublicFacts:
-    """Public facts that `prepare` found, from the run's folder.
+    """Public facts that `aligned` found, from the run's folder.
 
     Raises
     ------
@@ -253,9 +262,9 @@ def facts_of(folder: Path) -> PublicFacts:
         ) from None
 
 
-def driver_dataset(tables: Tables, facts: PublicFacts) -> VerticalDataset:
+def driver_dataset(local: LocalTables) -> VerticalDataset:
     """The data set as the driver has it: its shape, and nothing in it."""
-    return tables.seen_by(None, facts, None)
+    return local.tables.seen_by(None, local.facts, None)
 
 
 def measured(cluster: Cluster, factory: LocalTableFactory) -> dict[str, float]:

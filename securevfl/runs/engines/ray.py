@@ -23,8 +23,7 @@ from securevfl.engine.realtime.assignment import PartyAssignment
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
-from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.assembly import Assembled, rules_of
+from securevfl.runs.assembly import Assembled, make_protocol, rules_of
 from securevfl.runs.engines.base import Ended
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import LocalTableFactory, measured
@@ -63,8 +62,7 @@ class PartyFactory:
     def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
         data = self.data.load() if isinstance(self.data, DataSource) else self.data
-        cls = get_protocol(self.protocol)
-        made = cls(make_config(cls, self.options), data, seed=self.seed)
+        made, _ = make_protocol(self.protocol, self.options, data, self.seed)
         made.secrets = secrets
         return made.party(index)
 
@@ -105,7 +103,8 @@ class Driver:
         make = PartyFactory(*common, spec.source or protocol.data)
         if assembled.tables is not None:
             assert folder is not None
-            make = LocalTableFactory(*common, *assembled.tables, str(folder.resolve()))
+            local = assembled.tables
+            make = LocalTableFactory(*common, local.tables, local.facts, str(folder.resolve()))
         self.job = PartyAssignment(
             make=make,
             protocol=spec.protocol,
@@ -120,19 +119,27 @@ class Driver:
             points=protocol.points,
             rules=rules_of(protocol),
         )
-        self.cluster = Cluster(
-            self.job,
-            address=options.address,
-            place=options.place,
-            restarts=self.restarts,
-            answer=options.answer(),
-            spares=protocol.can_spare,
-        )
+        self.cluster = self._cluster(assembled, options)
         self._mirrors: dict[int, Party] = {}
         recorder.measured = self._measured
         if isinstance(make, LocalTableFactory):
             recorder.measured = functools.partial(measured, self.cluster, make)
         self._due = 0.0
+
+    def _cluster(self, assembled: Assembled, options: ClusterOptions) -> Cluster:
+        """The cluster whose actors have aligned the tables, or a new one."""
+        spares = self.protocol.can_spare
+        if assembled.tables is not None and assembled.tables.cluster is not None:
+            assembled.tables.cluster.assign(self.job, spares=spares)
+            return assembled.tables.cluster
+        return Cluster(
+            self.job,
+            address=options.address,
+            place=options.place,
+            restarts=self.restarts,
+            answer=options.answer(),
+            spares=spares,
+        )
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
         """Run to the end; False if `pause` stopped it before."""

@@ -139,9 +139,9 @@ class Organisation:
         """A phase as this party carries it out; None where the session has no such phase."""
         if name == TABLES:
             return self._tables() if self.terms.own_tables else None
+        check_default_dtype()
         made = self.make()
         if name == TRAINING:
-            check_default_dtype()
             check_memory(made)
             self._check_fits(made)
             return self._phase(name, self.training_party, made, self._keep_model)

@@ -7,7 +7,8 @@ import pytest
 from securevfl.engine.cluster import supervisor
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import Event
-from securevfl.errors import RunError
+from securevfl.engine.realtime.assignment import PartyAssignment
+from securevfl.errors import ConfigurationError, RunError
 
 pytest.importorskip("ray")
 
@@ -48,7 +49,8 @@ def silent_cluster(monkeypatch, *, setup_done=True):
     monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
     cluster = object.__new__(Cluster)
     cluster.answer, cluster._floor, cluster._origin, cluster._moved = 30.0, 4, 0, 0.0
-    cluster._ray, cluster._restarts, heard = SilentRay(), -1, []
+    cluster._ray, cluster._most, heard = SilentRay(), -1, []
+    cluster.assignment = SimpleNamespace(folder="folder")
     cluster._spares = lambda gone: False
     cluster._on_event = heard.append
     status = SimpleNamespace(setup_done=setup_done, round=4)
@@ -157,3 +159,26 @@ def test_a_party_that_dies_while_it_is_made_ends_the_run_in_one_line(monkeypatch
     cluster._ray.answered, cluster._ray.get = ["one"], died
     with pytest.raises(RunError, match="party 3 died before it had set up"):
         cluster._answers({3: "one"})
+
+
+def test_actors_take_an_assignment_of_the_same_parties_only(monkeypatch):
+    cluster, record, *_ = silent_cluster(monkeypatch)
+    first = cluster.assignment = PartyAssignment(None, "split", "a", (2,), 0)
+    cluster._ray.put = lambda assignment: ("put", assignment)
+    with pytest.raises(ConfigurationError, match=r"actors are of 1 parties, and split .* has 2"):
+        cluster.assign(PartyAssignment(None, "split", "b", (1, 2), 0), spares=cluster._spares)
+    assert cluster.assignment is first
+    assert cluster._records == {2: record}
+    second = PartyAssignment(None, "split", "b", (2,), 0)
+    cluster.assign(second, spares=cluster._spares)
+    assert cluster._later == ("put", second)
+    assert cluster._records == {2: supervisor._ActorRecord("actor")}  # and nothing of its past
+
+
+def test_a_party_without_checkpoints_never_comes_back(monkeypatch):
+    """Actors that align tables could be started again, for the training that follows."""
+    cluster, record, _, heard = silent_cluster(monkeypatch)
+    cluster.assignment = SimpleNamespace(folder=None)
+    cluster._went_down(2, record)
+    assert [event.fields["for good"] for event in heard] == [True]
+    assert cluster._ray.killed == [("actor", True)]

@@ -115,6 +115,29 @@ def test_parties_draw_each_their_own(tmp_path):
     assert len({host.secrets.entropy for host in hosts}) == 3
 
 
+def test_an_actor_goes_on_with_another_assignment(tmp_path):
+    """As an actor that has aligned tables does: nothing of the party before is left."""
+
+    async def scenario():
+        actor = PartyActor(0, assignment(None))
+        await actor.begin(0, restored=False, at=None, floor=0)
+        await actor.go(0)
+        aligned, reported = actor.host, await actor.poll()
+        aligned.record(aligned.party, "an event", {})
+        second = assignment(tmp_path, run_id="s")
+        await actor.begin(0, restored=False, at=None, floor=0, assignment=second)
+        await actor.go(0)
+        actor.store.release()
+        return aligned, reported, actor.host, await actor.poll()
+
+    aligned, reported, trained, told = asyncio.run(scenario())
+    assert aligned.secrets != trained.secrets
+    assert trained.secrets.entropy in entropy_file(tmp_path).read_bytes()
+    assert aligned.party is not trained.party
+    assert (reported.events, told.events) == ([], [])
+    assert len(trained.party.drawn) == 1
+
+
 # -- a manifest's session is used once -----------------------------------------------------------
 
 

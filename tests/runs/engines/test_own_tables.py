@@ -1,7 +1,11 @@
 """Parties on a cluster that read their own tables: the numbers of one process that has all."""
 
 import json
+import os
 import shutil
+import signal
+import sys
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -12,6 +16,7 @@ from typer.testing import CliRunner
 import securevfl as svfl
 from securevfl.cli.app import app
 from securevfl.data.source import DataSource
+from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.errors import ConfigurationError, DataError
@@ -73,7 +78,17 @@ def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
     def never(*_):
         raise AssertionError("the driver has read a table")
 
+    aligning, training = {}, {}
+
+    def assign(cluster, *arguments, **options):
+        aligning.update(cluster.processes)
+        training["of"] = cluster
+        assert not cluster.ask(0, lambda party: "torch" in sys.modules)  # 2 s of a processor
+        given(cluster, *arguments, **options)
+
+    given = Cluster.assign
     with monkeypatch.context() as patch, kept_entropies() as entropies:
+        patch.setattr(Cluster, "assign", assign)
         patch.setattr(DataSource, "load", never)
         patch.setattr("securevfl.data.alignment.local_tables.read_table", never)
         found = svfl.run(
@@ -83,8 +98,12 @@ def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
             out=tmp_path / "run",
             manifest=identities / "session.toml",
             keys=identities,
+            progress=lambda now: training.update(training["of"].processes),
             **OPTIONS,
         )
+    assert training.pop("of").processes == {}  # all actors were ended
+    assert len(set(aligning.values())) == 4
+    assert training == aligning  # the actors that aligned the tables have trained
     with simulated_with(entropies):
         wanted = svfl.run("fedvs", source(tables), conditions="none", **OPTIONS)
     assert [r["loss"] for r in found.history] == [r["loss"] for r in wanted.history]
@@ -100,7 +119,23 @@ def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
     assert not {"parties", "facts.json", "driver.svfl"} & left
 
 
-def test_by_one_command(tables, tmp_path):
+def test_by_one_command_and_a_party_that_dies_once_the_tables_are_aligned(
+    tables, tmp_path, monkeypatch
+):
+    """Its new process knows nothing of what the one before was to do: it trains all the same."""
+    given, came_back = Cluster.assign, []
+
+    def assign(cluster, *arguments, **options):
+        import ray
+
+        actor, before = cluster._records[1].actor, cluster.processes[1]
+        os.kill(before, signal.SIGKILL)
+        while not came_back:
+            with suppress(ray.exceptions.RayActorError):
+                came_back.append(ray.get(actor.poll.remote()))
+        given(cluster, *arguments, **options)
+
+    monkeypatch.setattr(Cluster, "assign", assign)
     files = [word for n in range(2) for word in ("--party", str(tables / f"{n}.csv"))]
     arguments = ["run", "split", *files, "--id", "id", "--label", "digit", "--label-file",
                  str(tables / "labels.csv"), "--engine", "ray", "--rounds", "4", "--json",
@@ -110,6 +145,7 @@ def test_by_one_command(tables, tmp_path):
     said = json.loads(done.stdout.strip().splitlines()[-1])
     assert said["engine"] == "ray"
     assert said["rounds"] == 4
+    assert came_back == [None]  # a process without a party
     assert 0 <= said["test_accuracy"] <= 1
 
 

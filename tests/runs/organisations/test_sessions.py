@@ -123,7 +123,14 @@ def test_the_report_joins_the_folders_that_it_is_given(coded):
         read_records([folders[0], folders[0]])
 
 
-def test_a_session_that_has_ended_says_so_again_to_who_missed_it(coded):
+@pytest.fixture
+def impatient(monkeypatch):
+    """Nobody is there to be waited for, and the waits are real seconds."""
+    monkeypatch.setattr("securevfl.engine.organisations.process._LINGER", 0.2)
+    monkeypatch.setattr("securevfl.runs.organisations.folder._CLAIM", 0.1)
+
+
+def test_a_session_that_has_ended_says_so_again_to_who_missed_it(coded, impatient):
     meeting, summaries = coded
 
     async def again():
@@ -291,7 +298,7 @@ def test_a_session_that_was_used_is_refused_in_another_folder(small):
         refused(small, folder=small.folder / "other")
 
 
-def test_a_folder_of_another_session_or_of_something_else_is_refused(small, tmp_path):
+def test_a_folder_of_another_session_or_of_something_else_is_refused(small, tmp_path, impatient):
     (small.folder / "else").mkdir()
     (small.folder / "else" / "thesis.txt").write_text("x")
     with pytest.raises(ConfigurationError, match="no session was begun in it"):
@@ -393,8 +400,9 @@ def joining(small, monkeypatch):
     return invited
 
 
-def test_a_client_whose_session_is_over_is_told_so_and_gets_its_result(small, joining):
+def test_a_client_whose_session_is_over_is_told_so_and_gets_its_result(small, joining, request):
     ended = small.hold()[0]
+    request.getfixturevalue("impatient")
     small.said[0].clear()
     assert joining(0) == ended
     said = " ".join(small.said[0])
@@ -426,7 +434,7 @@ def test_who_waits_for_the_manifest_says_for_whom(small, monkeypatch):
 
     async def waiting():
         asked = obtain_manifest(small.relay.carrier(0), 0, b"", said.append, patience=0.2)
-        await asyncio.wait_for(asked, 3)
+        await asyncio.wait_for(asked, 1)
 
     with pytest.raises(TimeoutError):
         asyncio.run(waiting())
