@@ -108,6 +108,9 @@ def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
         wanted = svfl.run("fedvs", source(tables), conditions="none", **OPTIONS)
     assert [r["loss"] for r in found.history] == [r["loss"] for r in wanted.history]
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+    assert found.summary()["messages"] == wanted.summary()["messages"]
+    assert found.summary()["engine"] == "ray"
+    assert found.summary()["secret_choices"] == "each party's, from its own entropy"
     assert found.history[-1]["test_loss"] == pytest.approx(wanted.history[-1]["test_loss"])
     assert not any(part.any() for part in found.protocol.data.train)
     with pytest.raises(DataError, match="encoded where its table is"):
