@@ -77,8 +77,9 @@ def test_hooks_of_a_step_are_called(when):
 WITHOUT = """
 import sys
 import securevfl as svfl
+few = svfl.load_dataset("digits", parties=3).subset(40, 9)
 for name in ("fedvs", "split", "vflhlp"):
-    svfl.run(name, "digits", rounds=2)
+    svfl.run(name, few, rounds=2, width=3, hidden=3)
 print("torch" in sys.modules, "torch._dynamo" in sys.modules)
 """
 

@@ -163,7 +163,7 @@ class Cluster:
 
     @property
     def _restarts(self) -> int:
-        """How often a party may come back: without checkpoints never."""
+        """Number of times that a party may come back: 0 without checkpoints, -1 for no limit."""
         return self._most if self.assignment.folder is not None else 0
 
     # -- running -------------------------------------------------------------------------------

@@ -1,5 +1,15 @@
 import pytest
 
+# Each party takes a process and ends it. Processes that are started before they are asked for would
+# cost more than they save. Ray would also make them nicer by 15: on a busy machine they then hardly
+# begin, while others' tests run on. And a process that is stopped is waited for, for five seconds.
+RAY_SETTINGS = {
+    "RAY_prestart_worker_first_driver": "0",
+    "RAY_enable_worker_prestart": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_kill_worker_timeout_milliseconds": "500",
+}
+
 
 @pytest.fixture(scope="package")
 def cluster():
@@ -9,11 +19,8 @@ def cluster():
     from securevfl.engine.cluster.ray_connection import connect
 
     with pytest.MonkeyPatch.context() as patch:
-        # Each party takes a process and ends it. Processes that are started before they are asked
-        # for would cost more than they save. Ray would also make them nicer by 15: on a busy
-        # machine they then hardly begin, while others' tests run on.
-        for name in ("prestart_worker_first_driver", "enable_worker_prestart", "worker_niceness"):
-            patch.setenv(f"RAY_{name}", "0")
+        for name, value in RAY_SETTINGS.items():
+            patch.setenv(name, value)
         connect(None)
     yield
     ray.shutdown()

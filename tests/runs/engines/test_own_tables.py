@@ -44,11 +44,11 @@ def tables(tmp_path_factory):
     return folder
 
 
-def source(folder):
+def source(folder, parties=3):
     return data_source(
         "mine",
         {
-            "party_files": [str(folder / f"{n}.csv") for n in range(3)],
+            "party_files": [str(folder / f"{n}.csv") for n in range(parties)],
             "label_file": str(folder / "labels.csv"),
             "label": "digit",
             "id_column": "id",
@@ -57,23 +57,23 @@ def source(folder):
     )
 
 
-@pytest.fixture(scope="module")
-def identities(tmp_path_factory):
-    """Key files of all parties, and the manifest that all have signed."""
-    folder = tmp_path_factory.mktemp("keys")
-    names = {SERVER: "server"} | {n: f"party-{n}" for n in range(3)}
+def identified(folder, protocol, parties, points):
+    """The folder, with key files of all parties, and the manifest that all have signed."""
+    folder.mkdir()
+    names = {SERVER: "server"} | {n: f"party-{n}" for n in range(parties)}
     made = {n: Identity.create(folder / f"{name}.key") for n, name in names.items()}
-    points = {n: n + 3 for n in range(3)}  # beta = 1, 2 and alpha = 3 to 5 for K = T = 1
     entries = {n: ManifestEntry(each.public, points.get(n)) for n, each in made.items()}
-    manifest = Manifest("session", "fedvs", entries)
+    manifest = Manifest("session", protocol, entries)
     for n, each in made.items():
         manifest = manifest.signed(n, each)
     manifest.write(folder / "session.toml")
     return folder
 
 
-def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
+def test_the_driver_needs_no_table(tables, tmp_path, monkeypatch):
     """The driver's own loader is taken away; FedVS has the simulation's numbers all the same."""
+    points = {n: n + 3 for n in range(3)}  # beta = 1, 2 and alpha = 3 to 5 for K = T = 1
+    identities = identified(tmp_path / "keys", "fedvs", 3, points)
 
     def never(*_):
         raise AssertionError("the driver has read a table")
@@ -108,6 +108,9 @@ def test_the_driver_needs_no_table(tables, identities, tmp_path, monkeypatch):
         wanted = svfl.run("fedvs", source(tables), conditions="none", **OPTIONS)
     assert [r["loss"] for r in found.history] == [r["loss"] for r in wanted.history]
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+    assert found.summary()["messages"] == wanted.summary()["messages"]
+    assert found.summary()["engine"] == "ray"
+    assert found.summary()["secret_choices"] == "each party's, from its own entropy"
     assert found.history[-1]["test_loss"] == pytest.approx(wanted.history[-1]["test_loss"])
     assert not any(part.any() for part in found.protocol.data.train)
     with pytest.raises(DataError, match="encoded where its table is"):
@@ -152,27 +155,30 @@ def test_by_one_command_and_a_party_that_dies_once_the_tables_are_aligned(
 def test_what_is_wrong_with_a_table_is_told_with_its_party(tables, tmp_path):
     folder = tmp_path / "tables"
     shutil.copytree(tables, folder)
-    table = pd.read_csv(folder / "2.csv")
+    table = pd.read_csv(folder / "1.csv")
     table.loc[5, "id"] = table.loc[6, "id"]
-    table.to_csv(folder / "2.csv", index=False)
-    with pytest.raises(DataError, match=r"party 2: 2\.csv: the id '\d+' occurs more than once"):
-        svfl.run("fedvs", source(folder), engine="ray", out=tmp_path / "run", **OPTIONS)
+    table.to_csv(folder / "1.csv", index=False)
+    with pytest.raises(DataError, match=r"party 1: 1\.csv: the id '\d+' occurs more than once"):
+        svfl.run("split", source(folder, 2), engine="ray", out=tmp_path / "run", **OPTIONS)
 
 
 def test_the_tables_are_aligned_among_the_identities_of_the_manifest_only(
-    tables, identities, tmp_path
+    tables, tmp_path, monkeypatch
 ):
-    """Party 2 has another key: nobody gets as far as its rows."""
-    keys = tmp_path / "keys"
-    shutil.copytree(identities, keys, ignore=shutil.ignore_patterns("*.sessions"))
-    (keys / "party-2.key").unlink()
-    Identity.create(keys / "party-2.key")
-    with pytest.raises(ConfigurationError, match="party 2"):
+    """Party 1 has another key: the server is never asked what the alignment has found."""
+
+    def never(*_):
+        raise AssertionError("the tables were aligned")
+
+    monkeypatch.setattr(Cluster, "ask", never)
+    keys = identified(tmp_path / "keys", "split", 2, {})
+    (keys / "party-1.key").unlink()
+    Identity.create(keys / "party-1.key")
+    with pytest.raises(ConfigurationError, match="party 1"):
         svfl.run(
-            "fedvs", source(tables), engine="ray", out=tmp_path / "run", keys=keys,
+            "split", source(tables, 2), engine="ray", out=tmp_path / "run", keys=keys,
             manifest=keys / "session.toml", **OPTIONS,
         )  # fmt: skip
-    assert not list((tmp_path / "run").rglob("rows.npz"))
 
 
 def test_what_cannot_stay_apart_is_refused_before_anything_starts(tables, tmp_path):

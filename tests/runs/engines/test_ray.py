@@ -1,6 +1,5 @@
 """Parties as Ray actors: the simulation's numbers, kills, and runs that are taken up again."""
 
-import itertools
 import json
 import os
 import shutil
@@ -35,77 +34,42 @@ def digits():
     return DataSource("digits", {"parties": 3, "seed": 0})
 
 
-@pytest.fixture(scope="module")
-def four():
-    """Of four parties, so that one may be missing."""
-    return DataSource("digits", {"parties": 4, "seed": 0})
-
-
 def losses(run):
     return [row["loss"] for row in run.history]
 
 
-@pytest.fixture(scope="module")
-def clustered(digits, tmp_path_factory):
-    """A run of 8 rounds on the cluster, its folder, and each party's entropy."""
-    folder = tmp_path_factory.mktemp("clustered") / "run"
-    with kept_entropies() as entropies:
-        found = svfl.run("fedvs", digits, rounds=8, engine="ray", out=folder, **OPTIONS)
-    return found, folder, entropies
-
-
-def test_a_cluster_decodes_what_the_simulation_decodes(digits, clustered):
-    found, folder, entropies = clustered
-    with simulated_with(entropies):
-        wanted = svfl.run("fedvs", digits, rounds=8, conditions="none", **OPTIONS)
-    assert losses(found) == losses(wanted)
-    assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
-    assert all(0 <= row["accuracy"] <= 1 for row in found.history)  # evaluated on the way, too
-    assert found.summary()["messages"] == wanted.summary()["messages"]
-    assert found.summary()["engine"] == "ray"
-    assert found.summary()["secret_choices"] == "each party's, from its own entropy"
-    left = sorted(path.name for path in folder.iterdir())
-    assert "summary.json" in left
-    assert not {"parties", "driver.svfl"} & set(left)  # no shares stay on disk
+SMALL = {"rounds": 200, "seed": 0, "width": 4, "hidden": 4, "batch": 32}
 
 
 @pytest.fixture(scope="module")
-def identified(digits, tmp_path_factory):
-    """A run of parties with identities and without a folder, and its options."""
+def two():
+    """Of two parties, each of which split learning waits for."""
+    return DataSource("digits", {"parties": 2, "seed": 0})
+
+
+@pytest.fixture(scope="module")
+def identified(two, tmp_path_factory):
+    """A run of parties with identities and without a folder, its options, and the manifest."""
     folder = tmp_path_factory.mktemp("keys")
-    parties = (SERVER, 0, 1, 2)
-    names = {n: "server" if n == SERVER else f"party-{n}" for n in parties}
-    made = {n: Identity.create(folder / f"{names[n]}.key") for n in parties}
-    points = {n: n + 3 for n in range(3)}  # beta = 1, 2 and alpha = 3 to 5 for K = T = 1
-    manifest = Manifest(
-        "a", "fedvs", {n: ManifestEntry(made[n].public, points.get(n)) for n in parties}
-    )
-    for n in parties:
-        manifest = manifest.signed(n, made[n])
+    names = {SERVER: "server", 0: "party-0", 1: "party-1"}
+    made = {n: Identity.create(folder / f"{name}.key") for n, name in names.items()}
+    entries = {n: ManifestEntry(one.public) for n, one in made.items()}
+    manifest = Manifest("a", "split", entries)
+    for n, one in made.items():
+        manifest = manifest.signed(n, one)
     manifest.write(folder / "m.toml")
-    given = {"engine": "ray", "manifest": folder / "m.toml", "keys": folder, **OPTIONS}
-    return svfl.run("fedvs", digits, rounds=8, **given), given, manifest
+    given = {"engine": "ray", "manifest": folder / "m.toml", "keys": folder}
+    return svfl.run("split", two, **given, **SMALL | {"rounds": 8}), given, manifest
 
 
-def test_two_runs_of_a_seed_have_other_weights_and_the_drivers_seed_gives_none(
-    digits, clustered, identified
-):
-    """The second is without a folder: its entropy is in the parties' memory alone."""
-    seeded = svfl.run("fedvs", digits, rounds=8, conditions="none", **OPTIONS)
-    runs = (clustered[0], identified[0], seeded)
-    assert len({run.history[0]["loss"] for run in runs}) == 3
-    weights = [run.parties[0].network.values for run in runs]
-    assert all(abs(a - b).max() > 0.1 for a, b in itertools.combinations(weights, 2))
-
-
-def test_parties_with_identities_believe_only_those_of_the_manifest(digits, identified):
+def test_parties_with_identities_believe_only_those_of_the_manifest(digits, two, identified):
     run, given, manifest = identified
     assert run.summary()["rounds"] == 8
-    with pytest.raises(ConfigurationError, match=r"of fedvs with 3 parties, and this run is of sp"):
-        svfl.run("split", digits, rounds=3, **{k: v for k, v in given.items() if k != "segments"})
-    Manifest("b", "fedvs", manifest.entries).write(given["manifest"])
+    with pytest.raises(ConfigurationError, match=r"of split with 2 parties, and this run is of fe"):
+        svfl.run("fedvs", digits, rounds=3, **given, **OPTIONS)
+    Manifest("b", "split", manifest.entries).write(given["manifest"])
     with pytest.raises(SealError, match="no valid signature of the server, party 0"):
-        svfl.run("fedvs", digits, rounds=3, **given)
+        svfl.run("split", two, **given, **SMALL)
 
 
 STRANGER = """
@@ -213,6 +177,8 @@ def test_a_run_that_ctrl_c_stopped_and_whose_driver_was_killed_is_taken_up_again
     assert [row["step"] for row in resumed.history] == list(range(1, 61))
     assert resumed.summary()["rounds"] == 60
     assert resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+    assert all(0 <= row["accuracy"] <= 1 for row in resumed.history)  # evaluated on the way, too
+    assert not {"parties", "driver.svfl"} & {path.name for path in folder.iterdir()}  # no shares
     assert json.loads((folder / "summary.json").read_text())["rounds"] == 60
 
 
@@ -240,75 +206,74 @@ class Killing:
             os.kill(self.cluster.processes[party], signal.SIGSTOP)
 
 
-def test_a_party_that_is_killed_comes_back_and_the_run_does_not_wait(four, tmp_path, monkeypatch):
-    """The last time it is stopped: the driver waited for it without end."""
-    killing = Killing(monkeypatch, {10: (3,), 30: (3,)}, stopped={59: (3,)})
-    run = svfl.run(
-        "fedvs",
-        four,
-        rounds=60,
-        engine="ray",
-        answer_timeout=10.0,
-        out=tmp_path / "run",
-        share_timeout=2.0,  # real seconds: a busy machine must not look like a loss
-        result_timeout=2.0,
-        max_attempts=20,
-        progress=killing,
-        **OPTIONS,
-    )
-    assert len(killing.killed) == 2
-    assert [row["step"] for row in run.history] == list(range(1, 61))
-    told = [(e["event"], e["party"]) for e in run.events if e["event"] in ("down", "up")]
-    assert told[:2] == [("down", 3), ("up", 3)]
-    assert told.count(("down", 3)) == 3
-    assert "no answer for 10 s" in [e.get("why") for e in run.events if e["event"] == "down"]
-    assert run.summary()["test_accuracy"] > 0.3  # it missed most rounds: they are short
-
-
-def test_holders_and_the_server_of_coded_split_come_back_and_nothing_decoded_changes(
-    tmp_path, monkeypatch
-):
+def test_parties_and_the_server_come_back_and_nothing_decoded_changes(tmp_path, monkeypatch):
     """Wherever they are killed, the losses are those of the undisturbed run, bit for bit.
 
     Steps that the server made after the driver's last look at it, and before it was killed, are
     not made again, since a dealt step is never taken back; it tells of them when it comes back.
+    At the end a party is stopped, which has come back before: the driver waited for it without end.
     """
-    digits = DataSource("digits", {"parties": 5, "seed": 0})
-    killing = Killing(monkeypatch, {20: (3,), 100: (SERVER,)})
+    digits = DataSource("digits", {"parties": 4, "seed": 0})  # one may be missing
+    killing = Killing(monkeypatch, {20: (3,), 60: (SERVER,)}, stopped={119: (3,)})
     with kept_entropies() as entropies:
         found = svfl.run(
             *("coded_split", digits),
-            rounds=300,
+            rounds=120,
             engine="ray",
+            answer_timeout=10.0,
             out=tmp_path / "run",
-            ask_timeout=2.0,
+            ask_timeout=2.0,  # real seconds: a busy machine must not look like a loss
             progress=killing,
             **OPTIONS,
         )
     assert len(killing.killed) == 2
-    told = [(e["event"], e["party"]) for e in found.events if e["event"] in ("down", "up")]
-    assert {("up", 3), ("up", SERVER)} <= set(told), (told, len(found.history))
+    down = [(e["party"], e.get("why")) for e in found.events if e["event"] == "down"]
+    assert sorted(down, key=str) == [(SERVER, None), (3, "no answer for 10 s"), (3, None)]
+    up = [event["party"] for event in found.events if event["event"] == "up"]
+    assert sorted(up) == [SERVER, 3, 3]
     with simulated_with(entropies):
-        wanted = svfl.run("coded_split", digits, rounds=300, conditions="none", **OPTIONS)
+        wanted = svfl.run("coded_split", digits, rounds=120, conditions="none", **OPTIONS)
     steps = [row["step"] for row in found.history]
-    assert steps == list(range(1, 301))
+    assert steps == list(range(1, 121))
     undisturbed = {row["step"]: row["loss"] for row in wanted.history}
     assert losses(found) == [undisturbed[step] for step in steps]
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
 
 
-def test_more_losses_than_are_tolerated_end_in_an_error_that_names_them(
-    four, tmp_path, monkeypatch
+@pytest.fixture(scope="module")
+def bereaved(two, tmp_path_factory):
+    """A run whose parties died for good: first losses, the error, seconds until it, the folder."""
+    folder, rows = tmp_path_factory.mktemp("bereaved") / "run", []
+    with pytest.MonkeyPatch.context() as patch:
+        killing = Killing(patch, {5: (0, 1)})
+        patch.setattr(Driver, "restarts", 0)
+
+        def progress(now):
+            rows.append(now.loss)
+            killing(now)
+
+        with pytest.raises(RunError) as caught:
+            svfl.run("split", two, engine="ray", out=folder, progress=progress, **SMALL)
+    return rows, str(caught.value), time.monotonic() - killing.killed[-1], folder
+
+
+def test_more_losses_than_are_tolerated_end_in_an_error_that_names_them(bereaved):
+    _, said, seconds, folder = bereaved
+    assert "party 0, party 1 died for good" in said
+    assert seconds < 30  # 7 s on a quiet machine
+    assert (folder / "parties" / "0").is_dir()  # what was done is kept
+
+
+def test_two_runs_of_a_seed_have_other_weights_and_the_drivers_seed_gives_none(
+    two, bereaved, identified
 ):
-    killing = Killing(monkeypatch, {5: (1, 2)})
-    monkeypatch.setattr(Driver, "restarts", 0)
-    with pytest.raises(RunError, match="party 1, party 2 died for good"):
-        svfl.run(
-            "fedvs", four, rounds=200, engine="ray", out=tmp_path / "run", progress=killing,
-            **OPTIONS,
-        )  # fmt: skip
-    assert time.monotonic() - killing.killed[-1] < 30  # 7 s on a quiet machine
-    assert (tmp_path / "run" / "parties" / "0").is_dir()  # what was done is kept
+    """The second is without a folder: its entropy is in the parties' memory alone."""
+    seeded = svfl.run("split", two, conditions="none", **SMALL | {"rounds": 8})
+    first = [bereaved[0][0], identified[0].history[0]["loss"], seeded.history[0]["loss"]]
+    assert len(set(first)) == 3
+    for n in range(2):
+        one, other = (run.parties[n].network.values for run in (identified[0], seeded))
+        assert abs(one - other).max() > 0.1
 
 
 @pytest.mark.parametrize(

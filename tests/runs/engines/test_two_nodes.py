@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from tests.runs.engines.conftest import RAY_SETTINGS
+
 pytest.importorskip("ray")
 
 ONE, TWO = (f"svfl-{os.getpid()}-{which}" for which in "ab")  # each test process has its own
@@ -84,16 +86,20 @@ def settings(tmp_path_factory):
     plain = serialization.NoEncryption()
     key = node.private_bytes(PEM, serialization.PrivateFormat.PKCS8, plain)
     (folder / "node.key").write_bytes(key)
-    return os.environ | {
-        "RAY_USE_TLS": "1",
-        "RAY_TLS_CA_CERT": str(folder / "ca.crt"),
-        "RAY_TLS_SERVER_CERT": str(folder / "node.crt"),
-        "RAY_TLS_SERVER_KEY": str(folder / "node.key"),
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": TOKEN,
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    return (
+        os.environ
+        | RAY_SETTINGS
+        | {
+            "RAY_USE_TLS": "1",
+            "RAY_TLS_CA_CERT": str(folder / "ca.crt"),
+            "RAY_TLS_SERVER_CERT": str(folder / "node.crt"),
+            "RAY_TLS_SERVER_KEY": str(folder / "node.key"),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": TOKEN,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+    )
 
 
 def within(space, settings, *command, seconds=150):
