@@ -202,8 +202,9 @@ def test_settings_do_what_they_are_called():
     assert settings()["wrong uploads"].wrong_uploads == 1
 
 
-@pytest.mark.parametrize("name", ["split", "secagg_split", "he_split", "cvfl"])
+@pytest.mark.parametrize("name", ["split", "he_split", "cvfl"])
 def test_sound_runs_of_other_methods_are_as_declared_in_their_settings(name):
+    """Those of secagg_split and coded_split are, with states, in following/test_reference.py."""
     pytest.importorskip("tenseal") if name == "he_split" else None
     for setting in settings_of(make(name, rounds=6)):
         found = follow(make(name, rounds=6, **dict(setting.options)), setting)

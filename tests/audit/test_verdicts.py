@@ -91,7 +91,7 @@ def test_a_protocol_that_cannot_run_small_is_no_traceback(monkeypatch):
         raise RuntimeError("no parties today")
 
     broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
-    report = verify(broken, tiny_data(), tests=(), whole=False)
+    report = verify(broken, tiny_data(), tests=(), whole=False, rounds=1)
     own = {f.verdict for f in report.claims if f.who != "outsider"}
     assert own == {"COULD NOT BE CHECKED"}
     assert all("no parties today" in f.words for f in report.claims if f.who != "outsider")
@@ -108,7 +108,7 @@ def test_no_way_to_end_a_protocol_ends_the_verifier(error):
         raise error
 
     broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
-    report = verify(broken, tiny_data(), tests=(), whole=False)
+    report = verify(broken, tiny_data(), tests=(), whole=False, rounds=1)
     own = {f.verdict for f in report.claims if f.who != "outsider"}
     assert own == {"COULD NOT BE CHECKED"}
 
@@ -120,7 +120,7 @@ def test_what_a_protocol_says_of_itself_may_raise(name):
 
     what = raises if name == "describe" else property(raises)
     broken = type("Broken", (get_protocol("split"),), {name: what})
-    report = verify(broken, tiny_data(), tests=(), whole=False)
+    report = verify(broken, tiny_data(), tests=(), whole=False, rounds=1)
     if name == "claims":
         assert report.claims[0].words.endswith("reading the claims ended in ValueError: not today")
     if name in ("claims", "messages"):
@@ -177,7 +177,7 @@ def installed(monkeypatch):
 def test_the_verifier_of_an_entry_point_is_used(installed):
     assert isinstance(Skeptic(), Verifier)
     installed(Skeptic())
-    report = verify("split", tiny_data(), tests=(), whole=False)
+    report = verify("split", tiny_data(), tests=(), whole=False, rounds=1)
     assert report.verdict("outsider", "labels") == "VIOLATED"
     assert report.verdict("outsider", "features") == "NO VIOLATION FOUND"
 
@@ -185,7 +185,7 @@ def test_the_verifier_of_an_entry_point_is_used(installed):
 def test_an_entry_point_that_is_no_verifier_is_refused(installed):
     installed(object())
     with pytest.raises(ConfigurationError, match="is no verifier"):
-        verify("split", tiny_data(), tests=(), whole=False)
+        verify("split", tiny_data(), tests=(), whole=False, rounds=1)
 
 
 def test_verdicts_on_the_methods_without_a_code():
@@ -198,7 +198,7 @@ def test_verdicts_on_the_methods_without_a_code():
         "dvfl": {"NO VIOLATION FOUND", "CONFIRMED OPEN"},
     }
     for name, words in expected.items():
-        made = make(name, tiny_data().with_parties(4))
+        made = make(name, tiny_data().with_parties(3))
         *own, messages = few_settings.verdicts(made, (*made.claims, AS_DECLARED))
         assert set(own) == words, name
         assert messages == "NO VIOLATION FOUND"
@@ -221,6 +221,7 @@ def test_labels_that_reach_a_guest_are_found():
         owner.announce = telling
         return made
 
-    made = make(type("Telling", (base,), {"parties": parties}), guest_epochs=2, host_epochs=2)
+    telling = type("Telling", (base,), {"parties": parties})
+    made = make(telling, tiny_data().with_parties(3), guest_epochs=2, host_epochs=2)
     claims = [one for one in made.claims if (one.who, one.asset) == ("guest", "labels")]
     assert few_settings.verdicts(made, (*claims, AS_DECLARED)) == ["VIOLATED", "VIOLATED"]

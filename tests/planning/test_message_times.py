@@ -112,11 +112,11 @@ def constant(shifts: list[float], **given: Any) -> Conditions:
 )  # fmt: skip
 @pytest.mark.parametrize("options", [{"masked": True}, {"masked": False, "segments": 2}])
 def test_without_chance_the_times_are_those_of_the_simulation(conditions, options):
-    run = svfl.run("fedvs", data(5), rounds=30, conditions=conditions, **TINY, **options)
-    found = expected_times(outline_of(run), conditions, 5, sealed=True, runs=2, rounds=30)
+    run = svfl.run("fedvs", data(5), rounds=12, conditions=conditions, **TINY, **options)
+    found = expected_times(outline_of(run), conditions, 5, sealed=True, runs=2, rounds=12)
     times = [row["time"] for row in run.history]
     assert found.total == pytest.approx(run.virtual_seconds, abs=1e-7)
-    assert found.round == pytest.approx((times[-1] - times[0]) / 29, abs=1e-7)
+    assert found.round == pytest.approx((times[-1] - times[0]) / 11, abs=1e-7)
     assert found.error == pytest.approx(0, abs=1e-9)
 
 

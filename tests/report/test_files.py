@@ -90,9 +90,11 @@ def test_latex_is_of_booktabs_and_escaped(files):
     assert "\\begin{longtable}" in (files / "precision-recall-split.tex").read_text()
 
 
-def test_the_same_runs_make_the_same_files(files, runs, folder):
+def test_the_command_makes_the_same_files_of_the_same_runs_and_names_them(files, runs, folder):
     again = folder / "again"
-    write_report([run.folder for run in runs.values()], out=folder / "x.html", figures=again)
+    words = ["report", *(str(run.folder) for run in runs.values()), "--figures", str(again)]
+    done = CliRunner().invoke(app, [*words, "--out", str(folder / "x.html"), "--json"])
+    assert {Path(path) for path in json.loads(done.stdout)["files"]} == {*again.iterdir()}
     for path in files.iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -103,14 +105,6 @@ def test_the_page_holds_the_figures_of_the_test_rows(runs, folder):
     assert pictures == [
         f"{n} of fedvs" for n in ("Confusion", "Calibration", "Precision and recall")
     ]
-
-
-def test_the_command_says_how_many_files_it_wrote(runs, folder):
-    words = ["report", str(runs["split"].folder), "--out", str(folder / "c.html"), "--json"]
-    done = CliRunner().invoke(app, [*words, "--figures", str(folder / "own")])
-    assert {Path(path) for path in json.loads(done.stdout)["files"]} == {
-        *(folder / "own").iterdir()
-    }
 
 
 def test_a_folder_that_cannot_be_written_is_refused(runs, tmp_path):

@@ -8,7 +8,7 @@ from securevfl.audit.verdicts import Verdict
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.testing.leaks import ACCUSED, ENDORSED, WITHHELD, all_leaks, sound_variants
-from securevfl.testing.runs import make, simulate
+from securevfl.testing.runs import make, simulate, tiny_data
 from tests.audit import few_settings
 
 TESTED = {*ENDORSED, "NO VIOLATION FOUND"}
@@ -186,7 +186,7 @@ def test_verify_endorses_no_leak_of_a_sample(name):
     leak = LEAKS[name]
     needs(leak.protocol)
     with leak.around():
-        made = make(leak.make(), **leak.options)
+        made = make(leak.make(), tiny_data().with_parties(4), **leak.options)
         broken = [one for one in (*made.claims, AS_DECLARED) if (one.who, one.asset) in leak.breaks]
         found = few_settings.verdicts(made, broken)
     assert len(broken) == len(leak.breaks)
@@ -197,7 +197,8 @@ def test_verify_endorses_no_leak_of_a_sample(name):
 @pytest.mark.parametrize("name", BLAMELESS)
 def test_verify_blames_no_variant_of_a_sample(name):
     one = VARIANTS[name]
-    made, sound = make(one.make(), **one.options), make(one.protocol, **one.options)
+    data = tiny_data().with_parties(4)
+    made, sound = (make(it, data, **one.options) for it in (one.make(), one.protocol))
     pairs = zip(*(few_settings.verdicts(it, it.claims) for it in (made, sound)), strict=True)
     for found, wanted in pairs:
         unread = wanted in TESTED and found == "TESTED BUT NOT READ"
@@ -207,7 +208,7 @@ def test_verify_blames_no_variant_of_a_sample(name):
 @pytest.mark.slow
 def test_a_declaration_of_ones_own_is_neither_blamed_nor_endorsed():
     one = VARIANTS["secagg_split: renamed"]
-    made = make(one.make(), **one.options)
+    made = make(one.make(), tiny_data().with_parties(4), **one.options)
     words = set(few_settings.verdicts(made, (*made.claims, AS_DECLARED)))
     assert "VIOLATED" not in words
     assert not words & ENDORSED

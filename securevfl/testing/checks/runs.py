@@ -74,7 +74,7 @@ def check_own_entropy(
     only one needs has to be secret: other entropy gives another run.
     """
     every = tuple(make(protocol, data, **options).parties())
-    secrets, others = Composed.draw(*every), Composed.draw(*every)
+    secrets = Composed.draw(*every)
     whole = simulate(protocol, data, secrets=secrets, **options)
 
     class Apart(class_of(protocol)):  # type: ignore[misc]
@@ -89,7 +89,7 @@ def check_own_entropy(
     apart = simulate(Apart, data, secrets=secrets, **options)
     same = whole.fingerprint() == apart.fingerprint()
     require(same, protocol, "parties with entropy of their own do not draw alike what they must")
-    other = simulate(protocol, data, secrets=others, **options)
+    other = simulate(protocol, data, **options)
     require(whole.losses != other.losses, protocol, "no secret choice has any effect")
 
 

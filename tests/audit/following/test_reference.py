@@ -46,6 +46,7 @@ def test_each_party_of_the_library_sends_what_its_like_sends_and_has_its_state(n
 def test_the_same_in_every_setting_after_crashes_and_resumes(name):
     for setting in settings_of(make(name, rounds=6)):
         found = follow(make(name, rounds=6, **dict(setting.options)), setting).comparison
+        assert found.messages > 20, setting.name
         assert (found.deviations, found.unfollowed, found.unlike) == ((), (), ()), setting.name
         assert found.acts == (), setting.name
 

@@ -7,6 +7,7 @@ import pytest
 
 from securevfl.audit.deviations import compare
 from securevfl.audit.recording import record
+from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.registry import VERIFIERS
@@ -15,7 +16,7 @@ from securevfl.engine.party import SERVER
 from securevfl.errors import NotEnoughResultsError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaks.declared_contents import LEAKS
-from securevfl.testing.runs import make
+from securevfl.testing.runs import make, tiny_data
 from tests.audit.few_settings import few
 
 METHODS = (
@@ -82,7 +83,7 @@ PLANTED = [(name, plant) for name in ("split", "secagg_split") for plant in PLAN
 
 @pytest.mark.parametrize(("name", "plant"), [*PLANTED, ("he_split", changed)])
 def test_a_planted_deviation_is_violated(name, plant):
-    subject = Subject(make(planted(name, plant)), settings=few)
+    subject = Subject(make(planted(name, plant), tiny_data().with_parties(4)), settings=few)
     found = judge(AS_DECLARED, subject, every())
     assert found.verdict == "VIOLATED"
     assert found.failure_probability == 0
@@ -146,7 +147,7 @@ def test_what_has_no_formula_is_named_and_caps_the_verdict():
             specs = super().messages
             return tuple(replace(s, recompute=None) if s.kind == "opening" else s for s in specs)
 
-    subject = Subject(make(Silent))
+    subject = Subject(make(Silent, tiny_data().with_parties(4)), settings=few)
     claim = next(c for c in subject.protocol.claims if c.who == "server")
     found = judge(claim, subject, every())
     assert found.verdict == "TESTED BUT NOT READ"
@@ -170,8 +171,12 @@ def test_a_protocol_that_declares_nothing_is_not_proved():
 
 
 def test_options_of_late_parties_are_exercised():
+    def late(protocol):
+        names = ("clients late", "attempts given up")
+        return [one for one in settings_of(protocol) if one.name in names]
+
     times = {"share_timeout": 1.0, "result_timeout": 9.0}
-    subject = Subject(make("fedvs", **times, **FEW["fedvs"]))
+    subject = Subject(make("fedvs", **times, **FEW["fedvs"]), settings=late)
     verifier = VERIFIERS.get("declared messages")
     found = list(verifier.examine(subject.protocol.claims[0], subject, seed=0, level=1e-7))
     assert [one.effect for one in found] == ["supports"]
@@ -200,7 +205,7 @@ def test_a_configuration_that_does_not_come_to_its_end_is_not_endorsed():
             made[SERVER].centre.step = stopping
             return made
 
-    subject = Subject(make(Ending, **FEW["fedvs"]), whole=True)
+    subject = Subject(make(Ending, **FEW["fedvs"]), whole=True, settings=few)
     verifier = VERIFIERS.get("declared messages")
     with pytest.raises(NotEnoughResultsError):  # the small run ends so, too
         list(verifier.examine(subject.protocol.claims[0], subject, seed=0, level=1e-7))
