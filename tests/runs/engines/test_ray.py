@@ -1,5 +1,6 @@
 """Parties as Ray actors: the simulation's numbers, kills, and runs that are taken up again."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -133,7 +134,21 @@ def stopped(digits, tmp_path_factory):
             "fedvs", digits, rounds=60, engine="ray", out=folder, interrupted=stop.is_set,
             progress=progress, **OPTIONS,
         )  # fmt: skip
+    wait_until_still(folder)
     return folder, shutil.copytree(folder, folder.with_name("copy"))
+
+
+def wait_until_still(folder):
+    """Wait until nobody writes there: Ray ends processes later than it is asked to."""
+    before = None
+    for _ in range(60):
+        with contextlib.suppress(FileNotFoundError):  # one went while it was looked at
+            now = {(path, path.stat().st_mtime_ns) for path in folder.rglob("*")}
+            if now == before:
+                return
+            before = now
+        time.sleep(0.5)
+    raise AssertionError(f"somebody still writes into {folder}")
 
 
 def test_entropy_is_kept_for_its_owner_only_and_goes_where_nobody_collects(stopped):
