@@ -241,3 +241,7 @@ def test_verdicts_of_the_unchanged_copy_are_taken_while_nothing_is_changed(
         assert verified[0] is None
         assert verified[-1].name == one.name
         assert "accused" in study.results["rows"][0]["by"]
+
+
+def test_sums_of_the_unchanged_protocol_tell_no_more_than_they_may(mutations):
+    assert mutations.sums_that_tell_more("K = 2, clients late") == []
