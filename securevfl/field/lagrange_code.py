@@ -152,15 +152,16 @@ class LagrangeCode:
     @cached_property
     def _left(self) -> PreparedMatrix:
         from securevfl.field import ntt
+        from securevfl.field.kernels import dispatch
 
-        fast = ntt.left(self.field.modulus, self.alphas, self.betas)
-        return fast or _prepared(
-            self._basis, self.field, self.parties, self.segments + self.privacy
-        )
+        p = self.field.modulus
+        return ntt.left(p, self.alphas, self.betas) or dispatch.prepare(p, self._basis)
 
     @cached_property
     def _constant_left(self) -> PreparedMatrix:
-        return _prepared(self._constant_basis, self.field, self.parties, 1 + self.privacy)
+        from securevfl.field.kernels import dispatch
+
+        return dispatch.prepare(self.field.modulus, self._constant_basis)
 
     @cached_property
     def _constant_basis(self) -> Array:
@@ -351,6 +352,8 @@ class LagrangeCode:
         return self._decoder(checks.party_numbers(parties, self.parties, name))[0]
 
     def _decoder(self, key: tuple[int, ...]) -> tuple[Array, PreparedMatrix]:
+        from securevfl.field.kernels import dispatch
+
         with self._lock:
             if key in self._matrices:
                 self._matrices.move_to_end(key)
@@ -358,7 +361,7 @@ class LagrangeCode:
         # Outside of the lock: two threads may make the same matrix at once, and either will do.
         points = [self.alphas[n] for n in key]
         matrix = interpolation_matrix(self.field, points, self.betas[: self.segments])
-        entry = _frozen(matrix), _prepared(matrix, self.field, self.segments, len(key))
+        entry = _frozen(matrix), dispatch.prepare(self.field.modulus, matrix)
         with self._lock:
             self._matrices[key] = entry
             while len(self._matrices) > _KEPT_MATRICES:
@@ -471,15 +474,3 @@ def _frozen(array: Array) -> Array:
     copy = np.ascontiguousarray(array)
     copy.flags.writeable = False
     return copy
-
-
-def _prepared(matrix: Array, field: PrimeField, rows: int, terms: int) -> PreparedMatrix:
-    from securevfl.field.kernels import dispatch
-
-    # Kernels go to memory by these sizes: another matrix would have them read beyond the data.
-    if matrix.shape != (rows, terms):
-        raise FieldError(
-            f"LagrangeCode: a matrix that makes {rows} blocks of {terms} has shape {matrix.shape}; "
-            f"it must be {(rows, terms)}."
-        )
-    return dispatch.prepare(field.modulus, matrix)

@@ -16,7 +16,7 @@ from securevfl.errors import (
     NotEnoughResultsError,
     PrivacyError,
 )
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, lagrange_code, primes
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, primes
 from securevfl.field.lagrange import interpolation_matrix
 
 F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
@@ -30,18 +30,6 @@ def products(F, code, seed, rows=5, inner=4, width=3):
     W = F.random((inner, width), source)
     shares = F.matmul(code.encode(X, source=source), code.encode_constant(W, source=source))
     return F.matmul(X, W), shares
-
-
-@pytest.mark.parametrize("F", FIELDS, ids=str)
-def test_a_matrix_of_another_shape_never_reaches_a_kernel(F, monkeypatch):
-    """Kernels read as many rows as the matrix has columns, and there are no more than K + T."""
-    code = LagrangeCode(F, parties=8, segments=2, privacy=1)
-    square = interpolation_matrix(F, code.alphas, code.alphas)
-    monkeypatch.setattr(lagrange_code, "interpolation_matrix", lambda *given: square)
-    with pytest.raises(FieldError, match=r"has shape \(8, 8\); it must be \(8, 3\)"):
-        code.encode(F.random((2, 60, 12)))
-    with pytest.raises(FieldError, match=r"it must be \(8, 2\)"):
-        code.encode_constant(F.random((60, 12)))
 
 
 @pytest.mark.parametrize("F", FIELDS, ids=str)
