@@ -215,10 +215,10 @@ def check_rows_apart(module: nn.Module, what: str, inputs: int) -> None:
             f"{what} failed on a single row: {type(error).__name__}: {error}; a client's network "
             "must compute each row for itself"
         ) from error
-    if drew:  # each process begins torch's generator alike, so others know what it draws
+    if drew:  # whatever rate of dropout: three rows need not show it
         raise ConfigurationError(
-            f"{what} draws from torch's generator for each batch, which is no secret of a client "
-            "and differs in a resumed run; leave out dropout and noise"
+            f"{what} draws from torch's generator for each batch, which is not of the client's "
+            "own entropy and differs in a resumed run; leave out dropout and noise"
         )
     if not torch.allclose(together, apart, atol=_CLOSE, rtol=_CLOSE):
         raise ConfigurationError(
