@@ -10,6 +10,7 @@ import typer
 from securevfl.cli import output
 from securevfl.cli.completion import epilog
 from securevfl.cli.run import INTERRUPTED
+from securevfl.engine.names import PartyNames
 from securevfl.errors import ConfigurationError
 
 app = typer.Typer(
@@ -42,14 +43,16 @@ def invite(
     json: AsJson = False,
 ) -> None:
     """Print one line for each party of a session, which it joins by, and the fingerprint."""
+    from securevfl.runs.identities import names_in
     from securevfl.runs.organisations.invitation import invite as lines
 
     found = lines(manifest, relay)
     if json:
         output.print_json(found)
         return
+    called = names_in(manifest)
     for name, line in found.items():
-        typer.echo(f"{name}: {line}")
+        typer.echo(f"{called.in_text(name)}: {line}")
 
 
 @app.command("join", epilog=epilog("party join"))
@@ -104,12 +107,12 @@ def join(
     from securevfl.runs.organisations.join import join as take_part
 
     found = Invitation.parse(invitation)
-    name = "server" if found.index < 0 else str(found.index)
-    if role not in (None, name):
-        raise ConfigurationError(f"party: the invitation is of {name}, and --role is {role}")
+    own = "server" if found.index < 0 else str(found.index)
+    if role not in (None, own):
+        raise ConfigurationError(f"party: the invitation is of {own}, and --role is {role}")
     if silence <= 0:
         raise ConfigurationError(f"party: --silence must be above 0, not {silence:g}")
-    folder = out or Path("sessions") / f"{found.token[:8]}-{name}"
+    folder = out or Path("sessions") / f"{found.token[:8]}-{own}"
     try:
         summary = take_part(
             found, key=key, folder=folder, data=data, manifest=manifest, say=output.say,
@@ -121,7 +124,9 @@ def join(
     if json:
         output.print_json(summary)
         return
-    for shown in _SHOWN:
-        if summary.get(shown) is not None:
-            typer.echo(f"{shown.replace('_', ' ')}: {summary[shown]}")
+    called = PartyNames(summary.get("party_names") or ())
+    shown = summary | ({"party": called[found.index]} if called else {})
+    for name in _SHOWN:
+        if shown.get(name) is not None:
+            typer.echo(f"{name.replace('_', ' ')}: {shown[name]}")
     typer.echo(f"folder: {folder}")
