@@ -127,7 +127,14 @@ def test_the_order_of_shares_is_seen_by_clients():
 
 
 def test_of_a_method_with_fresh_public_keys_their_content_is_no_difference():
-    assert examined("secagg_split", settings=settings_of).effect == "supports"
+    subject = subject_of("secagg_split", settings_of)
+    assert found_on(subject).effect == "supports"
+    assert len(subject.settings) == 1 + len(list(settings_of(subject.protocol)))
+    for one in subject.settings:
+        found = one.comparison
+        assert found.messages > 20, one.setting.name
+        assert (found.deviations, found.unfollowed, found.unlike) == ((), (), ()), one.setting.name
+        assert found.acts == (), one.setting.name
     assert examined(leaking(late, "secagg_split"), settings=none).effect == "accuses"
 
 
