@@ -12,7 +12,6 @@ import typer
 from securevfl.cli import output
 from securevfl.cli.completion import epilog
 from securevfl.cli.options import protocol_options, split_data_pairs
-from securevfl.engine.names import PartyNames
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.runs.catalogue import get_protocol
@@ -216,11 +215,10 @@ def _terms(
 
 
 def _say(summary: Mapping[str, str], *, as_json: bool, manifest: Path | None = None) -> None:
-    from securevfl.runs.identities import names_in
+    from securevfl.runs.identities import named
 
     if as_json:
         output.print_json(dict(summary))
         return
-    called = PartyNames() if manifest is None else names_in(manifest)
-    for name, value in summary.items():
-        typer.echo(f"{called.in_text(name)}: {value}")
+    for name, value in (summary if manifest is None else named(summary, manifest)).items():
+        typer.echo(f"{name}: {value}")

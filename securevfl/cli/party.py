@@ -10,7 +10,6 @@ import typer
 from securevfl.cli import output
 from securevfl.cli.completion import epilog
 from securevfl.cli.run import INTERRUPTED
-from securevfl.engine.names import PartyNames
 from securevfl.errors import ConfigurationError
 
 app = typer.Typer(
@@ -43,16 +42,15 @@ def invite(
     json: AsJson = False,
 ) -> None:
     """Print one line for each party of a session, which it joins by, and the fingerprint."""
-    from securevfl.runs.identities import names_in
+    from securevfl.runs.identities import named
     from securevfl.runs.organisations.invitation import invite as lines
 
     found = lines(manifest, relay)
     if json:
         output.print_json(found)
         return
-    called = names_in(manifest)
-    for name, line in found.items():
-        typer.echo(f"{called.in_text(name)}: {line}")
+    for name, line in named(found, manifest).items():
+        typer.echo(f"{name}: {line}")
 
 
 @app.command("join", epilog=epilog("party join"))
@@ -124,8 +122,8 @@ def join(
     if json:
         output.print_json(summary)
         return
-    called = PartyNames(summary.get("party_names") or ())
-    shown = summary | ({"party": called[found.index]} if called else {})
+    names = summary.get("party_names")
+    shown = summary | ({"party": names[found.index]} if names and found.index >= 0 else {})
     for name in _SHOWN:
         if shown.get(name) is not None:
             typer.echo(f"{name.replace('_', ' ')}: {shown[name]}")

@@ -97,7 +97,7 @@ def write_manifest(
 
 
 def _names(parties: Sequence[str]) -> list[str]:
-    """What the parties are called; empty where they have numbers."""
+    """Names of the parties; none where they have numbers."""
     words = [text.partition("=")[0] for text in parties]
     numbers = [word for word in words if word.isdigit()]
     if len(numbers) == len(words):
@@ -154,10 +154,11 @@ def described(manifest: Manifest) -> dict[str, str]:
     return lines
 
 
-def names_in(manifest: Path) -> PartyNames:
-    """What the parties of a manifest are called, for people."""
+def named(lines: Mapping[str, str], manifest: Path) -> dict[str, str]:
+    """Lines about parties under the names that a manifest gives them, for people."""
     found = Manifest.read(manifest)
-    return Terms.of(found).called if found.terms else PartyNames()
+    called = Terms.of(found).called if found.terms else PartyNames()
+    return {called.in_text(party): text for party, text in lines.items()}
 
 
 def look(manifest: Path) -> tuple[dict[str, str], Manifest]:
