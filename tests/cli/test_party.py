@@ -124,7 +124,7 @@ def test_three_processes_train_and_one_is_killed_meanwhile(organisations, relay,
     assert out.stat().st_size > 10_000
     assert "book shop" in out.read_text()
     said = "".join((tmp_path / f"{name}.log").read_text() for name in NAMES)
-    assert "book shop (party 1)" in said  # somebody waited for who was killed
+    assert "parties: bank, book shop" in said
     assert "party 1" not in said.replace("book shop (party 1)", "")
 
 
