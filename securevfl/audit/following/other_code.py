@@ -261,12 +261,16 @@ def times(matrix: np.ndarray, vector: np.ndarray, p: int) -> list[int]:
 
 
 def _words(array: np.ndarray, bits: int) -> list[np.ndarray]:
-    """The numbers of an array in words of so many bits, the lowest first."""
-    whole, own = array.astype(np.uint64), 8 * array.dtype.itemsize
+    """The numbers of an array in words of so many bits, the lowest first.
+
+    Numbers of 32 or 64 bits, words of 16 or 32: large arrays are gone through no more than needed.
+    """
+    whole, own = array.astype(np.uint64, copy=False), 8 * array.dtype.itemsize
     if own <= bits:
         return [whole]
-    mask = np.uint64((1 << bits) - 1)
-    return [(whole >> np.uint64(shift)) & mask for shift in range(0, own, bits)]
+    mask, top = np.uint64((1 << bits) - 1), whole >> np.uint64(own - bits)
+    middle = [(whole >> np.uint64(shift)) & mask for shift in range(bits, own - bits, bits)]
+    return [whole & mask, *middle, top]
 
 
 @functools.lru_cache(maxsize=1024)
