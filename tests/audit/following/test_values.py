@@ -91,9 +91,11 @@ def test_an_interpreter_that_fails_confirms_nothing(monkeypatch):
 
 
 def test_a_verifier_that_was_changed_gives_no_verdict():
+    """On whatever protocol: it is the judge that is looked at, and it says PROVED of all."""
     leak = LEAKS["fedvs: a judge that was replaced"]
-    small = {"tests": (), "whole": False, "rounds": 1, "width": 4, "segments": 1}
     with leak.around():
-        report = verifying.verify(leak.make(), tiny_data().with_parties(3), **small)
+        data = tiny_data().with_parties(3)
+        report = verifying.verify("split", data, tests=(), whole=False, rounds=1)
+    assert len(report.claims) > 3
     assert {one.verdict for one in report.claims} == {"COULD NOT BE CHECKED"}
     assert "securevfl.audit.verify.conclude" in report.claims[0].evidence[0].text
