@@ -84,7 +84,7 @@ def run_of(options: Mapping[str, Any], setting: Any) -> tuple[list[str], list[st
                 self.newest = round
 
     protocol = small(dict(options) | dict(setting.options), setting.multiple)
-    run = Run(protocol, setting, None)
+    run = Run(protocol, setting, None, None)
     try:
         ended = run.make()
     except Exception as error:  # whatever a changed protocol raises
@@ -171,7 +171,7 @@ def sums_that_tell_more(name: str) -> list[str]:
         def _compare(self, last: int | None = None) -> None:
             pass  # all messages stay held
 
-    run = Run(protocol, setting, None)
+    run = Run(protocol, setting, None, None)
     with contextlib.suppress(Exception):  # what was sent before the end is looked at
         run.make()
     batches, attempts, steps = dict[int, Any](), dict[int, Any](), set[int]()

@@ -183,6 +183,8 @@ class Study:
                 done = done or not any(name in row["name"] for name in names)
                 mutant = None if done else found_again(row, every)
                 if mutant is not None and time.perf_counter() < end:
+                    for name in _compared(stage, row):  # while nothing is changed
+                        self.sound_verdicts(name)
                     self._at(mutant, take, row)
                     row["rest"] = [*row.get("rest", ()), stage]
                     store(self.results)
@@ -202,8 +204,7 @@ class Study:
 
     def _again(self, row: Row) -> None:
         """Verify with the same options: the verifiers may know more than before."""
-        self.sound_verdicts(name := row["case"].partition(", ")[0])
-        by, evidence = self.verify(name)
+        by, evidence = self.verify(row["case"].partition(", ")[0])
         if by:
             row["before"] = [row["noticed"], row["by"]]
             row |= {"by": by, "evidence": evidence, "noticed": f"verify, later verifiers: {by}"}
@@ -211,7 +212,6 @@ class Study:
     def _other_options(self, row: Row) -> None:
         for name in OPTIONS:
             if name != row["case"].partition(", ")[0] and not row["noticed"]:
-                self.sound_verdicts(name)
                 row["by"], row["evidence"] = self.verify(name)
                 row["noticed"] = f"verify, {name}" if row["by"] else ""
 
@@ -223,7 +223,9 @@ class Study:
         """Sums that tell more than they may, in the first case that has any."""
         for name in self.results["cases"]:
             state, told = apart(self.tree.home, sums_that_tell_more, name, limit=VERIFY_S)
-            if state == "done" and told:
+            if state == "raised":
+                return [f"{name}: no answer: {told}"]
+            if told:
                 return [f"{name}: {one}" for one in told[:3]]
         return []
 
@@ -231,6 +233,13 @@ class Study:
         """Name of the first test that fails."""
         home = self.tree.home
         return str(apart(home, first_failure, str(home), arguments, limit=TESTS_S)[1])
+
+
+def _compared(stage: str, row: Row) -> list[str]:
+    """Options under which a stage verifies the change of a row."""
+    own = row["case"].partition(", ")[0]
+    others = [name for name in OPTIONS if name != own]
+    return {"again": [own], "options": others}.get(stage, [])
 
 
 def judged(row: Row) -> bool:

@@ -5,6 +5,7 @@
     python benchmarks/privacy.py shapes      all toy shapes, every coalition, exactly
     python benchmarks/privacy.py recovery    server with one client against real digits
     python benchmarks/privacy.py masked      a masked round against a plain one, real computing
+    python benchmarks/privacy.py default    `securevfl verify fedvs` as it is typed, timed
     python benchmarks/privacy.py seed       rows from sums, over an epoch, secret seed known or not
     python benchmarks/privacy.py attacks    all attacks on all protocols; --data NAME, and a picture
     python benchmarks/privacy.py coded      the same on coded_split beside fedvs; --data NAME
@@ -19,6 +20,9 @@ import argparse
 import functools
 import json
 import math
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -381,6 +385,32 @@ def masked(blocks: int) -> dict[str, Any]:
     }
 
 
+def default(count: int) -> dict[str, Any]:
+    """The command as README's default is verified, from start to end, one repetition after another.
+
+    CPU is that of all its processes.
+    """
+    runs = []
+    for _ in range(count):
+        begin, before = time.perf_counter(), os.times()
+        command = [sys.executable, "-m", "securevfl", "verify", "fedvs", "--json"]
+        told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        after = os.times()
+        runs.append({
+            "seconds": round(time.perf_counter() - begin, 1),
+            "cpu_seconds": round(sum(after[2:4]) - sum(before[2:4]), 1),
+            "settings": len(told["ran"]),
+            "whole": told["whole"],
+            "claims": [[c["who"], c["about"], c["verdict"]] for c in told["claims"]],
+        })  # fmt: skip
+    return {
+        "runs": runs,
+        "load": os.getloadavg()[0],
+        "machine": describe_machine(),
+        "commit": commit(),
+    }
+
+
 WORK = {
     "rank": rank,
     "alarms": alarms,
@@ -388,8 +418,9 @@ WORK = {
     "recovery": recovery,
     "masked": masked,
     "seed": seed,
+    "default": default,
 }
-COUNTS = {"rank": 10_000, "alarms": 1_000, "masked": 25}
+COUNTS = {"rank": 10_000, "alarms": 1_000, "masked": 25, "default": 3}
 
 
 def main() -> None:

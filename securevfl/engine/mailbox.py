@@ -46,20 +46,20 @@ class Mailbox:
     def put(self, message: Message) -> bool:
         """Add an arrived message; True if it satisfies the present wait."""
         sender, _, kind, _, round, _, _ = message
-        key = (round, sender)
         if round < self._floor or (kind, round) in self._closed:
             self._late(message)
             return False
         wait = self.wait
         if wait is not None and kind in wait.kinds and not wait.satisfied and wait.accepts(message):
-            if any((taken.round, taken.sender) == key for taken in wait.taken):
+            if wait.has(round, sender):
                 self._late(message)
                 return False
-            wait.taken.append(message)
+            wait.take(message)
             return wait.satisfied
         held = self._held.get(kind)
         if held is None:
             held = self._held[kind] = {}
+        key = (round, sender)
         if key in held:
             self._late(message)
         else:
@@ -71,7 +71,9 @@ class Mailbox:
         """Begin a wait; True if messages that are already here satisfy it."""
         self.wait = wait
         # After a resume the wait that was going on begins anew, with what it had taken before.
-        wait.taken, self._restored = self._restored, []
+        restored, self._restored = self._restored, []
+        for message in restored:
+            wait.take(message)
         if wait.count:
             self._take_wanted(wait)
         elif not wait.taken:
@@ -91,7 +93,7 @@ class Mailbox:
         )
         if first is not None:
             self._remove(first[1])
-            wait.taken.append(first[1])
+            wait.take(first[1])
 
     def _take_wanted(self, wait: Wait) -> None:
         held = self._held.get(wait.kinds[0], {})
@@ -100,7 +102,7 @@ class Mailbox:
                 return
             if wait.accepts(message):
                 del held[key]
-                wait.taken.append(message)
+                wait.take(message)
 
     def finish(self) -> list[Message]:
         """End the present wait and return its messages; a collect closes its kind and round."""

@@ -76,6 +76,7 @@ class Wait:
 
     __slots__ = (
         *("announced", "count", "kinds", "needed", "round", "safe", "senders", "taken", "timeout"),
+        "_whose",
     )
 
     def __init__(
@@ -96,6 +97,7 @@ class Wait:
         self.safe = safe
         self.announced = announced
         self.taken: list[Message] = []
+        self._whose: set[tuple[int, int]] = set()
         self.needed = max(count, 1) if kinds else math.inf  # messages that end it
 
     def __await__(self) -> Generator[Wait, Any, Any]:
@@ -108,6 +110,15 @@ class Wait:
             and (self.round == ANY_ROUND or message.round == self.round)
             and (self.senders is None or message.sender in self.senders)
         )
+
+    def take(self, message: Message) -> None:
+        """Take an accepted message."""
+        self.taken.append(message)
+        self._whose.add((message.round, message.sender))
+
+    def has(self, round: int, sender: int) -> bool:
+        """Whether a message of this round and sender was taken."""
+        return (round, sender) in self._whose
 
     @property
     def satisfied(self) -> bool:

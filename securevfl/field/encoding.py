@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from securevfl.errors import FieldError
 from securevfl.field.kernels.pool import share
 from securevfl.field.kernels.scratch import aligned
 
@@ -22,7 +23,19 @@ _PIECE = 128  # Bytes of columns in a tile of the streams.
 
 
 def apply(left: PreparedMatrix, blocks: Sequence[Array], out: Array, threads: int) -> bool:
-    """Write the product of `left` with stacked blocks of rows; see dispatch.PreparedMatrix."""
+    """Write the product of `left` with stacked blocks of rows; see dispatch.PreparedMatrix.
+
+    Raises
+    ------
+    FieldError
+        Where the sizes do not fit: kernels would read and write past the arrays.
+    """
+    terms = sum(len(block) for block in blocks)
+    if (left.rows, left.inner) != (len(out), terms):
+        raise FieldError(
+            f"encoding: a matrix of {(left.rows, left.inner)} cannot be multiplied with {terms} "
+            f"rows into {len(out)}"
+        )
     good: list[bool] = []
 
     def work(columns: slice) -> None:

@@ -206,17 +206,24 @@ def check_rows_apart(module: nn.Module, what: str, inputs: int) -> None:
     rows = torch.linspace(0, 1, 3 * inputs).reshape(3, inputs)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            before = torch.get_rng_state()
             together = module(rows)
             apart = torch.cat([module(row[None]) for row in rows])
+            drew = not torch.equal(before, torch.get_rng_state())
     except Exception as error:
         raise ConfigurationError(
             f"{what} failed on a single row: {type(error).__name__}: {error}; a client's network "
             "must compute each row for itself"
         ) from error
+    if drew:  # whatever rate of dropout: three rows need not show it
+        raise ConfigurationError(
+            f"{what} draws from torch's generator for each batch, which is not of the client's "
+            "own entropy and differs in a resumed run; leave out dropout and noise"
+        )
     if not torch.allclose(together, apart, atol=_CLOSE, rtol=_CLOSE):
         raise ConfigurationError(
             f"{what} gives other embeddings for rows together than for each alone; leave out "
-            "dropout and normalisation over the batch"
+            "normalisation over the batch"
         )
 
 

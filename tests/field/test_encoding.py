@@ -83,3 +83,17 @@ def test_wide_aligned_results_equal_those_in_panels_of_any_alignment():
     some = [0, 1, 15, 16, 20_000, 39_999]
     rows = np.concatenate([X, masks])[:, some].astype(object)
     assert (results[0][:, some] == matrix.astype(object) @ rows % F31.modulus).all()
+
+
+@pytest.mark.parametrize("F", [F31, F50, F61], ids=str)
+def test_a_matrix_of_another_size_is_refused_before_anything_is_read(F):
+    class Wrong(LagrangeCode):
+        """Has (N, N) coefficients, where those of K + T rows are (N, K + T)."""
+
+        @property
+        def _basis(self):
+            return F.random((5, 5), SeededSource(5))
+
+    words = r"\(5, 5\) cannot be multiplied with 3 rows into 5"
+    with pytest.raises(FieldError, match=words):
+        Wrong(F, parties=5, segments=2, privacy=1).encode(F.random((2, 3000), SeededSource(6)))

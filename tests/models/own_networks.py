@@ -52,6 +52,10 @@ def dropping(inputs, outputs):
     return nn.Sequential(nn.Linear(inputs, outputs), nn.Dropout(0.5))
 
 
+def dropping_seldom(inputs, outputs):
+    return nn.Sequential(nn.Linear(inputs, outputs), nn.Dropout(1e-6))
+
+
 def counting(inputs, outputs):
     class Counting(nn.Linear):
         def forward(self, rows):

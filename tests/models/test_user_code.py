@@ -111,6 +111,7 @@ FAULTS = {
     "own_client": {
         "normalising": r"own_client = '[\w.]+own_networks:normalising' failed on a single row",
         "dropping": "leave out dropout",
+        "dropping_seldom": "draws from torch's generator .* leave out dropout",
         "too_wide": r"\(3, 6\)",
     },
     "own_loss": {

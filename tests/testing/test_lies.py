@@ -71,6 +71,7 @@ NOTICED = {
     "fedvs: inconsistent key, A = 1": "server corrects client 1",
     "fedvs: A+1 wrong uploads": "server corrects client 8",
     "fedvs: wrong upload, A = 1": "server corrects client 0",  # the liar
+    "fedvs: a model that wraps, A = 1": "nobody",
     "fedvs: negative rows": "the run ends (ProtocolError)",
     "fedvs: a sharer many times": "the run ends (ProtocolError)",
     "wait_dp: same rows": "the run ends (PrivacyError)",

@@ -208,3 +208,40 @@ def test_the_section_of_the_page_is_of_the_committed_results(page, tmp_path, mon
     page.PAGE.write_text(committed)
     page.write_page(RESULTS)
     assert page.PAGE.read_text() == committed, "python benchmarks/mutations.py --page"
+
+
+def test_verdicts_of_the_unchanged_copy_are_taken_while_nothing_is_changed(
+    mutations, every, tmp_path, monkeypatch
+):
+    """Else what a change loses would be what its baseline has lost."""
+    there, verified = [None], []
+
+    class Copy:
+        home = tmp_path
+
+        def put(self, mutant, source, file=""):
+            there[0] = mutant
+
+    def apart(home, function, options, limit):
+        verified.append(there[0])
+        return "done", {"verdicts": {"a claim": "PROVED" if there[0] is None else "VIOLATED"},
+                        "words": {"a claim": "it leaks"}}  # fmt: skip
+
+    one = every[0]
+    row = {"name": one.name, "file": one.file, "line": one.line, "diff": [], "noticed": "",
+           "by": "", "case": next(iter(mutations.OPTIONS)) + ", as configured"}  # fmt: skip
+    monkeypatch.setattr(mutations, "Tree", Copy)
+    monkeypatch.setattr(mutations, "load", lambda: {"rows": [dict(row)]})
+    monkeypatch.setattr(mutations, "store", lambda results: None)
+    monkeypatch.setattr(mutations, "apart", apart)
+    for stage in ("again", "options"):
+        study = mutations.Study()
+        verified.clear()
+        study.rest(float("inf"), [stage], [""])
+        assert verified[0] is None
+        assert verified[-1].name == one.name
+        assert "accused" in study.results["rows"][0]["by"]
+
+
+def test_sums_of_the_unchanged_protocol_tell_no_more_than_they_may(mutations):
+    assert mutations.sums_that_tell_more("K = 2, clients late") == []

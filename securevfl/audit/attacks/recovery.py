@@ -25,7 +25,7 @@ from securevfl.audit.proof.linear_algebra import (
     solve_left,
     solve_right,
 )
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, FieldError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
 
@@ -121,16 +121,26 @@ def recover(
 
 
 def _spare_points(code: LagrangeCode, clients: Sequence[int]) -> list[int]:
-    """K points that are neither data points nor the coalition's, with sum_k a_k != 0 there."""
+    """K points that are neither data points nor the coalition's, with sum_k a_k != 0 there.
+
+    Raises
+    ------
+    FieldError
+        When there are too few, as no interpolation can have: sum_k a_k is 1 at data points, and of
+        degree K + T - 1, so that it has no more zeros.
+    """
     taken = {*code.betas[: code.segments], *(code.alphas[c] for c in clients)}
     found: list[int] = []
-    z = 0
-    while len(found) < code.segments:
+    for z in range(len(taken) + code.segments + code.privacy - 1 + code.segments):
         a = _basis(code, clients, [z])[0, : code.segments]
         if z not in taken and int(a.sum(dtype=object)) % code.field.modulus:
             found.append(z)
-        z += 1
-    return found
+        if len(found) == code.segments:
+            return found
+    raise FieldError(
+        f"recovery: sum_k a_k has more than {code.segments + code.privacy - 1} zeros, where K = "
+        f"{code.segments} and T = {code.privacy}: interpolation_matrix gives no interpolation"
+    )
 
 
 def _basis(code: LagrangeCode, clients: Sequence[int], points: Sequence[int]) -> np.ndarray:

@@ -25,7 +25,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.privacy.coalition import Coalition
 
-__all__ = ["Exhaustion", "SmallInstance", "exhaust", "small_code", "small_instances"]
+__all__ = ["Exhaustion", "SmallInstance", "equal_views", "exhaust", "small_code", "small_instances"]
 
 _MOST = 1 << 26  # views enumerated in one examination
 _CELLS = 1 << 22  # entries of one histogram
@@ -149,13 +149,44 @@ def exhaust(toy: SmallInstance, coalition: Coalition) -> Exhaustion:
     >>> exhaust(SmallInstance(code), Coalition(server=True, clients=(0,))).equal
     True
     """
+    joint = _joint(toy, coalition)
+    unequal = _unequal(joint)
+    secrets = toy.secrets**toy.honest
+    witness = None
+    if unequal:
+        (_, one), (_, two) = list(unequal[0].values())[:2]
+        witness = one, two
+    return Exhaustion(
+        equal=not unequal,
+        bits=sum(_information(joint, group) for group in unequal) / secrets,
+        distance=max((_distance(joint, group) for group in unequal), default=0.0),
+        secrets=secrets,
+        tapes=toy.tapes,
+        witness=witness,
+    )
+
+
+def equal_views(toy: SmallInstance, coalition: Coalition) -> bool:
+    """`Exhaustion.equal`, without the rest: it ends at the first two histograms that differ.
+
+    How much a view tells takes all pairs of histograms; of a code that hides nothing there are so
+    many that they fill the memory.
+
+    Raises
+    ------
+    ConfigurationError
+        As `exhaust`.
+    """
+    return not _unequal(_joint(toy, coalition), first=True)
+
+
+def _joint(toy: SmallInstance, coalition: Coalition) -> _Joint:
     if toy.secrets * toy.tapes > _MOST:
         raise ConfigurationError(
             f"exhaust: {toy.describe()} has {toy.secrets * toy.tapes:.3g} views of one client, and "
             f"at most {_MOST} are enumerated. Use fewer rows, features, rounds or a smaller prime"
         )
-    table = Table(toy, Observation(toy, coalition))
-    return _decide(toy, table)
+    return _Joint(toy, Table(toy, Observation(toy, coalition)))
 
 
 class _Joint:
@@ -267,32 +298,22 @@ def _add_arrays(p: int, one: np.ndarray, two: np.ndarray, size: int) -> np.ndarr
     return total
 
 
-def _decide(toy: SmallInstance, table: Table) -> Exhaustion:
-    """Combine the honest clients' parts, and compare secrets with the same output."""
-    joint = _Joint(toy, table)
+def _unequal(joint: _Joint, *, first: bool = False) -> list[dict[int, tuple[int, Any]]]:
+    """Groups of secrets with one output and several histograms: views tell them apart.
+
+    The sum does not tell them apart. Of the histograms of a group, the number of secrets that have
+    each, and one of them.
+    """
     groups: dict[int, dict[int, tuple[int, Any]]] = {}
     for chosen, orders in joint.choices():
         number = joint.histogram(chosen)
         for output, (count, example) in joint.outputs(chosen, orders).items():
             group = groups.setdefault(output, {})
-            before, first = group.get(number, (0, example))
-            group[number] = before + count, first
-    # A group holds the secrets of one output. Two histograms in it are two views that tell secrets
-    # apart which the sum does not.
-    unequal = [group for group in groups.values() if len(group) > 1]
-    secrets = toy.secrets**toy.honest
-    witness = None
-    if unequal:
-        (_, one), (_, two) = list(unequal[0].values())[:2]
-        witness = one, two
-    return Exhaustion(
-        equal=not unequal,
-        bits=sum(_information(joint, group) for group in unequal) / secrets,
-        distance=max((_distance(joint, group) for group in unequal), default=0.0),
-        secrets=secrets,
-        tapes=toy.tapes,
-        witness=witness,
-    )
+            before, known = group.get(number, (0, example))
+            group[number] = before + count, known
+            if first and len(group) > 1:
+                return [group]
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _information(joint: _Joint, group: dict[int, tuple[int, Any]]) -> float:

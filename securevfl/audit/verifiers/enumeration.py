@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from securevfl.audit.proof.exhaustive import exhaust, small_instances
+from securevfl.audit.proof.exhaustive import equal_views, small_instances
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coalition, coded, provable
@@ -38,6 +38,6 @@ class Enumeration(CodedVerifier):
 def _equal(against: Adversary, *, masked: bool) -> tuple[bool, ...]:
     """Of each small instance, whether all secrets with equal sums give equal views."""
     return tuple(
-        exhaust(one, coalition(against, tuple(range(one.code.privacy)))).equal
+        equal_views(one, coalition(against, tuple(range(one.code.privacy))))
         for one in small_instances(masked)
     )

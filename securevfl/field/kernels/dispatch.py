@@ -25,13 +25,22 @@ _FEW = 32  # Terms up to which vectors stream 61-bit numbers faster than the til
 
 
 class PreparedMatrix(Protocol):
-    """A left operand (m, k) that was prepared for products."""
+    """A left operand (m, k) that was prepared for products.
+
+    Attributes
+    ----------
+    rows, inner : int
+        m and k.
+    """
+
+    rows: int
+    inner: int
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """Write the product with the rows of `blocks`, k in all, into `out` (m, n).
 
-        The last axis of blocks and of `out` is contiguous. Returns whether all numbers that were
-        read are below p; if not, `out` is meaningless.
+        The last axis of blocks and of `out` is contiguous. Their sizes are believed. Returns
+        whether all numbers that were read are below p; if not, `out` is meaningless.
         """
 
 
@@ -73,6 +82,7 @@ class PortableLeft:
 
     def __init__(self, p: int, a: Array) -> None:
         self.p, self.short = p, p < 1 << 31
+        self.rows, self.inner = a.shape
         self.a = np.ascontiguousarray(a)
         if self.short:  # Rows in threes and terms in fours; see _portable.matmul31.
             m, k = a.shape

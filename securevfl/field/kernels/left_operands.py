@@ -26,7 +26,8 @@ class PiecewiseLeft:
     """A left operand (m, k) whose kernel takes rows of whole 64-byte pieces and limited k."""
 
     def __init__(self, p: int, a: Array, most: int) -> None:
-        self.p, self.rows, self.most = p, a.shape[0], most
+        self.p, self.most = p, most
+        self.rows, self.inner = a.shape
         pieces = range(0, max(1, a.shape[1]), most)
         self.parts = [self._part(np.ascontiguousarray(a[:, k : k + most])) for k in pieces]
 

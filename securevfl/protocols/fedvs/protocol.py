@@ -103,8 +103,8 @@ class FedVS(SplitProtocol, CodedProtocol):
             "the clients' secret choices give the rows where all columns together are at most h: "
             "a server that knows the secret seed of a simulation has both, and given the sums "
             "nothing is hidden from it; on a cluster each client's choices are its own. With SGD "
-            "the sums and its own gradients give X X^T, all data up to a rotation (1.3 to 1.5 % "
-            "off on breast-cancer, h = 64)",
+            "the sums and its own gradients give X X^T of columns and powers: at degree 1 all data "
+            "up to a rotation (1.3 to 1.5 % off on breast-cancer, h = 64), with powers more",
             "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
             "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
             "masked, no more than each of them alone",
@@ -117,7 +117,8 @@ class FedVS(SplitProtocol, CodedProtocol):
             "p, lx, lw, h, the optimiser, initialisation and batch order are ours",
             "tolerate_corrupt (ours): wrong uploads only, and the named client may be honest: one "
             "client that deals inconsistent shares or keys has an honest one named; A+1 colluders "
-            "move the sums, and nobody or an honest client is named",
+            "move the sums, and nobody or an honest client is named. Consistent shares of any "
+            "data and model move them unseen",
             "a client whose value could wrap stops the run, which reveals one bit about its data",
             "B is announced with the round, S after sharing; the paper supposes that all share",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "

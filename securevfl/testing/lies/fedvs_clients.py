@@ -209,6 +209,8 @@ LIES = (
         of(LargeModel)),
     lie("a model that wraps", ONE, "shares uniform elements as its model", "nothing", "gains",
         of(Wraps)),
+    lie("a model that wraps, A = 1", ONE, "does the same",
+        "nothing: its shares are consistent", "gains", of(Wraps, **A1), WITH),
     lie("keeps its keys", ONE, "never sends the keys that it draws", "nothing", "gains",
         functools.partial(ended, {0: NoKeys})),
     lie("never uploads", ONE, "shares, and never uploads", "R of N uploads are enough",

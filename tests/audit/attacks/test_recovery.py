@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from securevfl.audit.attacks import recovery
 from securevfl.audit.attacks.recovery import Round, recover
 from securevfl.audit.recorded_runs import RunFactory, run_factory
 from securevfl.audit.share_recovery import coalitions, pool_shares, recover_by_server
 from securevfl.data import load_dataset
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, FieldError
+from securevfl.field import LagrangeCode, PrimeField
 from securevfl.protocols.base.registry import get_protocol, make_config
 
 P31, P61 = 2**31 - 1, 2**61 - 1
@@ -79,3 +81,15 @@ def test_pooled_shares_of_a_run(N, K, T):
         assert pooled.data == (len(clients) == K + T)
         sizes.append(len(clients))
     assert sizes == list(range(T, K + T + 1))
+
+
+def test_a_search_for_points_ends_where_interpolation_is_none(monkeypatch):
+    """verify ran until its time limit, when a changed library interpolated to zeros."""
+    code = LagrangeCode(PrimeField(97), parties=8, segments=2, privacy=1)
+    assert len(recovery._spare_points(code, (3,))) == 2
+    monkeypatch.setattr(
+        *(recovery, "interpolation_matrix"),
+        lambda field, nodes, points: np.zeros((len(points), len(nodes)), field.dtype),
+    )
+    with pytest.raises(FieldError, match=r"more than 2 zeros, where K = 2 and T = 1"):
+        recovery._spare_points(code, (3,))

@@ -791,6 +791,14 @@ def test_claims_against_the_server_depend_on_masks():
     assert class_of("split").card.absence == "waits"
 
 
+def test_the_card_says_what_sums_tell_with_sgd_and_what_one_client_moves():
+    card = class_of("fedvs").card
+    assert (
+        "X X^T of columns and powers: at degree 1 all data up to a rotation" in card.sees["server"]
+    )
+    assert any("Consistent shares of any data and model move them" in w for w in card.deviations)
+
+
 @pytest.mark.parametrize("p", [P31, P61])
 @pytest.mark.parametrize("secure", [False, True])
 def test_predicted_memory_covers_the_shares_and_what_setup_needs(p, secure):
