@@ -39,6 +39,10 @@ def table(results: Mapping[str, Any]) -> str:
         f"| none of the stages that ran | {sum('rest' in row for row in silent)} |",
         f"| no stage after the small runs has run | {sum('rest' not in row for row in silent)} |",
     ]
+    suite = [row for row in left if row.get("conformance")]
+    if any("conformance" in row for row in left):
+        lines += ["", f"The conformance suite notices {len(suite)} of the {len(left)} that "
+                  "`verify` did not notice."]  # fmt: skip
     apart = [row for row in left if disagree(row)]
     lines += ["", f"Of {len(left)} that `verify` did not notice, both judgements say the same of "
               f"{len(left) - len(apart)}; of {len(apart)} they differ."]  # fmt: skip

@@ -178,7 +178,7 @@ class Study:
                 if failed:
                     raise RuntimeError(f"mutations: of the unchanged copy, {stage}: {failed}")
             for row in self.results["rows"]:
-                done = row["noticed"] if stage != "again" else judged(row)
+                done = _is_done(stage, row)
                 done = done or stage in row.get("rest", ())
                 done = done or not any(name in row["name"] for name in names)
                 mutant = None if done else found_again(row, every)
@@ -216,8 +216,11 @@ class Study:
                 row["noticed"] = f"verify, {name}" if row["by"] else ""
 
     def _test(self, title: str, row: Row) -> None:
-        row["by"] = self._failed(TESTS[title])
-        row["noticed"] = title if row["by"] else ""
+        failed = self._failed(TESTS[title])
+        if title == "conformance":
+            row["conformance"] = failed
+        if not row["noticed"]:
+            row["by"], row["noticed"] = failed, title if failed else ""
 
     def _sums(self) -> list[str]:
         """Sums that tell more than they may, in the first case that has any."""
@@ -233,6 +236,15 @@ class Study:
         """Name of the first test that fails."""
         home = self.tree.home
         return str(apart(home, first_failure, str(home), arguments, limit=TESTS_S)[1])
+
+
+def _is_done(stage: str, row: Row) -> bool:
+    """Whether a stage has nothing to do with a row."""
+    if stage == "again":
+        return judged(row)
+    if stage == "conformance":  # it is counted whatever other tests notice
+        return bool(row["noticed"].startswith("verify"))
+    return bool(row["noticed"])
 
 
 def _compared(stage: str, row: Row) -> list[str]:

@@ -6,6 +6,7 @@
     python benchmarks/organisations.py hostile      a relay that mistreats five times 10 % of frames
     python benchmarks/organisations.py stopped      a party is stopped, and named
     python benchmarks/organisations.py refused      what is refused, and after how long
+    python benchmarks/organisations.py speed        rounds a second beside Ray and the simulation
 
 It needs root, iproute2 and nats-server. Processes run `securevfl party join`, in namespaces of
 `benchmarks.namespaces`; they are forked from one that has loaded the package. Losses are compared
@@ -27,8 +28,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 from unittest import mock
 
@@ -60,10 +63,12 @@ RESULTS = Path(__file__).parent / "results" / "relay" / "organisations.json"
 PARTIES = 8
 PORT = 4222
 SMALL = {"batch": 64, "hidden": 16, "width": 8}
+STUDIES = ("same", "kills", "relay", "hostile", "stopped", "refused", "speed")
 _SHOWN = ("interval", "rounds", "segments", "quorum", "mode", "hosts", "batch")
 _NAMED = "party 3 was not heard"
 HUNG = 400.0  # seconds after which a session counts as hung
 
+USUAL = {"batch": 128, "hidden": 128, "width": 64}  # fedvs's defaults
 # What makes losses depend on time is left out: quorum below N, updates at each one's own pace.
 SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fedvs": ({"rounds": 12, "segments": 2, **SMALL}, {}),
@@ -106,6 +111,7 @@ class Session:
         self.starts: Counter[int] = Counter()
         self.relay_process = 0
         self.noted: dict[str, Any] = {}
+        self.noting = True  # whether parties note all frames, which takes time
 
     def out(self, index: int) -> Path:
         """Folder of a party."""
@@ -149,7 +155,8 @@ class Session:
         frames = self.folder / f"{index}.{self.starts[index]}.frames"
 
         def work() -> None:
-            with kept_entropy(self.folder), NotedFrames(frames):
+            noted = NotedFrames(frames) if self.noting else nullcontext()
+            with kept_entropy(self.folder), noted:
                 from securevfl.cli import main
 
                 sys.argv = ["securevfl", *words]
@@ -185,10 +192,14 @@ class Session:
 
     def losses(self) -> list[float]:
         """Losses in the server's history."""
+        return [row["loss"] for row in self.rows()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The server's history."""
         from securevfl.runs.storage import read_history
 
         rows, _ = read_history(self.out(SERVER))
-        return [row["loss"] for row in rows]
+        return rows
 
     def events(self, index: int, *names: str) -> list[dict[str, Any]]:
         """Events of those names in a party's history."""
@@ -338,6 +349,7 @@ def in_session(
     *,
     hostile: float | None = None,
     more: Sequence[str] = (),
+    noting: bool = True,
     **terms: Any,
 ) -> dict[str, Any]:
     """Hold a session; `work` disturbs it and tells whether it ended."""
@@ -345,6 +357,7 @@ def in_session(
     options = {**options, **terms.pop("options", {})}
     with tempfile.TemporaryDirectory() as name, separate_networks((SERVER, *range(PARTIES))):
         session = Session(Path(name), protocol, options, data, **terms)
+        session.noting = noting
         session.start_relay(hostile)
         began = time.monotonic()
         try:
@@ -449,6 +462,74 @@ def stopped(protocol: str, silence: float) -> dict[str, Any]:
     return in_session(protocol, work, more=more, options={"rounds": 60})
 
 
+def speed(protocol: str, rounds: int, turns: int = 3) -> dict[str, Any]:
+    """Rounds a second of organisations, of a Ray cluster and of a simulation, in turns.
+
+    Setting up, the first tenth of the rounds and the evaluation at the end are left out. CPU of the
+    relay is of the whole session, that of connecting and setting up too.
+    """
+    found: dict[str, list[dict[str, Any]]] = {"organisations": [], "ray": [], "simulation": []}
+    options = {**SAME[protocol][0], **USUAL, "rounds": rounds}
+    for _ in range(turns):
+        session = in_session(protocol, timed, options=options, noting=False)
+        found["organisations"].append(session["timed"] | {
+            "equal_to_the_simulation": session["equal_to_the_simulation"]})  # fmt: skip
+        for engine in ("ray", "simulation"):
+            found[engine].append(of_an_engine(protocol, engine, options))
+    result: dict[str, Any] = {"protocol": protocol, "options": options, "turns": found}
+    for engine, rows in found.items():
+        result[f"{engine}_rounds_a_second"] = median(row["rounds_a_second"] for row in rows)
+    return result | {"load": os.getloadavg()[0]}
+
+
+def timed(session: Session) -> bool:
+    """Wait for the end of an undisturbed session, and note its speed."""
+    import psutil
+
+    end = time.monotonic() + HUNG
+    while session.processes.running and time.monotonic() < end:
+        session.processes.look()
+        time.sleep(0.2)
+    spent = sum(psutil.Process(session.relay_process).cpu_times()[:2])
+    finished = not session.processes.running
+    times = [row["time"] for row in session.rows()]
+    sent = [json.loads((session.out(n) / "summary.json").read_text()) for n in session.parties]
+    session.noted["timed"] = {
+        "rounds_a_second": pace(times),
+        "bytes_a_round": sum(one["bytes"] for one in sent) / len(times),
+        "cpu_of_the_relay_a_round": spent / len(times),
+    }
+    return finished
+
+
+def of_an_engine(protocol: str, engine: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same run on a cluster of this machine, or simulated without delays."""
+    import securevfl
+
+    conditions = {"conditions": "none"} if engine == "simulation" else {}
+    times: list[float] = []
+    run = securevfl.run(
+        *(protocol, securevfl.load_dataset("digits", parties=PARTIES)),
+        engine=engine,
+        eval_every=options["rounds"],
+        progress=lambda _: times.append(time.perf_counter()),
+        **conditions,
+        **options,
+    )
+    if engine == "ray":
+        times = [row["time"] for row in run.history]
+    return {
+        "rounds_a_second": pace(times),
+        "bytes_a_round": run.transcript.bytes / options["rounds"],
+    }
+
+
+def pace(times: Sequence[float]) -> float:
+    """Rounds a second between a tenth of the rounds and the last one."""
+    first = len(times) // 10
+    return (len(times) - 1 - first) / (times[-1] - times[first])
+
+
 def refused() -> dict[str, Any]:
     """Refusals of a party that should not join, with their lines and seconds."""
     options, data = SAME["split"]
@@ -529,7 +610,7 @@ def write(study: str, found: Any) -> None:
 
 def main() -> None:
     given = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    given.add_argument("study", choices=("same", "kills", "relay", "hostile", "stopped", "refused"))
+    given.add_argument("study", choices=STUDIES)
     given.add_argument("--protocol", action="append", help="Default: those of the study.")
     given.add_argument("--kills", type=int, default=20)
     given.add_argument("--rounds", type=int, default=60)
@@ -541,6 +622,7 @@ def main() -> None:
         "kills": (["fedvs"], lambda name: kills(name, asked.kills)),
         "relay": (["fedvs"], lambda name: relay_killed(name, asked.rounds)),
         "hostile": (["fedvs"], lambda name: hostile(name, 0.1)),
+        "speed": (["fedvs"], lambda name: speed(name, asked.rounds)),
         "refused": (["split"], lambda name: refused()),
         "stopped": (["split"], lambda name: stopped(name, asked.silence)),
     }

@@ -35,10 +35,12 @@ def prepare(place: Path) -> dict[str, str]:
     identities.write_manifest(
         manifest,
         place / "labels" / "own.key.pub",
-        [f"{n}={place / ORGANISATIONS[n] / 'own.key.pub'}" for n in (0, 1)],
+        [f"{name}={place / name / 'own.key.pub'}" for name in ("bank", "shop")],
         "split",
         None,
-        lambda parties: Terms.make("split", parties, options=OPTIONS, data=DATA).plain(),
+        lambda parties, names: Terms.make(
+            "split", parties, options=OPTIONS, data=DATA, names=names
+        ).plain(),
     )
     told = relay.init([manifest], place / "relay", "relay", 4222, "0.0.0.0")
     found = invite(manifest, [told["relay"]])

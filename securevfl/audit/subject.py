@@ -13,7 +13,6 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.beside.second_process import SecondProcess
-from securevfl.audit.beside.time_limit import TimeLimitError
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import ITSELF, Followed, Predicting, Setting, follow
 from securevfl.audit.following.given import Given
@@ -109,12 +108,14 @@ class Subject:
     def shared(self, name: str, make: Callable[[], _T]) -> _T:
         """Result of `make`, which is called once for all verifiers that ask for the name.
 
-        An error is kept, too, and raised for each of them.
+        An error of any kind is kept, too, and raised for each of them.
         """
         if name not in self._shared:
             try:
                 self._shared[name] = (make(), None)
-            except (Exception, TimeLimitError) as error:  # each verifier that needs it must fail
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # each verifier that needs it must fail
                 self._shared[name] = (None, error)
         value: _T
         value, failure = self._shared[name]

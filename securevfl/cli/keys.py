@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,7 +72,8 @@ def manifest(
         typer.Option(
             metavar="N=FILE.key.pub[@POINT]",
             help="Number and public key of a party, and its evaluation point where that is chosen. "
-            "Give it once for each party.",
+            "Give it once for each party. Organisations may have names instead, as in "
+            "bank=bank.key.pub: their numbers are those of their order.",
         ),
     ],
     server: Annotated[Path, typer.Option(metavar="FILE.key.pub", help="Public key of the server.")],
@@ -152,7 +153,7 @@ def manifest(
             "keys: --set, --id and --padded need --label or --data; add one of them"
         )
     summary = identities.write_manifest(out, server, party, protocol, session, terms)
-    _say(summary, as_json=json)
+    _say(summary, as_json=json, manifest=out)
 
 
 @app.command("sign", epilog=epilog("keys sign"))
@@ -165,7 +166,7 @@ def sign(
     """Sign a manifest in place. Compare the fingerprints that it names before you do."""
     from securevfl.runs import identities
 
-    _say(identities.sign(manifest, key, party), as_json=json)
+    _say(identities.sign(manifest, key, party), as_json=json, manifest=manifest)
 
 
 @app.command("check", epilog=epilog("keys check"))
@@ -174,7 +175,7 @@ def check(manifest: AManifest, json: AsJson = False) -> None:
     from securevfl.runs import identities
 
     summary, found = identities.look(manifest)
-    _say(summary, as_json=json)
+    _say(summary, as_json=json, manifest=manifest)
     found.check()
 
 
@@ -187,6 +188,7 @@ def _terms(
     days: float,
     padded: bool,
     parties: int,
+    names: Sequence[str],
 ) -> Mapping[str, Any]:
     """Terms of a session of organisations."""
     from securevfl.runs.organisations.terms import Terms
@@ -201,13 +203,22 @@ def _terms(
         described["options"] = of_data
     options = protocol_options(protocol, known, ({}, {}, own))
     return Terms.make(
-        protocol, parties, options=options, data=described, seed=seed, days=days, padded=padded
+        protocol,
+        parties,
+        options=options,
+        data=described,
+        seed=seed,
+        days=days,
+        padded=padded,
+        names=names,
     ).plain()
 
 
-def _say(summary: Mapping[str, str], *, as_json: bool) -> None:
+def _say(summary: Mapping[str, str], *, as_json: bool, manifest: Path | None = None) -> None:
+    from securevfl.runs.identities import named
+
     if as_json:
         output.print_json(dict(summary))
-    else:
-        for name, value in summary.items():
-            typer.echo(f"{name}: {value}")
+        return
+    for name, value in (summary if manifest is None else named(summary, manifest)).items():
+        typer.echo(f"{name}: {value}")

@@ -42,13 +42,14 @@ def invite(
     json: AsJson = False,
 ) -> None:
     """Print one line for each party of a session, which it joins by, and the fingerprint."""
+    from securevfl.runs.identities import named
     from securevfl.runs.organisations.invitation import invite as lines
 
     found = lines(manifest, relay)
     if json:
         output.print_json(found)
         return
-    for name, line in found.items():
+    for name, line in named(found, manifest).items():
         typer.echo(f"{name}: {line}")
 
 
@@ -104,12 +105,12 @@ def join(
     from securevfl.runs.organisations.join import join as take_part
 
     found = Invitation.parse(invitation)
-    name = "server" if found.index < 0 else str(found.index)
-    if role not in (None, name):
-        raise ConfigurationError(f"party: the invitation is of {name}, and --role is {role}")
+    own = "server" if found.index < 0 else str(found.index)
+    if role not in (None, own):
+        raise ConfigurationError(f"party: the invitation is of {own}, and --role is {role}")
     if silence <= 0:
         raise ConfigurationError(f"party: --silence must be above 0, not {silence:g}")
-    folder = out or Path("sessions") / f"{found.token[:8]}-{name}"
+    folder = out or Path("sessions") / f"{found.token[:8]}-{own}"
     try:
         summary = take_part(
             found, key=key, folder=folder, data=data, manifest=manifest, say=output.say,
@@ -121,7 +122,9 @@ def join(
     if json:
         output.print_json(summary)
         return
-    for shown in _SHOWN:
-        if summary.get(shown) is not None:
-            typer.echo(f"{shown.replace('_', ' ')}: {summary[shown]}")
+    names = summary.get("party_names")
+    shown = summary | ({"party": names[found.index]} if names and found.index >= 0 else {})
+    for name in _SHOWN:
+        if shown.get(name) is not None:
+            typer.echo(f"{name.replace('_', ' ')}: {shown[name]}")
     typer.echo(f"folder: {folder}")

@@ -255,7 +255,9 @@ class HESplit(EmbeddingProtocol, Encrypted):
         sees={
             "server": "ciphertexts, the exact sum of the quantised embeddings of those that were "
             "in time, and who they were. In a simulation it gives all rows where all columns "
-            "together are at most h, to whoever knows the secret seed",
+            "together are at most h, to whoever knows the secret seed. With SGD and networks that "
+            "are linear in their weights the sums of the same clients and its own gradients give "
+            "X X^T of columns and powers, as in FedVS",
             "client": "the public key, dL/dH and the batches",
             "key holder": "what a client sees, and the sums",
             "server + key holder": "every client's embedding of every batch, exactly",

@@ -51,9 +51,18 @@ def evaluated(record: Record) -> list[dict[str, Any]]:
 
 
 def measures_of(records: Sequence[Record]) -> list[str]:
-    """Measures that at least one of the runs has, in the order of the page."""
-    rows = [row for record in records for row in record.rows]
-    return [name for name in MEASURES if any(_number(row.get(name)) is not None for row in rows)]
+    """Measures that one of the runs has twice at least, in the order of the page.
+
+    One value makes no curve, and stands above. Where nothing was measured twice, all measures.
+    """
+    most = {
+        name: max(
+            (sum(_number(row.get(name)) is not None for row in one.rows) for one in records),
+            default=0,
+        )
+        for name in MEASURES
+    }
+    return [name for name in MEASURES if most[name] > 1] or [n for n in MEASURES if most[n]]
 
 
 def links(record: Record) -> dict[str, Any] | None:

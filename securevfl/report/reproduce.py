@@ -75,8 +75,10 @@ def _session(config: Mapping[str, Any]) -> Reproduction:
     found = Reproduction(["securevfl", "keys", "manifest", "again.toml"])
     protocol, session = str(config["protocol"]), config.get("organisation", {})
     found.words += ["--server", "server.key.pub"]
-    for n in range(int(session.get("parties", 0))):
-        found.words += ["--party", f"{n}=party-{n}.key.pub"]
+    count = int(session.get("parties", 0))
+    for name in session.get("party_names", range(count)):
+        file = f"party-{name}" if isinstance(name, int) else name
+        found.words += ["--party", f"{name}={file}.key.pub"]
     found.words += ["--protocol", protocol, "--seed", str(config.get("seed", 0))]
     data = session.get("data", {})
     given = dict(data.get("tables", data.get("options", {})))

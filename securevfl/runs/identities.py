@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import (
     Identity,
@@ -46,7 +47,7 @@ def write_manifest(
     parties: Sequence[str],
     protocol: str,
     session: str | None,
-    terms: Callable[[int], Mapping[str, Any]] | None = None,
+    terms: Callable[[int, Sequence[str]], Mapping[str, Any]] | None = None,
 ) -> dict[str, str]:
     """Write the list of those who take part; who they are.
 
@@ -57,12 +58,14 @@ def write_manifest(
     server : Path
         The server's public key.
     parties : sequence of str
-        ``N=FILE`` or ``N=FILE@POINT`` for each.
+        ``N=FILE`` or ``N=FILE@POINT`` for each; or ``NAME=FILE``, where all have names: their
+        numbers are then those of their order.
     protocol : str
     session : str, optional
         A random name if not given.
     terms : callable, optional
-        Terms of the session, given the number of parties; none for a run that a driver starts.
+        Terms of the session, given the number of parties and their names, if they have any; none
+        for a run that a driver starts.
 
     Raises
     ------
@@ -72,20 +75,44 @@ def write_manifest(
     if out.exists():
         raise ConfigurationError(f"keys: {out} is there already; name another file")
     entries = {SERVER: _entry(server)}
-    for text in parties:
-        number, _, rest = text.partition("=")
+    names = _names(parties)
+    if names and terms is None:
+        raise ConfigurationError(
+            f"keys: --party {parties[0]!r}: parties of a run that a driver starts have numbers; "
+            "write N=FILE.key.pub, or give --label or --data, for organisations"
+        )
+    for place, text in enumerate(parties):
+        word, _, rest = text.partition("=")
+        number = place if names else int(word)
         name, _, point = rest.partition("@")
-        if not number.isdigit() or not name or (point and not point.isdigit()):
-            raise ConfigurationError(
-                f"keys: --party {text!r}: write N=FILE.key.pub, or N=FILE.key.pub@POINT"
-            )
-        if int(number) in entries:
+        if not name or (point and not point.isdigit()):
+            raise _unreadable(text)
+        if number in entries:
             raise ConfigurationError(f"keys: party {number} is named twice")
-        entries[int(number)] = _entry(Path(name), int(point) if point else None)
-    agreed = {} if terms is None else terms(len(entries) - 1)
+        entries[number] = _entry(Path(name), int(point) if point else None)
+    agreed = {} if terms is None else terms(len(entries) - 1, names)
     made = Manifest(session or secrets.token_hex(8), protocol, entries, terms=agreed)
     made.write(out)
     return described(made)
+
+
+def _names(parties: Sequence[str]) -> list[str]:
+    """Names of the parties; none where they have numbers."""
+    words = [text.partition("=")[0] for text in parties]
+    numbers = [word for word in words if word.isdigit()]
+    if len(numbers) == len(words):
+        return []
+    if numbers or not all(words):
+        raise _unreadable(next(text for text, word in zip(parties, words, strict=True)
+                               if not word or word not in numbers))  # fmt: skip
+    return words
+
+
+def _unreadable(text: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"keys: --party {text!r}: write N=FILE.key.pub, or N=FILE.key.pub@POINT; or "
+        "NAME=FILE.key.pub for all parties, in the order of their numbers"
+    )
 
 
 def _entry(file: Path, point: int | None = None) -> ManifestEntry:
@@ -125,6 +152,13 @@ def described(manifest: Manifest) -> dict[str, str]:
     if manifest.terms:
         lines |= Terms.of(manifest).lines(manifest.protocol)
     return lines
+
+
+def named(lines: Mapping[str, str], manifest: Path) -> dict[str, str]:
+    """Lines about parties under the names that a manifest gives them, for people."""
+    found = Manifest.read(manifest)
+    called = Terms.of(found).called if found.terms else PartyNames()
+    return {called.in_text(party): text for party, text in lines.items()}
 
 
 def look(manifest: Path) -> tuple[dict[str, str], Manifest]:

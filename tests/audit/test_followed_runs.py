@@ -1,6 +1,7 @@
 """Followed runs: the configuration itself, and its settings, against the declaration."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -66,9 +67,15 @@ def followed(cls, name, **options):
     return follow(make(cls, **FEDVS | options | dict(setting.options)), setting)
 
 
+@cache
+def sound(name):
+    """A run of FedVS in a setting, of which only what was found is looked at."""
+    return followed("fedvs", name)
+
+
 @pytest.mark.parametrize("name", ["as configured", *settings()])
 def test_a_sound_run_is_as_declared_in_every_setting(name):
-    found = followed("fedvs", name)
+    found = sound(name)
     assert found.comparison.deviations == ()
     assert found.comparison.without_formula == ()
     assert found.comparison.forgotten == 0
@@ -196,15 +203,15 @@ def test_a_draw_that_comes_again_in_another_life_is_found():
 
 
 def test_settings_do_what_they_are_called():
-    assert followed("fedvs", "attempts given up").rounds > ROUNDS + 1
-    whole = followed("fedvs", "clients crash").comparison.messages
-    assert whole < followed("fedvs", "as configured").comparison.messages
+    assert sound("attempts given up").rounds > ROUNDS + 1
+    whole = sound("clients crash").comparison.messages
+    assert whole < sound("as configured").comparison.messages
     assert settings()["wrong uploads"].wrong_uploads == 1
 
 
 @pytest.mark.parametrize("name", ["split", "he_split", "cvfl"])
 def test_sound_runs_of_other_methods_are_as_declared_in_their_settings(name):
-    """Those of secagg_split and coded_split are, with states, in following/test_reference.py."""
+    """Those of coded_split and secagg_split are, with states, in test_reference, test_traffic."""
     pytest.importorskip("tenseal") if name == "he_split" else None
     for setting in settings_of(make(name, rounds=6)):
         found = follow(make(name, rounds=6, **dict(setting.options)), setting)
@@ -395,7 +402,7 @@ def test_traffic_of_other_secrets_is_the_same_for_a_sound_method():
     one, other = make("fedvs", **FEDVS), make("fedvs", **FEDVS)
     other.secrets = SecretSeed(77)
     assert list(differences(traffic_of(one, ITSELF), traffic_of(other, ITSELF))) == []
-    assert follow(make("fedvs", **FEDVS), ITSELF).traffic == traffic_of(one, ITSELF)
+    assert sound("as configured").traffic == traffic_of(one, ITSELF)
 
 
 def test_another_number_of_messages_is_a_difference():

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -46,10 +47,14 @@ def organisations(tmp_path_factory):
     return folder
 
 
-def write_manifest(folder, name, *more):
+CALLED = ("bank", "book shop")
+
+
+def write_manifest(folder, name, *more, called=CALLED):
     made = call(
         "keys", "manifest", folder / name, "--protocol", "split", "--server",
-        folder / "server.key.pub", *(f"--party={n}={folder / f'{n}.key.pub'}" for n in range(2)),
+        folder / "server.key.pub",
+        *(f"--party={called[n]}={folder / f'{n}.key.pub'}" for n in range(2)),
         "--label", "digit", "--id", "id", "--set", f"rounds={ROUNDS}", "--set", "width=4",
         "--set", "data.test_fraction=0.2", *more,
     )  # fmt: skip
@@ -117,6 +122,10 @@ def test_three_processes_train_and_one_is_killed_meanwhile(organisations, relay,
     out = tmp_path / "report.html"
     assert call("report", *(tmp_path / name for name in NAMES), "--out", out).exit_code == 0
     assert out.stat().st_size > 10_000
+    assert "book shop" in out.read_text()
+    said = "".join((tmp_path / f"{name}.log").read_text() for name in NAMES)
+    assert "parties: bank, book shop" in said
+    assert "party 1" not in said.replace("book shop (party 1)", "")
 
 
 def refused(words, seconds=3.0):
@@ -251,3 +260,44 @@ def test_roles_and_terms_are_checked(organisations, tmp_path):
          organisations / "server.key.pub", "--party", f"0={organisations / '0.key.pub'}"]
     )  # fmt: skip
     assert os.path.exists(plain)
+
+
+def test_parties_have_the_names_of_the_manifest(organisations):
+    address = "relay.example.org:4222#" + "a" * 64
+    told = call("invite", organisations / "session.toml", "--relay", address).stdout
+    assert [line.partition(": ")[0] for line in told.splitlines()] == [
+        *("server", "bank (party 0)", "book shop (party 1)", "fingerprint")
+    ]
+    checked = call("keys", "check", organisations / "session.toml").stdout
+    assert "book shop (party 1): SHA256:" in checked
+    assert "parties: bank, book shop" in checked
+    manifest = Manifest.read(organisations / "session.toml")
+    others = replace(manifest, terms=manifest.terms | {"names": ["bank", "thief"]})
+    assert others.digest != manifest.digest
+
+
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [
+        (("bank", "bank"), "2 parties have 1 different names"),
+        (("bank", "1"), "write N=FILE.key.pub, or N=FILE.key.pub@POINT; or NAME=FILE"),
+        (("bank", "server"), "cannot be called 'server'"),
+        (("bank", "party 0"), "cannot be called 'party 0'"),
+        (("bank", "\x1b[2J"), "cannot be called"),
+        (("bank", "x" * 41), "a name has 1 to 40 characters"),
+    ],
+)
+def test_names_that_mislead_are_refused_when_the_manifest_is_written(organisations, called, said):
+    words = (f"--party={called[n]}={organisations / f'{n}.key.pub'}" for n in range(2))
+    told = call("keys", "manifest", organisations / "no.toml", "--protocol", "split", "--server",
+                organisations / "server.key.pub", *words, "--label", "digit")  # fmt: skip
+    assert told.exit_code == 2
+    assert said in told.stderr
+    assert not (organisations / "no.toml").exists()
+
+
+def test_hostile_names_are_refused_by_who_reads_them(organisations):
+    manifest = Manifest.read(organisations / "session.toml")
+    hostile = replace(manifest, terms=manifest.terms | {"names": ["bank", "\x1b[2J"]})
+    with pytest.raises(ConfigurationError, match="cannot be called"):
+        Terms.of(hostile).check("split", 2)

@@ -27,7 +27,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError, DataError
 from securevfl.report import write_report
-from securevfl.report.figures import curves, links
+from securevfl.report.figures import curves, links, measures_of
 from securevfl.report.loading import read_records
 from securevfl.report.page import value_text
 from securevfl.report.reproduce import how_to_reproduce
@@ -311,6 +311,15 @@ def test_long_histories_share_columns_and_keep_every_evaluation(tmp_path):
     assert len(found["ends"]) <= CELLS
     assert (found["first"][0], found["last"][0], found["last"][-1]) == (1, 17, 4001)
     assert found["lanes"][0]["bars"] == pytest.approx([1.0] * len(found["ends"]))
+
+
+def test_one_value_is_no_curve(tmp_path):
+    rows = [{"step": n, "time": 1.0 * n, "loss": 1 / n} for n in (1, 2, 3)]
+    rows[-1] |= {"accuracy": 0.9}
+    (record,) = read_records([write_run(tmp_path / "once", rows)])
+    assert measures_of([record]) == ["loss"]
+    (record,) = read_records([write_run(tmp_path / "only", rows[-1:])])
+    assert measures_of([record]) == ["accuracy", "loss"]
 
 
 def test_values_that_are_no_numbers_leave_gaps(tmp_path):

@@ -81,8 +81,9 @@ def sendings(sending: Sending, given: Mapping[int, Any] | None = None) -> Iterat
             shown, traits = payload, _traits(payload)
         said = f"{common} to {text_of(receiver)}, {traits}"
         wholes = [one for one in longer_arrays(payload) if (given or {}).get(id(one)) is not one]
-        for one in wholes:
-            known.setdefault(id(one), _digest(one))
+        for one in wholes:  # shares of all receivers are mostly parts of one array
+            if id(one) not in known:
+                known[id(one)] = _digest(one)
         yield Act(SENDING, said, behind=tuple(known[id(one)] for one in wholes))
 
 

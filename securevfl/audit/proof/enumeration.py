@@ -16,6 +16,8 @@ from securevfl.field.designs import blocks_of
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.privacy.coalition import Coalition
 
+_TOGETHER = 1 << 16  # numbers of an array of views
+
 
 @dataclass(frozen=True)
 class SmallInstance:
@@ -180,14 +182,10 @@ class Table:
 
     def _enumerate(self) -> None:
         known: dict[bytes, int] = {}
-        parts = _Parts(self.toy, self.seen)
-        for secret in parts.secrets():
-            keys, output = parts.view(*secret)
-            values, counts = np.unique(keys, return_counts=True)
-            name = values.tobytes() + counts.tobytes()
-            number = known.setdefault(name, len(known))
+        for secret, keys, output in _Parts(self.toy, self.seen).views():
+            number = known.setdefault(keys.tobytes(), len(known))
             if number == len(self.classes):
-                self.classes.append((values, counts))
+                self.classes.append(np.unique(keys, return_counts=True))
             count, example = self.cells.get((number, output), (0, secret))
             self.cells[number, output] = count + 1, example
 
@@ -207,28 +205,44 @@ class _Parts:
         self.masks_F = np.einsum("at,ntrd->nard", masks, Z) % p
         self.masks_G = np.einsum("at,netdh->neadh", masks, V) % p
 
-    def secrets(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        data, model = self.toy.secret_shapes
-        for X in _all(self.toy.modulus, data):
-            for W in _all(self.toy.modulus, model):
-                yield X, W
+    def views(self) -> Iterator[tuple[tuple[np.ndarray, np.ndarray], np.ndarray, int]]:
+        """Of each secret (X, W): keys of the view for all tapes, sorted, and the key of the output.
 
-    def view(self, X: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, int]:
-        """Keys of the view for all tapes, and the key of the output."""
+        Those of many models are computed together.
+        """
+        data, model = self.toy.secret_shapes
+        models = _all(self.toy.modulus, model)
+        entries = self.toy.tapes * max(1, len(self.at)) * self.toy.rounds * self.toy.rows
+        some = max(1, _TOGETHER // (entries * self.toy.width))
+        for X in _all(self.toy.modulus, data):
+            for start in range(0, len(models), some):
+                W = models[start : start + some]
+                keys, outputs = self._view(X, W)
+                keys.sort(axis=1)
+                for one, row, output in zip(W, keys, outputs.tolist(), strict=True):
+                    yield (X, one), row, output
+
+    def _view(self, X: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Keys of the view, (models, tapes), and of the output, (models,), for a stack of models.
+
+        Axes: w models, z tapes of X, v tapes of W, a points, q functionals, e rounds, r rows,
+        d columns and h width.
+        """
         p, c = self.toy.modulus, len(self.seen.points)
         F = (np.einsum("ak,krd->ard", self.data, X) + self.masks_F) % p
-        G = (np.einsum("a,edh->eadh", self.ones, W) + self.masks_G) % p
-        shares = _key(p, F[:, :c])[:, None], _key(p, G[:, :, :c])[None, :]
+        G = (np.einsum("a,wedh->weadh", self.ones, W)[:, None] + self.masks_G) % p
+        G = G.reshape(-1, *G.shape[2:])
+        shares = _key(p, F[:, :c])[:, None], _key(p, G[:, :, :c]).reshape(len(W), 1, -1)
         digits = math.prod(G[0, :, :c].shape)
         keys = shares[0] * p**digits + shares[1]
-        output = _key(p, np.einsum("krd,edh->ekrh", X, W)[None] % p)[0]
+        outputs = _key(p, np.einsum("krd,wedh->wekrh", X, W) % p)
         if self.seen.uploads:
-            psi = np.einsum("zard,veadh->zvearh", F[:, c:], G[:, :, c:]) % p
-            rest = np.einsum("qa,zvearh->zveqrh", self.seen.rest.astype(np.int64), psi) % p
-            size = p ** math.prod(rest.shape[2:])
-            flat = rest.reshape(keys.size, math.prod(rest.shape[2:]))
-            keys = keys * size + _key(p, flat).reshape(keys.shape)
-        return keys.reshape(-1), int(output) if len(self.seen.wanted) else 0
+            psi = np.einsum("zard,xeadh->xzearh", F[:, c:], G[:, :, c:]) % p
+            rest = np.einsum("qa,xzearh->xzeqrh", self.seen.rest.astype(np.int64), psi) % p
+            digits = math.prod(rest.shape[2:])
+            read = _key(p, rest.reshape(len(G) * len(F), digits))
+            keys = keys * p**digits + read.reshape(len(W), -1, len(F)).transpose(0, 2, 1)
+        return keys.reshape(len(W), -1), outputs * bool(len(self.seen.wanted))
 
 
 def _all(p: int, shape: tuple[int, ...]) -> np.ndarray:

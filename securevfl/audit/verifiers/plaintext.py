@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ _LENGTH = 12  # values that are looked for together
 _DEEP = 3  # mappings and sequences of a party's attributes that are looked into
 _SHORT = 4096  # values of a message that are looked for in all columns together
 _DISTINCT = 4  # of them that differ, or they may stand there by chance
+_WORD = 8  # bytes; no stretch is shorter
+_MARKS = 16  # bits of a mark of a word
 
 
 class Plaintext:
@@ -82,21 +84,48 @@ class _InTheClear:
 
     def __init__(self, run: RecordedRun, asset: str) -> None:
         owners = range(run.protocol.data.parties)  # helpers have no columns
-        self._needles = {n: tuple(_values(run, n, asset)) for n in owners}
+        self._needles = _Needles({n: _values(run, n, asset) for n in owners})
         self._whole = {n: _whole(run.data(n)["train"]) for n in owners if asset == "features"}
         self._found: dict[bytes, list[int]] = {}
 
     def of(self, message: RecordedMessage) -> list[int]:
         """The clients, in order."""
         if message.content not in self._found:
-            pieces = _pieces(message.payload)
-            self._found[message.content] = [
-                n
-                for n, needles in self._needles.items()
-                if any(one in message.content for one in needles)
-                or any(piece in self._whole.get(n, b"") for piece in pieces)
-            ]
+            pieces, found = _pieces(message.payload), self._needles.within(message.content)
+            found |= {n for n, own in self._whole.items() if any(one in own for one in pieces)}
+            self._found[message.content] = sorted(found)
         return self._found[message.content]
+
+
+class _Needles:
+    """Stretches of bytes of several clients, which are looked for all at once.
+
+    Few contents hold one, and there are thousands of both. So the words of a content are looked up
+    among the first words of the stretches, and a stretch whose first word is there is looked for.
+    """
+
+    def __init__(self, needles: Mapping[int, Iterable[bytes]]) -> None:
+        self._by_word: dict[int, set[tuple[int, bytes]]] = {}
+        for n, stretches in needles.items():
+            for one in stretches:
+                word = int.from_bytes(one[:_WORD], "little")
+                self._by_word.setdefault(word, set()).add((n, one))
+        self._marked = np.zeros(1 << _MARKS, bool)
+        self._marked[_marks(np.array([*self._by_word], np.uint64))] = True
+
+    def within(self, content: bytes) -> set[int]:
+        """Clients of which it holds a stretch."""
+        places = (np.frombuffer(content, "<u8", (len(content) - at) // _WORD, at)
+                  for at in range(min(_WORD, len(content))))  # fmt: skip
+        likely = {word for words in places for word in words[self._marked[_marks(words)]].tolist()}
+        known = (one for word in likely for one in self._by_word.get(word, ()))
+        return {n for n, stretch in known if stretch in content}
+
+
+def _marks(words: np.ndarray) -> np.ndarray:
+    """A number below 2^_MARKS for each word, which depends on all its bits."""
+    marks: np.ndarray = (words * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - _MARKS)
+    return marks
 
 
 def _held(subject: Subject) -> Iterator[tuple[int, int]]:

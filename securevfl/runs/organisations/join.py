@@ -236,6 +236,7 @@ def join(
                 carrier(), index, invitation.digest, say, patience=patience
             )
         member = Member(found, index, key=key, folder=folder, data=data)
+        names = member.terms.called
         parties = len(found.entries) - 1
         say(f"signs the session {found.session!r}: {found.protocol} with {parties} parties")
         for name, text in member.terms.lines(found.protocol).items():
@@ -244,6 +245,9 @@ def join(
             "Compare this fingerprint with the others over another channel: "
             f"{invitation.fingerprint}"
         )
-        return await member.take_part(carrier(), say, patience=patience)
+        with names.in_errors():
+            return await member.take_part(
+                carrier(), lambda text: say(names.in_text(text)), patience=patience
+            )
 
     return asyncio.run(all_of_it())

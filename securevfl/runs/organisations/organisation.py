@@ -298,6 +298,7 @@ class Organisation:
             "digest": self.manifest.digest.hex(),
             "parties": self.parties,
             "data": dict(self.terms.data),
+            **({"party_names": list(self.terms.names)} if self.terms.names else {}),
         }
         return spec.to_toml(made.describe()) + "\n" + tomli_w.dumps({"organisation": session})
 
@@ -313,6 +314,7 @@ class Organisation:
             "session": self.manifest.session,
             "party": "server" if self.index == SERVER else self.index,
             "parties": self.parties,
+            **({"party_names": list(self.terms.names)} if self.terms.names else {}),
             "rows": data.rows,
             "test_rows": data.test_rows,
             "rounds": len(rows) if self.index == SERVER else made.config.rounds,

@@ -7,7 +7,7 @@ columns, how rows are split and columns scaled), or a set that every party loads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,12 +16,14 @@ from typing import Any
 from securevfl._version import __version__
 from securevfl.data.alignment.local_tables import Tables
 from securevfl.data.source import DataSource
+from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol, make_config
 
 _TABLES = "tables"  # key of the tables' options; a named set has "name" and "options"
+_LONGEST = 40  # characters of a party's name
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Terms:
         ``{"name": ..., "options": {...}}`` of a set by name.
     padded : bool
         Whether all parties pad datagrams to powers of two, so that a relay sees no other sizes.
+    names : tuple of str
+        Of the parties 0, 1, ..., for people; empty where they have none.
     """
 
     version: str
@@ -51,6 +55,7 @@ class Terms:
     options: Mapping[str, Any]
     data: Mapping[str, Any]
     padded: bool = False
+    names: tuple[str, ...] = ()
 
     @classmethod
     def make(
@@ -63,6 +68,7 @@ class Terms:
         seed: int = 0,
         days: float = 7.0,
         padded: bool = False,
+        names: Sequence[str] = (),
     ) -> Terms:
         """Terms that this version can carry out.
 
@@ -75,7 +81,8 @@ class Terms:
         config = make_config(get_protocol(protocol), options)
         values = {k: v for k, v in config.model_dump().items() if v is not None}
         by = datetime.now(UTC) + timedelta(days=days)
-        made = cls(__version__, by.replace(microsecond=0), seed, values, dict(data), padded)
+        by = by.replace(microsecond=0)
+        made = cls(__version__, by, seed, values, dict(data), padded, tuple(names))
         made.check(protocol, parties)
         return made
 
@@ -97,6 +104,7 @@ class Terms:
                 options=dict(terms["options"]),
                 data=dict(terms["data"]),
                 padded=bool(terms.get("padded", False)),  # older manifests have no such line
+                names=tuple(map(str, terms.get("names", ()))),
             )
         except (KeyError, ValueError, TypeError) as error:
             raise ConfigurationError(
@@ -111,6 +119,7 @@ class Terms:
             "begin_by": self.begin_by.isoformat(),
             "seed": self.seed,
             "padded": self.padded,
+            **({"names": list(self.names)} if self.names else {}),
             "options": dict(self.options),
             "data": dict(self.data),
         }
@@ -130,8 +139,9 @@ class Terms:
             if self.own_tables
             else f"the set {self.data.get('name')!r}, which each party loads by its name"
         )
+        called = {"parties": self.called.listed()} if self.names else {}
         sizes = "; sizes are padded" if self.padded else ""
-        return {
+        return called | {
             "options": ", ".join([*own, f"else the defaults of {protocol}"]),
             "data": "; ".join([what, *filter(None, [", ".join(data)])]),
             "begin by": f"{self.begin_by:%Y-%m-%d %H:%M %Z}",
@@ -150,6 +160,7 @@ class Terms:
                 f"session: its manifest is of version {self.version} of securevfl, and this is "
                 f"{__version__}. All parties install the same one"
             )
+        self._check_names(parties)
         cls = get_protocol(protocol)
         cls.check_parties(make_config(cls, self.options), parties)
         if self.own_tables:
@@ -164,6 +175,25 @@ class Terms:
             raise ConfigurationError(
                 "session: its data are neither tables nor a set by name; give --label, or --data"
             )
+
+    def _check_names(self, parties: int) -> None:
+        """Refuse names that are no names: they are shown on the others' screens."""
+        wrong = [name for name in self.names if not _is_name(name)]
+        if wrong:
+            raise ConfigurationError(
+                f"session: a party cannot be called {wrong[0]!r}; a name has 1 to {_LONGEST} "
+                "characters that can be printed, and is not server, a number or party N"
+            )
+        if self.names and len(set(self.names)) != parties:
+            raise ConfigurationError(
+                f"session: {parties} parties have {len(set(self.names))} different names, "
+                f"{', '.join(self.names)}; give each one of its own, or none any"
+            )
+
+    @property
+    def called(self) -> PartyNames:
+        """Names of the parties, for people."""
+        return PartyNames(self.names)
 
     @property
     def own_tables(self) -> bool:
@@ -185,3 +215,8 @@ class Terms:
     def seconds_left(self) -> float:
         """Seconds until the session must have begun."""
         return (self.begin_by - datetime.now(UTC)).total_seconds()
+
+
+def _is_name(text: str) -> bool:
+    said = text.strip() == text and text.isprintable() and 0 < len(text) <= _LONGEST
+    return said and PartyNames().number(text) is None

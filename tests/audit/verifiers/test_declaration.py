@@ -12,6 +12,7 @@ from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
+from securevfl.engine.network import RoundOverError
 from securevfl.engine.party import SERVER
 from securevfl.errors import NotEnoughResultsError
 from securevfl.protocols.base.registry import get_protocol
@@ -237,7 +238,8 @@ def test_what_small_runs_show_is_said_though_a_setting_fails():
     assert "ended in ValueError: no setting today" in found.words
 
 
-def test_a_setting_that_fails_is_tried_once():
+@pytest.mark.parametrize("error", [ValueError("no second life"), SystemExit(0), RoundOverError()])
+def test_a_setting_that_fails_is_tried_once(error):
     """Each verifier is told of the same error, and no run is made again for it."""
     made = []
 
@@ -247,11 +249,12 @@ def test_a_setting_that_fails_is_tried_once():
         def parties(self):
             made.append(1)
             if len(made) > 1:
-                raise ValueError("no second life")
+                raise error
             return super().parties()
 
     subject = Subject(make(Failing, **FEW["fedvs"]))
     for _ in range(3):
-        with pytest.raises(ValueError, match="no second life"):
+        with pytest.raises(type(error)) as raised:
             assert subject.settings
+        assert raised.value is error
     assert len(made) <= 2

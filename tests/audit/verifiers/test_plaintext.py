@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.audit.subject import Subject
-from securevfl.audit.verifiers.plaintext import Plaintext
+from securevfl.audit.verifiers.plaintext import Plaintext, _Needles
 from securevfl.engine.party import SERVER
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.registry import get_protocol
@@ -90,3 +90,18 @@ def test_sound_methods_are_not_blamed(name, about):
     evidence = found(name, about=about)
     assert evidence.effect == "supports"
     assert "no " + about in evidence.text
+
+
+def test_stretches_are_found_wherever_they_begin_and_not_where_a_byte_is_missing():
+    stream = np.random.default_rng(3)
+    stretches = [stream.bytes(length) for length in (8, 48, 96) for _ in range(20)]
+    looked = _Needles({0: stretches[::2], 1: stretches[1::2]})
+    for place, one in enumerate(stretches):
+        for begin in range(9):
+            before, after = stream.bytes(begin), stream.bytes(5)
+            assert looked.within(before + one + after) == {place % 2}
+            assert looked.within(before + one) == {place % 2}
+            assert looked.within(before + one[:-1]) == set()
+    assert looked.within(b"") == looked.within(bytes(7)) == set()
+    assert looked.within(stretches[0] + stretches[1]) == {0, 1}
+    assert _Needles({0: []}).within(stretches[0]) == set()

@@ -1,5 +1,7 @@
 """Traffic: sizes, order, times and control messages that depend on secrets are found."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -75,9 +77,27 @@ def of_the_network(client, send, to, kind, payload, more):
     send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
 
 
-def examined(name, who="server", about="features", settings=few, **options):
+def subject_of(name, settings=few, **options):
     made = make(name, tiny_data().with_parties(4), **SMALL | options)
-    subject = Subject(made, whole=True, settings=settings)
+    return Subject(made, whole=settings is not none, settings=settings)
+
+
+def none(protocol):
+    """No setting, for what shows in small runs with other columns."""
+    return ()
+
+
+@cache
+def of_leak(leak):
+    """The subject of all tests of a leak that shows in small runs."""
+    return subject_of(leaking(leak), none)
+
+
+def examined(name, who="server", settings=few, **options):
+    return found_on(subject_of(name, settings, **options), who)
+
+
+def found_on(subject, who="server", about="features"):
     claims = subject.protocol.claims
     claim = next(c for c in claims if (c.who, c.asset) == (who, about))
     verifier = TrafficComparison()
@@ -86,22 +106,36 @@ def examined(name, who="server", about="features", settings=few, **options):
     return found
 
 
-@pytest.mark.parametrize("leak", [late, late_in_the_end, late_once_resumed, longer, of_the_network])
+@pytest.mark.parametrize("leak", [late, late_in_the_end, longer, of_the_network])
 def test_what_the_server_sees_of_a_secret_is_found(leak):
-    found = examined(leaking(leak))
+    found = found_on(of_leak(leak))
     assert found.effect == "accuses"
     assert "other traffic" in found.text
 
 
+def test_what_the_server_sees_in_a_setting_alone_is_found():
+    assert found_on(of_leak(late_once_resumed)).effect == "supports"
+    found = examined(leaking(late_once_resumed))
+    assert found.effect == "accuses"
+    assert "other traffic (resumed)" in found.text
+
+
 def test_the_order_of_shares_is_seen_by_clients():
-    assert examined(leaking(order), who="T clients").effect == "accuses"
-    unseen = examined(leaking(order), who="server")
+    assert found_on(of_leak(order), who="T clients").effect == "accuses"
+    unseen = found_on(of_leak(order), who="server")
     assert (unseen.effect, unseen.bearing) == ("silent", "gap")
 
 
 def test_of_a_method_with_fresh_public_keys_their_content_is_no_difference():
-    assert examined("secagg_split", settings=settings_of).effect == "supports"
-    assert examined(leaking(late, "secagg_split")).effect == "accuses"
+    subject = subject_of("secagg_split", settings_of)
+    assert found_on(subject).effect == "supports"
+    assert len(subject.settings) == 1 + len(list(settings_of(subject.protocol)))
+    for one in subject.settings:
+        found = one.comparison
+        assert found.messages > 20, one.setting.name
+        assert (found.deviations, found.unfollowed, found.unlike) == ((), (), ()), one.setting.name
+        assert found.acts == (), one.setting.name
+    assert examined(leaking(late, "secagg_split"), settings=none).effect == "accuses"
 
 
 def telling(client, send, to, kind, payload, more):
@@ -119,7 +153,7 @@ def at_times(client, send, to, kind, payload, more):
 @pytest.mark.parametrize("leak", [telling, at_times])
 @pytest.mark.parametrize("who", ["server", "T clients"])
 def test_what_a_client_tells_the_history_is_a_gap(leak, who):
-    found = examined(leaking(leak), who=who)
+    found = found_on(of_leak(leak), who)
     assert (found.effect, found.bearing) == ("silent", "gap")
     assert "what parties tell the history depends on columns" in found.text
 

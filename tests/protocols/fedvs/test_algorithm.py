@@ -797,6 +797,8 @@ def test_the_card_says_what_sums_tell_with_sgd_and_what_one_client_moves():
         "X X^T of columns and powers: at degree 1 all data up to a rotation" in card.sees["server"]
     )
     assert any("Consistent shares of any data and model move them" in w for w in card.deviations)
+    for other in ("secagg_split", "he_split"):
+        assert "X X^T of columns and powers" in class_of(other).card.sees["server"]
 
 
 @pytest.mark.parametrize("p", [P31, P61])
