@@ -187,9 +187,8 @@ def small(line: str) -> list[str]:
     words = shlex.split(line)[1:]
     for name, options in SMALL.items():
         if words[: len(name.split())] == name.split():
+            words += ["--until", "2"] if "--until" in words else []
             words += shlex.split(options)
-            if "--until" in words:
-                words += ["--until", "2"]
     if words[0] == "run":
         known = find_protocols()[words[1].partition(":")[0]].Config.model_fields
         for name, size in SIZES.items():
