@@ -110,7 +110,7 @@ def test_every_example_is_understood(line, monkeypatch):
     monkeypatch.setattr(
         "securevfl.runs.organisations.invitation.Invitation.parse", lambda _: invited
     )
-    for name in ("create", "write_public", "show", "write_manifest", "sign"):
+    for name in ("create", "write_public", "show", "write_manifest", "sign", "named"):
         monkeypatch.setattr(f"securevfl.runs.identities.{name}", note)
     signed = type("M", (), {"check": note})
     monkeypatch.setattr("securevfl.runs.identities.look", lambda _: ({}, signed))
