@@ -296,8 +296,12 @@ def test_names_that_mislead_are_refused_when_the_manifest_is_written(organisatio
     assert not (organisations / "no.toml").exists()
 
 
-def test_hostile_names_are_refused_by_who_reads_them(organisations):
+def test_hostile_names_are_refused_by_who_reads_them(organisations, tmp_path):
     manifest = Manifest.read(organisations / "session.toml")
     hostile = replace(manifest, terms=manifest.terms | {"names": ["bank", "\x1b[2J"]})
     with pytest.raises(ConfigurationError, match="cannot be called"):
-        Terms.of(hostile).check("split", 2)
+        Terms.of(hostile)
+    hostile.write(tmp_path / "hostile.toml")
+    told = call("keys", "check", tmp_path / "hostile.toml")
+    assert told.exit_code == 2
+    assert "\x1b[2J" not in told.output

@@ -57,6 +57,14 @@ class Terms:
     padded: bool = False
     names: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        wrong = [name for name in self.names if not _is_name(name)]
+        if wrong:  # a manifest of others is printed before anybody signs it
+            raise ConfigurationError(
+                f"session: a party cannot be called {wrong[0]!r}; a name has 1 to {_LONGEST} "
+                "characters that can be printed, and is not server, a number or party N"
+            )
+
     @classmethod
     def make(
         cls,
@@ -177,13 +185,7 @@ class Terms:
             )
 
     def _check_names(self, parties: int) -> None:
-        """Refuse names that are no names: they are shown on the others' screens."""
-        wrong = [name for name in self.names if not _is_name(name)]
-        if wrong:
-            raise ConfigurationError(
-                f"session: a party cannot be called {wrong[0]!r}; a name has 1 to {_LONGEST} "
-                "characters that can be printed, and is not server, a number or party N"
-            )
+        """Refuse names of more or fewer parties, and those that two share."""
         if self.names and len(set(self.names)) != parties:
             raise ConfigurationError(
                 f"session: {parties} parties have {len(set(self.names))} different names, "
