@@ -17,6 +17,7 @@ from securevfl.audit.following.other_code import OtherCode
 from securevfl.audit.keyed.pair_masks import PairMasks
 from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
+from securevfl.engine.party import ANNOUNCE, STOP
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.hidden_sums import PairMasked
 from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, MessageSpec, array_of
@@ -133,6 +134,7 @@ class Comparer:
         self._pair_masks = _pair_masks(run.protocol)
         self._times: Counter[MessageKey] = Counter()
         self._contents: dict[bytes, MessageKey] = {}  # of what is as good as random
+        self._announced = Announced(disturbed)
         self._missing: dict[str, None] = {}
         self._unlike: list[MessageKey] = []
         self._messages = self._computed = self._forgotten = 0
@@ -148,7 +150,8 @@ class Comparer:
             self._blame(key, "no such message is declared between their roles")
             return
         repeated = self._repeated(spec, message)
-        for wrong in (_misshapen(spec, message), self._too_often(spec, key), repeated):
+        once = self._too_often(spec, key) or self._announced.fault(message)
+        for wrong in (_misshapen(spec, message), once, repeated):
             if wrong:
                 self._blame(key, wrong)
         if message.state.like is False:
@@ -240,6 +243,39 @@ class Declared:
         if spec.receiver == SELF:
             return key.sender == key.receiver
         return key.receiver in self.roles.get(spec.receiver, ())
+
+
+class Announced:
+    """What was announced in a life of a run: rounds in a row, and none after the last word.
+
+    Formulas do not see this. They give the content for the number that a message has, and that is
+    "stop" for each number after the last round.
+
+    Parameters
+    ----------
+    disturbed : bool
+        Whether the sender may crash. Then it may go back, and announce a round to nobody.
+    """
+
+    def __init__(self, disturbed: bool) -> None:
+        self._disturbed = disturbed
+        self._before: dict[int, int] = {}  # round, by sender
+        self._ended: dict[tuple[int, int], int] = {}  # round, by sender and receiver
+
+    def fault(self, message: RecordedMessage) -> str:
+        """What is wrong with a message after those before it, in words; empty for nothing."""
+        key, payload = message.key, message.payload
+        if key.kind not in (ANNOUNCE, STOP):
+            return ""
+        pair = (key.sender, key.receiver)
+        if key.round > self._ended.get(pair, key.round):
+            return f"the end was announced in round {self._ended[pair]}"
+        if key.kind == STOP or (isinstance(payload, str) and payload == STOP):
+            self._ended[pair] = key.round
+        before = self._before.setdefault(key.sender, key.round)
+        self._before[key.sender] = key.round
+        in_a_row = self._disturbed or key.kind == STOP or key.round - before in (0, 1)
+        return "" if in_a_row else f"the round before it was {before}"
 
 
 def _masking(protocol: Protocol) -> range:

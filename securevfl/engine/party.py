@@ -32,9 +32,9 @@ from securevfl.engine.network import (
 )
 from securevfl.engine.streams import keyed_stream
 
-__all__ = ["ANNOUNCE", "SERVER", "Message", "Party", "Round", "RoundOverError", "name_of"]
+__all__ = ["ANNOUNCE", "SERVER", "STOP", "Message", "Party", "Round", "RoundOverError", "name_of"]
 
-_STOP = "stop"
+STOP = "stop"
 
 
 class Party:
@@ -254,7 +254,7 @@ class Party:
     def conclude(self, to: Sequence[int] | None = None) -> None:
         """End the loops over `rounds` of the others."""
         self.round += 1
-        self.broadcast(ANNOUNCE, _STOP, to)
+        self.broadcast(ANNOUNCE, STOP, to)
 
     def rounds(self) -> Rounds:
         """Iterate over announced rounds; each step is a safe point. Use ``with`` on each item."""
@@ -332,7 +332,7 @@ class Rounds:
         number = party.envelope.round
         party.round = number
         party.engine.enter_round(party, number)
-        if isinstance(what, str) and what == _STOP:
+        if isinstance(what, str) and what == STOP:
             raise StopAsyncIteration
         return Round(party, number, what)
 

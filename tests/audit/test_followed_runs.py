@@ -19,6 +19,7 @@ from securevfl.audit.subject import Subject
 from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.faults import Chain, Faults
+from securevfl.engine.party import ANNOUNCE, STOP, Party
 from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.registry import get_protocol
@@ -241,6 +242,38 @@ def test_what_is_sent_after_a_host_was_lost_is_compared():
         ZOO["dvfl: a later end after a host was lost"].make(), "host"
     )
     assert "it sends at another time" in follow(protocol, setting).comparison.acts[0]
+
+
+@pytest.mark.parametrize("name", ["fedvs", "secagg_split", "multivfl", "dvfl", "cvfl", "fedonce"])
+def test_an_end_that_is_announced_twice_is_found(name, monkeypatch):
+    """Its formula says "stop" in every round after the last one, so the number tells nothing."""
+    once = Party.broadcast
+
+    def twice(party, kind, payload, to=None):
+        once(party, kind, payload, to)
+        if STOP in (kind, payload if isinstance(payload, str) else ""):
+            party.round += 1
+            once(party, kind, payload, to)
+
+    monkeypatch.setattr(Party, "broadcast", twice)
+    found = follow(make(name), ITSELF).comparison.deviations
+    assert {one.key.kind for one in found} <= {ANNOUNCE, STOP}
+    assert any("the end was announced" in one.what for one in found)
+
+
+@pytest.mark.parametrize("name", ["secagg_split", "he_split", "split"])
+def test_a_round_number_that_is_left_out_is_found(name, monkeypatch):
+    """What depends on the number, such as the rows, is that of the number that was announced."""
+    pytest.importorskip("tenseal") if name == "he_split" else None
+    safe_point = Party.safe_point
+
+    def skip(party):
+        party.round += party.round == 3
+        safe_point(party)
+
+    monkeypatch.setattr(Party, "safe_point", skip)
+    found = follow(make(name, rounds=6), ITSELF).comparison.deviations
+    assert {(one.key.round, one.what) for one in found} == {(5, "the round before it was 3")}
 
 
 def test_a_server_of_fedonce_that_crashed_asks_again_and_is_not_blamed():
