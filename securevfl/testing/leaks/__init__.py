@@ -2,8 +2,8 @@
 
 `all_leaks` and `sound_variants` are public, so that a verifier of one's own can be tried on them.
 They were written without looking at the verifiers, but for those of `declared_contents`,
-`followed_states`, `acts` and `beginnings`, which came with the checks that find them. Not for use
-outside tests.
+`followed_states`, `acts` and `beginnings`, which came with the checks that find them, and
+`disguises`, which was written against them. Not for use outside tests.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ def all_leaks() -> tuple[Leak, ...]:
         declared,
         declared_contents,
         declared_parts,
+        disguises,
         encrypted,
         fedvs_masks,
         fedvs_messages,
@@ -60,17 +61,17 @@ def all_leaks() -> tuple[Leak, ...]:
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
     third = (prepared_tables, unwatched, swapped_parts, without_code, wrapped_makers)
     fourth = (surroundings, more_surroundings, watched, rare, replaced_packages, own_protocols)
-    every = (*of_fedvs, *others, *second, *third, acts, beginnings, *fourth)
+    every = (*of_fedvs, *others, *second, *third, acts, beginnings, *fourth, disguises)
     return tuple(one for module in every for one in module.LEAKS)
 
 
 def sound_variants() -> tuple[Variant, ...]:
     """Every sound variant, by protocol."""
-    from securevfl.testing.leaks import acts, harmless_changes
+    from securevfl.testing.leaks import acts, disguises, harmless_changes
     from securevfl.testing.leaks.outsider import harmless_shapes, sound_neighbours
     from securevfl.testing.leaks.third_party import sound_packages
 
-    modules = (harmless_changes, harmless_shapes, sound_neighbours, acts, sound_packages)
+    modules = (harmless_changes, harmless_shapes, sound_neighbours, acts, sound_packages, disguises)
     return tuple(one for module in modules for one in module.VARIANTS)
 
 
