@@ -28,6 +28,7 @@ from securevfl.protocols.base.registry import get_protocol
 from securevfl.protocols.coded_split import protocol as coded
 from securevfl.protocols.secagg_split import algorithm
 from securevfl.protocols.secagg_split import protocol as secagg
+from securevfl.testing.leaks import followed_states
 from securevfl.testing.leaks.encrypted import HE, SECAGG
 from securevfl.testing.leaks.fedvs_masks import CLIENTS_MODEL
 from securevfl.testing.leaks.noise import SECURE
@@ -107,6 +108,7 @@ _BREAKS: dict[str, Pairs] = {
     "wait_dp": (("server", "features"),),
     "coded_split": (("server", "features"), ("server", "model")),
 }
+_FEATURES = (("server", "features"), ("server + T clients", "features"))
 
 
 def _asked(ask: Callable[[Any], bool]) -> Callable[[Outcome], bool]:
@@ -207,6 +209,41 @@ def _later_by_a_spread(base: str) -> type[Protocol]:
         wait = float(telling_column(protocol.data.train[index]).std())
         tap(made, lambda one: one.update(after=one["after"] + wait)
             if one["kind"] == "embedding" else None)  # fmt: skip
+        return made
+
+    made: type[Protocol] = _class(base, {"client": client}, module="numpy")
+    setattr(np, made.__name__, made)
+    return made
+
+
+def _keys_in_numpy(base: str) -> type[Protocol]:
+    """A class in numpy whose clients draw keys until a bit shows, always."""
+    cls: Any = get_protocol(base)
+
+    def client(protocol: Any, index: int) -> Any:
+        made = cls.client(protocol, index)
+        followed_states._keys_until_a_bit(made)
+        return made
+
+    made: type[Protocol] = _class(base, {"client": client}, module="numpy")
+    setattr(np, made.__name__, made)
+    return made
+
+
+def _event_in_numpy(base: str) -> type[Protocol]:
+    """A class in numpy whose clients record the spread of a column as a known event, always."""
+    cls: Any = get_protocol(base)
+
+    def client(protocol: Any, index: int) -> Any:
+        made = cls.client(protocol, index)
+        spread = float(telling_column(protocol.data.train[index]).std())
+        quantised = made.quantised
+
+        def telling(own: np.ndarray) -> Any:
+            made.record("clipped", weights=spread, bound=1.0)
+            return quantised(own)
+
+        made.quantised = telling
         return made
 
     made: type[Protocol] = _class(base, {"client": client}, module="numpy")
@@ -479,6 +516,13 @@ LEAKS = (
     Leak("he_split: waits of a spread, by a class in numpy", "he_split", _DISGUISE,
          "Embeddings are late by the spread of a column, and so are those of the class that the "
          "parties are held against.", lambda: _later_by_a_spread("he_split"), HE),
+    Leak("secagg_split: keys drawn until a bit shows, by a class in numpy", "secagg_split",
+         _DISGUISE, "Public keys have the parity of bits of a client, and those of the class "
+         "that parties are held against have it, too.", lambda: _keys_in_numpy("secagg_split"),
+         _FEATURES, shows=followed_states._public_keys_tell),
+    Leak("secagg_split: a value in a known event, by a class in numpy", "secagg_split", _DISGUISE,
+         "An event that a protocol may have tells the spread of a column.",
+         lambda: _event_in_numpy("secagg_split"), _FEATURES),
     _surrounded("secagg_split: a class that says it is another",
                 "Where the protocol's module looks for the client's class, a subclass of the same "
                 "name stands.", _set(secagg, "Client", _alike_class)),
