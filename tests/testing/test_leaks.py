@@ -94,7 +94,6 @@ NOT_SHOWN = {
     "vfb2: values in times from round 10 on",
     "cvfl: values in times from round 10 on",
     "he_split: waits of a spread, by a class in numpy",
-    "secagg_split: a value in a known event, by a class in numpy",
 }
 CAUGHT = {
     "secagg_split: no self mask",

@@ -8,12 +8,18 @@ library's; a class may change how its parties are made, and nothing else.
 
 from __future__ import annotations
 
+import abc
 import functools
 import inspect
 import sys
-from collections.abc import Iterator
-from typing import Any
+import threading
+import typing
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType
+from typing import Any, Generic
 
+from securevfl.audit.following.sources import is_compared, is_defined
 from securevfl.protocols.base.protocol import Protocol
 
 # What a class may define without a change of what is specified: how its parties are made.
@@ -28,8 +34,12 @@ _BY_PYTHON = frozenset(  # of special names those that Python itself gives a cla
         "slotnames",  # when an object is copied
     )
 )
-_TRUSTED = ("securevfl", "builtins", "abc", "typing", "functools", "numpy", "torch", "pydantic")
-_WORDS = (str, int, float, type(None))  # values of a class that run nothing
+# Classes that no module of the library defines, in the ancestry of a method and of its parts.
+_ANCESTORS = (object, abc.ABC, Generic, typing.Protocol)
+_HEAP = (functools.partial, type(threading.Lock()), type(threading.RLock()), OrderedDict)
+_WORDS = (str, int, float, bool, tuple, frozenset, type(None))  # values of a class that run nothing
+_STATIC = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class without it is C, and Python code cannot make one
+_PYTHONS = (GetSetDescriptorType, MemberDescriptorType)  # as of `__dict__` and `__slots__`
 _DEEP = 3  # parts of parts that are looked at
 
 
@@ -42,7 +52,7 @@ def library_class(protocol: Protocol) -> type[Protocol] | None:
 
 def library_base(protocol: Protocol) -> type[Protocol] | None:
     """The library's method that a protocol's class is, or was made of; None for none."""
-    every = [cls for cls in type(protocol).__mro__ if _ours(cls) and issubclass(cls, Protocol)]
+    every = [cls for cls in _ancestry(type(protocol)) if _ours(cls) and issubclass(cls, Protocol)]
     return next((cls for cls in every if not inspect.isabstract(cls)), None)
 
 
@@ -52,29 +62,64 @@ def unread(protocol: Protocol) -> list[str]:
     In recorded runs it does what the library's does, or that is found there. What it does where a
     run has other values, nobody has looked at.
     """
+    others = [cls for cls in _ancestry(type(protocol)) if not _ours(cls)]
+    made = {f"the class of {_called(cls)}" for cls in others if type(cls) is not abc.ABCMeta}
     return sorted(
-        f"{cls.__name__}.{name}"
-        for cls in type(protocol).__mro__
-        if not _ours(cls)
-        for name, value in vars(cls).items()
-        if not (_by_python(name) or isinstance(value, _WORDS))
+        made
+        | {
+            f"{_called(cls)}.{name}"
+            for cls in others
+            for name, value in _names(cls).items()
+            if not (_by_python(name, value) or _says(value))
+        }
     )
 
 
 def foreign(protocol: Protocol) -> Iterator[str]:
     """Names of what a protocol is held against and that is not the library's."""
-    for cls in type(protocol).__mro__:
+    for cls in _ancestry(type(protocol)):
         if not _ours(cls):
-            yield from (f"{cls.__name__}.{name}" for name in vars(cls) if _specifies(name))
-    yield from _replaced(protocol, type(protocol).__name__)
+            specified = {n for n, value in _names(cls).items() if _specifies(n, value)}
+            yield from (f"{_called(cls)}.{name}" for name in specified)
+    yield from _replaced(protocol, _called(type(protocol)))
     yield from _unlike_options(protocol)
     for name, part in vars(protocol).items():
         if name not in ("data", "_secrets"):
             yield from _parts(part, name, _DEEP)
     for spec in protocol.messages:
         for formula in (spec.recompute, spec.shape, spec.count):
-            if formula is not None and not _ours(_function(formula)):
+            if formula is not None and not is_defined(_function(formula)):
                 yield f"the formula of {spec.kind!r}"
+
+
+# What a class says of itself its metaclass may answer: these are Python's own answers.
+_mro_of = type.__dict__["__mro__"].__get__
+_dict_of = type.__dict__["__dict__"].__get__
+_name_of = type.__dict__["__name__"].__get__
+_path_of = type.__dict__["__qualname__"].__get__
+
+
+def _ancestry(cls: type) -> tuple[type, ...]:
+    """The classes in which Python looks for methods."""
+    found: tuple[type, ...] = _mro_of(cls)
+    return found
+
+
+def _names(cls: type) -> Mapping[str, Any]:
+    """What a class itself defines."""
+    found: Mapping[str, Any] = _dict_of(cls)
+    return found
+
+
+def _called(cls: type) -> str:
+    return str(_name_of(cls))
+
+
+def _says(value: Any) -> bool:
+    """Whether a value of a class is of those that run nothing, whoever looks at them."""
+    if type(value) in (tuple, frozenset):
+        return all(map(_says, value))
+    return type(value) in _WORDS
 
 
 def _unlike_options(protocol: Protocol) -> Iterator[str]:
@@ -89,25 +134,31 @@ def _unlike_options(protocol: Protocol) -> Iterator[str]:
             yield f"the code's {option} = {found}, where {wanted} is asked for"
 
 
-def _specifies(name: str) -> bool:
-    return name not in _FREE and not _by_python(name)
+def _specifies(name: str, value: Any) -> bool:
+    return name not in _FREE and not _by_python(name, value)
 
 
-def _by_python(name: str) -> bool:
-    return name in _BY_PYTHON or name.startswith("_abc_")
+def _by_python(name: str, value: Any) -> bool:
+    """Whether Python puts such a value there itself, which runs nothing."""
+    if name not in _BY_PYTHON:
+        return name == "_abc_impl" and type(value).__module__ == "_abc"
+    return type(value) in (dict, *_PYTHONS) or _says(value)
 
 
-def _ours(thing: Any) -> bool:
-    """Whether a class or function is what stands under its name in a module that is trusted."""
-    module = getattr(thing, "__module__", "") or ""
-    if module.startswith("securevfl.testing") or module.split(".")[0] not in _TRUSTED:
+def _ours(cls: type) -> bool:
+    """Whether a class is what stands under its name in a module of the library's files.
+
+    Those modules are compared with their files by `securevfl.audit.following.sources.altered`.
+    """
+    if cls in _ANCESTORS:
+        return True
+    module = _names(cls).get("__module__", "")
+    if type(module) is not str or not is_compared(module):
         return False
     found: Any = sys.modules.get(module)
-    for name in getattr(thing, "__qualname__", "").split("."):
-        if name == "<locals>":  # made by a function that stands there
-            return found is not None and not isinstance(thing, type)
-        found = getattr(found, name, None)
-    return found is thing or not isinstance(thing, type)
+    for name in str(_path_of(cls)).split("."):
+        found = None if found is None else vars(found).get(name)
+    return found is cls
 
 
 def _function(formula: Any) -> Any:
@@ -119,20 +170,31 @@ def _function(formula: Any) -> Any:
 def _parts(part: Any, name: str, deep: int) -> Iterator[str]:
     """Parts of what a protocol computes with whose class is not the library's."""
     cls = type(part)
-    if cls.__module__ in ("builtins", "numpy"):
-        if isinstance(part, dict) and deep:
-            for one in part.values():
-                yield from _parts(one, name, deep - 1)
-        return
-    if not _ours(cls):
-        if cls.__module__.startswith("securevfl") or "securevfl" in str(cls.__mro__):
-            yield f"{name} is a {cls.__qualname__}"
-        return
-    if not cls.__module__.startswith("securevfl."):
-        return
-    yield from _replaced(part, name)
-    for field, one in getattr(part, "__dict__", {}).items() if deep else ():
-        yield from _parts(one, f"{name}.{field}", deep - 1)
+    if not cls.__flags__ & _STATIC or cls in _HEAP:
+        yield from _held(part, name, deep)
+    elif not _ours(cls):
+        yield f"{name} is a {_path_of(cls)}"
+    else:
+        yield from _replaced(part, name)
+        for field, one in getattr(part, "__dict__", {}).items() if deep else ():
+            yield from _parts(one, f"{name}.{field}", deep - 1)
+
+
+def _held(part: Any, name: str, deep: int) -> Iterator[str]:
+    """The same of what a container holds, and a function computes with."""
+    if isinstance(part, FunctionType):
+        if not is_defined(part):
+            yield f"{name} is a function of others"
+        cells = [cell.cell_contents for cell in part.__closure__ or ()]
+        part = (*cells, *(part.__defaults__ or ()), *(part.__kwdefaults__ or {}).values())
+    if isinstance(part, functools.partial):
+        part = (part.func, *part.args, *part.keywords.values())
+    if isinstance(part, MethodType):
+        part = (part.__func__, part.__self__)
+    if isinstance(part, dict):
+        part = tuple(part.values())
+    for one in part if isinstance(part, list | tuple | set | frozenset) and deep else ():
+        yield from _parts(one, name, deep - 1)
 
 
 def _replaced(thing: Any, name: str) -> Iterator[str]:

@@ -42,7 +42,7 @@ def altered(within: str = "") -> list[str]:
     """
     _import_late()
     loaded = sorted(sys.modules.items())
-    modules = {n: one for n, one in loaded if n.startswith(_ROOT) and not n.startswith(_BESIDE)}
+    modules = {name: one for name, one in loaded if is_compared(name)}
     chosen = [(name, one) for name, one in modules.items() if f"{name}.".startswith(within)]
     found = {path for name, module in chosen for path in _altered_in(name, module)}
     try:
@@ -50,6 +50,32 @@ def altered(within: str = "") -> list[str]:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         found.add(f"what no second interpreter could confirm ({error})")
     return sorted(found)
+
+
+def is_compared(module: str) -> bool:
+    """Whether `altered` compares a module with its file."""
+    return module.startswith(_ROOT) and not module.startswith(_BESIDE)
+
+
+def is_defined(function: Any) -> bool:
+    """Whether the code of a function is in the file of a module that `altered` compares."""
+    code, module = getattr(function, "__code__", None), getattr(function, "__module__", "")
+    if type(function) is not FunctionType or type(module) is not str or not is_compared(module):
+        return False
+    here = sys.modules.get(module)
+    return here is not None and function.__globals__ is vars(here) and code in _every_code(module)
+
+
+@functools.cache
+def _every_code(module: str) -> set[CodeType]:
+    """Code of a module, and of all that is defined within it."""
+    spec: Any = sys.modules[module].__spec__
+    waiting, found = [spec.loader.get_code(module)], set[CodeType]()
+    while waiting:
+        code = waiting.pop()
+        found.add(code)
+        waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
+    return found
 
 
 @functools.cache

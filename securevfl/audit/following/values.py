@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import Parameter, Signature
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -155,14 +155,40 @@ def _words(value: Any, deep: int) -> Any:
     if isinstance(value, _PLAIN):
         return f"{kind} {value!r}"
     if isinstance(value, type | BuiltinFunctionType):
-        return f"{kind} {value.__module__}.{value.__qualname__}"
+        return f"{kind} {value.__module__}.{value.__qualname__}{_if_it_stands_there(value)}"
     if isinstance(value, ModuleType):
-        return f"{kind} {value.__name__}"
+        return f"{kind} {value.__name__}, {value is sys.modules.get(value.__name__)}"
     if isinstance(value, np.ndarray) and value.dtype != object:
         return f"{kind} {value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     if not deep or value is _known:  # it grows, and is longer than all else together
         return kind
     return {"type": kind} | {name: _words(one, deep - 1) for name, one in _parts(value).items()}
+
+
+def _if_it_stands_there(value: Any) -> str:
+    """Words that say whether a class of the library is what its own name stands for."""
+    module = value.__module__
+    if type(module) is not str or not module.startswith("securevfl."):
+        return ""
+    found: Any = sys.modules.get(module)
+    for name in str(value.__qualname__).split("."):
+        found = getattr(found, name, None)
+    return f", {found is value}"
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _digest(code: CodeType) -> str:
+    """Digest of what a code does, wherever it says that it comes from."""
+    consts = [_digest(one) if isinstance(one, CodeType) else _constant(one)
+              for one in code.co_consts]  # fmt: skip
+    whole = repr((code.co_code, code.co_names, code.co_varnames, code.co_cellvars, consts))
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, frozenset):  # whose order is that of the process
+        return f"frozenset {sorted(map(repr, value))}"
+    return repr(value)
 
 
 def _is_of_ray(function: FunctionType, value: Any) -> bool:
@@ -187,7 +213,9 @@ def _parts(value: Any) -> Mapping[str, Any]:
         if str(value.__module__).startswith("securevfl."):  # no more may come later
             own = (name for name, one in vars(value).items() if not _is_of_ray(value, one))
             wrapped["attributes"] = ", ".join(sorted(own))
-        place = f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
+        place = f"{code.co_filename}:{code.co_firstlineno} {code.co_name} {_digest(code)}"
+        here = sys.modules.get(str(value.__globals__.get("__name__")))
+        wrapped["globals"] = here is not None and value.__globals__ is vars(here)
         given = {"defaults": value.__defaults__, "by name": value.__kwdefaults__}
         return {"place": place, "of": value.__globals__.get("__name__")} | given | cells | wrapped
     if isinstance(value, MethodType):

@@ -230,45 +230,6 @@ def _keys_in_numpy(base: str) -> type[Protocol]:
     return made
 
 
-def _event_in_numpy(base: str) -> type[Protocol]:
-    """A class in numpy whose clients record the spread of a column as a known event, always."""
-    cls: Any = get_protocol(base)
-
-    def client(protocol: Any, index: int) -> Any:
-        made = cls.client(protocol, index)
-        spread = float(telling_column(protocol.data.train[index]).std())
-        quantised = made.quantised
-
-        def telling(own: np.ndarray) -> Any:
-            made.record("clipped", weights=spread, bound=1.0)
-            return quantised(own)
-
-        made.quantised = telling
-        return made
-
-    made: type[Protocol] = _class(base, {"client": client}, module="numpy")
-    setattr(np, made.__name__, made)
-    return made
-
-
-def _by_its_attributes(base: str) -> type[Protocol]:
-    """A class whose property ``__dict__`` puts a maker of clients in an object, and hides it."""
-    client = _client(base)
-    own: Any = Protocol.__dict__["__dict__"]
-
-    class Hiding(dict):  # type: ignore[type-arg]
-        def __init__(self, whole: dict[str, Any]) -> None:
-            super().__init__((name, one) for name, one in whole.items() if name != "client")
-
-    def attributes(self: Any) -> Any:
-        whole = own.__get__(self)
-        whole.setdefault("client", lambda index: client(self, index))
-        return Hiding(whole)
-
-    made: type[Protocol] = _class(base, {"__dict__": property(attributes)})
-    return made
-
-
 def _disguised(base: str, name: str, says: str, make: Callable[[str], type[Protocol]]) -> Leak:
     return Leak(f"{base}: {name}", base, _DISGUISE, says, lambda: make(base), _BREAKS[base],
                 shows=_SHOWS[base])  # fmt: skip
@@ -511,8 +472,6 @@ LEAKS = (
                "The class says that it is securevfl's, and stands there.", _in_module("securevfl")),
     _disguised("secagg_split", "a class that stands in the command line",
                "The class stands in securevfl.cli.", _in_module("securevfl.cli")),
-    _disguised("secagg_split", "attributes that put in a maker",
-               "A property __dict__ gives an object its maker of clients.", _by_its_attributes),
     Leak("he_split: waits of a spread, by a class in numpy", "he_split", _DISGUISE,
          "Embeddings are late by the spread of a column, and so are those of the class that the "
          "parties are held against.", lambda: _later_by_a_spread("he_split"), HE),
@@ -520,9 +479,6 @@ LEAKS = (
          _DISGUISE, "Public keys have the parity of bits of a client, and those of the class "
          "that parties are held against have it, too.", lambda: _keys_in_numpy("secagg_split"),
          _FEATURES, shows=followed_states._public_keys_tell),
-    Leak("secagg_split: a value in a known event, by a class in numpy", "secagg_split", _DISGUISE,
-         "An event that a protocol may have tells the spread of a column.",
-         lambda: _event_in_numpy("secagg_split"), _FEATURES),
     _surrounded("secagg_split: a class that says it is another",
                 "Where the protocol's module looks for the client's class, a subclass of the same "
                 "name stands.", _set(secagg, "Client", _alike_class)),
