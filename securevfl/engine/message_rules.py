@@ -76,19 +76,11 @@ class MessageRules:
                     f"{protocol}: {route.kind!r} is declared with elements of the field of {known} "
                     f"and of {route.modulus}; declare one modulus for a kind, or give it two names"
                 )
-        self._allowed: dict[tuple[str, int, int], bool] = {}
         self._sent: dict[tuple[str, int], tuple[int, ...]] = {}  # receivers of the last, declared
 
     def allows(self, kind: str, sender: int, receiver: int) -> bool:
         """Whether the message is declared."""
-        key = (kind, sender, receiver)
-        known = self._allowed.get(key)
-        if known is None:
-            routes = self._routes.get(kind, ())
-            known = any(route.allows(sender, receiver) for route in routes)
-            if routes:  # kinds of others' making are not remembered
-                self._allowed[key] = known
-        return known
+        return any(route.allows(sender, receiver) for route in self._routes.get(kind, ()))
 
     def modulus(self, kind: str) -> int | None:
         """Modulus of the field whose elements a kind of message carries; None where it has none."""

@@ -460,26 +460,33 @@ def _decode_array(tag: bytes, view: memoryview, at: int) -> tuple[Any, int]:
 
 
 def _decode_elements(view: memoryview, at: int, modulus: int | None) -> tuple[Any, int]:
-    bits, ndim = _take(view, at, 2)
     if modulus is None:
         raise WireError("wire: packed elements in a message that is not declared to carry any")
+    ndim = _take(view, at, 2)[1]
+    begin = at + 2 + 8 * ndim
+    shape, nbytes = _elements_form(bytes(_take(view, at, begin - at)), modulus)
+    end = begin + nbytes
+    try:
+        array = unpack(_take(view, begin, nbytes), shape, modulus)
+    except (FieldError, ValueError) as error:  # or no element, and impossible lengths
+        raise WireError(f"wire: {error}") from None
+    array.setflags(write=False)
+    return array, end
+
+
+@functools.lru_cache(maxsize=256)
+def _elements_form(head: bytes, modulus: int) -> tuple[tuple[int, ...], int]:
+    """Shape of packed elements, and bytes of their stream, by what is before it."""
+    bits, ndim = head[:2]
     if bits != element_bits(modulus) or ndim > 32:
         raise WireError(
             f"wire: packed elements of {bits} bits with {ndim} dimensions; those of the field of "
             f"{modulus} have {element_bits(modulus)} bits. All parties must run with the same prime"
         )
-    at += 2
-    shape = struct.unpack(f"<{ndim}q", _take(view, at, 8 * ndim))
+    shape = struct.unpack(f"<{ndim}q", head[2:])
     if min(shape, default=0) < 0:
-        raise WireError(f"wire: a length of {min(shape)} in a payload of {len(view)} bytes")
-    at += 8 * ndim
-    end = at + (math.prod(shape) * bits + 7) // 8
-    try:
-        array = unpack(_take(view, at, end - at), shape, modulus)
-    except (FieldError, ValueError) as error:  # or no element, and impossible lengths
-        raise WireError(f"wire: {error}") from None
-    array.setflags(write=False)
-    return array, end
+        raise WireError(f"wire: a length of {min(shape)} in the shape of packed elements")
+    return shape, (math.prod(shape) * bits + 7) // 8
 
 
 def _number(form: struct.Struct, view: memoryview, at: int) -> Any:

@@ -220,7 +220,10 @@ def resume(
     given = dict(locals())
     folder = Path(folder)
     if not (folder / CONFIG).exists():
-        raise ConfigurationError(f"resume: {folder} holds no {CONFIG}")
+        raise ConfigurationError(
+            f"resume: {folder} holds no {CONFIG}. If this is the run's folder, the run was stopped "
+            "before its first checkpoint, so start it again"
+        )
     with claimed(folder, new=False):
         return _go_on(folder, given)
 

@@ -1,5 +1,6 @@
 """Organisations as processes of their own, from keys to models, over a real relay."""
 
+import errno
 import json
 import os
 import signal
@@ -205,6 +206,19 @@ def test_an_old_session_and_another_version_are_refused_at_once(
         sessions.unlink()
     monkeypatch.setattr("securevfl.runs.organisations.terms.__version__", "9.9.9")
     assert "of version" in refused(words)
+
+
+def test_a_full_disk_is_said_and_what_to_do(organisations, tmp_path, monkeypatch):
+    line = invitations(organisations, "127.0.0.1:1#" + "a" * 64)["party 0"]
+
+    async def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("securevfl.runs.organisations.join.obtain_manifest", full)
+    found = call(*join_words(organisations, line, tmp_path))
+    assert found.exit_code == 1
+    wanted = "0 could not be written: No space left on device. What was whole is kept"
+    assert wanted in " ".join(found.output.split())
 
 
 def test_invitations_are_read_back_and_hold_no_secret(organisations):

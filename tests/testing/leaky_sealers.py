@@ -28,7 +28,7 @@ class UnauthenticatedSealer(Sealer):
     def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
         """Return what the keystream makes of it: encrypting a ciphertext again is decrypting it."""
         nonce, body = sealed[:_COUNTER].rjust(12, b"\0"), sealed[_COUNTER:-_TAG]
-        return self._cipher(sender, self.index).encrypt(nonce, body, None)[:-_TAG]
+        return self._direction(sender, self.index).cipher.encrypt(nonce, body, None)[:-_TAG]
 
 
 class UnencryptedSealer(Sealer):
@@ -38,7 +38,7 @@ class UnencryptedSealer(Sealer):
         """Return counter, payload, and the tag of an empty message that is bound to both."""
         tag = super().seal(receiver, kind, round, epoch, b"")
         nonce = tag[:_COUNTER].rjust(12, b"\0")
-        tied = self._cipher(self.index, receiver).encrypt(nonce, b"", payload)
+        tied = self._direction(self.index, receiver).cipher.encrypt(nonce, b"", payload)
         return tag[:_COUNTER] + payload + tied
 
     def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
@@ -47,7 +47,7 @@ class UnencryptedSealer(Sealer):
 
         nonce, payload = sealed[:_COUNTER].rjust(12, b"\0"), sealed[_COUNTER:-_TAG]
         try:
-            self._cipher(sender, self.index).decrypt(nonce, sealed[-_TAG:], payload)
+            self._direction(sender, self.index).cipher.decrypt(nonce, sealed[-_TAG:], payload)
         except InvalidTag:
             raise SealError("planted: a tag is wrong") from None
         return payload

@@ -213,7 +213,8 @@ def _talks(sealer: type[Sealer]) -> dict[str, list[bytes]]:
         long += _said(one, 1, 2, message)
     long += [one.seal(1, *_MESSAGE, b"") for _ in range(2)]  # these use a nonce for their tags
     for bits in range(16, 64, 8):  # where a counter of so many bits would begin anew
-        one._sent[1] = 2**bits - 4
+        with suppress(ValueError):  # of a counter that does not ascend, which is found anyway
+            one.skip_to(1, 2**bits - 4)
         long += _said(one, 1, 8)
     renewed = _short(_parties(sealer, [pairs[0], *_new_pairs(2)]))
     return {

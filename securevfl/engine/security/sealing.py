@@ -34,7 +34,7 @@ OVERHEAD = _COUNTER + _TAG
 MOST_KEYS = 4096  # of one peer, that a sealer remembers: 64 KiB of hashes
 _FINGERPRINT = 16  # bytes; two honest keys collide with probability below 2^-100
 _PADDING = bytes(12 - _COUNTER)  # of the counter to a nonce
-_NUMBER, _NUMBERS = struct.Struct("<cq"), struct.Struct("<cqcqcq")  # integers as `wire` writes them
+_NUMBER, _NUMBERS = struct.Struct("<cq"), struct.Struct("<cqcq")  # integers as `wire` writes them
 
 
 def _invalid_tag() -> type[Exception]:
@@ -53,6 +53,41 @@ def _written(text: str) -> bytes:
 def _fingerprint(public: bytes) -> bytes:
     """Hash by which a sealer remembers a public key."""
     return hashlib.sha256(b"securevfl key\0" + bytes(public)).digest()[:_FINGERPRINT]
+
+
+class _Direction:
+    """One direction of a link, under the keys of one incarnation of each end.
+
+    Attributes
+    ----------
+    cipher : ChaCha20Poly1305
+        None until it is needed.
+    next : int
+        Counter of the next message; of those received, the first that is missing.
+    ahead : set of int
+        Counters that were received beyond a gap.
+    """
+
+    __slots__ = ("ahead", "cipher", "next")
+
+    def __init__(self) -> None:
+        self.cipher: Any = None
+        self.next = 0
+        self.ahead: set[int] = set()
+
+    def received(self, counter: int) -> bool:
+        """Whether the message with a counter was received."""
+        return counter < self.next or counter in self.ahead
+
+    def remember(self, counter: int) -> None:
+        """Note a counter; delayed messages overtake each other, so gaps stay open."""
+        if not self.ahead and counter == self.next:  # as it is where nothing overtakes
+            self.next += 1
+            return
+        self.ahead.add(counter)
+        while self.next in self.ahead:
+            self.ahead.remove(self.next)
+            self.next += 1
 
 
 class Sealer:
@@ -84,15 +119,15 @@ class Sealer:
         self._secret = X25519PrivateKey.generate() if secret is None else secret
         self._public: dict[int, bytes] = {}
         self._used: dict[int, set[bytes]] = {}  # hashes of all keys that each peer ever had
-        self._ciphers: dict[tuple[int, int], ChaCha20Poly1305] = {}
+        self._outward: dict[int, _Direction] = {}  # by receiver
+        self._inward: dict[int, _Direction] = {}  # by sender
         # X25519 by purpose and key, where one direction has used it.
         self._agreed: dict[tuple[str, bytes], bytes] = {}
-        self._sent: dict[int, int] = {}
-        self._floor: dict[int, int] = {}
-        self._seen: dict[int, set[int]] = {}
         self._restored = False
         # Head of the associated data: those of a tuple of seven values, of which two never change.
         self._bound_head = wire.encode((protocol, run, *[None] * 5))[:-5]
+        # What is around the two ends in those of the last message.
+        self._bound_last: tuple[tuple[str, int, int] | None, bytes, bytes] = (None, b"", b"")
 
     @functools.cached_property
     def public(self) -> bytes:
@@ -110,7 +145,12 @@ class Sealer:
         for peer, key in keys.items():
             if peer != self.index and self._public.get(peer) != key:
                 self._take(peer, bytes(key))
-        self._ciphers, self._agreed = {}, {}
+        self._forget_ciphers()
+
+    def _forget_ciphers(self) -> None:
+        for direction in (*self._outward.values(), *self._inward.values()):
+            direction.cipher = None
+        self._agreed = {}
 
     def renew(self, peer: int, public: bytes) -> None:
         """Replace a party's key by that of its new incarnation; both directions count from 0 again.
@@ -122,11 +162,9 @@ class Sealer:
             under it; or when it had so many keys that no more are kept.
         """
         self._take(peer, bytes(public))
-        for link in ((self.index, peer), (peer, self.index)):
-            self._ciphers.pop(link, None)
         self._agreed = {}
-        for counters in (self._sent, self._floor, self._seen):
-            counters.pop(peer, None)
+        for directions in (self._outward, self._inward):
+            directions.pop(peer, None)
 
     def _take(self, peer: int, public: bytes) -> None:
         """Make a key that the peer never had its present one."""
@@ -159,14 +197,27 @@ class Sealer:
                 f"sealed link: {name_of(self.index)} has the keys of a checkpoint, which may have "
                 "sealed more messages since; they only open messages. Seal with a new key"
             )
-        counter = self._sent.get(receiver, 0)
-        self._sent[receiver] = counter + 1
-        cipher = self._cipher(self.index, receiver)
-        data = self._bound(self.index, receiver, kind, round, epoch)
+        direction = self._direction(self.index, receiver)
         # A nonce that occurs twice under one key gives away the XOR of two payloads and lets tags
         # be forged. The counter makes it unique: a key seals in one direction, of one incarnation.
-        head = counter.to_bytes(_COUNTER, "little")
-        return head + cipher.encrypt(_PADDING + head, payload, data)
+        head = direction.next.to_bytes(_COUNTER, "little")
+        direction.next += 1
+        data = self._bound(self.index, receiver, kind, round, epoch)
+        body: bytes = direction.cipher.encrypt(_PADDING + head, payload, data)
+        return head + body
+
+    def skip_to(self, receiver: int, counter: int) -> None:
+        """Give the next message to a receiver this counter, and those before it to none.
+
+        Raises
+        ------
+        ValueError
+            When a counter might be used twice.
+        """
+        direction = self._direction(self.index, receiver)
+        if counter < direction.next:
+            raise ValueError(f"sealed link: counter {counter} is below the next, {direction.next}")
+        direction.next = counter
 
     def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
         """Payload of a sealed message.
@@ -184,47 +235,33 @@ class Sealer:
             )
         head = bytes(sealed[:_COUNTER])
         counter = int.from_bytes(head, "little")
-        if self._received(sender, counter):
+        direction = self._direction(sender, self.index)
+        if direction.received(counter):
             raise _rejected(sender, kind, round, epoch, "it was received before (a replay)")
-        payload = self._decrypt(sender, head, bytes(sealed[_COUNTER:]), (kind, round, epoch))
-        self._remember(sender, counter)
-        return payload
-
-    def _decrypt(self, sender: int, head: bytes, body: bytes, bound: tuple[str, int, int]) -> bytes:
-        cipher = self._cipher(sender, self.index)
-        data = self._bound(sender, self.index, *bound)
+        data = self._bound(sender, self.index, kind, round, epoch)
         try:
-            return cipher.decrypt(_PADDING + head, body, data)
+            payload: bytes = direction.cipher.decrypt(
+                _PADDING + head, bytes(sealed[_COUNTER:]), data
+            )
         except _invalid_tag():
             raise _rejected(
-                *(sender, *bound),
+                *(sender, kind, round, epoch),
                 "it was changed or cut short, or belongs to another sender, receiver, kind, "
                 "round, epoch or run",
             ) from None
+        direction.remember(counter)
+        return payload
 
-    def _received(self, sender: int, counter: int) -> bool:
-        return counter < self._floor.get(sender, 0) or counter in self._seen.get(sender, ())
-
-    def _remember(self, sender: int, counter: int) -> None:
-        """Note a counter; delayed messages overtake each other, so gaps stay open."""
-        floor = self._floor.get(sender, 0)
-        seen = self._seen.get(sender)
-        if not seen and counter == floor:  # as it is where nothing overtakes
-            self._floor[sender] = floor + 1
-            return
-        seen = self._seen.setdefault(sender, set())
-        seen.add(counter)
-        while floor in seen:
-            seen.remove(floor)
-            floor += 1
-        self._floor[sender] = floor
-
-    def _cipher(self, sender: int, receiver: int) -> ChaCha20Poly1305:
-        cipher = self._ciphers.get((sender, receiver))
-        if cipher is None:
-            cipher = self._derive(sender, receiver)
-            self._ciphers[sender, receiver] = cipher
-        return cipher
+    def _direction(self, sender: int, receiver: int) -> _Direction:
+        """A direction of one of this party's links, with its cipher."""
+        outward = sender == self.index
+        peer, known = (receiver, self._outward) if outward else (sender, self._inward)
+        direction = known.get(peer)
+        if direction is None or direction.cipher is None:
+            cipher = self._derive(sender, receiver)  # or an error, for a peer that is not known
+            direction = known.setdefault(peer, _Direction())
+            direction.cipher = cipher
+        return direction
 
     def _derive(self, sender: int, receiver: int) -> ChaCha20Poly1305:
         other = receiver if sender == self.index else sender
@@ -274,22 +311,24 @@ class Sealer:
     def _bound(self, sender: int, receiver: int, kind: str, round: int, epoch: int) -> bytes:
         """Associated data: (protocol, run, round, kind, sender, receiver, epoch) as `wire` has it.
 
-        It is put together from pieces, as each message needs it twice.
+        They are put together from pieces, for each message needs them twice, and most messages are
+        of the kind, round and epoch of the one before.
         """
-        return (
-            self._bound_head
-            + _NUMBER.pack(b"i", round)
-            + _written(kind)
-            + _NUMBERS.pack(b"i", sender, b"i", receiver, b"i", epoch)
-        )
+        known, front, back = self._bound_last
+        of = kind, round, epoch
+        if of != known:
+            front = self._bound_head + _NUMBER.pack(b"i", round) + _written(kind)
+            back = _NUMBER.pack(b"i", epoch)
+            self._bound_last = of, front, back
+        return front + _NUMBERS.pack(b"i", sender, b"i", receiver) + back
 
     def state(self) -> dict[str, Any]:
         """Key pair and counters, for a simulation's checkpoint (mode 0600) only."""
         return {
             "secret": self._secret.private_bytes_raw(),
-            "sent": dict(self._sent),
-            "floor": dict(self._floor),
-            "seen": {n: sorted(seen) for n, seen in self._seen.items()},
+            "sent": {n: one.next for n, one in self._outward.items()},
+            "floor": {n: one.next for n, one in self._inward.items()},
+            "seen": {n: sorted(one.ahead) for n, one in self._inward.items() if one.ahead},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -298,10 +337,14 @@ class Sealer:
 
         self._secret = X25519PrivateKey.from_private_bytes(state["secret"])
         self.__dict__.pop("public", None)  # that of the key before
-        self._sent = dict(state["sent"])
-        self._floor = dict(state["floor"])
-        self._seen = {sender: set(seen) for sender, seen in state["seen"].items()}
-        self._ciphers, self._agreed = {}, {}
+        self._outward = {n: _Direction() for n in state["sent"]}
+        self._inward = {n: _Direction() for n in {**state["floor"], **state["seen"]}}
+        for n, direction in self._outward.items():
+            direction.next = state["sent"][n]
+        for n, direction in self._inward.items():
+            direction.next = state["floor"].get(n, 0)
+            direction.ahead = set(state["seen"].get(n, ()))
+        self._agreed = {}
         self._restored = True
 
 

@@ -282,8 +282,8 @@ class Simulation:
         index, epoch = party.index, party.epoch
         alike = self._alike(sending, payloads)
         if alike is None:
-            contents = self._contents(kind, payloads)
-            for receiver, (payload, nbytes, encoded) in zip(to, contents, strict=True):
+            each = self._contents(kind, payloads)
+            for receiver, (payload, nbytes, encoded) in zip(to, each, strict=True):
                 if receiver == index:
                     yield payload, None, nbytes
                 else:
@@ -295,27 +295,41 @@ class Simulation:
             return
         others = [receiver for receiver in to if receiver != index]
         row = self.transcript.add_each(index, others, kind, round, alike, self._queue.now)
-        for receiver, payload in zip(to, payloads, strict=True):
+        sealing = self._sealing
+        contents: Any = payloads if sealing is None else self._encoded(kind, payloads)
+        for receiver, payload, content in zip(to, payloads, contents, strict=True):
             if receiver == index:
                 yield payload, None, alike
-            else:
-                yield payload, Message(index, receiver, kind, payload, round, epoch, row), alike
-                row += 1
+                continue
+            if sealing is not None:
+                content = sealing.seal(index, receiver, kind, round, epoch, content)
+            yield payload, Message(index, receiver, kind, content, round, epoch, row), alike
+            row += 1
 
     def _alike(self, sending: Sending, payloads: Sequence[Any] | np.ndarray) -> int | None:
-        """Bytes of each message, where all have as many and their payloads pass as they are.
+        """Bytes of each message, where all have as many and nothing keeps copies of payloads.
 
         So they are where they are rows of one array, or one object for all. None elsewhere, and
         for a single message.
         """
-        held = self._sealing is not None or self._copying or self.transcript.payloads is not None
+        held = self._copying or self.transcript.payloads is not None
         to, kind = sending.to, sending.kind
         if held or not len(to) == len(payloads) > 1 or not all(map(self.slots.__contains__, to)):
             return None
         first = payloads[0]
         if not isinstance(payloads, np.ndarray) and any(each is not first for each in payloads):
             return None
-        return wire.envelope(kind) + wire.size(first, modulus=self._modulus(kind))
+        return self._envelope(kind) + wire.size(first, modulus=self._modulus(kind))
+
+    def _envelope(self, kind: str) -> int:
+        """Bytes of a message of a kind beside its payload."""
+        return wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
+
+    def _encoded(self, kind: str, payloads: Sequence[Any] | np.ndarray) -> list[bytes]:
+        """Encodings of rows of one array, or of one object for all, in one pass."""
+        if isinstance(payloads, np.ndarray):
+            return wire.encode_rows(payloads, self._modulus(kind))
+        return [wire.encode(payloads[0], self._modulus(kind))] * len(payloads)
 
     def _contents(
         self, kind: str, payloads: Sequence[Any] | np.ndarray
@@ -324,8 +338,7 @@ class Simulation:
 
         Rows of one array are measured and encoded at once, and so is one object for all receivers.
         """
-        envelope = wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
-        modulus = self._modulus(kind)
+        envelope, modulus = self._envelope(kind), self._modulus(kind)
         needed = self._sealing is not None or self._copying
         if isinstance(payloads, np.ndarray):
             nbytes = envelope + wire.size(payloads[0], modulus=modulus) if len(payloads) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import OthersFailedError, Process
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.used_sessions import refuse_used, use_session
-from securevfl.errors import CarrierError, ConfigurationError
+from securevfl.errors import CarrierError, ConfigurationError, RunError
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.organisations.folder import SESSION, OwnFolder
 from securevfl.runs.organisations.invitation import Invitation
@@ -213,7 +214,9 @@ def join(
 
     Raises
     ------
-    ConfigurationError, CarrierError, RunError
+    ConfigurationError, CarrierError
+    RunError
+        As `Member.take_part` says, and when the folder's disk is full.
     """
     identity, index = Identity.read(key), invitation.index
     if index == SERVER and manifest is None:
@@ -250,4 +253,12 @@ def join(
                 carrier(), lambda text: say(names.in_text(text)), patience=patience
             )
 
-    return asyncio.run(all_of_it())
+    try:
+        return asyncio.run(all_of_it())
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise RunError(
+            f"party: {folder} could not be written: {error.strerror}. What was whole is kept: make "
+            "room, and give the same command again"
+        ) from error

@@ -40,20 +40,19 @@ def verdict(name="split"):
 class OneNonceForLarge(Sealer):
     """Payloads of 4096 bytes and more are sealed and opened under the nonce 0."""
 
-    def seal(self, receiver, kind, round, epoch, payload):
-        if len(payload) < 4096:
-            return super().seal(receiver, kind, round, epoch, payload)
-        data = self._bound(self.index, receiver, kind, round, epoch)
-        counter = self._sent.get(receiver, 0)
-        self._sent[receiver] = counter + 1
-        body = self._cipher(self.index, receiver).encrypt(bytes(12), payload, data)
-        return counter.to_bytes(8, "little") + body
+    def _derive(self, sender, receiver):
+        return _OneNonce(super()._derive(sender, receiver))
 
-    def _decrypt(self, sender, head, body, bound):
-        if len(body) < 4096 + 16:
-            return super()._decrypt(sender, head, body, bound)
-        data = self._bound(sender, self.index, *bound)
-        return self._cipher(sender, self.index).decrypt(bytes(12), body, data)
+
+class _OneNonce:
+    def __init__(self, cipher):
+        self.cipher = cipher
+
+    def encrypt(self, nonce, payload, data):
+        return self.cipher.encrypt(bytes(12) if len(payload) >= 4096 else nonce, payload, data)
+
+    def decrypt(self, nonce, body, data):
+        return self.cipher.decrypt(bytes(12) if len(body) >= 4096 + 16 else nonce, body, data)
 
 
 class LabelsInTheClear(Sealer):

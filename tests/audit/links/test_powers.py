@@ -155,7 +155,7 @@ class BeginsAnew(Sealer):
     PERIOD = 8
 
     def seal(self, receiver, *message):
-        self._sent[receiver] = self._sent.get(receiver, 0) % self.PERIOD
+        self._direction(self.index, receiver).next %= self.PERIOD
         return super().seal(receiver, *message)
 
 
@@ -175,7 +175,7 @@ class CounterByChance(Sealer):
     BITS = 16
 
     def seal(self, receiver, *message):
-        self._sent[receiver] = secrets.randbits(self.BITS)
+        self._direction(self.index, receiver).next = secrets.randbits(self.BITS)
         return super().seal(receiver, *message)
 
 
@@ -188,41 +188,42 @@ class CounterOfThePayload(Sealer):
 
     def seal(self, receiver, kind, round, epoch, payload):
         digest = hashlib.sha256(payload).digest()
-        self._sent[receiver] = int.from_bytes(digest[:7])
+        self._direction(self.index, receiver).next = int.from_bytes(digest[:7])
         return super().seal(receiver, kind, round, epoch, payload)
 
 
 class CounterOfEachRound(Sealer):
     def seal(self, receiver, kind, round, *message):
         counts = self.__dict__.setdefault("counts", {})
-        counts[receiver, round] = self._sent[receiver] = counts.get((receiver, round), -1) + 1
+        counts[receiver, round] = counts.get((receiver, round), -1) + 1
+        self._direction(self.index, receiver).next = counts[receiver, round]
         return super().seal(receiver, kind, round, *message)
 
 
 class CountsNoEmptyPayloads(Sealer):
     def seal(self, receiver, kind, round, epoch, payload):
         sealed = super().seal(receiver, kind, round, epoch, payload)
-        self._sent[receiver] -= not payload
+        self._direction(self.index, receiver).next -= not payload
         return sealed
 
 
 class CountsAnewWhenIntroduced(Sealer):
     def add_peers(self, keys):
         super().add_peers(keys)
-        self._sent.clear()
+        self._outward.clear()
 
 
 class CountsAnewForAllWhenOneComesBack(Sealer):
     def renew(self, peer, public):
         super().renew(peer, public)
-        self._sent.clear()
+        self._outward.clear()
 
 
 class NonceBesideTheCounter(Sealer):
     """Shows a counter that ascends, and encrypts under one nonce for eight frames in turn."""
 
-    def _cipher(self, sender, receiver):
-        return _OneNonce(super()._cipher(sender, receiver))
+    def _derive(self, sender, receiver):
+        return _OneNonce(super()._derive(sender, receiver))
 
 
 class _OneNonce:
@@ -270,7 +271,7 @@ class TagOfFourBytes(Sealer):
 
     def open(self, sender, kind, round, epoch, sealed):
         nonce, body = bytes(sealed[:8]).rjust(12, b"\0"), sealed[8:-16]
-        cipher = self._cipher(sender, self.index)
+        cipher = self._direction(sender, self.index).cipher
         data = self._bound(sender, self.index, kind, round, epoch)
         payload = cipher.encrypt(nonce, body, data)[:-16]
         if cipher.encrypt(nonce, payload, data)[: len(body) + 4] != sealed[8 : len(body) + 12]:
@@ -291,7 +292,7 @@ class TagOfAnyLength(Sealer):
 
     def completed(self, sender, kind, round, epoch, sealed, length):
         nonce, body, tag = bytes(sealed[:8]).rjust(12, b"\0"), sealed[8:-length], sealed[-length:]
-        cipher = self._cipher(sender, self.index)
+        cipher = self._direction(sender, self.index).cipher
         data = self._bound(sender, self.index, kind, round, epoch)
         payload = cipher.encrypt(nonce, body, data)[:-16]
         whole = cipher.encrypt(nonce, payload, data)
@@ -312,9 +313,15 @@ class IgnoresWhatFollows(Sealer):
 class ForgetsOldFrames(Sealer):
     """Remembers the last 1,024 counters only."""
 
-    def _received(self, sender, counter):
-        floor = self._floor.get(sender, 0)
-        return floor - 1024 <= counter and super()._received(sender, counter)
+    def open(self, sender, kind, round, epoch, sealed):
+        direction = self._direction(sender, self.index)
+        floor, counter = direction.next, int.from_bytes(sealed[:8], "little")
+        if counter < floor - 1024:
+            direction.next = counter
+        try:
+            return super().open(sender, kind, round, epoch, sealed)
+        finally:
+            direction.next = max(floor, direction.next)
 
 
 class SealsAfterARestore(Sealer):
@@ -330,29 +337,30 @@ class SealsAfterARestoreFarAhead(SealsAfterARestore):
 
     def restore(self, state):
         super().restore(state)
-        self._sent = {peer: count + 1000 for peer, count in self._sent.items()}
+        for direction in self._outward.values():
+            direction.next += 1000
 
 
 class SealsAfterARestoreFromTheBeginning(SealsAfterARestore):
     def restore(self, state):
         super().restore(state)
-        self._sent = {}
+        self._outward.clear()
 
 
 class SealsToNewReceiversAfterARestore(Sealer):
     """Refuses only those to whom the state had sealed before."""
 
     def seal(self, receiver, *message):
-        self._restored = self._restored and receiver in self._sent
+        self._restored = self._restored and receiver in self._outward
         return super().seal(receiver, *message)
 
 
 class SealsUnderAKeyOfTheState(SealsAfterARestore):
     """All copies of a state have one new key."""
 
-    def _cipher(self, sender, receiver):
+    def _derive(self, sender, receiver):
         own = sender == self.index and hasattr(self, "later")
-        return self.later if own else super()._cipher(sender, receiver)
+        return self.later if own else super()._derive(sender, receiver)
 
     def restore(self, state):
         super().restore(state)

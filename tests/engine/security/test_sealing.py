@@ -286,3 +286,14 @@ def test_a_sealed_run_that_is_restored_at_any_instant_ends_as_one_that_was_not()
         assert [p.heard for p in again.values()] == [p.heard for p in whole.values()]
         assert resumed.transcript.bytes == sent.bytes
     assert resumed_runs >= 1
+
+
+def test_counters_are_left_out_and_never_come_again():
+    a, b, _ = pair()
+    a.seal(1, "k", 1, 0, b"x")
+    a.skip_to(1, 1 << 40)
+    sealed = a.seal(1, "k", 1, 0, b"y")
+    assert sealed[:8] == (1 << 40).to_bytes(8, "little")
+    assert b.open(0, "k", 1, 0, sealed) == b"y"
+    with pytest.raises(ValueError, match=f"counter 3 is below the next, {(1 << 40) + 1}"):
+        a.skip_to(1, 3)
