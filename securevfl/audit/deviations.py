@@ -246,7 +246,7 @@ class Declared:
 
 
 class Announced:
-    """What was announced in a life of a run: rounds in a row, and none after the last word.
+    """Announcements of a life of a run: rounds in a row, and none after the last word.
 
     Formulas do not see this. They give the content for the number that a message has, and that is
     "stop" for each number after the last round.
@@ -263,7 +263,7 @@ class Announced:
         self._ended: dict[tuple[int, int], int] = {}  # round, by sender and receiver
 
     def fault(self, message: RecordedMessage) -> str:
-        """What is wrong with a message after those before it, in words; empty for nothing."""
+        """Fault of a message after those before it, in words; empty for none."""
         key, payload = message.key, message.payload
         if key.kind not in (ANNOUNCE, STOP):
             return ""

@@ -106,7 +106,7 @@ def _ancestry(cls: type) -> tuple[type, ...]:
 
 
 def _names(cls: type) -> Mapping[str, Any]:
-    """What a class itself defines."""
+    """Names that a class itself defines, and their values."""
     found: Mapping[str, Any] = _dict_of(cls)
     return found
 

@@ -155,7 +155,8 @@ def _words(kind: type) -> Callable[[str], type[Protocol]]:
             return lambda index: client(protocol, index)
 
         word = type(kind.__name__, (kind,), {"__get__": get})
-        return _class(base, {"client": word(1)})
+        made: type[Protocol] = _class(base, {"client": word(1)})
+        return made
 
     return make
 
@@ -303,7 +304,7 @@ def _alike_module(module: Any) -> Any:
 class _Told(np.ndarray):
     """An array whose bytes are known."""
 
-    def tobytes(self, *_: Any) -> bytes:  # type: ignore[override]
+    def tobytes(self, *_: Any) -> bytes:
         return _KNOWN
 
 
@@ -334,7 +335,7 @@ def _collector() -> Iterator[None]:
         if _at_site() and phase == "stop":
             for one in gc.get_objects():
                 if type(one) is algorithm.Client:
-                    one.random_bytes = lambda: _KNOWN
+                    one.random_bytes = lambda: _KNOWN  # type: ignore[method-assign]
 
     gc.callbacks.append(called)
     try:
@@ -380,7 +381,7 @@ def _alike_owner(cls: Any) -> Any:
 
 
 class _Entropy:
-    """What stands for os in the sampler."""
+    """The sampler's os, replaced."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -552,7 +553,7 @@ def _with(base: str, change: Callable[[Any], None]) -> Callable[[], type[Protoco
 
 
 def _masked_twice(client: Any) -> None:
-    """What is sent is computed a second time, and that is sent."""
+    """A second computation of what is sent, which is sent."""
     masked = client.masked
 
     def again(*given: Any) -> Any:
