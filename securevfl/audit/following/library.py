@@ -142,7 +142,7 @@ def _by_python(name: str, value: Any) -> bool:
     """Whether Python puts such a value there itself, which runs nothing."""
     if name not in _BY_PYTHON:
         return name == "_abc_impl" and type(value).__module__ == "_abc"
-    return type(value) in (dict, *_PYTHONS) or _says(value)
+    return type(value) in (dict, list, *_PYTHONS) or _says(value)
 
 
 def _ours(cls: type) -> bool:
