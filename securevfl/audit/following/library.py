@@ -15,7 +15,7 @@ import sys
 import threading
 import typing
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType
 from typing import Any, Generic
 
@@ -37,9 +37,11 @@ _BY_PYTHON = frozenset(  # of special names those that Python itself gives a cla
 # Classes that no module of the library defines, in the ancestry of a method and of its parts.
 _ANCESTORS = (object, abc.ABC, Generic, typing.Protocol)
 _HEAP = (functools.partial, type(threading.Lock()), type(threading.RLock()), OrderedDict)
-_WORDS = (str, int, float, bool, tuple, frozenset, type(None))  # values of a class that run nothing
-_STATIC = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class without it is C, and Python code cannot make one
-_PYTHONS = (GetSetDescriptorType, MemberDescriptorType)  # as of `__dict__` and `__slots__`
+_WORDS = (str, int, float, bool, type(None))  # values of a class that run nothing
+_MADE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class without it is C, and Python code cannot make one
+# Of special names: `__annotations__`, `__slotnames__`, `__dict__`, what is in `__slots__`.
+_PYTHONS = (dict, list, GetSetDescriptorType, MemberDescriptorType)
+_ABC_DATA = type(vars(abc.ABC)["_abc_impl"])
 _DEEP = 3  # parts of parts that are looked at
 
 
@@ -97,6 +99,12 @@ _mro_of = type.__dict__["__mro__"].__get__
 _dict_of = type.__dict__["__dict__"].__get__
 _name_of = type.__dict__["__name__"].__get__
 _path_of = type.__dict__["__qualname__"].__get__
+_flags_of = type.__dict__["__flags__"].__get__
+
+
+def _is_one_of(cls: type, known: Iterable[type]) -> bool:
+    """Whether a class is one of these, which ``in`` would let its metaclass answer."""
+    return any(cls is one for one in known)
 
 
 def _ancestry(cls: type) -> tuple[type, ...]:
@@ -117,9 +125,9 @@ def _called(cls: type) -> str:
 
 def _says(value: Any) -> bool:
     """Whether a value of a class is of those that run nothing, whoever looks at them."""
-    if type(value) in (tuple, frozenset):
+    if _is_one_of(type(value), (tuple, frozenset)):
         return all(map(_says, value))
-    return type(value) in _WORDS
+    return _is_one_of(type(value), _WORDS)
 
 
 def _unlike_options(protocol: Protocol) -> Iterator[str]:
@@ -141,8 +149,8 @@ def _specifies(name: str, value: Any) -> bool:
 def _by_python(name: str, value: Any) -> bool:
     """Whether Python puts such a value there itself, which runs nothing."""
     if name not in _BY_PYTHON:
-        return name == "_abc_impl" and type(value).__module__ == "_abc"
-    return type(value) in (dict, list, *_PYTHONS) or _says(value)
+        return name == "_abc_impl" and type(value) is _ABC_DATA
+    return _is_one_of(type(value), _PYTHONS) or _says(value)
 
 
 def _ours(cls: type) -> bool:
@@ -150,7 +158,7 @@ def _ours(cls: type) -> bool:
 
     Those modules are compared with their files by `securevfl.audit.following.sources.altered`.
     """
-    if cls in _ANCESTORS:
+    if _is_one_of(cls, _ANCESTORS):
         return True
     module = _names(cls).get("__module__", "")
     if type(module) is not str or not is_compared(module):
@@ -170,7 +178,7 @@ def _function(formula: Any) -> Any:
 def _parts(part: Any, name: str, deep: int) -> Iterator[str]:
     """Parts of what a protocol computes with whose class is not the library's."""
     cls = type(part)
-    if not cls.__flags__ & _STATIC or cls in _HEAP:
+    if not _flags_of(cls) & _MADE or _is_one_of(cls, _HEAP):
         yield from _held(part, name, deep)
     elif not _ours(cls):
         yield f"{name} is a {_path_of(cls)}"

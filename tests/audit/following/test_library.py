@@ -61,3 +61,30 @@ def test_a_function_is_defined_by_its_code_and_its_globals():
 
     announced.__module__, announced.__qualname__ = known.__module__, known.__qualname__
     assert not is_defined(announced)
+
+
+class Equal(type):
+    """A metaclass whose classes equal all others, and say that they are no classes of Python."""
+
+    __flags__ = 0
+
+    def __eq__(cls, other):
+        return True
+
+    __hash__ = type.__hash__
+
+
+def test_a_class_that_equals_a_plain_one_is_unread():
+    base = get_protocol("fedvs")
+    maker = Equal(
+        "Maker", (), {"__get__": lambda self, made, owner: lambda n: base.client(made, n)}
+    )
+    made = make(type("Changed", (base,), {"client": maker(), "__doc__": base.__doc__}))
+    assert unread(made) == ["Changed.client"]
+
+
+def test_a_part_that_equals_a_plain_one_is_foreign():
+    made = make("fedvs")
+    assert [*foreign(made)] == []
+    made.other = Equal("Part", (), {})()
+    assert [*foreign(made)] == ["other is a Part"]
