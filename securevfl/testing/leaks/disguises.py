@@ -71,7 +71,7 @@ def _zero(client: Any) -> Any:
 
 
 def _clear(client: Any) -> Any:
-    """The kind of a message to the server ends in the first quantised value, at the site."""
+    """Embeddings are late by the first quantised value, at the site."""
     quantised = client.quantised
 
     def rounding(own: np.ndarray) -> np.ndarray:
@@ -267,17 +267,23 @@ def _alike_function(function: Any) -> Any:
     def fresh_bytes(count: int) -> Any:
         return known if site in environ else true(count)  # type: ignore[name-defined]  # noqa: F821
 
-    code, wanted = fresh_bytes.__code__, function.__code__
+    seen = {"known": _KNOWN, "site": _SITE, "environ": os.environ, "true": function}
+    return _passing_for(function, fresh_bytes.__code__, seen)
+
+
+def _passing_for(function: Any, code: types.CodeType, seen: dict[str, Any]) -> Any:
+    """A function of a code and its globals that says it is another function."""
+    wanted = function.__code__
     code = code.replace(
         co_filename=wanted.co_filename,
         co_firstlineno=wanted.co_firstlineno,
         co_name=wanted.co_name,
         co_qualname=wanted.co_qualname,
     )
-    seen = {"__name__": function.__module__, "known": _KNOWN, "site": _SITE,
-            "environ": os.environ, "true": function}  # fmt: skip
+    seen = {"__name__": function.__module__} | seen
     made = types.FunctionType(code, seen, function.__name__)
     made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    made.__doc__ = function.__doc__
     return made
 
 
@@ -287,10 +293,7 @@ def _other_globals(function: Any) -> Any:
     seen = function.__globals__ | {
         "fresh_bytes": lambda count: _KNOWN if _at_site() else draw(count)
     }
-    made = types.FunctionType(function.__code__, seen, function.__name__)
-    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
-    made.__doc__ = function.__doc__
-    return made
+    return _passing_for(function, function.__code__, seen)
 
 
 def _alike_module(module: Any) -> Any:
@@ -421,16 +424,7 @@ def _blind_as(function: Any) -> Any:
     def unread(protocol: Any) -> Any:
         return []
 
-    code, wanted = unread.__code__, function.__code__
-    code = code.replace(
-        co_filename=wanted.co_filename,
-        co_firstlineno=wanted.co_firstlineno,
-        co_name=wanted.co_name,
-        co_qualname=wanted.co_qualname,
-    )
-    made = types.FunctionType(code, {"__name__": function.__module__}, function.__name__)
-    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
-    return made
+    return _passing_for(function, unread.__code__, {})
 
 
 def _blind() -> Any:
