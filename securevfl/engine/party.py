@@ -261,7 +261,10 @@ class Party:
         return Rounds(self)
 
     def safe_point(self) -> None:
-        """Declare that the kept attributes are the party's whole state now."""
+        """Declare that the kept attributes are the party's whole state now.
+
+        A handler may do so while its party waits at a safe point.
+        """
         self.engine.safe_point(self)
 
     def write_ahead(self) -> None:

@@ -241,3 +241,10 @@ def transcript_bytes(protocol: Protocol, folder: Path | None) -> int:
     else:
         rows = sent_messages(outline, N)
     return (rows if folder is None else min(rows, HELD)) * ROW_BYTES
+
+
+def tolerates(made: Protocol) -> bool:
+    """Whether a protocol, with these options, goes on without a client that is away."""
+    fields = type(made.config).model_fields
+    names: Mapping[str, Any] = made.fault_options
+    return bool(names) and all(getattr(made.config, n) != fields[n].default for n in names)

@@ -10,7 +10,8 @@ import torch
 from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import Chain, Faults, Outage
-from securevfl.engine.network import SERVER
+from securevfl.engine.network import SERVER, Message
+from securevfl.engine.runner import Owner, PartyRunner
 from securevfl.errors import ConfigurationError, DataError, StalledError
 from securevfl.protocols.cvfl.parameters import CvflConfig
 from securevfl.protocols.cvfl.slow_parties import is_slow, pace_of
@@ -263,6 +264,70 @@ def test_links_that_lose_answers_stop_it_only_without_a_timeout():
     gone = Faults(outages=(Outage(SERVER, rounds=(3, math.inf)),))
     with pytest.raises(StalledError, match="the server has been down since round 3"):
         simulate("cvfl", data(), conditions=NONE, faults=gone, timeout=0.1, **options)
+
+
+# -- in step, whatever the order of arrival -------------------------------------------------------
+
+
+class Alone(Owner):
+    """Surroundings of one party: what it sends, and the rounds in which it stood at rest."""
+
+    def __init__(self, party):
+        self.party, self.sent, self.rests = party, [], []
+        party.engine = self
+        self.runner = PartyRunner(party, self, late=self.sent.append)
+        self.runner.start(setup_done=True)
+
+    def send(self, sending):
+        _, to, kind, payloads, round, _ = sending
+        self.sent += [(kind, n, round, payload) for n, payload in zip(to, payloads, strict=True)]
+
+    def handled(self, party, kind):
+        self.runner.deliver_held(kind)
+
+    def at_safe_point(self):
+        self.rests.append(self.party.round)
+
+    def safe_point(self, party):
+        self.at_safe_point()
+
+    def give(self, sender, kind, payload, round):
+        message = Message(sender, self.party.index, kind, payload, round, 0, len(self.sent))
+        self.runner.deliver(message)
+
+
+def test_in_step_a_request_waits_for_the_step_of_the_round_before():
+    """Networks do not keep the order of different senders: it must change no number."""
+    protocol = make("cvfl", data(), mode="sync", active=2, **SMALL)
+    rows, ones = np.arange(7), np.ones((7, 5), np.float32)
+    passive = Alone(protocol.party(3))
+    passive.give(0, "request", (rows, False), 1)
+    passive.give(0, "gradient", (rows, ones), 1)
+    passive.give(0, "request", (rows, False), 2)  # it is faster than what party 1 still sends
+    passive.give(1, "request", (rows, False), 1)
+    assert [sent[:3] for sent in passive.sent] == [("embedding", 0, 1), ("embedding", 1, 1)]
+    assert (passive.sent[0][3][1] == passive.sent[1][3][1]).all()
+    assert passive.rests == [0]  # half a round is no rest
+    passive.give(1, "gradient", (rows, 2 * ones), 1)
+    assert passive.sent[2][:3] == ("embedding", 0, 2)
+    with one_thread():
+        twin = protocol.party(3)
+        for weight in (1, 2):
+            twin.network.update(twin.features[rows], np.float32(weight) * ones)
+        assert (passive.sent[2][3][1] == twin.network.forward(twin.features[rows])).all()
+    assert passive.rests == [0, 1]
+    passive.give(SERVER, "stop", None, 2)
+    assert passive.runner.done
+
+
+@pytest.mark.parametrize("mode", ["async", "single"])
+def test_a_passive_party_rests_after_each_of_its_steps(mode):
+    """Its checkpoint was that of the beginning: after a crash it came back untrained."""
+    passive = Alone(make("cvfl", data(), mode=mode, active=2, **SMALL).party(3))
+    rows, ones = np.arange(7), np.ones((7, 5), np.float32)
+    for round in (1, 2):
+        passive.give(0, "gradient", (rows, ones), round)
+    assert passive.rests == [0, 1, 2]
 
 
 # -- what is said and what is refused --------------------------------------------------------------

@@ -3,8 +3,9 @@
 Every party is an actor of its own (`securevfl.engine.realtime.actor`). Actors send each other
 frames (`securevfl.engine.realtime.frames`), sealed end to end; none passes through the driver. The
 driver introduces the parties to each other, polls their status, restarts those that died from their
-own checkpoints, and ends the run when the server has ended or nothing can go on. It waits for no
-answer without end: a party that is silent for a stated time is ended and counts as one that died.
+own checkpoints, alone or with all others, and ends the run when the server has ended or nothing can
+go on. It waits for no answer without end: a party that is silent for a stated time is ended and
+counts as one that died.
 
 A Ray cluster is no trust boundary: each of its members can run code on all of its machines. Sealing
 protects payloads from the network and from mistakes, not from the cluster's operator.
@@ -15,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,13 +28,18 @@ from securevfl.engine.realtime.actor import PartyActor, Report
 from securevfl.engine.realtime.assignment import PartyAssignment
 from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.realtime.host import PartyStatus
-from securevfl.errors import ConfigurationError, RunError, StalledError
+from securevfl.errors import ConfigurationError, RunError, SecureVFLError, StalledError
 
 ANSWER = 120.0  # seconds in which a party must answer, if a run does not say otherwise
 _TICK = 0.05  # seconds between polls
 _GRACE = 5.0  # seconds without progress, after a party was lost for good, that end a run
 _SETUP = 10.0  # answers may take as many times longer before the first round: data are loaded
 _SILENCES = 3  # as often may a party be silent and come back; then it would be so again
+_AGAIN = 60.0  # seconds in which all are asked again to go back, if one dies meanwhile
+
+# From the rounds of which each party has a whole checkpoint to the one from which all begin anew;
+# None for the beginning.
+GoBack = Callable[[Mapping[int, Sequence[int]]], int | None]
 
 
 @dataclass
@@ -98,6 +104,10 @@ class Cluster:
     spares : callable
         Whether the result can do without some parties that are lost for good; not without any
         if not given.
+    go_back : callable, optional
+        Where one party's return changes the result: chooses the round from which all go on with it,
+        from the rounds of which each has a whole checkpoint, and forgets what came after. Without
+        it a party that died comes back alone, from its newest checkpoint.
     """
 
     def __init__(
@@ -110,9 +120,11 @@ class Cluster:
         patience: float = 120.0,
         answer: float = ANSWER,
         spares: Callable[[Collection[int]], bool] = operator.not_,
+        go_back: GoBack | None = None,
     ) -> None:
         assignment.check()
         self._spares = spares
+        self._go_back = go_back
         self.assignment = assignment
         self.patience = patience
         self.answer = answer
@@ -129,10 +141,15 @@ class Cluster:
         self._floor = 0
         self._moved = time.monotonic()
         self._signature: Any = None
+        self._fallen: dict[int, Event] = {}  # parties with which all go back, and their falls
         self._on_event: Callable[[Event], None] = lambda event: None
 
     def assign(
-        self, assignment: PartyAssignment, *, spares: Callable[[Collection[int]], bool]
+        self,
+        assignment: PartyAssignment,
+        *,
+        spares: Callable[[Collection[int]], bool],
+        go_back: GoBack | None = None,
     ) -> None:
         """Give the actors of a run that has ended another one, of the same parties, for `run`.
 
@@ -141,7 +158,7 @@ class Cluster:
         Parameters
         ----------
         assignment : PartyAssignment
-        spares : callable
+        spares, go_back : callable
             As for a new cluster.
 
         Raises
@@ -156,7 +173,7 @@ class Cluster:
                 f"{assignment.protocol} with these options has {len(assignment.parties)}. Start "
                 "it on a cluster of its own"
             )
-        self.assignment, self._spares = assignment, spares
+        self.assignment, self._spares, self._go_back = assignment, spares, go_back
         self._later = self._ray.put(assignment)
         self._records = {n: _ActorRecord(record.actor) for n, record in self._records.items()}
         self._reset()
@@ -202,10 +219,14 @@ class Cluster:
         self._begin_all(restored, at)
         while True:
             self._poll_all()
+            if self._fallen and not self._anybody_is_away():
+                self._all_go_back()
             server = self._records[SERVER].status
             if server is not None and server.done:
                 self._last_polls()
-                return self._collect()
+                ended = self._collect()
+                if ended is not None:
+                    return ended
             if pause is not None and pause():
                 return None
             self._check_silence()
@@ -307,6 +328,42 @@ class Cluster:
         self._origin = self._origin or time.time_ns()
         self._answers({n: actor.go.remote(self._origin) for n, actor in actors.items()})
 
+    def _anybody_is_away(self) -> bool:
+        """Whether a party's new process is not there yet, or will never be."""
+        records = self._records.values()
+        return any(r.begin is not None or r.ending or r.lost for r in records)
+
+    def _all_go_back(self) -> None:
+        """Let all parties begin anew from one round, since one of them died.
+
+        Raises
+        ------
+        RunError
+            When parties die again and again meanwhile.
+        """
+        assert self._go_back is not None
+        end = time.monotonic() + _AGAIN
+        while True:
+            try:
+                at = self._go_back(self.rounds())
+                self._floor = at or 0  # rounds after it are announced once more
+                self._begin_all(at is not None, at)
+                break
+            except DiedError as error:
+                if time.monotonic() > end:
+                    raise
+                self._fallen.setdefault(error.party, self._event(error.party, "down", {}))
+                time.sleep(_TICK)
+        self._signature, fallen = None, self._fallen
+        self._fallen = {}
+        for record in self._records.values():
+            record.poll = record.status = None  # what was asked before is of the lives before
+        for index, event in fallen.items():
+            if event.round > self._floor:  # else the history has it
+                self._on_event(event._replace(round=self._floor))
+            told = {"life": self._records[index].epoch, "all from round": self._floor}
+            self._record(index, "up", told)
+
     def _make_all(self, restored: bool, at: int | None) -> dict[int, Hello]:
         """Let the actors make their parties; their introductions.
 
@@ -344,7 +401,7 @@ class Cluster:
         RunError
             When a party does not answer in time.
         """
-        from ray.exceptions import RayActorError
+        from ray.exceptions import RayActorError, RayTaskError
 
         pending = {reference: n for n, reference in references.items()}
         seconds = _SETUP * self.answer
@@ -358,7 +415,9 @@ class Cluster:
             try:
                 answer = self._ray.get(ready[0])
             except RayActorError:
-                raise RunError(_died(n)) from None
+                raise DiedError(n) from None
+            except RayTaskError as error:
+                raise _told(n, error) from None
             yield n, answer
 
     def _silence(self, parties: Iterable[int], seconds: float) -> str:
@@ -437,11 +496,13 @@ class Cluster:
 
     def _went_down(self, index: int, record: _ActorRecord) -> None:
         if not record.setup_done:
-            raise RunError(_died(index))
+            raise DiedError(index)
         record.restarts += 1
         record.lost = 0 <= self._restarts < record.restarts
         if record.lost or not record.ending:  # else it was told when it fell silent
             self._record(index, "down", {"life": record.epoch, "for good": record.lost})
+        if self._go_back is not None and not record.lost:
+            self._fallen.setdefault(index, self._event(index, "down", {"life": record.epoch}))
         if not record.lost:
             self._ask_back(record)
             return
@@ -450,17 +511,22 @@ class Cluster:
 
     def _ask_back(self, record: _ActorRecord) -> None:
         record.ending, record.asked = False, time.monotonic()
-        record.begin = self._asked_to_begin(record, record.epoch + 1, restored=True, at=None)
+        if self._go_back is None:
+            record.begin = self._asked_to_begin(record, record.epoch + 1, restored=True, at=None)
+        else:
+            record.begin = record.actor.claim.remote()
 
     def _try_return(self, index: int, record: _ActorRecord) -> None:
         """Bring a party back if its new process is there."""
-        from ray.exceptions import ActorUnavailableError, RayActorError
+        from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 
         ready, _ = self._ray.wait([record.begin], timeout=0)
         if not ready:
             return
         try:
-            hello: Hello = self._ray.get(record.begin)
+            answer = self._ray.get(record.begin)
+        except RayTaskError as error:
+            raise _told(index, error) from None
         except ActorUnavailableError:
             self._ask_back(record)
             return
@@ -468,7 +534,13 @@ class Cluster:
             record.begin, record.lost = None, True
             self._record(index, "down", {"life": record.epoch, "for good": True})
             return
-        record.begin, record.hello, record.epoch = None, hello, hello.epoch
+        record.begin = None
+        if self._go_back is None:
+            self._introduce(index, record, answer)
+
+    def _introduce(self, index: int, record: _ActorRecord, hello: Hello) -> None:
+        """Let a party that came back alone go on, and the others know of it."""
+        record.hello, record.epoch = hello, hello.epoch
         for n, other in self._records.items():
             if n != index and not other.lost and other.begin is None:
                 other.actor.add_peers.remote({index: hello})
@@ -480,8 +552,11 @@ class Cluster:
 
     def _record(self, index: int, name: str, fields: dict[str, Any]) -> None:
         """Record an event of the cluster itself."""
-        self._on_event(Event(time.time_ns() - self._origin, index, self._floor, name, fields))
+        self._on_event(self._event(index, name, fields))
         self._moved = time.monotonic()
+
+    def _event(self, index: int, name: str, fields: dict[str, Any]) -> Event:
+        return Event(time.time_ns() - self._origin, index, self._floor, name, fields)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -522,8 +597,11 @@ class Cluster:
                 return
             time.sleep(_TICK)
 
-    def _collect(self) -> Ended:
-        """States and transcripts of all parties; one that is down is given time to come back."""
+    def _collect(self) -> Ended | None:
+        """States and transcripts of all parties; one that is down is given time to come back.
+
+        None where all go back with it: then the run is not over.
+        """
         states = self.states()
         end = time.monotonic() + _SETUP * self.answer
         while len(states) < len(self._records):
@@ -537,6 +615,8 @@ class Cluster:
                     "not come back, and without its model the result would be wrong. Resume the "
                     "run when its machine is there again"
                 )
+            if self._go_back is not None:
+                return None
             self._poll_all()
             self._check_silence()
             time.sleep(_TICK)
@@ -562,11 +642,33 @@ class Cluster:
         return dict(sorted(found.items()))
 
 
-def _died(index: int) -> str:
-    return (
-        f"cluster: {name_of(index)} died before it had set up, and nobody could begin without it; "
-        "look at its machine and start the run again"
-    )
+class DiedError(RunError):
+    """A party died before it had set up.
+
+    Attributes
+    ----------
+    party : int
+    """
+
+    def __init__(self, party: int) -> None:
+        self.party = party
+        super().__init__(
+            f"cluster: {name_of(party)} died before it had set up, and nobody could begin without "
+            "it; look at its machine and start the run again"
+        )
+
+
+def _told(index: int, error: Any) -> Exception:
+    """The error of a party's code in its actor, without the lines of Ray around it."""
+    cause: Exception = error.cause
+    if isinstance(cause, SecureVFLError):
+        return cause
+    if isinstance(cause, OSError):
+        return RunError(
+            f"cluster: {name_of(index)} could not use its folder: {cause}. Make room on its "
+            "machine, or mend the folder, and resume the run: what was whole is kept"
+        )
+    return RunError(f"cluster: {name_of(index)}: {type(cause).__name__}: {cause}")
 
 
 def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:

@@ -69,10 +69,14 @@ class PartyActor:
     ) -> Hello:
         """Make the party, from its own checkpoint if asked to; its introduction to the others.
 
-        With another assignment the actor leaves that which it had, and the party of it.
+        The actor leaves the incarnation that it had; with another assignment, that which it had
+        and the party of it.
         """
+        self._leave()
         if assignment is not None:
-            self._leave(assignment)
+            if self.store is not None:
+                self.store.release()
+            self.assignment, self.store = assignment, None
         self.host, hello = begin_incarnation(
             self.assignment,
             self.index,
@@ -86,10 +90,10 @@ class PartyActor:
         )
         return hello
 
-    def _leave(self, assignment: PartyAssignment) -> None:
+    def _leave(self) -> None:
         if self.host is not None:
             self.host.stop()
-        self.assignment, self.host, self.store = assignment, None, None
+        self.host = None
         self._reported = self._over = 0
 
     async def connect(self, actors: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:

@@ -566,7 +566,8 @@ class Simulation:
         if slot.replaying:
             return
         self._at_rest(slot)
-        if self._crashes is not None and party.index != SERVER:
+        # A handler may keep what it did, and begins no round: its party waits.
+        if self._crashes is not None and party.index != SERVER and not slot.waits_safely:
             self._crashes.round_begun(party.round)
 
     def write_ahead(self, party: PartyState) -> None:

@@ -9,7 +9,8 @@ rate.
 
 Asynchronously each active party runs a loop of its own, and the order in which messages arrive
 decides which gradient is applied when. In step, all active parties launch an update together and
-wait for each other. The objective of a slow active party is F_l^q (equation 3).
+wait for each other: every embedding of a round is of the models after the round before, in whatever
+order messages arrive. The objective of a slow active party is F_l^q (equation 3).
 """
 
 from __future__ import annotations
@@ -46,11 +47,19 @@ class PassiveParty(Party):
         Rows of the largest batch that it is asked for.
     gradients_per_step : int
         How many active parties' gradients it waits for before a step: L in step, else 1.
+    strict : bool
+        Whether it steps exactly once a round, and answers no request before the step of the round
+        before: in step, where nobody loses patience.
     pending : dict of int to (ndarray, ndarray)
-        Rows and gradients that have arrived, by active party.
+        Rows and gradients that have arrived, by active party, if it is not strict.
+    early : list of tuple
+        Requests that wait for a step; fields of messages.
+    stepped : int
+        If it is strict: the round of its newest step.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "pending")
+    kept_optional: ClassVar[Mapping[str, Any]] = {"early": []}
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
 
     index: int
@@ -60,7 +69,10 @@ class PassiveParty(Party):
     _: KW_ONLY
     batch: int
     gradients_per_step: int
+    strict: bool
     pending: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False)
+    early: list[tuple[Any, ...]] = field(default_factory=list, init=False)
+    stepped: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         super().__init__(self.index, self.peers)
@@ -68,15 +80,24 @@ class PassiveParty(Party):
     async def run(self) -> None:
         """Serve until the collaborator says stop."""
         self.serve()
-        await self.receive("stop", safe=True)
+        if not self.strict:
+            await self.receive("stop", safe=True)
+            return
+        while await self.update_together():
+            self.round = self.stepped
 
     def serve(self) -> None:
         """Answer requests and apply gradients, whatever else the party waits for."""
+        self.stepped = self.round
         self.on("request", self.embed)
-        self.on("gradient", self.update)
+        if not self.strict:
+            self.on("gradient", self.update)
 
     def embed(self, request: Message) -> None:
         """Send h_m of the rows, and r(theta_m) if asked (Algorithm 1, lines 7 to 10)."""
+        if self.strict and request.round > self.stepped + 1:
+            self.early.append(tuple(request))
+            return
         rows, slow = request.payload
         h = self.network.forward(self.features[rows])
         self.send(request.sender, "embedding", (rows, h), round=request.round)
@@ -84,20 +105,51 @@ class PassiveParty(Party):
             self.send(request.sender, "penalty", penalty(self.network), round=request.round)
 
     def update(self, message: Message) -> None:
+        """Step, as soon as there are gradients of enough active parties."""
+        self.pending[message.sender] = message.payload  # line 2
+        if len(self.pending) < self.gradients_per_step:
+            return
+        self.step(self.pending)
+        self.pending = {}
+        self.rest(message.round)
+
+    async def update_together(self) -> bool:
+        """Step with the gradients of all active parties of the next round; False at the end.
+
+        They are waited for: a checkpoint of a round has all of its gradients, and none of the next.
+        """
+        gradients: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        while len(gradients) < self.gradients_per_step:
+            # An active party is within the round that this step ends.
+            safe = not gradients and self.round == self.stepped
+            payload = await self.receive("gradient", "stop", round=self.stepped + 1, safe=safe)
+            if payload is None:
+                return False
+            assert self.envelope is not None
+            gradients[self.envelope.sender] = payload
+        self.step(gradients)
+        return True
+
+    def step(self, gradients: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> None:
         """theta_m -= gamma (v + lambda grad r(theta_m)), v = J^T dF_l/dh_m (lines 2 to 6).
 
         In step, with the gradients of all active parties of the round, in the order of their
         numbers. The optimiser adds the gradient of the penalty (line 4).
         """
-        self.pending[message.sender] = message.payload  # line 2
-        if len(self.pending) < self.gradients_per_step:
-            return
-        for sender in sorted(self.pending):
-            rows, gradient = self.pending[sender]
+        for sender in sorted(gradients):
+            rows, gradient = gradients[sender]
             clipped = self.network.update(self.features[rows], gradient)  # lines 3 to 5
             if clipped:
                 self.record("clipped", weights=clipped, bound=self.network.bound)
-        self.pending = {}
+        self.stepped += 1
+        waiting, self.early = self.early, []
+        for request in waiting:
+            self.embed(Message(*request))
+
+    def rest(self, round: int) -> None:
+        """Keep a step, as of the launch that it followed: a passive party has no other rounds."""
+        self.round = max(self.round, round)
+        self.safe_point()
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
@@ -169,6 +221,12 @@ class ActiveParty(PassiveParty):
             with round_:
                 load_weights(self.top, round_.payload)  # lines 3 to 5
                 await self.launch()
+            # Not within the block: the next round may have been announced by now.
+            if self.strict:
+                await self.update_together()
+
+    def rest(self, round: int) -> None:
+        """Nothing: its safe points are between its launches."""
 
     async def launch(self) -> bool:
         """One update (lines 6 to 14); False when the run is over."""

@@ -127,19 +127,23 @@ class Cvfl(EmbeddingProtocol):
     def data_party(self, index: int) -> PassiveParty:
         """Party `index`, from 0; the first L are active."""
         active = len(self.label_sets)
-        gradients = active if self.config.mode == "sync" else 1
+        in_step = self.config.mode == "sync"
+        gradients = active if in_step else 1
+        strict = in_step and self.config.patience is None
         network, features = self.client_network(index), self.data.train[index]
         if index >= active:
             return PassiveParty(
                 *(index, self.peers(), features, network),
                 batch=self.batch_rows,
                 gradients_per_step=gradients,
+                strict=strict,
             )
         batches, labelled_rows = self.batches_of(index), self.label_sets[index]
         return ActiveParty(
             *(index, self.peers(), features, network),
             batch=batches.coded,
             gradients_per_step=gradients,
+            strict=strict,
             labelled_rows=labelled_rows,
             labels=self.data.train_labels[labelled_rows],
             batches=batches,

@@ -23,7 +23,8 @@ from securevfl.engine.realtime.assignment import PartyAssignment
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
-from securevfl.runs.assembly import Assembled, make_protocol, rules_of
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.runs.assembly import Assembled, make_protocol, rules_of, tolerates
 from securevfl.runs.engines.base import Ended
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import LocalTableFactory, measured
@@ -129,8 +130,9 @@ class Driver:
     def _cluster(self, assembled: Assembled, options: ClusterOptions) -> Cluster:
         """The cluster whose actors have aligned the tables, or a new one."""
         spares = self.protocol.can_spare
+        go_back = None if comes_back_alone(self.protocol) else self._go_back
         if assembled.tables is not None and assembled.tables.cluster is not None:
-            assembled.tables.cluster.assign(self.job, spares=spares)
+            assembled.tables.cluster.assign(self.job, spares=spares, go_back=go_back)
             return assembled.tables.cluster
         return Cluster(
             self.job,
@@ -139,6 +141,7 @@ class Driver:
             restarts=self.restarts,
             answer=options.answer(),
             spares=spares,
+            go_back=go_back,
         )
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
@@ -174,23 +177,46 @@ class Driver:
         self._due = now + max(_WRITE, _SHARE * (now - began))
 
     def _take_up(self) -> int | None:
-        """History up to the newest round of which everybody has a checkpoint; that round.
+        """The round from which all parties go on; None where the run had not begun.
 
-        None where the run had not begun. What cannot be taken up is refused, and left as it is.
+        What cannot be taken up is refused, and left as it is.
         """
         assert self.folder is not None
         path = self.folder / HISTORY
-        state = read_file(path) if path.exists() else None
-        newest = max((row["round"] for row in state["rows"]), default=0) if state else 0
-        kept = self.cluster.rounds()
+        known = path.exists()
+        if known:
+            self.recorder.restore(read_file(path))
+        at = self._go_back(self.cluster.rounds(), known=known)
+        _LOG.info("the run goes on from round %s", at)
+        return at
+
+    def _go_back(self, kept: Mapping[int, Sequence[int]], *, known: bool = True) -> int | None:
+        """Take the history back to the newest round of which everybody has a checkpoint.
+
+        Parameters
+        ----------
+        kept : mapping of int to sequence of int
+            Rounds of which each party has one.
+        known : bool
+            Whether there is a history.
+
+        Returns
+        -------
+        int or None
+            That round; None for the beginning, where next to nothing was done.
+
+        Raises
+        ------
+        CheckpointError
+            When to begin anew would delete work; then nothing has changed.
+        """
+        newest = max((row["round"] for row in self.recorder.rows), default=0)
         common = set.intersection(*map(set, kept.values()))
         at = max((round for round in common if round <= newest), default=None)
-        if at is None or state is None:
+        if at is None or not known:
             self._refuse_loss(kept, newest)
-            return None
-        _LOG.info("the run goes on from round %s; its history was at %s", at, newest)
-        self.recorder.restore(state)
-        self.recorder.go_back(at)
+            at = None
+        self.recorder.go_back(-1 if at is None else at)
         return at
 
     def _refuse_loss(self, kept: Mapping[int, Sequence[int]], newest: int) -> None:
@@ -231,6 +257,18 @@ class Driver:
         if not self.protocol.can_spare(set(self.job.parties) - set(states)):
             return {}
         return measures(self.protocol, self._mirror(states))
+
+
+def comes_back_alone(protocol: Protocol) -> bool:
+    """Whether a client that died comes back while the others go on.
+
+    They do where its timeouts let them, where they do not wait for a message of everybody, and
+    where the result needs no model of one client. Else one that died between its upload and the
+    answer would miss a step, and change every number after that.
+    """
+    one = protocol.data.parties - 1
+    goes_on = protocol.card.absence in ("skips", "fills")
+    return goes_on or tolerates(protocol) or protocol.can_spare([one])
 
 
 class RayEngine:

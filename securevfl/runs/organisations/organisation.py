@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import link_claims
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.assembly import check_default_dtype, check_memory, rules_of
+from securevfl.runs.assembly import check_default_dtype, check_memory, rules_of, tolerates
 from securevfl.runs.export import export_own
 from securevfl.runs.folders.checksums import replaced_together, write_summary
 from securevfl.runs.folders.models import model_arrays
@@ -339,10 +339,3 @@ class Organisation:
             "bytes_by_kind": transcript.bytes_by_kind(),
             "run_folder": str(self.folder.path),
         }
-
-
-def tolerates(made: Protocol) -> bool:
-    """Whether a protocol, with these options, goes on without a client that is away."""
-    fields = type(made.config).model_fields
-    names: Mapping[str, Any] = made.fault_options
-    return bool(names) and all(getattr(made.config, n) != fields[n].default for n in names)

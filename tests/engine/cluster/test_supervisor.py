@@ -8,7 +8,7 @@ from securevfl.engine.cluster import supervisor
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import Event
 from securevfl.engine.realtime.assignment import PartyAssignment
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, RunError, SecureVFLError
 
 pytest.importorskip("ray")
 
@@ -51,7 +51,7 @@ def silent_cluster(monkeypatch, *, setup_done=True):
     cluster.answer, cluster._floor, cluster._origin, cluster._moved = 30.0, 4, 0, 0.0
     cluster._ray, cluster._most, heard = SilentRay(), -1, []
     cluster.assignment = SimpleNamespace(folder="folder")
-    cluster._spares = lambda gone: False
+    cluster._spares, cluster._go_back, cluster._fallen = (lambda gone: False), None, {}
     cluster._on_event = heard.append
     status = SimpleNamespace(setup_done=setup_done, round=4)
     record = supervisor._ActorRecord("actor", poll="a reference", status=status)
@@ -159,6 +159,52 @@ def test_a_party_that_dies_while_it_is_made_ends_the_run_in_one_line(monkeypatch
     cluster._ray.answered, cluster._ray.get = ["one"], died
     with pytest.raises(RunError, match="party 3 died before it had set up"):
         cluster._answers({3: "one"})
+
+
+def test_a_party_that_dies_while_all_go_back_is_waited_for(monkeypatch):
+    """For a minute: then the run ends in an error, and its folder can be resumed."""
+    cluster, record, clock, heard = silent_cluster(monkeypatch)
+    cluster._go_back, cluster._signature = (lambda kept: 3), None
+    cluster._fallen = {2: cluster._event(2, "down", {"life": 0})}
+    monkeypatch.setattr(supervisor.time, "sleep", lambda seconds: clock.append(clock.pop() + 25))
+    answers = iter([supervisor.DiedError(2), {2: [3]}])
+
+    def rounds(self):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Cluster, "rounds", rounds)
+    begun = []
+    monkeypatch.setattr(Cluster, "_begin_all", lambda self, *how: begun.append((how, self._floor)))
+    cluster._all_go_back()
+    assert begun == [((True, 3), 3)]  # a server that goes back announces round 4 once more
+    assert [(event.name, event.round) for event in heard] == [("down", 3), ("up", 3)]
+    assert (record.poll, record.status, cluster._fallen) == (None, None, {})
+    answers = iter([supervisor.DiedError(2)] * 9)
+    with pytest.raises(RunError, match="party 2 died before it had set up"):
+        cluster._all_go_back()
+    assert len(list(answers)) == 5
+
+
+def test_what_fails_in_an_actor_is_told_without_the_lines_of_ray(monkeypatch):
+    """A full disk ended a resume with a page of terminal colours, actor numbers and paths."""
+    from ray.exceptions import RayTaskError
+
+    cluster, *_ = silent_cluster(monkeypatch)
+    for cause, said in (
+        (OSError(28, "No space left on device"), r"party 3 could not use its folder: .* Make room"),
+        (ConfigurationError("cluster: another key"), r"^cluster: another key$"),
+        (ZeroDivisionError("by zero"), r"^cluster: party 3: ZeroDivisionError: by zero$"),
+    ):
+
+        def failed(_reference, cause=cause):
+            raise RayTaskError("begin", "lines", cause)
+
+        cluster._ray.answered, cluster._ray.get = ["one"], failed
+        with pytest.raises(SecureVFLError, match=said):
+            cluster._answers({3: "one"})
 
 
 def test_actors_take_an_assignment_of_the_same_parties_only(monkeypatch):

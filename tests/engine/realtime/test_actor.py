@@ -138,6 +138,30 @@ def test_an_actor_goes_on_with_another_assignment(tmp_path):
     assert len(trained.party.drawn) == 1
 
 
+def test_an_actor_goes_back_to_a_round_of_its_own(tmp_path):
+    """As it does with all others when one of them died; nothing of the life before is told."""
+
+    async def scenario():
+        actor = PartyActor(0, assignment(tmp_path))
+        await actor.begin(0, restored=False, at=None, floor=0)
+        await actor.go(0)
+        before = actor.host
+        before.record(before.party, "an event", {})
+        await actor.poll()
+        hello = await actor.begin(0, restored=True, at=0, floor=0, assignment=assignment(tmp_path))
+        await actor.go(0)
+        actor.host.record(actor.host.party, "another", {})
+        actor.store.release()
+        return before, actor.host, hello, await actor.poll()
+
+    before, after, hello, told = asyncio.run(scenario())
+    assert hello.epoch == 1
+    assert after.secrets == before.secrets
+    assert after.party.drawn == before.party.drawn  # of the checkpoint before it drew
+    assert [event.name for event in told.events] == ["another"]
+    assert before.status.done
+
+
 # -- a manifest's session is used once -----------------------------------------------------------
 
 

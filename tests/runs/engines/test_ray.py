@@ -255,6 +255,27 @@ def test_parties_and_the_server_come_back_and_nothing_decoded_changes(tmp_path, 
     assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
 
 
+def test_where_all_wait_for_one_that_died_all_go_back_with_it(digits, tmp_path, monkeypatch):
+    """A party that died between its upload and the answer missed a step, and losses differed.
+
+    One of two active parties and the passive one die at once, then the server.
+    """
+    killing = Killing(monkeypatch, {20: (1, 2), 50: (SERVER,)})
+    options = SMALL | {"rounds": 80, "mode": "sync", "active": 2}
+    with kept_entropies() as entropies:
+        run = {"engine": "ray", "out": tmp_path / "run", "progress": killing}
+        found = svfl.run("cvfl", digits, **run, **options)
+    assert len(killing.killed) == 3
+    with simulated_with(entropies):
+        wanted = svfl.run("cvfl", digits, conditions="none", **options)
+    assert [row["step"] for row in found.history] == list(range(1, 81))
+    assert losses(found) == losses(wanted)
+    assert found.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
+    told = [e for e in found.events if e["event"] in ("down", "up")]
+    assert sorted(e["party"] for e in told if e["event"] == "down") == [SERVER, 1, 2]
+    assert all(0 < e["all from round"] <= 40 for e in told if e["event"] == "up")
+
+
 @pytest.fixture(scope="module")
 def bereaved(two, tmp_path_factory):
     """A run whose parties died for good: first losses, the error, seconds until it, the folder."""
