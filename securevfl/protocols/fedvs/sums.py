@@ -191,6 +191,14 @@ class SumLedger:
             self.uploaders.pop(round, None)
             self.received.pop(round, None)
 
+    def go_back(self) -> None:
+        """Forget sums of models that the server no longer has, after it went back over a step.
+
+        Their rows would be left out of batches of earlier models, and every number after that would
+        be another. The next step would forget them as well.
+        """
+        self.forget([r for r, one in self.sums.items() if one.attempt.stepped > self.last_step])
+
     def step(self, round: int) -> None:
         """Forget all sums: the models have changed."""
         self.forget(tuple(self.sums))

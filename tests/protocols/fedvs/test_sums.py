@@ -49,6 +49,17 @@ def test_rows_of_announced_sums_are_not_free():
     assert made.same_rows(rows(2, part="test")) is None
 
 
+def test_a_server_that_goes_back_over_steps_has_its_own_batches_again():
+    """It wrote its sums ahead, and a resumed run may go on from many rounds before."""
+    made = SumLedger(parties=6, threshold=2)
+    made.last_step = 3
+    made.announce(4, Sum(rows(0, 1), Attempt((0, 1, 2), 3, stepped=3)))  # given up, or on its way
+    made.announce(9, Sum(rows(2, 5), Attempt((0, 1, 2), 3, stepped=8)))
+    made.go_back()
+    assert made.free(np.arange(7)).tolist() == [2, 3, 4, 5, 6]
+    assert sorted(made.sums) == sorted(made.uploaders) == [4]
+
+
 def told(made, **uploads):
     """Have all six clients say to which rounds, such as `r4`, they may have uploaded; settle."""
     for client in range(6):
