@@ -11,6 +11,7 @@ from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER, Message
+from securevfl.engine.party_state import restore, snapshot
 from securevfl.engine.runner import Owner, PartyRunner
 from securevfl.errors import ConfigurationError, DataError, StalledError
 from securevfl.protocols.cvfl.parameters import CvflConfig
@@ -318,6 +319,20 @@ def test_in_step_a_request_waits_for_the_step_of_the_round_before():
     assert passive.rests == [0, 1]
     passive.give(SERVER, "stop", None, 2)
     assert passive.runner.done
+
+
+def test_a_request_that_waits_is_in_the_checkpoint():
+    protocol = make("cvfl", data(), mode="sync", active=2, **SMALL)
+    rows = np.arange(7)
+    passive = Alone(protocol.party(3))
+    passive.give(0, "request", (rows, False), 2)
+    assert passive.sent == []
+    back = protocol.party(3)
+    restore(back, snapshot(passive.party, waits=0, time=0))
+    back = Alone(back)
+    for sender in (0, 1):
+        back.give(sender, "gradient", (rows, np.ones((7, 5), np.float32)), 1)
+    assert [sent[:3] for sent in back.sent] == [("embedding", 0, 2)]
 
 
 @pytest.mark.parametrize("mode", ["async", "single"])

@@ -55,6 +55,7 @@ class _ActorRecord:
     ending: bool = False  # it was silent, and Ray was asked to end its process
     silences: int = 0
     status: PartyStatus | None = None
+    came_back: bool = False  # its present life began from a checkpoint
     lost: bool = False
     messages: int = 0
     bytes: int = 0
@@ -63,8 +64,8 @@ class _ActorRecord:
 
     @property
     def setup_done(self) -> bool:
-        """Whether the party can come back: it had got beyond its setup when it last answered."""
-        return self.status is not None and self.status.setup_done
+        """Whether the party can come back: it has got beyond its setup, as far as is known."""
+        return self.came_back or (self.status is not None and self.status.setup_done)
 
 
 @dataclass
@@ -322,7 +323,8 @@ class Cluster:
     def _begin_all(self, restored: bool, at: int | None) -> None:
         hellos = self._make_all(restored, at)
         for n, hello in hellos.items():
-            self._records[n].hello, self._records[n].epoch = hello, hello.epoch
+            record = self._records[n]
+            record.hello, record.epoch, record.came_back = hello, hello.epoch, restored
         actors = {n: record.actor for n, record in self._records.items()}
         self._answers({n: actor.connect.remote(actors, hellos) for n, actor in actors.items()})
         self._origin = self._origin or time.time_ns()
@@ -352,7 +354,8 @@ class Cluster:
             except DiedError as error:
                 if time.monotonic() > end:
                     raise
-                self._fallen.setdefault(error.party, self._event(error.party, "down", {}))
+                if error.party not in self._fallen:
+                    self._fell(error.party)
                 time.sleep(_TICK)
         self._signature, fallen = None, self._fallen
         self._fallen = {}
@@ -435,6 +438,8 @@ class Cluster:
             if record.begin is not None:
                 self._try_return(index, record)
                 continue
+            if index in self._fallen and not record.ending:
+                continue  # its new process has no party until all have gone back
             if record.poll is None:
                 record.poll, record.asked = record.actor.poll.remote(), time.monotonic()
         polls = {p.poll: n for n, p in self._records.items() if p.poll is not None}
@@ -464,7 +469,7 @@ class Cluster:
         record.silences += 1
         record.lost = record.ending or record.silences > _SILENCES
         why = f"no answer for {seconds:g} s"
-        self._record(index, "down", {"life": record.epoch, "for good": record.lost, "why": why})
+        self._fell(index, why=why)
         record.ending, record.asked = True, time.monotonic()
         if record.lost:
             record.poll = record.begin = None
@@ -500,9 +505,7 @@ class Cluster:
         record.restarts += 1
         record.lost = 0 <= self._restarts < record.restarts
         if record.lost or not record.ending:  # else it was told when it fell silent
-            self._record(index, "down", {"life": record.epoch, "for good": record.lost})
-        if self._go_back is not None and not record.lost:
-            self._fallen.setdefault(index, self._event(index, "down", {"life": record.epoch}))
+            self._fell(index)
         if not record.lost:
             self._ask_back(record)
             return
@@ -532,7 +535,7 @@ class Cluster:
             return
         except RayActorError:
             record.begin, record.lost = None, True
-            self._record(index, "down", {"life": record.epoch, "for good": True})
+            self._fell(index)
             return
         record.begin = None
         if self._go_back is None:
@@ -550,13 +553,20 @@ class Cluster:
         record.actor.go.remote(self._origin)
         self._record(index, "up", {"life": hello.epoch})
 
-    def _record(self, index: int, name: str, fields: dict[str, Any]) -> None:
-        """Record an event of the cluster itself."""
-        self._on_event(self._event(index, name, fields))
-        self._moved = time.monotonic()
+    def _fell(self, index: int, **why: str) -> None:
+        """Record that a party is down, and remember it where all go back with it."""
+        record = self._records[index]
+        fields = {"life": record.epoch, "for good": record.lost} | why
+        event = self._record(index, "down", fields)
+        if self._go_back is not None:
+            self._fallen.setdefault(index, event)
 
-    def _event(self, index: int, name: str, fields: dict[str, Any]) -> Event:
-        return Event(time.time_ns() - self._origin, index, self._floor, name, fields)
+    def _record(self, index: int, name: str, fields: dict[str, Any]) -> Event:
+        """Record an event of the cluster itself."""
+        event = Event(time.time_ns() - self._origin, index, self._floor, name, fields)
+        self._on_event(event)
+        self._moved = time.monotonic()
+        return event
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -654,7 +664,7 @@ class DiedError(RunError):
         self.party = party
         super().__init__(
             f"cluster: {name_of(party)} died before it had set up, and nobody could begin without "
-            "it; look at its machine and start the run again"
+            "it; look at its machine, and start or resume the run"
         )
 
 

@@ -55,10 +55,10 @@ class PassiveParty(Party):
     early : list of tuple
         Requests that wait for a step; fields of messages.
     stepped : int
-        If it is strict: the round of its newest step.
+        Number of its steps; if it is strict, the round of the newest.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("network", "pending")
+    kept: ClassVar[tuple[str, ...]] = ("network", "pending", "stepped")
     kept_optional: ClassVar[Mapping[str, Any]] = {"early": []}
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
 
@@ -88,7 +88,6 @@ class PassiveParty(Party):
 
     def serve(self) -> None:
         """Answer requests and apply gradients, whatever else the party waits for."""
-        self.stepped = self.round
         self.on("request", self.embed)
         if not self.strict:
             self.on("gradient", self.update)
@@ -183,7 +182,7 @@ class ActiveParty(PassiveParty):
     """
 
     kept: ClassVar[tuple[str, ...]] = (
-        *("network", "pending", "top", "pace", "stale", "unanswered"),
+        *("network", "pending", "stepped", "top", "pace", "stale", "unanswered"),
     )
     activities: ClassVar[Mapping[str, str]] = {"gradient": "upload", "top_gradient": "upload"}
 

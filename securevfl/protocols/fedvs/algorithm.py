@@ -344,7 +344,7 @@ class Server(Party):
     async def run(self) -> None:
         """Train (lines 25-31), then score the test set from its shares if that is wanted."""
         if self.returned:
-            self.ledger.go_back()
+            self.ledger.go_back(self.round)
         while self.steps < self.public.config.rounds:
             self.safe_point()
             batch = self.next_batch()

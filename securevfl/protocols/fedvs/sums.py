@@ -191,13 +191,21 @@ class SumLedger:
             self.uploaders.pop(round, None)
             self.received.pop(round, None)
 
-    def go_back(self) -> None:
-        """Forget sums of models that the server no longer has, after it went back over a step.
+    def go_back(self, round: int) -> None:
+        """Forget later sums of models that nobody has any more, where all went back over a step.
 
         Their rows would be left out of batches of earlier models, and every number after that would
-        be another. The next step would forget them as well.
+        be another. The next step would forget them as well. A server that comes back alone is in a
+        round after all that it announced: clients may have those models, and it forgets nothing.
+
+        Parameters
+        ----------
+        round : int
+            The round from which the server goes on.
         """
-        self.forget([r for r, one in self.sums.items() if one.attempt.stepped > self.last_step])
+        sums = self.sums.items()
+        later = [r for r, one in sums if r > round and one.attempt.stepped > self.last_step]
+        self.forget(later)
 
     def step(self, round: int) -> None:
         """Forget all sums: the models have changed."""

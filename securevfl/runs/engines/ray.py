@@ -187,7 +187,7 @@ class Driver:
         if known:
             self.recorder.restore(read_file(path))
         at = self._go_back(self.cluster.rounds(), known=known)
-        _LOG.info("the run goes on from round %s", at)
+        _LOG.info("the run goes on from round %s", at or 0)
         return at
 
     def _go_back(self, kept: Mapping[int, Sequence[int]], *, known: bool = True) -> int | None:

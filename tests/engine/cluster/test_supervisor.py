@@ -35,7 +35,7 @@ class SilentRay:
     def __init__(self):
         self.killed, self.answered = [], []
 
-    def wait(self, references, *, num_returns, timeout):
+    def wait(self, references, *, num_returns=1, timeout):
         ready = [one for one in references if one in self.answered]
         return ready, [one for one in references if one not in ready]
 
@@ -165,7 +165,7 @@ def test_a_party_that_dies_while_all_go_back_is_waited_for(monkeypatch):
     """For a minute: then the run ends in an error, and its folder can be resumed."""
     cluster, record, clock, heard = silent_cluster(monkeypatch)
     cluster._go_back, cluster._signature = (lambda kept: 3), None
-    cluster._fallen = {2: cluster._event(2, "down", {"life": 0})}
+    cluster._fell(2)
     monkeypatch.setattr(supervisor.time, "sleep", lambda seconds: clock.append(clock.pop() + 25))
     answers = iter([supervisor.DiedError(2), {2: [3]}])
 
@@ -180,12 +180,37 @@ def test_a_party_that_dies_while_all_go_back_is_waited_for(monkeypatch):
     monkeypatch.setattr(Cluster, "_begin_all", lambda self, *how: begun.append((how, self._floor)))
     cluster._all_go_back()
     assert begun == [((True, 3), 3)]  # a server that goes back announces round 4 once more
-    assert [(event.name, event.round) for event in heard] == [("down", 3), ("up", 3)]
+    told = [("down", 4), ("down", 3), ("up", 3)]  # the history forgets the first: it is of round 4
+    assert [(event.name, event.round) for event in heard] == told
     assert (record.poll, record.status, cluster._fallen) == (None, None, {})
     answers = iter([supervisor.DiedError(2)] * 9)
     with pytest.raises(RunError, match="party 2 died before it had set up"):
         cluster._all_go_back()
     assert len(list(answers)) == 5
+
+
+def test_one_that_waits_for_all_to_go_back_is_down_once(monkeypatch):
+    """Another one's new process may take longer; its own has no party to report of."""
+    cluster, record, _, heard = silent_cluster(monkeypatch)
+    cluster._go_back, record.poll = (lambda kept: 3), None
+    record.actor = SimpleNamespace(claim=SimpleNamespace(remote=lambda: "claimed"))
+    cluster._went_down(2, record)
+    assert cluster._anybody_is_away()
+    cluster._ray.answered, cluster._ray.get = [record.begin], lambda reference: [1, 2, 3]
+    for _ in range(3):
+        cluster._poll_all()
+    assert not cluster._anybody_is_away()
+    assert [event.name for event in heard] == ["down"]
+    assert (record.restarts, record.poll) == (1, None)
+
+
+def test_one_that_came_back_may_die_before_it_has_answered(monkeypatch):
+    """A resumed run ended with advice to start it again."""
+    cluster, record, *_ = silent_cluster(monkeypatch)
+    record.status, record.came_back, cluster._later = None, True, None
+    record.actor = SimpleNamespace(begin=SimpleNamespace(remote=lambda *_, **__: "begun"))
+    cluster._went_down(2, record)
+    assert record.begin == "begun"
 
 
 def test_what_fails_in_an_actor_is_told_without_the_lines_of_ray(monkeypatch):

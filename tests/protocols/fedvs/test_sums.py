@@ -55,7 +55,9 @@ def test_a_server_that_goes_back_over_steps_has_its_own_batches_again():
     made.last_step = 3
     made.announce(4, Sum(rows(0, 1), Attempt((0, 1, 2), 3, stepped=3)))  # given up, or on its way
     made.announce(9, Sum(rows(2, 5), Attempt((0, 1, 2), 3, stepped=8)))
-    made.go_back()
+    made.go_back(9)  # it came back alone: clients may have these models
+    assert sorted(made.sums) == [4, 9]
+    made.go_back(3)
     assert made.free(np.arange(7)).tolist() == [2, 3, 4, 5, 6]
     assert sorted(made.sums) == sorted(made.uploaders) == [4]
 
