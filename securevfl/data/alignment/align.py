@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,8 @@ async def align(
     Raises
     ------
     DataError
-        When an identifier occurs twice, or none is common.
+        When an identifier occurs twice, also among the leader's, none is common, or another
+        member's answer is not one truth value for each identifier or names one that is not there.
     """
     members = sorted({party.index, *peers})
     name = f"ids {members[-1]}"  # a kind is closed once it was collected
@@ -78,12 +80,43 @@ async def _common(
     if party.index == leader:
         party.broadcast(name, tuple(ids), to=others)
         answers = await party.collect(f"{name} held", senders=others)
+        for member, answer in answers.items():
+            _check_truths(answer, len(ids), party.index, member)
         shared = np.logical_and.reduce(list(answers.values()))
         party.broadcast(f"{name} common", shared, to=others)
         asked: Sequence[str] = ids
     else:
         asked = (await party.collect(name, senders=[leader]))[leader]
+        _check_ids(asked, party.index, leader)
         held = np.array([identifier in row for identifier in asked], bool)
         party.send(leader, f"{name} held", held)
         shared = (await party.collect(f"{name} common", senders=[leader]))[leader]
+        _check_truths(shared, len(asked), party.index, leader)
+        if foreign := int((shared & ~held).sum()):
+            raise DataError(
+                f"align: party {leader} told party {party.index} that {foreign} identifiers are "
+                f"common which party {party.index} does not have; do not go on with it."
+            )
     return [identifier for identifier, both in zip(asked, shared, strict=True) if both]
+
+
+def _check_ids(ids: Any, member: int, leader: int) -> None:
+    """Refuse a leader's identifiers that are no texts, or of which one occurs twice."""
+    whose = f"align: party {leader} sent party {member}"
+    if not isinstance(ids, tuple | list) or not all(type(one) is str for one in ids):
+        raise DataError(f"{whose} identifiers that are not a list of texts; do not go on with it.")
+    if len(set(ids)) < len(ids):
+        raise DataError(
+            f"{whose} {len(ids)} identifiers of which {len(set(ids))} differ; an identifier names "
+            f"one row: it would be joined twice. Its owner must remove the repeated ones."
+        )
+
+
+def _check_truths(given: Any, count: int, member: int, sender: int) -> None:
+    """Refuse an answer that is not a truth value for each identifier."""
+    if not isinstance(given, np.ndarray) or given.dtype != bool or given.shape != (count,):
+        told = f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else type(given)
+        raise DataError(
+            f"align: party {sender} answered party {member} with {told}; {count} truth values, one "
+            f"for each identifier, were asked for. Do not go on with it."
+        )

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from securevfl.data.alignment.align import align
@@ -66,3 +67,25 @@ def test_ids_in_two_unicode_forms_are_one_id_at_one_place(monkeypatch):
     result = found([(0, 1)], private=True)
     one, two = (result[n][0, 1] for n in (0, 1))
     assert [text.replace(apart, composed) for text in two] == one == ["a", "f", composed]
+
+
+@pytest.mark.parametrize(
+    ("liar", "kind", "payload", "words"),
+    [
+        (1, "ids 1", ("a", "b", "a"), "3 identifiers of which 2 differ"),
+        (1, "ids 1", ("a", 7), "not a list of texts"),
+        (1, "ids 1", "abc", "not a list of texts"),
+        (1, "ids 1 common", np.ones(3, bool), "4 truth values"),
+        (1, "ids 1 common", np.ones(4, bool), "1 identifiers are common which party 0 does not"),
+        (0, "ids 1 held", np.ones(4), "answered party 1 with float64"),
+        (0, "ids 1 held", "yes", "4 truth values"),
+    ],
+)
+def test_a_member_that_lies_is_refused(liar, kind, payload, words):
+    parties = {n: Member(n, [(0, 1)], private=False) for n in (0, 1)}
+    send, broadcast = parties[liar].send, parties[liar].broadcast
+    told = {kind: payload}
+    parties[liar].send = lambda to, name, true: send(to, name, told.get(name, true))
+    parties[liar].broadcast = lambda name, true, to: broadcast(name, told.get(name, true), to=to)
+    with pytest.raises(DataError, match=words):
+        Simulation(parties).run()
