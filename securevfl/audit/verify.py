@@ -10,7 +10,7 @@ from securevfl.audit.beside.second_process import SecondProcess
 from securevfl.audit.beside.time_limit import LIMIT, time_limit
 from securevfl.audit.following.given import Given
 from securevfl.audit.following.library import library_class
-from securevfl.audit.following.sources import altered
+from securevfl.audit.following.sources import altered, altered_unseen
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
@@ -184,8 +184,9 @@ def verify(
         failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
         found = (conclude(THE_CARD, [failure]), *found)
     changed = [n for n in altered("securevfl.audit.") if n.startswith("securevfl.audit.")]
+    changed += altered_unseen()
     if changed:  # what judged is not the verifier
-        text = f"the verifier itself was changed: {', '.join(changed[:6])}"
+        text = f"the verifier, or what it compares with, was changed: {', '.join(changed[:6])}"
         failure = Evidence("verify", "silent", text, "failure")
         # Named here: the judge (`conclude`) may be what was changed.
         found = tuple(ClaimVerdict(one, "COULD NOT BE CHECKED", (failure,)) for one in claims)

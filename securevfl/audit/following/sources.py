@@ -2,25 +2,28 @@
 
 The library's own parties show what a party must do. Who replaces a function of the library replaces
 it for them as well. So each function of the loaded modules is compared with what its file defines,
-and all that stands under their names with what stands there in a second interpreter.
+and all that stands under their names with what stands there in a second interpreter. What Python
+calls while it collects garbage runs whoever runs, so nothing may stand there.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import os
 import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import pydantic
 
-from securevfl.audit.following.values import unlike
+from securevfl.audit.following import values
 
 _ROOT = "securevfl."
 _BESIDE = ("securevfl.testing", "securevfl.cli")  # neither parties nor verifiers run their code
@@ -46,10 +49,31 @@ def altered(within: str = "") -> list[str]:
     chosen = [(name, one) for name, one in modules.items() if f"{name}.".startswith(within)]
     found = {path for name, module in chosen for path in _altered_in(name, module)}
     try:
-        found |= set(unlike(tuple(modules), within))
+        found |= set(values.unlike(tuple(modules), within))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         found.add(f"what no second interpreter could confirm ({error})")
-    return sorted(found)
+    return sorted(found if within else found | set(_called_by_the_collector()))
+
+
+def altered_unseen() -> list[str]:
+    """Names that `altered` says only after all files were read and the interpreter asked anew."""
+    before = altered()
+    values.forget()
+    for table in (_codes, _code_of_file):
+        table.cache_clear()
+    return sorted(set(altered()).difference(before))
+
+
+def _called_by_the_collector() -> Iterator[str]:
+    """Functions that Python calls at each collection of garbage; a new interpreter has none.
+
+    Tests by hypothesis have one, which measures the time.
+    """
+    timer = f"{_PACKAGES.parent / 'hypothesis/internal/conjecture/junkdrawer.py'}"
+    for one in gc.callbacks:
+        if type(one) is not FunctionType or one.__code__ not in _code_of_file(timer):
+            name = getattr(one, "__qualname__", type(one).__qualname__)
+            yield f"gc.callbacks: {getattr(one, '__module__', '')}.{name}"
 
 
 def is_compared(module: str) -> bool:
@@ -66,15 +90,22 @@ def is_defined(function: Any) -> bool:
     return here is not None and function.__globals__ is vars(here) and code in _every_code(module)
 
 
-@functools.cache
 def _every_code(module: str) -> set[CodeType]:
-    """Code of a module, and of all that is defined within it."""
+    """Code of a module's file, and of all that is defined within it."""
     spec: Any = sys.modules[module].__spec__
-    waiting, found = [spec.loader.get_code(module)], set[CodeType]()
+    return _code_of_file(spec.origin)
+
+
+@functools.cache
+def _code_of_file(path: str) -> set[CodeType]:
+    if not Path(path).is_file():
+        return set()
+    waiting, found = [SourceFileLoader("", path).get_code("")], set[CodeType]()
     while waiting:
         code = waiting.pop()
-        found.add(code)
-        waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
+        if code is not None:
+            found.add(code)
+            waiting += [part for part in code.co_consts if isinstance(part, CodeType)]
     return found
 
 

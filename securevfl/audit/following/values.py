@@ -2,7 +2,7 @@
 
 Code alone does not say what a function does: its defaults, what it encloses, and the globals of its
 module do as well. A second interpreter imports the same modules, and nothing else, and describes
-them. So are the modules of Python that randomness and hashes come from.
+them. So are the modules of Python that randomness and hashes come from, and numpy.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-_BENEATH = ("os", "random", "hashlib", "hmac", "secrets")
+_BENEATH = ("os", "random", "hashlib", "hmac", "secrets", "numpy")
 _CRYPTOGRAPHY = "cryptography.hazmat.primitives"
-_PACKAGES = (  # from which keys and ciphertexts come
+_PACKAGES = (  # from which arrays, keys and ciphertexts come
+    *("numpy._core", "numpy.lib", "numpy.linalg", "numpy.random", "numpy.fft"),
     *("tenseal", "phe", f"{_CRYPTOGRAPHY}.ciphers", f"{_CRYPTOGRAPHY}.hashes"),
     *(f"{_CRYPTOGRAPHY}.hmac", f"{_CRYPTOGRAPHY}.kdf", f"{_CRYPTOGRAPHY}.serialization"),
     *(f"{_CRYPTOGRAPHY}.asymmetric.x25519", f"{_CRYPTOGRAPHY}.asymmetric.ed25519"),
@@ -76,6 +77,11 @@ def unlike(names: Sequence[str], within: str = "") -> list[str]:
     return [path for name in chosen for path in _differences(name)]
 
 
+def forget() -> None:
+    """Let the second interpreter be asked anew: code can reach the table of its answers."""
+    _known.clear()
+
+
 def described(names: Sequence[str]) -> dict[str, Any]:
     """Meanings of names in modules, in words that do not depend on the process."""
     for name in names:
@@ -85,7 +91,7 @@ def described(names: Sequence[str]) -> dict[str, Any]:
 
 @functools.cache
 def _is_beneath(name: str) -> bool:
-    """Whether keys, randomness, hashes or ciphertexts come from a module of others."""
+    """Whether arrays, keys, randomness, hashes or ciphertexts come from a module of others."""
     within = any(name == one or name.startswith(f"{one}.") for one in _PACKAGES)
     return within or name in _BENEATH
 
@@ -137,7 +143,7 @@ def _module(name: str) -> dict[str, Any]:
     module, found = sys.modules[name], dict[str, Any]()
     inner = vars(module).get("_module")  # cryptography wraps modules that have deprecated names
     module = inner if isinstance(inner, ModuleType) and inner.__name__ == name else module
-    for attribute, value in vars(module).items():
+    for attribute, value in list(vars(module).items()):  # imports beneath may add names
         if attribute.startswith("__") and attribute != "__getattr__":
             continue
         if _is_beneath(name) and not callable(value):  # such as the process's environment
@@ -145,6 +151,8 @@ def _module(name: str) -> dict[str, Any]:
         found[attribute] = _words(value, _DEEP)
         if isinstance(value, type) and value.__module__ == name:
             own = {n: one for n, one in vars(value).items() if n not in _LATER}
+            if _is_beneath(name):  # tables of a class of numpy hold what was asked before
+                own = {n: one for n, one in own.items() if not isinstance(one, dict)}
             found |= {f"{attribute}.{n}": _words(one, _DEEP) for n, one in own.items()}
     return found
 
@@ -166,11 +174,17 @@ def _words(value: Any, deep: int) -> Any:
 
 
 def _if_it_stands_there(value: Any) -> str:
-    """Words that say whether a class of the library is what its own name stands for."""
+    """Words that say whether a class of the library or numpy is what its own name stands for.
+
+    Its module is imported if need be: numpy's classes may name one that nobody has used yet.
+    """
     module = value.__module__
-    if type(module) is not str or not module.startswith("securevfl."):
+    if type(module) is not str or not f"{module}.".startswith(("securevfl.", "numpy.")):
         return ""
-    found: Any = sys.modules.get(module)
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError:
+        return ", False"
     for name in str(value.__qualname__).split("."):
         found = getattr(found, name, None)
     return f", {found is value}"

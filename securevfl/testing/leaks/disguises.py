@@ -190,50 +190,53 @@ def _behind_a_dictionary(base: str) -> type[Protocol]:
     return made
 
 
-def _in_module(name: str) -> Callable[[str], type[Protocol]]:
-    """Maker of a class that stands in a package which nobody looks into."""
+def _standing(base: str, module: str, client: Callable[..., Any]) -> Any:
+    """Context in which a class with such clients stands in a package that nobody looks into."""
 
-    def make(base: str) -> type[Protocol]:
-        made: type[Protocol] = _class(base, {"client": _client(base)}, module=name)
-        setattr(import_module(name), made.__name__, made)
-        return made
+    @contextmanager
+    def context() -> Iterator[None]:
+        made, package = _class(base, {"client": client}, module=module), import_module(module)
+        setattr(package, made.__name__, made)
+        try:
+            yield
+        finally:
+            delattr(package, made.__name__)
 
-    return make
+    return context
 
 
-def _later_by_a_spread(base: str) -> type[Protocol]:
-    """A class in numpy whose clients are late by the spread of a column, always."""
-    cls: Any = get_protocol(base)
+def _stands(base: str, module: str) -> Callable[[], type[Protocol]]:
+    """Maker of the class that stands there; `_standing` must be entered."""
+    return lambda: vars(import_module(module))[f"Changed{get_protocol(base).__name__}"]
 
-    def client(protocol: Any, index: int) -> Any:
-        made = cls.client(protocol, index)
-        wait = float(telling_column(protocol.data.train[index]).std())
-        tap(made, lambda one: one.update(after=one["after"] + wait)
-            if one["kind"] == "embedding" else None)  # fmt: skip
-        return made
 
-    made: type[Protocol] = _class(base, {"client": client}, module="numpy")
-    setattr(np, made.__name__, made)
+def _later_by_a_spread(protocol: Any, index: int) -> Any:
+    """A client that is late by the spread of a column, always."""
+    made = get_protocol("he_split").client(protocol, index)
+    wait = float(telling_column(protocol.data.train[index]).std())
+    tap(made, lambda one: one.update(after=one["after"] + wait)
+        if one["kind"] == "embedding" else None)  # fmt: skip
     return made
 
 
-def _keys_in_numpy(base: str) -> type[Protocol]:
-    """A class in numpy whose clients draw keys until a bit shows, always."""
-    cls: Any = get_protocol(base)
-
-    def client(protocol: Any, index: int) -> Any:
-        made = cls.client(protocol, index)
-        followed_states._keys_until_a_bit(made)
-        return made
-
-    made: type[Protocol] = _class(base, {"client": client}, module="numpy")
-    setattr(np, made.__name__, made)
+def _keys_of_a_bit(protocol: Any, index: int) -> Any:
+    """A client that draws keys until a bit shows, always."""
+    made = get_protocol("secagg_split").client(protocol, index)
+    followed_states._keys_until_a_bit(made)
     return made
 
 
 def _disguised(base: str, name: str, says: str, make: Callable[[str], type[Protocol]]) -> Leak:
     return Leak(f"{base}: {name}", base, _DISGUISE, says, lambda: make(base), _BREAKS[base],
                 shows=_SHOWS[base])  # fmt: skip
+
+
+def _planted(base: str, name: str, module: str, says: str, client: Any = None,
+             breaks: Any = None, shows: Any = ...) -> Leak:  # fmt: skip
+    """A leak by a class that stands in a package."""
+    return Leak(f"{base}: {name}", base, _DISGUISE, says, _stands(base, module),
+                breaks or _BREAKS[base], shows=_SHOWS[base] if shows is ... else shows,
+                around=_standing(base, module, client or _client(base)))  # fmt: skip
 
 
 # -- packages that were changed -------------------------------------------------------------------
@@ -461,19 +464,19 @@ LEAKS = (
                "The metaclass leaves the class out of __mro__.", _behind_an_order),
     _disguised("secagg_split", "a metaclass that hides what a class defines",
                "The metaclass has a property __dict__.", _behind_a_dictionary),
-    _disguised("secagg_split", "a class that stands in numpy",
-               "The class says that it is numpy's, and stands there.", _in_module("numpy")),
-    _disguised("secagg_split", "a class that stands in the package",
-               "The class says that it is securevfl's, and stands there.", _in_module("securevfl")),
-    _disguised("secagg_split", "a class that stands in the command line",
-               "The class stands in securevfl.cli.", _in_module("securevfl.cli")),
-    Leak("he_split: waits of a spread, by a class in numpy", "he_split", _DISGUISE,
-         "Embeddings are late by the spread of a column, and so are those of the class that the "
-         "parties are held against.", lambda: _later_by_a_spread("he_split"), HE),
-    Leak("secagg_split: keys drawn until a bit shows, by a class in numpy", "secagg_split",
-         _DISGUISE, "Public keys have the parity of bits of a client, and those of the class "
-         "that parties are held against have it, too.", lambda: _keys_in_numpy("secagg_split"),
-         _FEATURES, shows=followed_states._public_keys_tell),
+    _planted("secagg_split", "a class that stands in numpy", "numpy",
+             "The class says that it is numpy's, and stands there."),
+    _planted("secagg_split", "a class that stands in the package", "securevfl",
+             "The class says that it is securevfl's, and stands there."),
+    _planted("secagg_split", "a class that stands in the command line", "securevfl.cli",
+             "The class stands in securevfl.cli."),
+    _planted("he_split", "waits of a spread, by a class in numpy", "numpy",
+             "Embeddings are late by the spread of a column, and so are those of the class that "
+             "the parties are held against.", _later_by_a_spread, HE, None),
+    _planted("secagg_split", "keys drawn until a bit shows, by a class in numpy", "numpy",
+             "Public keys have the parity of bits of a client, and those of the class "
+             "that parties are held against have it, too.", _keys_of_a_bit, _FEATURES,
+             followed_states._public_keys_tell),
     _surrounded("secagg_split: a class that says it is another",
                 "Where the protocol's module looks for the client's class, a subclass of the same "
                 "name stands.", _set(secagg, "Client", _alike_class)),
