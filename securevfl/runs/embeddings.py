@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 Embeddings = Mapping[int, "np.ndarray | pd.DataFrame"]
 
 
-def named(values: np.ndarray, rows: pd.DataFrame, id_column: str) -> pd.DataFrame:
+def named(values: np.ndarray, rows: pd.DataFrame, id_column: str, party: int) -> pd.DataFrame:
     """An embedding whose rows have the ids of the rows that it was computed from, as texts.
+
+    Its columns are ``party_0_0``, ``party_0_1``, ...: whose they are, and their place.
 
     Raises
     ------
@@ -28,7 +30,12 @@ def named(values: np.ndarray, rows: pd.DataFrame, id_column: str) -> pd.DataFram
     import pandas as pd
 
     ids = list(own_ids(PartyTable("the rows", rows), id_column))
-    return pd.DataFrame(values, index=pd.Index(ids, name=id_column, dtype=object))
+    index = pd.Index(ids, name=id_column, dtype=object)
+    return pd.DataFrame(values, index=index, columns=_columns(party, values.shape[1]))
+
+
+def _columns(party: int, width: int) -> list[str]:
+    return [f"party_{party}_{place}" for place in range(width)]
 
 
 def matched(
@@ -49,7 +56,8 @@ def matched(
     ------
     DataError
         For embeddings of which some have ids, other lengths without ids, repeated ids, no common
-        one, frames whose index is another one, and other widths.
+        one, frames whose index is another one or whose columns are another party's, and other
+        widths.
     """
     import pandas as pd
 
@@ -64,6 +72,7 @@ def matched(
                 f"{id_column!r}"
             )
         _refuse_other_index(frames, id_column)
+        _refuse_others_columns(frames)
         _refuse_other_shapes(values, rows=False)
         return _by_id(frames, id_column)
     _refuse_other_shapes(values, rows=True)
@@ -77,6 +86,19 @@ def _refuse_other_index(frames: Mapping[int, pd.DataFrame], id_column: str) -> N
                 f"model: the embedding of party {n} is a frame whose index is "
                 f"{frame.index.name!r}, and the ids are called {id_column!r}; read it with "
                 f"index_col={id_column!r}, dtype={{{id_column!r}: str}}"
+            )
+
+
+def _refuse_others_columns(frames: Mapping[int, pd.DataFrame]) -> None:
+    """Refuse what `named` wrote for another party, and columns in another order."""
+    for n, frame in frames.items():
+        found, wanted = [*map(str, frame.columns)], _columns(n, frame.shape[1])
+        if found != wanted and any(name.startswith("party_") for name in found):
+            foreign = next(one for one in zip(found, wanted, strict=True) if one[0] != one[1])
+            raise DataError(
+                f"model: the embedding of party {n} has the column {foreign[0]!r} where "
+                f"{foreign[1]!r} belongs; give each party's embedding under that party's number, "
+                "with its columns as `embed` made them"
             )
 
 

@@ -130,7 +130,8 @@ class ClientModel(ExportedModel):
         -------
         ndarray, or DataFrame with the ids as index
             Ids are kept where the training rows were joined by an id column that these rows have:
-            the server matches rows by them.
+            the server matches rows by them. The columns then say whose they are (``party_0_0``,
+            ...): the server refuses those of another party.
 
         Raises
         ------
@@ -141,7 +142,7 @@ class ClientModel(ExportedModel):
         values, column = self.values(rows), self.about.get("id_column")
         if column is None or column not in getattr(rows, "columns", ()):
             return values
-        return named(values, rows, column)
+        return named(values, rows, column, self.about["party"])
 
     def values(self, rows: Any) -> np.ndarray:
         """Embedding as by `embed`, without ids."""
@@ -209,6 +210,24 @@ class ServerModel(ExportedModel):
         scores = self.scores(embeddings)
         found = decided(self.about["task"], self.about["classes"], np.asarray(scores))
         return pd.Series(found, index=scores.index) if isinstance(scores, pd.DataFrame) else found
+
+    def predict_proba(self, embeddings: Embeddings) -> np.ndarray | pd.DataFrame:
+        """Probabilities of the classes, (m, C) float64; with ids a frame, a column for each class.
+
+        Raises
+        ------
+        ConfigurationError
+            For a regression, which has no classes, and as `scores`.
+        DataError
+            As `scores`.
+        """
+        import pandas as pd
+
+        scores = self.scores(embeddings)
+        found = probabilities(self.about["task"], np.asarray(scores))
+        if not isinstance(scores, pd.DataFrame):
+            return found
+        return pd.DataFrame(found, index=scores.index, columns=self.about["classes"])
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,10 @@ def test_embeddings_of_tables_in_other_orders_are_matched_by_id(run, files, tabl
     np.testing.assert_allclose(scores, whole.loc[scores.index], rtol=1e-4, atol=1e-6)
     labels = pd.Series(run.predict(tables), index=tables[0]["who"])
     assert (server.predict(sent) == labels.loc[scores.index]).all()
+    shares = server.predict_proba(sent)
+    assert [*shares.columns] == [*run.classes]
+    known = pd.DataFrame(run.predict_proba(tables), index=tables[0]["who"], columns=run.classes)
+    np.testing.assert_allclose(shares, known.loc[shares.index], rtol=1e-4, atol=1e-6)
 
 
 def test_embeddings_without_ids_must_have_equally_many_rows(files, tables):
@@ -126,3 +130,17 @@ def test_ids_that_match_no_row_or_two_are_refused(files, tables):
         server.predict(own | {2: own[2].set_axis(pd.Index(["u0"] * 80, name="who"))})
     with pytest.raises(DataError, match="the id 'u0' occurs more than once"):
         clients[0].embed(pd.concat([tables[0], tables[0].head(1)]))
+
+
+def test_an_embedding_under_another_partys_number_is_refused(files, tables, tmp_path):
+    clients, server = files
+    own = {n: clients[n].embed(table) for n, table in enumerate(tables)}
+    for n, frame in own.items():
+        frame.to_csv(tmp_path / f"{n}.csv")
+    read = {n: pd.read_csv(tmp_path / f"{n}.csv", index_col="who", dtype={"who": str}) for n in own}
+    with pytest.raises(DataError, match="party 0 has the column 'party_1_0' where 'party_0_0'"):
+        server.predict(read | {0: read[1], 1: read[0]})
+    with pytest.raises(DataError, match="party 2 has the column 'party_2_1' where 'party_2_0'"):
+        server.predict(read | {2: read[2].iloc[:, [1, 0, *range(2, read[2].shape[1])]]})
+    older = {n: frame.set_axis(range(frame.shape[1]), axis=1) for n, frame in read.items()}
+    assert (server.predict(older) == server.predict(read)).all()
