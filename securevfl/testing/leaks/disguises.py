@@ -212,7 +212,8 @@ def _stands(base: str, module: str) -> Callable[[], type[Protocol]]:
 
 def _later_by_a_spread(protocol: Any, index: int) -> Any:
     """A client that is late by the spread of a column, always."""
-    made = get_protocol("he_split").client(protocol, index)
+    cls: Any = get_protocol("he_split")
+    made = cls.client(protocol, index)
     wait = float(telling_column(protocol.data.train[index]).std())
     tap(made, lambda one: one.update(after=one["after"] + wait)
         if one["kind"] == "embedding" else None)  # fmt: skip
@@ -221,7 +222,8 @@ def _later_by_a_spread(protocol: Any, index: int) -> Any:
 
 def _keys_of_a_bit(protocol: Any, index: int) -> Any:
     """A client that draws keys until a bit shows, always."""
-    made = get_protocol("secagg_split").client(protocol, index)
+    cls: Any = get_protocol("secagg_split")
+    made = cls.client(protocol, index)
     followed_states._keys_until_a_bit(made)
     return made
 
