@@ -10,9 +10,9 @@
 
 It needs root, iproute2 and nats-server. Processes run `securevfl party join`, in namespaces of
 `benchmarks.namespaces`; they are forked from one that has loaded the package. Losses are compared
-with those of a simulation that has the same secrets, and must be equal. Every frame that a party
-took is looked for among those that its peers sent. Results are in
-benchmarks/results/relay/organisations.json.
+with those of a simulation that has the same secrets, and must be equal; what is masked must differ,
+for masks are never a function of those secrets. Every frame that a party took is looked for among
+those that its peers sent. Results are in benchmarks/results/relay/organisations.json.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -155,8 +155,11 @@ class Session:
         frames = self.folder / f"{index}.{self.starts[index]}.frames"
 
         def work() -> None:
+            from securevfl.engine.realtime.host import PartyHost
+
             noted = NotedFrames(frames) if self.noting else nullcontext()
-            with kept_entropy(self.folder), noted:
+            sent = NotedPayloads(PartyHost, frames.with_suffix(".payloads"))
+            with kept_entropy(self.folder), noted, sent if self.noting else nullcontext():
                 from securevfl.cli import main
 
                 sys.argv = ["securevfl", *words]
@@ -240,6 +243,17 @@ class Session:
         return {"taken": taken.total(), "not_sent": unsent, "twice": twice,
                 "rejected": rejected, "repeated": repeated}  # fmt: skip
 
+    def payloads(self) -> dict[str, dict[str, int]]:
+        """Messages that session and simulation both sent, and equal ones among them, by kind."""
+        ours = NotedPayloads.read(self.folder.glob("*.payloads"))
+        theirs = NotedPayloads.read([self.folder / "simulated.sent"])
+        found: dict[str, dict[str, int]] = {}
+        for place in sorted(ours.keys() & theirs.keys()):
+            counts = found.setdefault(place.split()[0], {"both": 0, "equal": 0})
+            counts["both"] += 1
+            counts["equal"] += ours[place] == theirs[place]
+        return found
+
     def result(self, finished: bool) -> dict[str, Any]:
         """Results of the session: how it ended, its losses and its frames."""
         codes = self.processes.codes
@@ -265,6 +279,7 @@ class Session:
             "equal_to_the_simulation": losses == wanted["same"],
             "losses_that_differ": sum(a != b for a, b in zip(losses, wanted["same"], strict=True)),
             "frames": self.frames(),
+            **({"payloads": self.payloads()} if self.noting else {}),
             "restarts": self.starts.total() - len(self.parties),
         }
 
@@ -272,13 +287,15 @@ class Session:
 def simulations(session: Session) -> dict[str, Any]:
     """Losses of a simulation with a session's secrets."""
     import securevfl as svfl
+    from securevfl.engine.simulation.simulator import Simulation
     from securevfl.testing.entropies import simulated_with
 
     entropies = {}
     for n in session.parties:
         kept = session.folder / f"{n}.entropy"
         entropies[n] = OwnEntropy(n, kept.read_bytes())
-    with simulated_with(entropies):
+    sent = NotedPayloads(Simulation, session.folder / "simulated.sent")
+    with simulated_with(entropies), sent if session.noting else nullcontext():
         run = svfl.run(session.protocol, session.source, conditions="none", **session.options)
     return {"same": [row["loss"] for row in run.history]}
 
@@ -338,6 +355,45 @@ class NotedFrames:
             self.file.write(f"counts {links.rejected} {links.repeated}\n")
         self.file.close()
         self.kind.send, self.kind.__init__ = self.send, self.begin  # type: ignore[method-assign]
+
+
+class NotedPayloads:
+    """Note a hash of each payload that parties of an engine send to others, before it is sealed."""
+
+    def __init__(self, engine: type[Any], path: Path) -> None:
+        self.engine, self.path, self.send = engine, path, engine.send
+
+    def __enter__(self) -> None:
+        from securevfl.engine import wire
+
+        self.file = self.path.open("a")
+        send, file = self.send, self.file
+
+        def sending(network: Any, sent: Any) -> None:
+            for receiver, payload in zip(sent.to, sent.payloads, strict=True):
+                if receiver == sent.party.index:
+                    continue
+                place = f"{sent.kind} {sent.round} {sent.party.index} {receiver}"
+                digest = hashlib.sha256(wire.encode(payload)).hexdigest()[:32]
+                file.write(f"{place}|{digest}\n")
+            file.flush()
+            send(network, sent)
+
+        self.engine.send = sending
+
+    def __exit__(self, *_: object) -> None:
+        self.engine.send = self.send
+        self.file.close()
+
+    @staticmethod
+    def read(paths: Iterable[Path]) -> dict[str, list[str]]:
+        """Hashes in their order by kind, round, sender and receiver."""
+        found: dict[str, list[str]] = {}
+        for path in paths:
+            for line in path.read_text().splitlines():
+                place, _, digest = line.partition("|")
+                found.setdefault(place, []).append(digest)
+        return found
 
 
 # -- the studies -------------------------------------------------------------------------------
