@@ -1,4 +1,4 @@
-"""Writes the section on random changes of docs/verification.md, of what `mutations.py` found."""
+"""Writes of docs/results-verification.md the section on what `mutations.py` found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from judged_again import KINDS as SECOND_KINDS
 from judged_again import SECOND
 from judged_mutants import JUDGED, KINDS
 
-PAGE = Path(__file__).parents[1] / "docs" / "verification.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results-verification.md"
 BEGIN, END = "<!-- mutations: begin -->", "<!-- mutations: end -->"
 Row = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ randomness, as configured or in one of several settings. Kept ones are verified 
 that setting (``tests=(), whole=False``). What that does not notice is, with ``--rest``, verified
 with other options, then handed to the conformance suite, then to the tests of FedVS. Results go to
 benchmarks/results/privacy/mutations.json as they come, and a run that was stopped goes on.
-``--page`` writes the section of docs/verification.md.
+``--page`` writes the section of docs/results-verification.md.
 
     python benchmarks/mutations.py [--kept 200] [--seconds S] [--rest [STAGE ...]] [--page]
 

@@ -5,7 +5,7 @@ the run of the whole configuration, which can only accuse more; ``--missed`` tak
 full, what was verified so and not caught; ``--older`` takes up again what was verified by earlier
 verifiers, ``--again`` all. Words of names are taken in their order. Results go to
 benchmarks/results/privacy/zoo.json as they come, and a run that was stopped goes on. ``--page``
-writes the table into docs/verification.md.
+writes the table into docs/results-verification.md.
 
     python benchmarks/zoo.py [--quick] [--older] [--again] [--missed] [--page] [--seconds S] [words]
 """
@@ -27,7 +27,7 @@ from securevfl.testing.leaks import ENDORSED, Leak, Variant, all_leaks, sound_va
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "privacy" / "zoo.json"
-PAGE = HERE.parent / "docs" / "verification.md"
+PAGE = HERE.parent / "docs" / "results-verification.md"
 BEGIN, END = "<!-- zoo: begin -->", "<!-- zoo: end -->"
 
 UNREAD = f"{NOT_READ}: nothing else was found"

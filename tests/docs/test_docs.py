@@ -222,7 +222,7 @@ def test_every_block_runs(document, prepared, tmp_path, monkeypatch, capsys, req
     if document == "docs/extending.md":
         for kind in ("protocol", "attack", "verifier", "dataset", "conditions"):
             request.getfixturevalue("install")(f"own_{kind}")
-    if document == "docs/verification.md":
+    if document == "docs/results-verification.md":
         # tests/testing/test_leaks.py has verdicts on the same two.
         few, on = tiny_data().with_parties(3), securevfl.verify
         verified = lambda protocol, data=few, **more: on(protocol, data, **more)  # noqa: E731
