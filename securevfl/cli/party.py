@@ -128,3 +128,4 @@ def join(
         if shown.get(name) is not None:
             typer.echo(f"{name.replace('_', ' ')}: {shown[name]}")
     typer.echo(f"folder: {folder}")
+    output.print_claims(summary.get("claims", ()))

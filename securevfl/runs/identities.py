@@ -164,6 +164,11 @@ def named(lines: Mapping[str, str], manifest: Path) -> dict[str, str]:
 def look(manifest: Path) -> tuple[dict[str, str], Manifest]:
     """Texts about those who take part, and the manifest.
 
-    Its `check` refuses a manifest that is not signed by all."""
+    Its `check` refuses a manifest that is not signed by all. Of one with terms there is the
+    fingerprint of the session as well, and it needs no signature before its parties join."""
     found = Manifest.read(manifest)
-    return described(found), found
+    told = described(found)
+    if found.terms:
+        told["fingerprint"] = fingerprint(found.digest)
+        told["signatures"] = "each party signs when it joins; nobody has to sign before"
+    return told, found

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.cli.app import app
-from securevfl.engine.security.identity import Manifest
+from securevfl.engine.security.identity import Manifest, fingerprint
 
 
 def call(*words):
@@ -81,6 +81,11 @@ def test_terms_are_shown_before_anybody_signs_them(names):
     assert shown["options"] == "rounds = 7, else the defaults of split"
     assert "label = bad, id_column = customer, test_fraction = 0.25" in shown["data"]
     assert "public seed 3" in shown["version"]
+    assert "securevfl protocols split" in shown["who sees what"]
+    # Parties sign when they join, and compare this before.
+    assert call("check", names / "t.toml").exit_code == 0
+    assert "nobody has to sign before" in shown["signatures"]
+    assert shown["fingerprint"] == fingerprint(Manifest.read(names / "t.toml").digest)
     assert "UTC" in shown["begin by"]
 
 

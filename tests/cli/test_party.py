@@ -155,9 +155,13 @@ def test_another_relay_and_another_key_are_refused_within_three_seconds(
     for used in organisations.glob("*.sessions"):  # of another test's session
         used.unlink()
     line = invitations(organisations, relay.address)["party 0"]
-    wrong = str(relay.address).replace(relay.address.fingerprint, "a" * 64)
-    assert "another relay" in refused(join_words(organisations, line.replace(
-        str(relay.address), wrong), tmp_path))  # fmt: skip
+    key = relay.address.fingerprint
+    mistyped = key[:-1] + ("1" if key[-1] == "0" else "0")
+    for digits in ("a" * 64, mistyped):
+        wrong = str(relay.address).replace(key, digits)
+        told = refused(join_words(organisations, line.replace(str(relay.address), wrong), tmp_path))
+        assert "another relay" in told
+        assert digits in told
     stranger = tmp_path / "stranger.key"
     call("keys", "new", stranger)
     assert "does not let this party in" in refused(
@@ -185,6 +189,12 @@ def test_an_invitation_to_another_manifest_is_refused_within_three_seconds(
 def tmp_path_of(folder):
     (folder / "other.toml").unlink(missing_ok=True)
     return folder
+
+
+def test_a_table_that_is_not_there_is_refused_before_anybody_is_waited_for(organisations, tmp_path):
+    line = invitations(organisations, "127.0.0.1:1#" + "a" * 64)["party 0"]
+    words = join_words(organisations, f"bank (party 0): {line}", tmp_path, data=tmp_path / "no.csv")
+    assert "no.csv is no file; name your table with --data" in refused(words)
 
 
 def test_an_old_session_and_another_version_are_refused_at_once(

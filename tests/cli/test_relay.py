@@ -64,6 +64,9 @@ def test_the_relay_s_key_stays_when_it_is_set_up_again(session):
 
     first = init(session, "--json").stdout
     assert init(session, "--json").stdout == first
+    other = json.loads(init(session, "--json", "--port", "4333").stdout)
+    assert "once it is started again" in other["again"]
+    assert "again" not in json.loads(init(session, "--json", "--port", "4333").stdout)
     made = x509.load_pem_x509_certificate((session / "relay" / "relay.pem").read_bytes())
     shown = certificate_fingerprint(made.public_bytes(Encoding.DER))
     assert RelayAddress.parse(json.loads(first)["relay"]).fingerprint == shown

@@ -330,8 +330,9 @@ def _check_certificate(address: RelayAddress, writer: asyncio.StreamWriter) -> N
     found = certificate_fingerprint(shown) if shown else ""
     if not hmac.compare_digest(found, address.fingerprint):
         raise _RefusedError(
-            f"its certificate has the key {found[:16]}..., and {address.fingerprint[:16]}... is "
-            "expected; it is another relay, or its certificate was made anew"
+            f"its certificate has the key {found}, and {address.fingerprint} is expected; it is "
+            "another relay, its certificate was made anew, or the invitation was changed on its "
+            "way: ask for the invitation again, and compare"
         )
 
 

@@ -16,6 +16,7 @@ from securevfl.engine.organisations.channels import Channels
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError, WireError
 
+TRIES = "tries the relay until it answers"
 _ASKED = 0.5  # seconds between requests
 _CHANNEL = "manifest"
 _MOMENT = 1.0  # seconds after which it says for whom it waits
@@ -71,7 +72,7 @@ async def obtain_manifest(
     CarrierError
         When no relay lets the party in.
     """
-    channels = Channels(carrier, lambda connected, why: None if connected else say(why))
+    channels = Channels(carrier, lambda here, why: None if here else say(f"{TRIES}: {why}"))
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     channel = channels.channel(_CHANNEL)
 

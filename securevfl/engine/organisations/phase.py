@@ -39,6 +39,10 @@ class Phase:
         the result, and what was observed after that round.
     origin : int
         ``time.time_ns()`` at the beginning of the phase, from which its clock counts.
+    doing : str
+        What the party does in it, as a sentence without its subject.
+    advance : callable
+        Called many times a second, with the host while the party runs.
     """
 
     number: int
@@ -52,6 +56,8 @@ class Phase:
     observe: Callable[[Event], None]
     go_back: Callable[[int | None], None]
     origin: int
+    doing: str
+    advance: Callable[[PartyHost], None]
 
     def rounds(self) -> tuple[int, ...]:
         """Rounds from which the party can go on."""

@@ -21,7 +21,7 @@ from securevfl.engine.carriers.session import Session
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.organisations.beacon import Beacon
 from securevfl.engine.organisations.channels import Channels
-from securevfl.engine.organisations.manifests import ManifestSource
+from securevfl.engine.organisations.manifests import TRIES, ManifestSource
 from securevfl.engine.organisations.phase import Phase
 from securevfl.engine.organisations.roster import Roster, server_runs
 from securevfl.engine.realtime.assignment import begin_incarnation
@@ -93,6 +93,7 @@ class Process:
         self._told: tuple[Any, ...] = ()
         self._told_at = -_SELDOM
         self._silent: set[int] = set()
+        self._lives: tuple[int, ...] = ()  # of which the user has heard
         self._gave_up: dict[str, str] = {}
         self._waited: tuple[int, ...] = ()
         self._waited_told: tuple[int, ...] = ()
@@ -106,6 +107,7 @@ class Process:
         self._era: tuple[int, ...] = ()
         self._rounds: tuple[int, ...] = ()
         self._begun = self._result = self._back = False
+        self._from: int | None = None  # the round of the checkpoint that the host began from
         self._server_done_at: float | None = None
 
     # -- the session ---------------------------------------------------------------------------
@@ -216,6 +218,7 @@ class Process:
             self._look_at(phase, self._host)
         self._tell()
         self._name_silent()
+        self._name_restarted()
 
     def _check_links(self, phase: Phase) -> None:
         """Refuse to go on without a link that was given up, unless the protocol does without."""
@@ -293,6 +296,7 @@ class Process:
         self._era, self._result, self._back = era, False, False
         self._tell()  # making the party may take long: others must know that it does
         host, hello = self._incarnation(phase, at)
+        self._from = at
         self._host = host
         await self._connect(phase, host, hello)
         told = {"phase": phase.name, "from_round": at or 0, "life": self.roster.life}
@@ -324,8 +328,11 @@ class Process:
             self._wait_for(missing)
             if not missing:
                 self._begun = True
+                since = "" if self._from is None else f", from round {self._from} on"
+                self._say(f"{phase.doing}{since}")
                 host.start(phase.origin)
             return
+        phase.advance(host)
         if host.status.failed:
             raise host.status.error("session")
         if phase.tolerant and self._is_left(phase) and not host.status.done:
@@ -454,7 +461,7 @@ class Process:
 
     def _relay(self, connected: bool, why: str) -> None:
         self._record("relay back" if connected else "relay lost", {"why": why})
-        self._say(f"{'connected' if connected else 'waits for the relay'}: {why}")
+        self._say(f"{'connected' if connected else TRIES}: {why}")
 
     def _wait_for(self, parties: list[int] | tuple[int, ...]) -> None:
         """Say for whom this party waits, once it has done so for a moment."""
@@ -468,6 +475,13 @@ class Process:
         elif self._waited_told:
             self._say("all parties are here")
         self._waited_told = self._waited
+
+    def _name_restarted(self) -> None:
+        """Name the parties whose processes were started again since all were here."""
+        before, self._lives = self._lives, self.roster.lives
+        for n, old, new in zip(self.roster.parties, before, self._lives, strict=False):
+            if n != self.index and -1 < old < new:
+                self._say(f"{name_of(n)} was started again")
 
     def _name_silent(self) -> None:
         """Name the parties that were not heard for long, and those that are heard again."""

@@ -54,7 +54,8 @@ class Invitation:
         ------
         ConfigurationError
         """
-        words = text.strip().split("/")
+        # `securevfl invite` prints whose line it is before it, and a whole line is what one copies.
+        words = text.strip().rpartition(" ")[2].split("/")
         if len(words) != _WORDS or words[0] != _FORM:
             raise ConfigurationError(
                 f"invitation: {text!r} is none; give the whole line that `securevfl invite` "

@@ -233,6 +233,8 @@ def join(
         else:
             if not (folder / "own").exists():
                 refuse_used(used_list(key), invitation.session)
+            if data is not None and not data.is_file():
+                raise ConfigurationError(f"party: {data} is no file; name your table with --data")
             if data is None:
                 say("no --data was given: right only if the session's data are a set by name")
             found = await obtain_manifest(
@@ -241,7 +243,8 @@ def join(
         member = Member(found, index, key=key, folder=folder, data=data)
         names = member.terms.called
         parties = len(found.entries) - 1
-        say(f"signs the session {found.session!r}: {found.protocol} with {parties} parties")
+        signs = "signed" if member.folder.ended else "signs"
+        say(f"{signs} the session {found.session!r}: {found.protocol} with {parties} parties")
         for name, text in member.terms.lines(found.protocol).items():
             say(f"{name}: {text}")
         say(

@@ -59,6 +59,11 @@ if TYPE_CHECKING:
 
 PROCESS, TABLES, TRAINING, EVALUATION = "process", "tables", "training", "evaluation"
 PHASES = (TABLES, TRAINING, EVALUATION)  # a phase's number is its place here
+_DOING = {
+    TABLES: "finds the rows that all tables have",
+    TRAINING: "trains",
+    EVALUATION: "measures the test rows",
+}
 _SAID = 2.0  # seconds at least between two sentences about rounds
 
 
@@ -96,6 +101,7 @@ class Organisation:
         self._file = file
         self._say = say
         self._said = 0.0
+        self._loss: float | None = None  # the newest one, which the server knows
 
     # -- data and protocol ---------------------------------------------------------------------
 
@@ -161,6 +167,9 @@ class Organisation:
             party: Any = host.party
             self.folder.write_result(TABLES, party.facts)
             self.folder.pin_data()
+            facts = PublicFacts.of(party.facts)
+            test = f"{facts.test_rows} of them for the test"
+            self._say(f"{facts.rows + facts.test_rows} rows are common to all tables, {test}")
 
         return self._phase(TABLES, maker, None, keep)
 
@@ -197,6 +206,8 @@ class Organisation:
             observe=functools.partial(self._observe, name),
             go_back=functools.partial(self._go_back, name),
             origin=self.folder.origin(name),
+            doing=_DOING[name],
+            advance=self._say_round if name == TRAINING else lambda host: None,
         )
 
     def _check_fits(self, made: Protocol) -> None:
@@ -222,12 +233,17 @@ class Organisation:
 
     def _observe(self, phase: str, event: Event) -> None:
         self.log.add(phase, event)
-        now = time.monotonic()
-        if event.name == "round" and self.index == SERVER and now - self._said > _SAID:
-            self._said = now
-            step, loss = event.fields.get("step"), event.fields.get("loss")
-            shown = "" if loss is None else f", loss {loss:.4f}"
-            self._say(f"round {step} of {self.terms.options.get('rounds')}{shown}")
+        if event.name == "round" and self.index == SERVER:
+            self._loss = event.fields.get("loss")
+
+    def _say_round(self, host: PartyHost) -> None:
+        """Say in which round the party is, now and then."""
+        now, round = time.monotonic(), host.party.round
+        if now - self._said < _SAID or not 0 < round < self.terms.options.get("rounds", 0):
+            return
+        self._said = now
+        shown = "" if self._loss is None else f", loss {self._loss:.4f}"
+        self._say(f"round {round} of {self.terms.options['rounds']}{shown}")
 
     def _go_back(self, phase: str, at: int | None) -> None:
         self.folder.forget_result(phase)
@@ -331,7 +347,7 @@ class Organisation:
             "messages": transcript.messages,
             "bytes": transcript.bytes,
             "silent": sum(event["event"] == "silent" for event in events),
-            "restarts": sum(event["event"] == "era" and event["life"] > 0 for event in events),
+            "restarts": max((e["life"] for e in events if e["event"] == "era"), default=0),
             "derived": made.describe(),
             "claims": [claim.to_dict() for claim in made.claims + link_claims(True)],
             "sealed": True,

@@ -97,12 +97,16 @@ def init(
     folder.mkdir(parents=True, exist_ok=True)
     fingerprint = _certificate(folder, host)
     text = configuration(users, listen, port)
-    (folder / CONFIGURATION).write_text(text)
+    path = folder / CONFIGURATION
+    other = path.exists() and path.read_text() != text
+    path.write_text(text)
+    again = {"again": "a relay that runs carries these sessions alone once it is started again"}
     return {
         "relay": str(RelayAddress(host, port, fingerprint)),
         "sessions": ", ".join(manifest.session for manifest in found),
         "keys": str(len(users)),
         "run": f"securevfl relay --folder {folder}",
+        **(again if other else {}),
     }
 
 

@@ -154,6 +154,7 @@ class Terms:
             "data": "; ".join([what, *filter(None, [", ".join(data)])]),
             "begin by": f"{self.begin_by:%Y-%m-%d %H:%M %Z}",
             "version": f"{self.version}, public seed {self.seed}{sizes}",
+            "who sees what": f"`securevfl protocols {protocol}` says what is hidden from whom",
         }
 
     def check(self, protocol: str, parties: int) -> None:

@@ -81,6 +81,11 @@ def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, tables):
     source = data_source("own", given | {"id_column": "id", "seed": 0})
     wanted = simulated(meeting, "fedvs", source, **OPTIONS)
     assert losses(meeting) == [row["loss"] for row in wanted.history]
+    both = [f"{summaries[0][part]}" for part in ("rows", "test_rows")]
+    common = f"{sum(map(int, both))} rows are common to all tables, {both[1]} of them for the test"
+    for n in meeting.parties:
+        assert "finds the rows that all tables have" in meeting.said[n]
+        assert common in meeting.said[n]
     assert summaries[SERVER]["evaluation"] == "coded inference"
     # A coded inference rounds weights to the nearest; in the clear they are floats.
     in_the_clear = wanted.summary()["test_accuracy"]
@@ -168,6 +173,15 @@ def test_restarts_of_parties_and_server_change_no_number(tmp_path):
     eras = [e for e in read_history(tmp_path / "party-0")[1] if e["event"] == "era"]
     assert any(era["from_round"] > 0 for era in eras)
     assert meeting.relay.forged > 0
+    # Each says what it does; who stayed names who was started again.
+    assert [summaries[n]["restarts"] for n in meeting.parties] == [1, 0, 1, 0]
+    said = meeting.said[2]
+    assert [text for text in said if "started again" in text] == [
+        "party 1 was started again", "the server was started again"
+    ]  # fmt: skip
+    assert said.count("trains") == 1
+    assert any(text.startswith("trains, from round") for text in said)
+    assert said[-1] == "measures the test rows"
 
 
 def test_who_is_cut_off_is_named_in_time(tmp_path):
@@ -406,7 +420,7 @@ def test_a_client_whose_session_is_over_is_told_so_and_gets_its_result(small, jo
     small.said[0].clear()
     assert joining(0) == ended
     said = " ".join(small.said[0])
-    assert "signs the session 's': split with 2 parties options: rounds = 5, " in said
+    assert "signed the session 's': split with 2 parties options: rounds = 5, " in said
     assert "the set 'digits', which each party loads by its name" in said
     assert said.index("options: ") < said.index("Compare this fingerprint")
     assert "this session is over" in said
