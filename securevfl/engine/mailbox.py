@@ -155,6 +155,15 @@ class Mailbox:
                 self._remove(message)
                 self._late(message)
 
+    def open_all(self, opened: Callable[[list[Message]], list[Message]]) -> None:
+        """Open all messages that are here, for a checkpoint: its keys seal nothing any more."""
+        if self.wait is not None:
+            self.wait.taken = opened(self.wait.taken)
+        for held in self._held.values():
+            messages = opened([message for _, message in held.values()])
+            for (key, (arrival, _)), message in zip(list(held.items()), messages, strict=True):
+                held[key] = (arrival, message)
+
     def state(self) -> dict[str, Any]:
         """The content as a payload; messages that the present wait has taken are listed first."""
         taken = [] if self.wait is None else self.wait.taken

@@ -43,6 +43,10 @@ class Owner:
         """Whether the party may go on now; if not, the owner calls `PartyRunner.resume` later."""
         return True
 
+    def opened(self, messages: list[Message]) -> list[Message]:
+        """Open messages that the party is about to get, where they came sealed."""
+        return messages
+
     def received(self, messages: list[Message], *, over: bool | None) -> None:
         """The party gets these messages.
 
@@ -203,11 +207,12 @@ class PartyRunner:
         # A wait that has its messages, or whose time is up, ends as such: only one that could end
         # in no other way is cut off by the newer round.
         over = not wait.satisfied and not timed_out and self.mailbox.overtaken
-        taken = self.mailbox.finish()
+        taken = self._owner.opened(self.mailbox.finish())
         self._owner.received(taken, over=over)
         return (None, RoundOverError()) if over else (taken, None)
 
     def _handle(self, message: Message) -> None:
+        [message] = self._owner.opened([message])
         self._owner.received([message], over=None)
         outer = self._owner.step_begins()
         self.party.handlers[message.kind](message)

@@ -35,6 +35,7 @@ _DTYPES = ("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f4", "f8")
 _CODE = {np.dtype("<" + name): code for code, name in enumerate(_DTYPES)}
 _MAX_DEPTH = 64
 _SHORT = 64  # characters of keys whose bytes are kept
+_TOGETHER = 1 << 16  # bytes of a payload that is decoded together with others of its form
 _ARRAYS, _ARRAY_BYTES = (
     4096,
     64,
@@ -211,6 +212,28 @@ def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
     if end != len(view):
         raise WireError(f"wire: {len(view) - end} bytes follow the end of the payload")
     return value
+
+
+def decode_each(parts: Sequence[bytes], modulus: int | None = None) -> list[Any]:
+    """``[decode(part, modulus) for part in parts]``, in one pass where that can be.
+
+    Small arrays of field elements of one shape are unpacked together, and are rows of one array.
+    """
+    first = parts[0] if len(parts) > 1 else b""
+    if modulus is None or first[:1] != b"P" or not 2 < len(first) <= _TOGETHER:
+        return [decode(part, modulus) for part in parts]
+    begin = 3 + 8 * first[2]
+    shape, nbytes = _elements_form(first[1:begin], modulus)
+    head, size = first[:begin], begin + nbytes
+    alike = all(len(part) == size and part.startswith(head) for part in parts)
+    if not alike or math.prod(shape) * element_bits(modulus) % 8:  # rows do not end with a byte
+        return [decode(part, modulus) for part in parts]
+    try:
+        rows = unpack(b"".join([part[begin:] for part in parts]), (len(parts), *shape), modulus)
+    except (FieldError, ValueError) as error:
+        raise WireError(f"wire: {error}") from None
+    rows.setflags(write=False)
+    return list(rows)
 
 
 def decode_flat(data: bytes | memoryview, kinds: Sequence[type]) -> tuple[Any, ...]:

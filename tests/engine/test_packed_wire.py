@@ -99,6 +99,27 @@ def test_rows_are_encoded_at_once_as_one_by_one(p, shape):
     assert wire.encode_rows(rows) == [encode(row) for row in rows]
 
 
+@pytest.mark.parametrize("shape", [(5, 2, 4), (5, 3), (2, 8), (1, 16), (3, 0)])
+@pytest.mark.parametrize("p", [97, 2**31 - 1, 2**50 - 2**14 + 1])
+def test_payloads_are_decoded_at_once_as_one_by_one(p, shape):
+    parts = [encode(row, p) for row in elements(p, *shape)]
+    for given in (parts, [*parts, encode(elements(p, 9), p)], [*parts, encode("text")], []):
+        found = wire.decode_each(given, p)
+        for one, wanted in zip(found, [decode(part, p) for part in given], strict=True):
+            np.testing.assert_array_equal(one, wanted)
+            assert isinstance(one, str) or not one.flags.writeable
+    assert wire.decode_each([encode(1), encode(None)]) == [1, None]
+
+
+def test_what_is_malformed_is_refused_among_others_too():
+    good = encode(elements(97, 8), 97)
+    wrong = bytearray(good)
+    wrong[-1] |= 254  # an element of 127
+    for bad in (bytes(wrong), good[:-1], good + b"\0"):
+        with pytest.raises(WireError):
+            wire.decode_each([good, bad], 97)
+
+
 def test_a_row_that_is_not_of_the_field_is_refused():
     rows = np.full((3, 8), 97, np.uint32)
     with pytest.raises(WireError, match="a number in the array is 97"):

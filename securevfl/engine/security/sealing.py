@@ -16,12 +16,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
-from securevfl.engine.network import name_of
+from securevfl.engine.network import Message, name_of
 from securevfl.errors import SealError
 
 if TYPE_CHECKING:
@@ -74,10 +74,6 @@ class _Direction:
         self.cipher: Any = None
         self.next = 0
         self.ahead: set[int] = set()
-
-    def received(self, counter: int) -> bool:
-        """Whether the message with a counter was received."""
-        return counter < self.next or counter in self.ahead
 
     def remember(self, counter: int) -> None:
         """Note a counter; delayed messages overtake each other, so gaps stay open."""
@@ -192,19 +188,28 @@ class Sealer:
         SealError
             After `restore`: the counters after the checkpoint may have been used.
         """
+        return next(self.seal_each((receiver,), kind, round, epoch, (payload,)))
+
+    def seal_each(
+        self, receivers: Iterable[int], kind: str, round: int, epoch: int, payloads: Iterable[bytes]
+    ) -> Iterator[bytes]:
+        """As `seal`, a payload to each of several receivers, in order."""
         if self._restored:
             raise SealError(
                 f"sealed link: {name_of(self.index)} has the keys of a checkpoint, which may have "
                 "sealed more messages since; they only open messages. Seal with a new key"
             )
-        direction = self._direction(self.index, receiver)
-        # A nonce that occurs twice under one key gives away the XOR of two payloads and lets tags
-        # be forged. The counter makes it unique: a key seals in one direction, of one incarnation.
-        head = direction.next.to_bytes(_COUNTER, "little")
-        direction.next += 1
-        data = self._bound(self.index, receiver, kind, round, epoch)
-        body: bytes = direction.cipher.encrypt(_PADDING + head, payload, data)
-        return head + body
+        index = self.index
+        for receiver, payload in zip(receivers, payloads, strict=True):
+            direction = self._direction(index, receiver)
+            # A nonce that occurs twice under one key gives away the XOR of two payloads and lets
+            # tags be forged. The counter makes it unique: a key seals in one direction, of one
+            # incarnation.
+            head = direction.next.to_bytes(_COUNTER, "little")
+            direction.next += 1
+            data = self._bound(index, receiver, kind, round, epoch)
+            body: bytes = direction.cipher.encrypt(_PADDING + head, payload, data)
+            yield head + body
 
     def skip_to(self, receiver: int, counter: int) -> None:
         """Give the next message to a receiver this counter, and those before it to none.
@@ -236,7 +241,7 @@ class Sealer:
         head = bytes(sealed[:_COUNTER])
         counter = int.from_bytes(head, "little")
         direction = self._direction(sender, self.index)
-        if direction.received(counter):
+        if counter < direction.next or counter in direction.ahead:
             raise _rejected(sender, kind, round, epoch, "it was received before (a replay)")
         data = self._bound(sender, self.index, kind, round, epoch)
         try:
@@ -382,6 +387,18 @@ class Sealing:
         """Sealed bytes that `sender` puts on the wire."""
         return self._sealers[sender].seal(receiver, kind, round, epoch, payload)
 
+    def seal_each(
+        self,
+        sender: int,
+        receivers: Iterable[int],
+        kind: str,
+        round: int,
+        epoch: int,
+        payloads: Iterable[bytes],
+    ) -> Iterator[bytes]:
+        """As `seal`, a payload to each of several receivers, in order."""
+        return self._sealers[sender].seal_each(receivers, kind, round, epoch, payloads)
+
     def open(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, sealed: bytes
     ) -> bytes:
@@ -399,6 +416,13 @@ class Sealing:
                 with suppress(SealError):
                     return sealers[receiver].open(sender, kind, round, epoch, sealed)
             raise
+
+    def open_each(self, messages: Iterable[Message]) -> list[bytes]:
+        """As `open`, of several messages, in order."""
+        return [
+            self.open(sender, receiver, kind, round, epoch, sealed)
+            for sender, receiver, kind, sealed, round, epoch, _ in messages
+        ]
 
     def state(self) -> dict[str, Any]:
         """Content for a simulation's checkpoint."""

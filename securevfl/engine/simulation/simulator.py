@@ -9,7 +9,7 @@ except in the "measured" and "modelled" compute modes, and where delays are the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -144,7 +144,9 @@ class Simulation:
     def _add(self, party: Party) -> None:
         party.engine = self
         self.slots[party.index] = PartySlot(
-            party, self._queue, self._count_late, self._at_rest, measured=self._measured
+            *(party, self._queue, self._count_late, self._at_rest),
+            measured=self._measured,
+            opener=None if self._sealing is None else self._opened,
         )
 
     # -- running -------------------------------------------------------------------------------
@@ -295,15 +297,17 @@ class Simulation:
             return
         others = [receiver for receiver in to if receiver != index]
         row = self.transcript.add_each(index, others, kind, round, alike, self._queue.now)
-        sealing = self._sealing
-        contents: Any = payloads if sealing is None else self._encoded(kind, payloads)
-        for receiver, payload, content in zip(to, payloads, contents, strict=True):
+        contents: Iterable[Any] = (p for n, p in zip(to, payloads, strict=True) if n != index)
+        if self._sealing is not None:
+            whole = zip(to, self._encoded(kind, payloads), strict=True)
+            plain = (one for n, one in whole if n != index)
+            contents = self._sealing.seal_each(index, others, kind, round, epoch, plain)
+        each = iter(contents)
+        for receiver, payload in zip(to, payloads, strict=True):
             if receiver == index:
                 yield payload, None, alike
                 continue
-            if sealing is not None:
-                content = sealing.seal(index, receiver, kind, round, epoch, content)
-            yield payload, Message(index, receiver, kind, content, round, epoch, row), alike
+            yield payload, Message(index, receiver, kind, next(each), round, epoch, row), alike
             row += 1
 
     def _alike(self, sending: Sending, payloads: Sequence[Any] | np.ndarray) -> int | None:
@@ -425,12 +429,10 @@ class Simulation:
         slot = self.slots[message.receiver]
         if message.row >= 0:
             self.transcript.arrive(message.row, self._queue.now)
-        rules = self._rules
-        if rules is not None and not rules.allows(message.kind, message.sender, message.receiver):
-            self._refuse(message, rules)
+            if self._sealing is not None and not slot.done:
+                slot.sealed.add(message.row)
+        elif self._is_refused(message):  # what the engine sent was looked at when it was
             return
-        if message.row >= 0 and self._sealing is not None and not slot.done:
-            message = self._opened(message)
         if self._aborts and message.sender == SERVER:
             slot.hear(message.round + (message.kind in slot.party.round_ends))
         slot.runner.deliver(message)
@@ -440,13 +442,15 @@ class Simulation:
         slot = self.slots[message.sender]
         return message.kind in slot.party.activities and message.round < slot.heard
 
-    def _refuse(self, message: Message, rules: MessageRules) -> None:
-        """Drop what was not declared, and tell who sent it."""
-        refusal = rules.refusal(message)
-        assert refusal is not None
+    def _is_refused(self, message: Message) -> bool:
+        """Whether a message was not declared; it is dropped then, and who sent it is told."""
+        refusal = None if self._rules is None else self._rules.refusal(message)
+        if refusal is None:
+            return False
         round = self.parties[message.receiver].round
         event = Event(self._queue.now, message.receiver, round, "refused", refusal)
         self.observer.record(event)
+        return True
 
     def inject(self, message: Message, at: float) -> None:
         """Let a message arrive at a virtual second that no engine sent, as of a deviating party.
@@ -461,12 +465,22 @@ class Simulation:
         if not slot.replaying:
             slot.runner.deliver_held(kind)
 
-    def _opened(self, message: Message) -> Message:
+    def _opened(self, messages: list[Message]) -> list[Message]:
+        """Messages to one party, opened; those of one kind are decoded together."""
         assert self._sealing is not None
-        sender, receiver, kind, sealed, round, epoch, _ = message
-        plain = self._sealing.open(sender, receiver, kind, round, epoch, sealed)
-        payload = wire.decode(plain, self._modulus(kind))
-        return Message(sender, receiver, kind, payload, round, epoch, message.row)
+        plain = self._sealing.open_each(messages)
+        kinds = {message.kind for message in messages}
+        if len(kinds) == 1:
+            payloads = wire.decode_each(plain, self._modulus(kinds.pop()))
+        else:
+            moduli = [self._modulus(message.kind) for message in messages]
+            payloads = list(map(wire.decode, plain, moduli))
+        return [
+            Message(sender, receiver, kind, payload, round, epoch, row)
+            for (sender, receiver, kind, _, round, epoch, row), payload in zip(
+                messages, payloads, strict=True
+            )
+        ]
 
     def _modulus(self, kind: str) -> int | None:
         """Modulus of the elements that a kind of message packs on its way."""
@@ -475,6 +489,8 @@ class Simulation:
     def _count_late(self, message: Message) -> None:
         if message.row >= 0:
             self.transcript.mark_late(message.row)
+            # Its counter counts as received: else there would be a gap before all later ones.
+            self.slots[message.receiver].opened([message])
             if self._crashes is not None:
                 self._crashes.late(message)
 

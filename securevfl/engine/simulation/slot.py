@@ -68,9 +68,14 @@ class PartySlot(Owner):
         Called with the slot when the party begins a wait that is a safe point, and when it ends.
     measured : bool
         Whether the party is busy for the real time that its code takes.
+    opener : callable, optional
+        Opens sealed messages to the party.
 
     Attributes
     ----------
+    sealed : set of int
+        Rows of the messages that arrived and are sealed. All that a party takes at once are opened
+        together.
     uplink_free, downlink_free, busy_until : int
         Virtual nanoseconds from which on the party's links, and the party, are free.
     heard : int
@@ -93,8 +98,11 @@ class PartySlot(Owner):
         at_rest: Callable[[PartySlot], None],
         *,
         measured: bool,
+        opener: Callable[[list[Message]], list[Message]] | None = None,
     ) -> None:
         self.party = party
+        self.sealed: set[int] = set()
+        self._opener = opener
         self.runner = PartyRunner(party, self, late)
         self.busy_until = 0
         self.uplink_free = 0
@@ -199,6 +207,21 @@ class PartySlot(Owner):
         # another wait and does nothing.
         self._queue.schedule(time, RESUME, (self.party.index, self.runner.waits))
 
+    def opened(self, messages: list[Message]) -> list[Message]:
+        """Open those of the messages that are sealed, in order."""
+        sealed = self.sealed
+        if not sealed or self._opener is None:
+            return messages
+        those = [message for message in messages if message.row in sealed]
+        if not those:
+            return messages
+        sealed.difference_update([message.row for message in those])
+        found = self._opener(those)
+        if len(those) == len(messages):
+            return found
+        by_row = {message.row: message for message in found}
+        return [by_row.get(message.row, message) for message in messages]
+
     def received(self, messages: list[Message], *, over: bool | None) -> None:
         """Log what the party gets, if a checkpoint that has copied the party is being taken."""
         if over is not None:
@@ -272,6 +295,7 @@ class PartySlot(Owner):
     def crash(self) -> None:
         """End the party where it stands and lose its messages."""
         self.runner.close()
+        self.sealed.clear()
         self.down = True
         # One wait further: timers of this incarnation are for waits that are over.
         self._renew_runner(waits=self.runner.waits + 1)
@@ -338,6 +362,7 @@ class PartySlot(Owner):
         """The slot as a payload of `securevfl.engine.wire`."""
         # The snapshot holds the constants already.
         own = None if self.own is None else {**self.own, "once": {}}
+        self.mailbox.open_all(self.opened)
         return {
             "snapshot": self.saved,
             "log": self._log,

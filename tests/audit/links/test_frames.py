@@ -157,7 +157,12 @@ def test_an_engine_that_goes_round_its_seals_is_found(monkeypatch):
             return opened(self, sender, receiver, kind, round, epoch, sealed)
         return sealed[8:-16]
 
+    def each(self, sender, receivers, kind, round, epoch, payloads):
+        for receiver, payload in zip(receivers, payloads, strict=True):
+            yield sealing(self, sender, receiver, kind, round, epoch, payload)
+
     monkeypatch.setattr(Sealing, "seal", sealing)
+    monkeypatch.setattr(Sealing, "seal_each", each)
     monkeypatch.setattr(Sealing, "open", opening)
     assert any("are no frame under the keys of its ends" in one
                for one in run_sealed(make("split", **SMALL)).faults)  # fmt: skip

@@ -132,6 +132,44 @@ def test_a_sealed_run_is_the_same_run_with_the_overhead_of_each_message():
     assert closed.bytes == clear.bytes + OVERHEAD * clear.messages
 
 
+class Late(Talker):
+    """Waits for two of three words in each round: the third one comes late."""
+
+    async def run(self):
+        while len(self.heard) < 6:
+            self.round = len(self.heard) + 1
+            self.safe_point()
+            await self.sleep(1 + self.index / 4)
+            self.broadcast("word", (self.index, np.full(5, self.round)))
+            got = await self.collect("word", count=2)
+            self.heard.append(sorted(got))
+
+
+def test_what_comes_late_leaves_no_gap_in_the_counters():
+    parties = {n: Late(n, range(4)) for n in range(4)}
+    sealing = Sealing("talk", "run", parties)
+    simulation = Simulation(parties, sealing=sealing)
+    simulation.run()
+    assert simulation.transcript.late > 0
+    for sealer in sealing._sealers.values():
+        assert not any(direction.ahead for direction in sealer._inward.values())
+
+
+def test_messages_that_wait_are_opened_for_a_checkpoint():
+    """Its keys open what is under way, and what has arrived is in it as it was sent."""
+    parties = {n: Talker(n, range(4)) for n in range(4)}
+    simulation = Simulation(parties, sealing=Sealing("talk", "run", parties))
+    slot = simulation.slots[3]
+    simulation.run(lambda: bool(slot.sealed))
+    mailbox = slot.state()["mailbox"]
+    waiting = [*mailbox["taken"], *mailbox["held"]]
+    assert waiting
+    assert all(isinstance(fields[3], tuple) for fields in waiting)
+    assert not slot.sealed
+    simulation.run()
+    assert len(parties[3].heard) == 3
+
+
 def test_what_travels_does_not_hold_the_payload(monkeypatch):
     parties = {n: Talker(n, range(2)) for n in range(2)}
     simulation = Simulation(parties, sealing=Sealing("talk", "run", parties))
