@@ -328,7 +328,10 @@ class Cluster:
         actors = {n: record.actor for n, record in self._records.items()}
         self._answers({n: actor.connect.remote(actors, hellos) for n, actor in actors.items()})
         self._origin = self._origin or time.time_ns()
-        self._answers({n: actor.go.remote(self._origin) for n, actor in actors.items()})
+        going = self._answers({n: actor.go.remote(self._origin) for n, actor in actors.items()})
+        for n, goes in going.items():
+            if not goes:  # Ray has started its process anew since it was made
+                raise DiedError(n)
 
     def _anybody_is_away(self) -> bool:
         """Whether a party's new process is not there yet, or will never be."""

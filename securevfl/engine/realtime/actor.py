@@ -106,10 +106,15 @@ class PartyActor:
         if self.host is not None:
             self.host.add_peers(dict(hellos))
 
-    async def go(self, origin: int) -> None:
-        """Start the party; its clock counts from `origin`."""
-        assert self.host is not None
+    async def go(self, origin: int) -> bool:
+        """Start the party; its clock counts from `origin`.
+
+        False if the process was restarted meanwhile and has no party yet.
+        """
+        if self.host is None:
+            return False
         self.host.start(origin)
+        return True
 
     async def take(self, data: bytes) -> None:
         """Receive a frame."""

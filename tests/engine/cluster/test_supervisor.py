@@ -189,6 +189,24 @@ def test_a_party_that_dies_while_all_go_back_is_waited_for(monkeypatch):
     assert len(list(answers)) == 5
 
 
+def test_a_party_that_was_started_anew_since_it_was_made_has_died(monkeypatch):
+    """Its new process takes what it is asked, but has no party: the run ended in AssertionError."""
+    cluster, record, *_ = silent_cluster(monkeypatch)
+    hello = SimpleNamespace(epoch=3)
+    monkeypatch.setattr(Cluster, "_make_all", lambda *_: {2: hello})
+    record.actor = SimpleNamespace(
+        connect=SimpleNamespace(remote=lambda *_: "connected"),
+        go=SimpleNamespace(remote=lambda origin: "gone"),
+    )
+    cluster._ray.answered = ["connected", "gone"]
+    cluster._ray.get = {"connected": None, "gone": False}.get
+    with pytest.raises(supervisor.DiedError) as died:
+        cluster._begin_all(True, 3)
+    assert died.value.party == 2
+    cluster._ray.get = {"connected": None, "gone": True}.get
+    cluster._begin_all(True, 3)
+
+
 def test_one_that_waits_for_all_to_go_back_is_down_once(monkeypatch):
     """Another one's new process may take longer; its own has no party to report of."""
     cluster, record, _, heard = silent_cluster(monkeypatch)

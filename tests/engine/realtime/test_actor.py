@@ -138,6 +138,10 @@ def test_an_actor_goes_on_with_another_assignment(tmp_path):
     assert len(trained.party.drawn) == 1
 
 
+def test_a_new_process_without_a_party_says_that_it_does_not_go():
+    assert asyncio.run(PartyActor(0, assignment(None)).go(0)) is False
+
+
 def test_an_actor_goes_back_to_a_round_of_its_own(tmp_path):
     """As it does with all others when one of them died; nothing of the life before is told."""
 
