@@ -376,7 +376,8 @@ def named_after(session: Session, index: int, most: float = 25.0) -> list[float]
             if n not in named and session.log(n).read_text().count(said) > before[n]:
                 named[n] = round(time.monotonic() - began, 2)
         time.sleep(0.05)
-    os.kill(child, signal.SIGCONT)
+    with suppress(ProcessLookupError):  # it ended as it was stopped
+        os.kill(child, signal.SIGCONT)
     return sorted(named.values())
 
 
