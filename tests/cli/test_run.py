@@ -235,3 +235,43 @@ def test_unsealed_runs_send_less():
     sealed, plain = run_json("split", *SMALL), run_json("split", *SMALL, "--unsealed")
     assert sealed["bytes"] - plain["bytes"] == 24 * plain["messages"]
     assert sealed["test_accuracy"] == plain["test_accuracy"]
+
+
+def image_folder(path: Path) -> Path:
+    """Images of two classes, of which one is darker."""
+    import numpy as np
+    from PIL import Image
+
+    stream = np.random.default_rng(0)
+    for name, light in (("day", 250), ("night", 60)):
+        (path / name).mkdir(parents=True)
+        for k in range(20):
+            pixels = stream.integers(light - 50, light, (4, 8), dtype=np.uint8)
+            Image.fromarray(pixels).save(path / name / f"{k:02}.png")
+    return path
+
+
+def test_a_folder_of_images_is_trained_on_resumed_planned_and_reported(monkeypatch):
+    image_folder(Path("sky"))
+    few = ("--rounds", "6", "--width", "4", "--hidden", "4", "--parties", "4", "--data", "sky")
+    whole = run_json("split", *few, "--out", "whole")
+    assert (whole["dataset"], whole["parties"], whole["test_rows"]) == ("sky", 4, 10)
+    source = tomllib.loads(Path("whole/config.toml").read_text())["data"]
+    assert source["name"] == str(Path("sky").absolute())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(displays, "progress_display", Watch)
+        assert call("run", "split", *few, "--out", "cut").exit_code == 130
+    resumed = json.loads(call("resume", "cut", "--json").stdout)
+    assert resumed["test_accuracy"] == whole["test_accuracy"]
+    assert call("plan", "--data", "sky", "--parties", "4").exit_code == 0
+    assert call("report", "whole").exit_code == 0
+    assert "sky" in Path("whole/report.html").read_text()
+    sized = run_json("split", *few, "--set", "data.size=2x6", "--set", "data.color=rgb")
+    assert sized["test_rows"] == 10
+
+
+def test_a_known_data_set_is_not_hidden_by_a_folder_of_its_name():
+    image_folder(Path("digits"))
+    assert run_json("split", *SMALL, "--data", "digits")["test_rows"] == 449
+    assert run_json("split", *SMALL, "--data", "./digits")["test_rows"] == 10
