@@ -10,6 +10,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 from securevfl.cli import displays
 from securevfl.cli import run as start
 from securevfl.runs.history import Progress
@@ -239,9 +242,6 @@ def test_unsealed_runs_send_less():
 
 def image_folder(path: Path) -> Path:
     """Images of two classes, of which one is darker."""
-    import numpy as np
-    from PIL import Image
-
     stream = np.random.default_rng(0)
     for name, light in (("day", 250), ("night", 60)):
         (path / name).mkdir(parents=True)
@@ -269,6 +269,39 @@ def test_a_folder_of_images_is_trained_on_resumed_planned_and_reported(monkeypat
     assert "sky" in Path("whole/report.html").read_text()
     sized = run_json("split", *few, "--set", "data.size=2x6", "--set", "data.color=rgb")
     assert sized["test_rows"] == 10
+
+
+def test_a_run_on_images_predicts_those_of_a_folder():
+    image_folder(Path("sky"))
+    few = ("--rounds", "40", "--lr", "0.05", "--width", "8", "--hidden", "8", "--parties", "4")
+    run_json("fedvs", *few, "--data", "sky", "--out", "plain")
+    found = json.loads(call("predict", "plain", "sky", "--json").stdout)
+    assert found["ids"] == [f"{name}/{k:02}.png" for name in ("day", "night") for k in range(20)]
+    truth = [Path(name).parent.name for name in found["ids"]]
+    assert sum(a == b for a, b in zip(found["predictions"], truth, strict=True)) >= 36
+    lines = call("predict", "plain", "sky/night").stdout.splitlines()
+    assert lines[0] == "image,prediction,p(day),p(night)"
+    assert lines[1].startswith("00.png,")
+    coded = json.loads(call("predict", "plain", "sky/night", "--coded", "--json").stdout)
+    assert coded["predictions"] == found["predictions"][20:]
+
+    run_json("split", *few, "--data", "sky", "--set", "data.size=2x6", "--out", "scaled")
+    assert len(json.loads(call("predict", "scaled", "sky", "--json").stdout)["ids"]) == 40
+    Image.new("L", (5, 5)).save("sky/day/00.png")
+    assert call("predict", "scaled", "sky/day").exit_code == 0
+    for words, part in (
+        (("plain", "sky/day"), "00.png has 5 x 5 pixels, and the run was trained on 4 x 8; give"),
+        (("plain", *["sky/day"] * 4), "4 files or folders, and images are those of one folder"),
+        (("plain", "sky/dayy"), "sky/dayy"),
+    ):
+        told = call("predict", *words)
+        assert told.exit_code == 2, told.output
+        assert part in told.stderr
+    write("own.csv", table())
+    run_json(
+        "split", *SMALL[:-2], "--data", "own.csv", "--label", "y", "--parties", "3", "--out", "t"
+    )
+    assert "not trained on a folder of images" in call("predict", "t", "sky/day").stderr
 
 
 def test_a_known_data_set_is_not_hidden_by_a_folder_of_its_name():

@@ -77,11 +77,31 @@ def list_images(path: Path) -> ImageFolder:
     lister = _Lister(path)
     test = lister.test_folder()
     if test is None:
-        train = lister.classes(path)
+        train = lister.classes(path, least=2)
         return ImageFolder(train, None, "", lister.notes())
-    train = lister.classes(path / _TRAIN)
+    train = lister.classes(path / _TRAIN, least=2)
     held = lister.classes(path / test, known=set(train.classes))
     return ImageFolder(train, held, test, lister.notes())
+
+
+def images_of(path: Path) -> list[Path]:
+    """List the images in a folder, or those in its sub-folders, in the order of their names.
+
+    Raises
+    ------
+    DataError
+        Where there are none, or both; and as `list_images` does.
+    """
+    lister = _Lister(path)
+    found = lister.top_images()
+    if not any(one.is_dir() for one in lister.top()):
+        return found or lister.images(path)
+    if found:
+        raise DataError(
+            f"{path} holds images, such as {found[0].name}, beside folders; name a folder that has "
+            f"one of both."
+        )
+    return list(lister.classes(path).files)
 
 
 class _Lister:
@@ -94,7 +114,7 @@ class _Lister:
 
     def test_folder(self) -> str | None:
         """Name of the folder of the test images; None where the classes lie at the top."""
-        folders = [one.name for one in self._visible(self.path) if one.is_dir()]
+        folders = [one.name for one in self.top() if one.is_dir()]
         tests = [name for name in _TESTS if name in folders]
         if not tests or _TRAIN not in folders:
             return None
@@ -109,8 +129,18 @@ class _Lister:
         self.unused = tests[1] if len(tests) > 1 else ""
         return tests[0]
 
-    def classes(self, folder: Path, known: set[str] | None = None) -> ClassFolders:
-        """Images of all sub-folders; classes that are not `known` are refused."""
+    def top(self) -> list[Path]:
+        """Entries of the folder itself."""
+        return self._visible(self.path)
+
+    def top_images(self) -> list[Path]:
+        """Entries of the folder itself whose names are those of images."""
+        return [one for one in self.top() if _is_image(one) and not one.is_dir()]
+
+    def classes(
+        self, folder: Path, *, known: set[str] | None = None, least: int = 1
+    ) -> ClassFolders:
+        """Images of all sub-folders, which are `least` classes; all must be `known`, if given."""
         files: list[Path] = []
         classes: list[str] = []
         for entry in self._visible(folder):
@@ -129,11 +159,10 @@ class _Lister:
                     f"{entry}: there is no {self.path / _TRAIN / name}, and a class must have "
                     f"training images; move some there, or take the folder out."
                 )
-            found = self._images(entry)
+            found = self.images(entry)
             files += found
             classes += [name] * len(found)
-        if known is None or not files:
-            self._check_number(folder, sorted(set(classes)), known is not None)
+        self._check_number(folder, sorted(set(classes)), least)
         return ClassFolders(tuple(files), tuple(classes))
 
     def notes(self) -> tuple[str, ...]:
@@ -150,7 +179,8 @@ class _Lister:
             notes.append(f"images below {self.unused} left out: the test images are those of test")
         return tuple(notes)
 
-    def _images(self, folder: Path) -> list[Path]:
+    def images(self, folder: Path) -> list[Path]:
+        """Images in the folder of a class."""
         found = []
         for entry in self._visible(folder):
             self._refuse_outside(entry)
@@ -160,7 +190,7 @@ class _Lister:
                     f"directly in the folder of their class; move them up, or name {folder} if its "
                     f"folders are the classes."
                 )
-            if entry.suffix.lower() not in ENDINGS:
+            if not _is_image(entry):
                 self.left_out.append(entry)
             elif not entry.is_file():  # opening a pipe would wait for ever
                 raise DataError(f"{entry} is no file that can be read; take it out of the folder.")
@@ -168,8 +198,8 @@ class _Lister:
                 found.append(entry)
         if not found:
             raise DataError(
-                f"{folder}: this class has no image ({', '.join(ENDINGS)}); add some, or take the "
-                f"folder out."
+                f"{folder} has no image ({', '.join(ENDINGS)}), and each class needs one; add "
+                f"some, or take the folder out."
             )
         return found
 
@@ -189,19 +219,23 @@ class _Lister:
                 f"images themselves there."
             )
 
-    def _check_number(self, folder: Path, classes: Sequence[str], tests: bool) -> None:
-        """Refuse fewer classes than two; of test images, none at all."""
+    def _check_number(self, folder: Path, classes: Sequence[str], least: int) -> None:
+        """Refuse fewer classes than are needed: none, or one."""
         form = f"{folder}/CLASS/IMAGE.png"
         if not classes:
             raise DataError(
                 f"{folder} has no folders of images; each class needs one ({form})."
-                + ("" if tests else " A table is named by its file.")
+                + (" A table is named by its file." if least > 1 else "")
             )
-        if len(classes) < 2 and not tests:
+        if len(classes) < least:
             raise DataError(
                 f"{folder}: all images are of the class {classes[0]!r}, and at least two classes "
                 f"are needed; give each a folder ({form})."
             )
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in ENDINGS
 
 
 def _class_name(folder: Path) -> str:

@@ -38,17 +38,15 @@ class Pictures:
         Of every image, in pixels.
     color : {"grey", "rgb"}
         One channel or three.
-    scaled : bool
-        Whether images of another size are scaled to this one, bilinearly, or refused.
-    example : Path
-        An image that had this size, where they are not scaled.
+    refusal : str
+        Why images of another size are refused and what to change, as the end of a sentence; "" if
+        they are scaled to this one, bilinearly.
     """
 
     height: int
     width: int
     color: str
-    scaled: bool
-    example: Path
+    refusal: str = ""
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -109,16 +107,12 @@ class Pictures:
         return np.moveaxis(array, -1, 0).reshape(-1)
 
     def _check_size(self, image: Image.Image, path: Path) -> None:
-        if self.scaled or image.size == (self.width, self.height):
-            return
-        raise DataError(
-            f"{path} has {_words(image.size)} pixels, and {self.example} has "
-            f"{_words((self.width, self.height))}; give size=HEIGHTxWIDTH, to which all are scaled."
-        )
+        if self.refusal and image.size != (self.width, self.height):
+            raise DataError(f"{path} has {_words(image.size)} pixels, and {self.refusal}.")
 
 
 def form_of(first: Path, size: object, color: str) -> Pictures:
-    """Form of images: the size that is asked for, or that of the first one.
+    """Form of images: the size to which they are to be scaled, or that of the first one.
 
     Raises
     ------
@@ -127,11 +121,12 @@ def form_of(first: Path, size: object, color: str) -> Pictures:
     """
     if color not in _MODES:
         raise DataError(f"color={color!r} does not exist; use grey or rgb.")
-    asked = None if size is None else _size(size)
-    if asked is None:
-        with _opened(first) as image:
-            asked = image.height, image.width
-    return Pictures(*asked, color, scaled=size is not None, example=first)
+    if size is not None:
+        return Pictures(*_size(size), color)
+    with _opened(first) as image:
+        have = f"{first} has {_words(image.size)}"
+        refusal = f"{have}; give size=HEIGHTxWIDTH, to which all are scaled"
+        return Pictures(image.height, image.width, color, refusal)
 
 
 def _size(size: object) -> Size:

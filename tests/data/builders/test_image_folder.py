@@ -341,7 +341,7 @@ def linked_class(path):
 FOLDERS = {
     "nothing": (lambda p: p.mkdir(), r"has no folders of images; each class needs one .* A table"),
     "one class": (one_class, "all images are of the class 'cat', and at least two classes"),
-    "a class without images": (without_images, r"dog: this class has no image \(\.bmp"),
+    "a class without images": (without_images, r"dog has no image \(\.bmp"),
     "a folder beside the parts": (beside, "the folder 'more' is beside train and test"),
     "a class of test images": (unknown_class, r"owl: there is no .*train/owl"),
     "no folder of test images": (only_train, r"cat is a folder within the class 'train', .* name"),
