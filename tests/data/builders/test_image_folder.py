@@ -15,6 +15,7 @@ from PIL import Image
 
 import securevfl as svfl
 from securevfl.data import VerticalDataset, load_dataset
+from securevfl.data.preparation import pictures
 from securevfl.errors import DataError, UnknownNameError
 
 HEIGHT, WIDTH = 6, 8
@@ -381,3 +382,24 @@ def test_options_that_do_not_exist(tmp_path):
         load_dataset(tmp_path, label="y")
     with pytest.raises(DataError, match="there is no such folder"):
         VerticalDataset.from_image_folder(tmp_path / "none")
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "bmp", "gif", "webp", "ppm"])
+def test_damaged_files_are_read_or_refused_and_nothing_else(tmp_path, kind):
+    stream = np.random.default_rng(len(kind))
+    draw(tmp_path / f"whole.{kind}", stream.integers(0, 256, (24, 24, 3), dtype=np.uint8))
+    whole = (tmp_path / f"whole.{kind}").read_bytes()
+    path, refused = tmp_path / f"damaged.{kind}", []
+    for number in range(120):
+        damaged = bytearray(whole)
+        for place in stream.integers(0, len(whole) if number % 2 else 40, 1 + number % 4):
+            damaged[place] = stream.integers(256)
+        path.write_bytes(damaged[: len(whole) if number % 3 else stream.integers(len(whole))])
+        try:
+            pixels, _ = pictures.Pictures(5, 5, "grey").read([path])
+        except DataError as error:
+            refused.append(str(error))
+        else:
+            assert pixels.shape == (1, 25)
+    assert 20 < len(refused) <= 120
+    assert not [message for message in refused if "\n" in message]
