@@ -116,7 +116,7 @@ _TYPED = {
     for name in (
         "drop", "separator", "max_categories", "missing_values", "scaling", "coding", "task",
         "group", "test_fraction", "unmatched", "columns", "rows", "aligned", "rest", "local",
-        "validation",
+        "size", "validation", "color", "strips",
     )
 }  # fmt: skip
 

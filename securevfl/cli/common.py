@@ -29,10 +29,10 @@ class DataOptions(BaseModel):
     """The data set of a command."""
 
     data: str | None = option(
-        None, metavar="NAME|FILE.csv", panel=DATA, commands=_EVERY, complete=data_names,
+        None, metavar="NAME|PATH", panel=DATA, commands=_EVERY, complete=data_names,
         default_text="digits",
-        help="A data set that `securevfl datasets` lists, or a CSV, Parquet, Arrow, MATLAB "
-        "or SQL file.",
+        help="A data set that `securevfl datasets` lists, a CSV, Parquet, Arrow, MATLAB "
+        "or SQL file, or a folder of images with a sub-folder for each class.",
     )  # fmt: skip
     label: str | None = option(
         None,

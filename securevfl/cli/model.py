@@ -42,9 +42,10 @@ def predict(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE.csv...",
+            metavar="FILE.csv|FOLDER...",
             help="A file of rows with the columns of the training data, or one file for each "
-            "party, in their order. Several files are joined by the run's id column.",
+            "party, in their order. Several files are joined by the run's id column. A run on "
+            "images takes a folder of images.",
         ),
     ],
     coded: Annotated[

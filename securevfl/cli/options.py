@@ -41,8 +41,12 @@ def _our_flag(word: str, known: Collection[str]) -> str:
 
 
 def choices(words: str, incomplete: str) -> list[str]:
-    """Words, with ``|`` between them, that begin like what has been typed."""
-    return [word for word in words.split("|") if word.startswith(incomplete)]
+    """Words, with ``|`` between them, that begin like what has been typed.
+
+    Capitals stand for a value of one's own, and are none.
+    """
+    found = [word for word in words.split("|") if word.startswith(incomplete)]
+    return [word for word in found if not word.isupper()]
 
 
 def run_command(
@@ -120,7 +124,8 @@ def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
             rich_help_panel=title,
         )
         return keyword(name, Annotated[bool | None, declared])
-    words = metavar(kind)
+    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    words = str(extra.get("metavar") or metavar(kind))
     declared = typer.Option(
         flag,
         metavar=words,

@@ -20,7 +20,7 @@ from securevfl.cli import displays, output
 from securevfl.cli.options import protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
 from securevfl.runs import alignment
-from securevfl.runs.catalogue import get_protocol
+from securevfl.runs.catalogue import get_protocol, is_own_data
 from securevfl.studies.variant import parse_pairs
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
         raise ConfigurationError(
             "run: --id, --label-file and --align go with --party FILE; leave them out"
         )
-    if name is not None and Path(name).is_file():
+    if name is not None and is_own_data(name):
         name = _whole(Path(name))
     return alignment.data_source(name or "digits", options)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from securevfl.data.builders.bunch import FromBunch
 from securevfl.data.builders.files import FromFiles
+from securevfl.data.builders.image_folder import FromImageFolder
 from securevfl.data.checks import row_numbers
 from securevfl.data.content import Features
 from securevfl.data.origin import About
@@ -20,7 +21,7 @@ from securevfl.errors import DataError
 _TOGETHER = 3  # training rows in a row that stay together when some are held back
 
 
-class VerticalDataset(FromBunch, FromFiles):
+class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
     """Aligned rows whose columns belong to several parties, and the labels of one of them.
 
     All arrays are C-contiguous, read-only and finite; they are checked when the object is made.

@@ -46,13 +46,18 @@ class CodedKeywords(SplitKeywords, total=False):
     coding: str
 
 
-class ArrayKeywords(SplitKeywords, total=False):
-    """Options of numeric arrays."""
+class ImageKeywords(SplitKeywords, total=False):
+    """Options of images, whose labels are classes."""
 
     name: str | None
-    task: str | None
     party_names: Sequence[str] | None
     about: About | None
+
+
+class ArrayKeywords(ImageKeywords, total=False):
+    """Options of numeric arrays."""
+
+    task: str | None
 
 
 class TableKeywords(ArrayKeywords, CodedKeywords, total=False):

@@ -194,6 +194,23 @@ def divide_images(
     return strip_columns(shape, count, strips), rule
 
 
+def pixel_names(shape: tuple[int, int, int]) -> list[str]:
+    """Names of the pixels of an image (channels, height, width) in C order.
+
+    Examples
+    --------
+    >>> pixel_names((1, 1, 2)), pixel_names((3, 1, 1))
+    (['pixel 0,0', 'pixel 0,1'], ['r 0,0', 'g 0,0', 'b 0,0'])
+    """
+    channels, height, width = shape
+    return [
+        f"{'pixel' if channels == 1 else 'rgb'[c]} {y},{x}"
+        for c in range(channels)
+        for y in range(height)
+        for x in range(width)
+    ]
+
+
 def strip_shapes(
     shape: tuple[int, int, int], positions: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, int, int], ...] | None:

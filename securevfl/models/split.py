@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -120,8 +120,9 @@ class Centre:
     own, own_loss : str
         Name of a network and of a loss of the user's (`securevfl.models.user_code`), in the place
         of `network` and of the task's loss.
-    balanced : bool
-        Weigh the loss of a row by `balanced_weights` of the labels that a step is given.
+    class_weights : "none", "balanced", or sequence of float
+        Weights of the classes in the loss (`row_weights`); balanced ones are those of the labels
+        that a step is given.
     """
 
     def __init__(
@@ -136,10 +137,10 @@ class Centre:
         seed: int | np.random.Generator,
         own: str = "",
         own_loss: str = "",
-        balanced: bool = False,
+        class_weights: str | Sequence[float] = "none",
     ) -> None:
         self.task: Task = task
-        self.outputs, self.balanced = outputs, balanced
+        self.outputs, self.class_weights = outputs, class_weights
         self.network = (
             own_network(own, "own_centre", width, outputs, seed)
             if own
@@ -206,11 +207,13 @@ class Centre:
         self.network.train()
         inputs = tensor(embedding[true], np.float32).requires_grad_()
         scores, own = self.network(inputs), tensor(labels[samples[true]])
-        if self.balanced:  # of all labels that the server has, not of the batch
-            weights = tensor(balanced_weights(labels, max(self.outputs, 2)))
-            loss = (self.loss(scores, own, reduction="none") * weights[own.long()]).mean()
-        else:
+        # Those of all labels that the server has, not of the batch.
+        weights = row_weights(self.class_weights, labels, max(self.outputs, 2))
+        if weights is None:
             loss = self.loss(scores, own)
+        else:
+            of_rows = tensor(weights)[own.long()]
+            loss = (self.loss(scores, own, reduction="none") * of_rows).mean()
         if not torch.isfinite(loss):
             targets = ", or rescale the targets" if self.task == "regression" else ""
             raise DivergedError(
@@ -268,6 +271,25 @@ class Centre:
         """Inverse of `state_dict`."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+def row_weights(
+    weights: str | Sequence[float], labels: np.ndarray, classes: int
+) -> np.ndarray | None:
+    """Weight of a row of each class in the mean loss, (classes,) float32; None if all are alike.
+
+    Parameters
+    ----------
+    weights : "none", "balanced", or sequence of float
+        A number for each class is taken as it is: they are not divided by their mean.
+    labels : ndarray, (M,)
+        Class numbers of all rows that the server has.
+    classes : int
+        Number of classes C.
+    """
+    if isinstance(weights, str):
+        return balanced_weights(labels, classes) if weights == "balanced" else None
+    return np.array(weights, np.float32)
 
 
 def balanced_weights(labels: np.ndarray, classes: int) -> np.ndarray:

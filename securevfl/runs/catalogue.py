@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from securevfl.data import CatalogueEntry, dataset_catalogue, load_dataset
@@ -26,6 +27,7 @@ __all__ = [
     "default_claims",
     "describe_protocol",
     "get_protocol",
+    "is_own_data",
     "protocols",
     "unknown_option",
     "why_refused",
@@ -47,6 +49,14 @@ def why_removed(option: str, of: str | None = None) -> str | None:
         if of in (None, name) and option in protocol.removed_options:
             return removal(protocol, option)
     return None
+
+
+def is_own_data(name: str) -> bool:
+    """Whether a text names a file that is there, or a folder and no data set that is known."""
+    from securevfl.data.catalogue.registry import loaders
+
+    path = Path(name)
+    return path.is_file() or (path.is_dir() and name not in loaders())
 
 
 def conditions() -> tuple[str, ...]:

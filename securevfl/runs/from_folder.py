@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.data.alignment.join import PartyTable, common_rows
+from securevfl.data.preparation.image_table import read_image_table
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.tables import read_table
 from securevfl.engine.names import PartyNames
 from securevfl.errors import ConfigurationError, DataError
@@ -23,7 +25,7 @@ from securevfl.runs.trace import Trace, pick
 def predict_files(
     folder: Path, files: Sequence[Path], *, coded: bool = False, code: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Predict the rows of CSV files by the models of a run.
+    """Predict the rows of CSV files, or the images of a folder, by the models of a run.
 
     Where the run joined its tables by an id column, so are the parties' files here: the rows whose
     id is in all of them are predicted, in the order of the first. The data of the run are needed
@@ -34,7 +36,8 @@ def predict_files(
     folder : Path
         Of the run.
     files : sequence of Path
-        One with all columns, or one for each party in their order.
+        One with all columns, or one for each party in their order; a folder of images, where the
+        run was trained on one.
     coded : bool
         On secret shares.
     code : collection of str
@@ -52,10 +55,8 @@ def predict_files(
     ------
     DataError
         For another number of files than of parties, files without the run's id column, repeated
-        ids, and none that is in all files.
+        ids, none that is in all files, and images of another size, unless the run scales them.
     """
-    from securevfl.models.scores import decided, probabilities
-
     spec, summary = read_finished(folder)
     _check_count(files, summary)
     kept = None if coded else kept_models(folder, code=code)
@@ -63,9 +64,12 @@ def predict_files(
         model: Run | JointModel = load_run(folder, code=code)
     else:
         model = kept
+    options = {} if spec.source is None else spec.source.options
+    if any(file.is_dir() for file in files):
+        return _predict_images(folder, files, model, coded, scaled=options.get("size") is not None)
     frames = [read_table(file) for file in files]
     _check_columns(files, frames, model, summary)
-    id_column = None if spec.source is None else spec.source.options.get("id_column")
+    id_column = options.get("id_column")
     left_out: dict[str, int] = {}
     if len(frames) > 1 and id_column is not None:
         named = [PartyTable(file.name, frame) for file, frame in zip(files, frames, strict=True)]
@@ -73,6 +77,33 @@ def predict_files(
     known = id_column is not None and id_column in frames[0].columns
     ids = frames[0][id_column].tolist() if known else None
     rows = frames[0] if len(frames) == 1 else frames
+    told = {"id_column": id_column if known else None, "ids": ids, "left_out": left_out}
+    return _predictions(folder, model, rows, coded, told)
+
+
+def _predict_images(
+    folder: Path, files: Sequence[Path], model: Run | JointModel, coded: bool, *, scaled: bool
+) -> dict[str, Any]:
+    """Predict the images of a folder; their ids are their names."""
+    if len(files) > 1:
+        raise DataError(
+            f"predict: {len(files)} files or folders, and images are those of one folder for all "
+            "parties; give that folder alone"
+        )
+    fitted = _fitted(model)
+    pixels = all(one.pixels for one in fitted)
+    columns = [column.name for one in fitted for column in one.columns] if pixels else []
+    frame, names = read_image_table(files[0], columns, scaled=scaled)
+    told = {"id_column": "image", "ids": names, "left_out": {}}
+    return _predictions(folder, model, frame, coded, told)
+
+
+def _predictions(
+    folder: Path, model: Run | JointModel, rows: Any, coded: bool, told: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Result of `predict_files` for rows that were read; `told` is what is known of them."""
+    from securevfl.models.scores import decided, probabilities
+
     cost: dict[str, Any] = {}
     if coded and isinstance(model, Run):
         found = model.infer(rows)
@@ -87,14 +118,19 @@ def predict_files(
         "run_folder": str(folder),
         "rows": len(scores),
         "coded": coded,
-        "id_column": id_column if known else None,
-        "ids": ids,
-        "left_out": left_out,
+        **told,
         "predictions": decided(task, classes, scores).tolist(),
         "classes": list(classes),
         "probabilities": shares,
         **cost,
     }
+
+
+def _fitted(model: Run | JointModel) -> list[PartyPreprocessor]:
+    """Preprocessing of each party."""
+    if isinstance(model, JointModel):
+        return [client.preprocessing for client in model.clients]
+    return list(model.protocol.data.transform.parties)
 
 
 def _check_columns(
@@ -104,10 +140,7 @@ def _check_columns(
     summary: Mapping[str, Any],
 ) -> None:
     """Refuse a file that lacks columns of its party, or files in another order."""
-    if isinstance(model, JointModel):
-        fitted = [client.preprocessing for client in model.clients]
-    else:
-        fitted = list(model.protocol.data.transform.parties)
+    fitted = _fitted(model)
     wanted = [[column.name for column in one.columns] for one in fitted]
     names = summary.get("party_names") or [f"party {n}" for n in range(len(wanted))]
     if len(frames) == 1:

@@ -3,7 +3,7 @@
 A study file::
 
     title = "FedVS and its unprotected baseline on handwritten"
-    dataset = "handwritten"          # a name of `securevfl datasets`, or a file
+    dataset = "handwritten"          # a name of `securevfl datasets`, a file or a folder
     conditions = "none"              # or "paper", or a table as in `engine.conditions`
     faults = {}                      # a table as in `engine.faults`, or a file
     [grid.NAME]                      # such tables: every run is done under each, as "RUN, NAME";

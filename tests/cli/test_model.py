@@ -187,6 +187,7 @@ def completed(words: str) -> list[str]:
         ("run fedvs --data digi", ["digits"]),
         ("compare fedvs --data digi", ["digits"]),
         ("run fedvs --optimizer s", ["sgd"]),
+        ("run fedvs --class-weights ", ["none", "balanced"]),
         ("run fedvs --tolerate", ["--tolerate-corrupt"]),
         ("run split --strag", ["--stragglers"]),
         ("plan --accuracy", ["--accuracy-bits"]),

@@ -206,8 +206,8 @@ def test_balanced_weights_are_those_of_scikit_learn(task, classes):
     rows, weights = rng.random((50, 4), np.float32), compute_sample_weight("balanced", labels)
     outputs, look = 1 if classes == 2 else classes, {"network": "linear", "hidden": 3}
     plain, weighted = (
-        Centre(task, outputs, 4, optimizer=SGD, seed=0, balanced=balanced, **look)
-        for balanced in (False, True)
+        Centre(task, outputs, 4, optimizer=SGD, seed=0, class_weights=kind, **look)
+        for kind in ("none", "balanced")
     )
     batch = np.arange(20)  # the weights are of all labels, not of these
     scores = plain.network(torch.tensor(rows[:20]))
@@ -217,6 +217,24 @@ def test_balanced_weights_are_those_of_scikit_learn(task, classes):
     assert loss == pytest.approx(wanted, rel=1e-6)
     _, unweighted = plain.step(rows[:20], batch, labels)
     np.testing.assert_allclose(gradient, unweighted * weights[:20, None], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(("task", "weights"), [("binary", (0.5, 3)), ("multiclass", (1, 2, 7.5))])
+def test_numbers_of_classes_multiply_the_loss_of_their_rows(task, weights):
+    rng = np.random.default_rng(1)
+    labels, rows = rng.choice(len(weights), 50), rng.random((50, 4), np.float32)
+    outputs, look = 1 if task == "binary" else 3, {"network": "linear", "hidden": 3}
+    plain, weighted = (
+        Centre(task, outputs, 4, optimizer=SGD, seed=0, class_weights=kind, **look)
+        for kind in ("none", weights)
+    )
+    scores = plain.network(torch.tensor(rows))
+    each = plain.loss(scores, torch.tensor(labels), reduction="none").detach().numpy()
+    of_rows = np.array(weights)[labels]
+    loss, gradient = weighted.step(rows, np.arange(50), labels)
+    assert loss == pytest.approx(float(np.mean(each * of_rows)), rel=1e-6)
+    _, unweighted = plain.step(rows, np.arange(50), labels)
+    np.testing.assert_allclose(gradient, unweighted * of_rows[:, None], rtol=1e-4, atol=1e-7)
 
 
 def test_a_class_without_rows_weighs_nothing():

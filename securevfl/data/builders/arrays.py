@@ -184,6 +184,7 @@ def from_matrix(
     views: Sequence[int] | None = None,
     strips: str | None = None,
     image_shape: ImageShape | None = None,
+    pixels: bool = False,
 ) -> D:
     """Divide the columns, fit and scale two numeric matrices; the source is never copied whole.
 
@@ -205,6 +206,8 @@ def from_matrix(
         A sentence for reports.
     parties, owners, strips, image_shape, classes, task
         As for `from_numpy` and `VerticalDataset`.
+    pixels : bool
+        Whether all values are bytes of images, which become parts of 255 before they are scaled.
 
     Returns
     -------
@@ -223,7 +226,7 @@ def from_matrix(
     fitted, scaled = [], []
     for party, columns in zip(positions, owned, strict=True):
         block = take_columns(train, party)
-        fitted.append(fit_matrix(block, columns, rule))
+        fitted.append(fit_matrix(block, columns, rule, pixels=pixels))
         scaled.append(fitted[-1].scale_matrix(block))
     return kind(
         name=options.name,

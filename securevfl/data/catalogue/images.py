@@ -23,7 +23,7 @@ from securevfl.data.catalogue.image_files import (
 from securevfl.data.content import ImageShape
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.options import ScalingKeywords, TableOptions, table_options
-from securevfl.data.partition import split_stratified
+from securevfl.data.partition import pixel_names, split_stratified
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -175,7 +175,6 @@ def load_images(
         images = _from_openml(kind, TableOptions.of(options).seed)
     else:
         raise facts.absent()
-    channels, height, width = kind.shape
     for pixels, labels in ((images.train, images.train_labels), (images.test, images.test_labels)):
         _check_images(facts, pixels, labels, kind)
     asked = TableOptions.of(options, name=facts.name, about=facts.about(images.notes))
@@ -187,12 +186,7 @@ def load_images(
         labels=(images.train_labels.astype(np.int64), images.test_labels.astype(np.int64)),
         classes=kind.classes,
         task="multiclass",
-        names=[
-            f"pixel {y},{x}" if channels == 1 else f"{'rgb'[c]} {y},{x}"
-            for c in range(channels)
-            for y in range(height)
-            for x in range(width)
-        ],
+        names=pixel_names(kind.shape),
         parties=facts.parties if parties is None else parties,
         strips=strips or kind.strips,
         image_shape=kind.shape,

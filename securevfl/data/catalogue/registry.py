@@ -69,21 +69,22 @@ def load_dataset(
     seed: int = TableOptions.seed,
     data_dir: str | Path | None = None,
     test_fraction: float | None = None,
-    scaling: str = TableOptions.scaling,
+    scaling: str | None = None,
     aligned: int | None = None,
     rest: Rest = "dealt",
     local: int | None = None,
     validation: float | None = None,
     **options: Any,
 ) -> VerticalDataset:
-    """Load a known data set by name, or the user's own CSV files.
+    """Load a known data set by name, or the user's own tables or images.
 
     Parameters
     ----------
     name_or_path : str or path, optional
-        A name of `dataset_catalogue`, or a CSV file. With ``party_files=`` it only names the set.
+        A name of `dataset_catalogue`, a table in a file, or a folder of images with one sub-folder
+        for each class. With ``party_files=`` it only names the set.
     parties : int, optional
-        Number of parties; the data set's default, 8 for a CSV file.
+        Number of parties; the data set's default, 8 for a file or folder.
     label : str, optional
         Label column of the user's files.
     seed : int
@@ -93,8 +94,9 @@ def load_dataset(
         unless given.
     test_fraction : float, optional
         Part of the rows that become test rows; the data set's default, 0.25 for the user's files.
-    scaling : {"minmax", "standard", "none"}
-        Fitted on training rows; min-max is clipped into [0, 1].
+    scaling : {"minmax", "standard", "none"}, optional
+        Fitted on training rows; min-max is clipped into [0, 1]. Min-max unless given, and none for
+        a folder of images, whose pixels are in [0, 1].
     aligned, rest, local : optional
         Keep so many training rows aligned; the others become unaligned rows of single parties, as
         `securevfl.data.alignment.overlap.limit_overlap` says.
@@ -103,8 +105,8 @@ def load_dataset(
         choices that must not be made on test rows (`VerticalDataset.hold_back`).
     **options
         Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
-        checksums), or of `VerticalDataset.from_csv` or `.from_files`
-        (``party_files=``, ``id_column=``, ``label_file=``).
+        checksums), or of `VerticalDataset.from_csv`, `.from_image_folder` (``size=``, ``color=``)
+        or `.from_files` (``party_files=``, ``id_column=``, ``label_file=``).
 
     Returns
     -------
@@ -122,7 +124,9 @@ def load_dataset(
     >>> load_dataset("digits", parties=4)
     VerticalDataset('digits', 10 classes, 4 parties, 1348 + 449 rows, widths (16, 16, 16, 16))
     """
-    common: dict[str, Any] = {"seed": seed, "scaling": scaling}
+    common: dict[str, Any] = {"seed": seed}
+    if scaling is not None:
+        common["scaling"] = scaling
     if test_fraction is not None:
         common["test_fraction"] = test_fraction
     if aligned is None and (rest != "dealt" or local is not None):
@@ -146,7 +150,10 @@ def _load(
     if "party_files" in options:
         return _load_parties(name_or_path, parties, label, options)
     if name_or_path is None:
-        raise DataError("no data set was named; give a name, a CSV file, or party_files=[...].")
+        raise DataError(
+            "no data set was named; give a name, a CSV file, a folder of images, or "
+            "party_files=[...]."
+        )
     known = loaders()
     name = str(name_or_path)
     DATASETS.refuse_broken(name)
@@ -154,7 +161,8 @@ def _load(
         if label is not None:
             raise DataError(f"label={label!r}: data set {name!r} knows its label; leave it out.")
         loader = known[name][1]
-        chosen = {"parties": parties, "data_dir": data_dir, **options}
+        scaling = options.get("scaling", TableOptions.scaling)
+        chosen = {"parties": parties, "data_dir": data_dir, **options, "scaling": scaling}
         _check_options(loader, chosen, f"data set {name!r}")
         return loader(**chosen)
     path = Path(name_or_path)
@@ -164,10 +172,17 @@ def _load(
         or len(path.parts) > 1
     ):
         raise UnknownNameError("data set", name, known)
-    if not path.is_file():
-        kind = "is a folder, not a file" if path.is_dir() else "there is no such file"
-        raise DataError(f"{path}: {kind}; check the path.")
     chosen = {"parties": parties, **options}
+    if path.is_dir():
+        if label is not None:
+            raise DataError(
+                f"{path}: label={label!r} names a column, and the classes of images are the "
+                f"folders that they are in; leave it out, or name the file of a table."
+            )
+        _check_options(VerticalDataset.from_image_folder, chosen, "a folder of images")
+        return VerticalDataset.from_image_folder(path, **chosen)
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file; check the path.")
     _check_options(VerticalDataset.from_csv, chosen, "a CSV file")
     return VerticalDataset.from_csv(path, label, **chosen)
 

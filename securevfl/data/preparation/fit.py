@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from securevfl.data.preparation.cells import MISSING_TEXTS
 from securevfl.data.preparation.columns import Column, filled, fit_column, one_hot
-from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
+from securevfl.data.preparation.party_preprocessor import BYTE, PartyPreprocessor
 from securevfl.data.preparation.scaling import Scaling, fit_scaling
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def fit_matrix(block: NDArray[Any], names: Sequence[str], scaling: Scaling) -> PartyPreprocessor:
+def fit_matrix(
+    block: NDArray[Any], names: Sequence[str], scaling: Scaling, *, pixels: bool = False
+) -> PartyPreprocessor:
     """Fit the scaling of one party's numeric training rows.
 
     Parameters
@@ -28,13 +30,19 @@ def fit_matrix(block: NDArray[Any], names: Sequence[str], scaling: Scaling) -> P
         Column names.
     scaling : {"minmax", "standard", "none"}
         The rule.
+    pixels : bool
+        Whether the rows are pixels, as bytes; they are scaled as parts of 255.
 
     Returns
     -------
     PartyPreprocessor
     """
     offset, divisor = fit_scaling(block, scaling, names)
-    return PartyPreprocessor(tuple(map(Column, names)), offset, divisor, scaling == "minmax")
+    if pixels and scaling != "none":  # fitted on bytes, and applied to parts of 255
+        offset = tuple(value / BYTE for value in offset)
+        divisor = tuple(value / BYTE for value in divisor)
+    columns = tuple(map(Column, names))
+    return PartyPreprocessor(columns, offset, divisor, scaling == "minmax", pixels=pixels)
 
 
 def fit_frame(

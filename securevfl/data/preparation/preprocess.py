@@ -136,7 +136,12 @@ class Preprocessor:
             first = self.parties[0]
             parts.append(
                 PartyPreprocessor(
-                    tuple(columns), tuple(offset), tuple(divisor), first.clip, first.missing
+                    tuple(columns),
+                    tuple(offset),
+                    tuple(divisor),
+                    first.clip,
+                    first.missing,
+                    first.pixels,
                 )
             )
         return Preprocessor(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from securevfl.models.user_code import OwnCode
+from securevfl.protocols.base.class_weights import EQUAL, ClassWeights
 
 # Options of several protocols that stand at different places of their lists. A common base class
 # would put them first, in help pages as in config.toml.
@@ -101,12 +102,14 @@ class TrainingConfig(BaseModel):
         ),
     )
 
-    class_weights: Literal["none", "balanced"] = Field(
-        "none",
+    class_weights: ClassWeights = Field(
+        EQUAL,
         description=(
-            "Weights of the training rows in the loss: all alike (none), or such that each "
-            "class counts as much as every other (balanced)."
+            "Weights of the training rows in the loss: all alike (none), such that each "
+            "class counts as much as every other (balanced), or a number above 0 for each "
+            "class in order, such as 1,5."
         ),
+        json_schema_extra={"metavar": "none|balanced|W,W"},
     )
 
     def centre_optimizer(self) -> dict[str, Any]:

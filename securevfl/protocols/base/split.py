@@ -15,6 +15,7 @@ from securevfl.models.client_networks import refuse_codes
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre
 from securevfl.protocols.base.card import Exposure
+from securevfl.protocols.base.class_weights import EQUAL, read
 from securevfl.protocols.base.protocol import Part, Protocol
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ class SplitProtocol(Protocol):
         super().__init__(config, data, seed=seed)
         if data.task == "regression":
             self._check_class_weights(config, "the labels are real numbers, which have no classes")
+        weights = read(config.class_weights)
+        if not isinstance(weights, str) and len(weights) != data.num_classes:
+            raise ConfigurationError(
+                f"{self.name}: class_weights = {config.class_weights!r} has {len(weights)} "
+                f"numbers, and there are {data.num_classes} classes ({', '.join(data.classes)}); "
+                "give one for each, in this order"
+            )
 
     @classmethod
     def check_parties(cls, config: Any, parties: int) -> None:
@@ -48,7 +56,7 @@ class SplitProtocol(Protocol):
     @classmethod
     def _check_class_weights(cls, config: Any, why: str) -> None:
         """Refuse weights of classes for a reason, if there is one."""
-        if why and config.class_weights != "none":
+        if why and config.class_weights != EQUAL:
             raise ConfigurationError(
                 f"{cls.name}: class_weights = {config.class_weights!r} has no use: {why}. "
                 "Leave class_weights out"
@@ -102,7 +110,7 @@ class SplitProtocol(Protocol):
             seed=stream or self.secret_stream(SERVER, "centre"),
             own=self.config.own_centre,
             own_loss=self.config.own_loss,
-            balanced=self.config.class_weights == "balanced",
+            class_weights=read(self.config.class_weights),
         )
 
     def batches(

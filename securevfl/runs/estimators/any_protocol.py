@@ -72,6 +72,10 @@ class VFLClassifier(VerticalClassifier, _AnyProtocol):
         Delays and bandwidth, as for `securevfl.run`; they cost no real time.
     sealed : bool
         Encrypt every message.
+    class_weight : "balanced", dict or None
+        Weights of the classes in the loss: all alike if None, such that each class counts as much
+        as every other, or numbers above 0 by class label. A class that the dict has not weighs 1.
+        Some protocols refuse weights, and say why.
     options : mapping, optional
         Other options of the protocol, such as ``{"width": 16}``.
     random_state : int, RandomState or None
@@ -95,9 +99,41 @@ class VFLClassifier(VerticalClassifier, _AnyProtocol):
 
     _file = "classifier.json"
 
+    def __init__(
+        self,
+        protocol: str = DEFAULT,
+        parties: int = 8,
+        *,
+        owners: Sequence[Sequence[int]] | None = None,
+        rounds: int | None = None,
+        batch: int | None = None,
+        lr: float | None = None,
+        scaling: str = "minmax",
+        conditions: Any = "none",
+        sealed: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            protocol,
+            parties,
+            owners=owners,
+            rounds=rounds,
+            batch=batch,
+            lr=lr,
+            scaling=scaling,
+            conditions=conditions,
+            sealed=sealed,
+            options=options,
+            random_state=random_state,
+        )
+        self.class_weight = class_weight
+
 
 class VFLRegressor(RegressorMixin, _AnyProtocol):  # type: ignore[misc]
-    """Train any protocol that knows regressions; the parameters are those of `VFLClassifier`.
+    """Train any protocol that knows regressions; the parameters are those of `VFLClassifier`
+    but for ``class_weight``.
 
     The target is trained on as it is. Where its values are large, put the estimator into
     `sklearn.compose.TransformedTargetRegressor` with a scaler.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, is_regressor
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_consistent_length,
@@ -22,6 +23,7 @@ from sklearn.utils.validation import (
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import ConfigurationError, DataError
+from securevfl.protocols.base.registry import get_protocol
 from securevfl.reading import NOT_PARSED
 from securevfl.runs.export import joint_model, load_models
 from securevfl.runs.run import run
@@ -65,15 +67,18 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting -----------------------------------------------------------------------------
 
-    def _train(self, X: Any, y: np.ndarray, task: str) -> None:
-        """Train on prepared columns and targets, and keep what the protocol gives."""
+    def _train(self, X: Any, y: np.ndarray, task: str, **more: Any) -> None:
+        """Train on prepared columns and targets, and keep what the protocol gives.
+
+        `more` are options of the protocol that depend on the targets.
+        """
         if len(X) < 2:
             raise DataError(f"{type(self).__name__}: n_samples={len(X)}; at least two are needed")
         self.owners_ = self._deal(X.shape[1])
         seed = self.random_state
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31 - 1)
-        options = self._chosen()
+        options = self._chosen(more)
         rounds = options.get("rounds")
         self.run_ = run(
             self._trained,
@@ -133,9 +138,9 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         check_consistent_length(frame, y)
         return frame, y
 
-    def _chosen(self) -> dict[str, Any]:
+    def _chosen(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the protocol."""
-        own, given = self._own_options(), dict(self.options or {})
+        own, given = {**self._own_options(), **more}, dict(self.options or {})
         twice = sorted(given.keys() & own.keys())
         if twice:
             raise ConfigurationError(
@@ -200,7 +205,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         names = getattr(self, "feature_names_in_", None)
         content = {
-            "parameters": self.get_params(deep=False) | {"random_state": None},
+            "parameters": self._stored_parameters(),
             "owners": self.owners_,
             "features": self.n_features_in_,
             "names": None if names is None else names.tolist(),
@@ -229,7 +234,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         path = Path(folder) / cls._file
         try:
             content = json.loads(path.read_text())
-            made = cls(**content["parameters"])
+            made = cls(**cls._restored_parameters(content["parameters"]))
             if "classes" in content or hasattr(made, "predict_proba"):
                 made.classes_ = np.array(content["classes"])
             made.owners_, made.n_features_in_ = content["owners"], content["features"]
@@ -242,6 +247,16 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         made.model_ = load_models(folder)
         return made
 
+    def _stored_parameters(self) -> dict[str, Any]:
+        """Parameters as `save` writes them; JSON must hold them."""
+        parameters: dict[str, Any] = self.get_params(deep=False) | {"random_state": None}
+        return parameters
+
+    @classmethod
+    def _restored_parameters(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters from what `_stored_parameters` gave."""
+        return dict(stored)
+
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
         state.pop("run_", None)  # parties, engine and data: too much, and no longer needed
@@ -249,7 +264,12 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
-    """A `VerticalEstimator` of classes: how it is fitted, and how it predicts."""
+    """A `VerticalEstimator` of classes: how it is fitted, and how it predicts.
+
+    A subclass has the parameter ``class_weight``, too.
+    """
+
+    class_weight: Mapping[Any, float] | str | None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train.
@@ -271,8 +291,35 @@ class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[mi
                 "needed"
             )
         task = "binary" if len(self.classes_) == 2 else "multiclass"
-        self._train(X, codes.astype(np.int64), task)
+        self._train(X, codes.astype(np.int64), task, **self._weights(y))
         return self
+
+    def _weights(self, y: np.ndarray) -> dict[str, Any]:
+        """Option of the protocol that `class_weight` stands for; none without."""
+        weight = self.class_weight
+        if weight is None:
+            return {}
+        if "class_weights" not in get_protocol(self._trained).Config.model_fields:
+            raise ConfigurationError(
+                f"{type(self).__name__}: class_weight = {weight!r}, and {self._trained} has no "
+                "weights of classes; leave class_weight out, or choose another protocol"
+            )
+        found = compute_class_weight(weight, classes=self.classes_, y=y)
+        if isinstance(weight, str):
+            return {"class_weights": weight}
+        return {"class_weights": tuple(map(float, found))}
+
+    def _stored_parameters(self) -> dict[str, Any]:
+        parameters, weight = super()._stored_parameters(), self.class_weight
+        if isinstance(weight, Mapping):  # keys of JSON are texts
+            pairs = [[np.asarray(name).item(), float(value)] for name, value in weight.items()]
+            parameters["class_weight"] = pairs
+        return parameters
+
+    @classmethod
+    def _restored_parameters(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        weight = stored.get("class_weight")  # none before it was a parameter
+        return {**stored, "class_weight": dict(weight) if isinstance(weight, list) else weight}
 
     def predict_proba(self, X: Any, *, coded: bool = False) -> np.ndarray:
         """Probabilities of the classes, (rows, C), in the order of `classes_`.

@@ -41,6 +41,9 @@ class FedVSClassifier(VerticalClassifier):
         Delays and bandwidth, as for `securevfl.run`; they cost no real time.
     sealed : bool
         Encrypt every message.
+    class_weight : "balanced", dict or None
+        Weights of the classes in the loss: all alike if None, such that each class counts as much
+        as every other, or numbers above 0 by class label. A class that the dict has not weighs 1.
     options : mapping, optional
         Other options of the protocol, such as ``{"weight_decay": 1e-4}``.
     random_state : int, RandomState or None
@@ -88,6 +91,7 @@ class FedVSClassifier(VerticalClassifier):
         scaling: str = "minmax",
         conditions: Any = "none",
         sealed: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
         options: Mapping[str, Any] | None = None,
         random_state: Any = None,
     ) -> None:
@@ -106,6 +110,7 @@ class FedVSClassifier(VerticalClassifier):
         self.scaling = scaling
         self.conditions = conditions
         self.sealed = sealed
+        self.class_weight = class_weight
         self.options = options
         self.random_state = random_state
 

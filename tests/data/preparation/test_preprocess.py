@@ -152,3 +152,43 @@ def test_a_party_needs_only_its_own_part():
     part = fit_frame(frame, "minmax")
     stored = json.loads(json.dumps(part.to_json()))
     assert np.array_equal(PartyPreprocessor.from_json(stored).apply(frame), part.apply(frame))
+
+
+BYTES = np.array([[0, 51], [255, 102], [51, 102]], dtype=np.uint8)
+
+
+@pytest.mark.parametrize("scaling", ["none", "minmax", "standard"])
+def test_pixels_are_bytes_or_parts_of_them(scaling):
+    part = fit_matrix(BYTES, "ab", scaling, pixels=True)
+    shares = BYTES / 255
+    np.testing.assert_allclose(
+        part.apply(BYTES), fit_matrix(shares, "ab", scaling).apply(shares), atol=1e-6
+    )
+    again = PartyPreprocessor.from_json(json.loads(json.dumps(part.to_json())))
+    dealt = Preprocessor((again,), ((0, 1),), scaling).deal([[1], [0]])
+    assert dealt.parties[1].pixels
+    for form in (BYTES, shares, pd.DataFrame(BYTES, columns=["a", "b"])):
+        np.testing.assert_allclose(again.apply(form), part.apply(BYTES), atol=1e-6)
+        a = dealt.apply(form)[1]
+        np.testing.assert_allclose(a, part.apply(BYTES)[:, :1], atol=1e-6)
+    texts = pd.DataFrame(shares.astype(str), columns=["a", "b"])
+    np.testing.assert_allclose(again.apply(texts), part.apply(BYTES), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (BYTES.astype(np.float32), r"hold the value 51, and pixels are bytes .* divide by 255"),
+        (BYTES - 1.5, r"hold the value -1\.5"),
+        (BYTES.astype(np.int64), "an array of int64, and pixels are bytes"),
+        (pd.DataFrame(BYTES.astype(float), columns=["a", "b"]), "the value 51"),
+        (np.array([[0.5, np.nan]]), "the value is NaN"),
+    ],
+)
+def test_numbers_that_are_no_pixels_are_refused(rows, message):
+    with pytest.raises(DataError, match=message):
+        fit_matrix(BYTES, "ab", "none", pixels=True).apply(rows)
+
+
+def test_other_columns_are_written_as_before():
+    assert "pixels" not in fit_matrix(np.eye(2), "ab", "none").to_json()

@@ -1,5 +1,6 @@
 """Classifiers and regressors of any protocol: scikit-learn's checks, texts, saved models."""
 
+import json
 import pickle
 
 import numpy as np
@@ -94,6 +95,82 @@ def test_columns_of_texts_are_encoded_and_kept(people, made, tmp_path):
         again.predict(new.to_numpy())
     with pytest.raises(ValueError, match="feature names should match"):
         again.predict(new[["town", "age", "member", "plan"]])
+
+
+@pytest.mark.parametrize(
+    ("made", "option"),
+    [
+        (VFLClassifier("split", 3, class_weight={"yes": 4, "no": 0.5}, **QUICK), "0.5,4"),
+        (VFLClassifier("split", 3, class_weight={"yes": 4}, **QUICK), "1,4"),
+        (FedVSClassifier(3, class_weight={"yes": 4}, width=8, hidden=16, **QUICK), "1,4"),
+        (VFLClassifier("split", 3, class_weight="balanced", **QUICK), "balanced"),
+        (VFLClassifier("split", 3, **QUICK), "none"),
+    ],
+)
+def test_weights_of_classes_are_the_option_of_the_protocol(people, made, option):
+    assert made.fit(*people).run_.protocol.config.class_weights == option
+
+
+def test_weights_by_numbers_of_classes_follow_sorted_labels(iris):
+    X, y = iris
+    labels = np.array([30, 10, 20])[y]
+    made = VFLClassifier("split", 3, class_weight={20: 2, 30: 3}, **QUICK).fit(X, labels)
+    assert made.run_.protocol.config.class_weights == "1,2,3"  # of 10, 20 and 30
+
+
+def test_a_weightier_class_is_predicted_more_often(iris):
+    X, y = iris
+    found = [
+        VFLClassifier("split", 3, class_weight={1: weight}, **QUICK | {"lr": 0.05}).fit(X, y)
+        for weight in (0.1, 1, 10)
+    ]
+    counts = [int((made.predict(X) == 1).sum()) for made in found]
+    assert counts[0] < counts[1] < counts[2]
+
+
+@pytest.mark.parametrize("weight", [{"yes": 4, "no": 0.5}, "balanced", None])
+def test_weights_of_classes_are_saved(people, tmp_path, weight):
+    made = VFLClassifier("split", 3, class_weight=weight, **QUICK).fit(*people)
+    made.save(tmp_path)
+    again = VFLClassifier.load(tmp_path)
+    assert again.class_weight == weight
+    assert (again.predict(people[0]) == made.predict(people[0])).all()
+
+
+def test_numbers_of_classes_stay_numbers_in_a_saved_classifier(iris, tmp_path):
+    weight = {np.int64(1): np.float32(2), 0: 1}
+    VFLClassifier("split", 3, class_weight=weight, **QUICK).fit(*iris).save(tmp_path)
+    again = VFLClassifier.load(tmp_path)
+    assert again.class_weight == {1: 2.0, 0: 1.0}
+    path = tmp_path / "classifier.json"
+    content = json.loads(path.read_text())
+    del content["parameters"]["class_weight"]  # as an earlier version wrote it
+    path.write_text(json.dumps(content))
+    assert VFLClassifier.load(tmp_path).class_weight is None
+
+
+@pytest.mark.parametrize(
+    ("protocol", "weight", "message"),
+    [
+        ("split", {0: 1, 1: 0}, "0 is no weight of a class"),
+        ("split", {0: 1, 3: 2}, r"The classes, \[.*1.*2.*\], are not in class_weight"),
+        ("split", "equal", "class_weight"),
+        ("dvfl", "balanced", "class_weight = 'balanced', and dvfl has no weights of classes"),
+        ("cvfl", "balanced", "cvfl: class_weights = 'balanced' has no use"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_refused(iris, protocol, weight, message):
+    with pytest.raises(ValueError, match=message):
+        VFLClassifier(protocol, 3, class_weight=weight, **QUICK).fit(*iris)
+
+
+def test_weights_are_given_once_and_regressors_have_none(iris):
+    options = {"class_weights": "balanced"}
+    made = VFLClassifier("split", 3, options=options, **QUICK).fit(*iris)
+    assert made.run_.protocol.config.class_weights == "balanced"
+    with pytest.raises(ConfigurationError, match="options has class_weights, which is a parameter"):
+        VFLClassifier("split", 3, class_weight="balanced", options=options, **QUICK).fit(*iris)
+    assert "class_weight" not in VFLRegressor().get_params()
 
 
 def test_models_that_stay_in_shares_predict_within_their_run(iris):
