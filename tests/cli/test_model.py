@@ -112,7 +112,7 @@ def test_every_example_is_understood(line, monkeypatch):
     )
     for name in ("create", "write_public", "show", "write_manifest", "sign", "named"):
         monkeypatch.setattr(f"securevfl.runs.identities.{name}", note)
-    signed = type("M", (), {"check": note})
+    signed = type("M", (), {"check": note, "terms": {}})
     monkeypatch.setattr("securevfl.runs.identities.look", lambda _: ({}, signed))
     for name in (
         "bench.rounds.bench_round",
