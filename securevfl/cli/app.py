@@ -112,7 +112,7 @@ _TYPED = {
     "id_column": "--id", "label": "--label", "label_file": "--label-file", "parties": "--parties",
     "party_files": "--party", "align": "--align", "data_dir": "--data-dir", "seed": "--seed",
 } | {
-    name: f"--set data.{name}=..."
+    name: f"--set data.{name}=VALUE"
     for name in (
         "drop", "separator", "max_categories", "missing_values", "scaling", "coding", "task",
         "group", "test_fraction", "unmatched", "columns", "rows", "aligned", "rest", "local",
@@ -155,7 +155,11 @@ def usage_message(error: Any) -> str:
         found = UnknownNameError(f"option of {path!r}", unknown, option_names(context.command))
         why = NO_OPTION.get(name, "there is none like it")
         return f"{found if found.near else _unknown(path, unknown, why)} (see {path} --help)"
-    return f"{error.format_message().rstrip('.')} (see {path} --help)"
+    text = error.format_message().rstrip(".")
+    takes_tables = context is not None and "--party" in option_names(context.command)
+    if "extra argument" in text and takes_tables:
+        text += "; give a table by --data FILE, or one for each party by --party FILE"
+    return f"{text} (see {path} --help)"
 
 
 def _unknown(path: str, option: str, why: str) -> str:

@@ -22,12 +22,18 @@ def claims(record: Record) -> list[dict[str, Any]]:
     verdict is one on the same claim with the same parameters; any other claim is `NOT_VERIFIED`.
     """
     verdicts = {} if other_parameters(record) else {_key(found): found for found in _all(record)}
+    small = of_small_runs(record)
     made = []
     for claim in record.summary.get("claims", ()):
         own = verdicts.get(_key(claim), {})
         verdict = own.get("verdict", NOT_VERIFIED) if claim["notion"] != "none" else NO_CLAIM
-        made.append(_finding({**own, **claim, "verdict": verdict}))
+        made.append(_finding({**own, **claim, "verdict": verdict}) | {"small": bool(own) and small})
     return made
+
+
+def of_small_runs(record: Record) -> bool:
+    """Whether the verification left out the configuration itself (``verify --quick``)."""
+    return (record.verification or {}).get("whole", True) is False
 
 
 def other_verdicts(record: Record) -> list[dict[str, Any]]:

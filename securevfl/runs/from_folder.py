@@ -143,7 +143,9 @@ def _check_columns(
     fitted = _fitted(model)
     wanted = [[column.name for column in one.columns] for one in fitted]
     names = summary.get("party_names") or [f"party {n}" for n in range(len(wanted))]
+    columns = "columns of the training data"
     if len(frames) == 1:
+        columns += f", or one file for each party: {', '.join(names)}" if len(names) > 1 else ""
         wanted = [[name for own in wanted for name in own]]
     for n, (file, frame) in enumerate(zip(files, frames, strict=True)):
         absent = [name for name in wanted[n] if name not in frame.columns]
@@ -155,7 +157,7 @@ def _check_columns(
         raise DataError(
             f"predict: {file.name} has no column {absent[0]!r}{whose} ({len(absent)} of "
             f"{len(wanted[n])} columns are absent)."
-            + (f"{order} {', '.join(names)}" if order else " Give the columns of the training data")
+            + (f"{order} {', '.join(names)}" if order else f" Give all {columns}")
         )
 
 

@@ -83,6 +83,13 @@ def read_finished(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
     """
     if not folder.is_dir():
         raise ConfigurationError(f"load: {folder} is no folder; name the folder of a run")
+    if not (folder / CONFIG).exists():
+        exported = (folder / "server.npz").exists()
+        why = "exported models, which securevfl.load_models reads in Python" if exported else "none"
+        raise ConfigurationError(
+            f"load: {folder} holds no {CONFIG}, so it is no run's folder; it holds {why}. Name the "
+            "folder that `securevfl run` wrote"
+        )
     spec = RunSpec.from_toml(folder / CONFIG)
     if not (folder / SUMMARY).exists():
         raise ConfigurationError(f"load: the run in {folder} did not end; resume it first")

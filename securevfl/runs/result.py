@@ -332,6 +332,7 @@ class Run:
             if not reads_local_tables(self.spec.source, self.spec.engine):
                 write_descriptions(beside, self.protocol, self.parties)
             arrays: Any = self.models()
+            (beside / MODELS).touch(mode=0o600)  # it tells about the rows it was trained on
             np.savez(beside / MODELS, **arrays)
             draw_curves({self.protocol.name: self.history}, beside / CURVES)
             write_summary(beside / SUMMARY, self.summary() | {"evaluation_data": self.evaluation})

@@ -18,6 +18,10 @@ MISTAKES = {
     "options before the protocol": (["run", "--rounds", "3", "fedvs"], "protocol comes first"),
     "unknown protocol": (["run", "fedsv"], "unknown protocol 'fedsv': did you mean fedvs"),
     "unknown command": (["rnu"], "rnu"),
+    "a table without its option": (
+        ["run", "fedvs", "a.csv"],
+        "give a table by --data FILE, or one",
+    ),
     "unknown option": (["run", "fedvs", "--segmnts", "2"], "did you mean --segments"),
     "only the nearest option": (["run", "fedvs", "--segmnts", "2"], "mean --segments? "),
     "another program's name": (["run", "fedvs", "--learning-rate", "x"], "lr = 'x'"),

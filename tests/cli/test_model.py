@@ -541,7 +541,7 @@ def test_options_of_python_are_told_as_they_are_typed():
     assert "party files need id_column=" in result.stderr
     assert "(On the command line id_column= is --id.)" in result.stderr
     assert in_flags("drop it with drop=['x'] or N=3 and --label=y") == (
-        " (On the command line drop= is --set data.drop=....)"
+        " (On the command line drop= is --set data.drop=VALUE.)"
     )
     assert in_flags("nothing of the kind") == ""
 

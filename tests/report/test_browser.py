@@ -378,6 +378,16 @@ def test_nothing_sticks_out_on_a_phone(browser, name, request):
     assert small == 0, "controls are large enough for a finger"
 
 
+def test_an_axis_has_two_numbers_at_least(browser, single):
+    """A span of 9 with steps of at most two had 0 alone."""
+    browser.open(single, width=PHONE)
+    spans = [[0, k / 4, 2] for k in range(2, 200)] + [[k / 3, 40, 3] for k in range(100)]
+    counts = browser.ask(
+        f"return {spans}.map(([low, high, count]) => ticks(low, high, count, false).length)"
+    )
+    assert 2 <= min(counts) <= max(counts) <= 7
+
+
 BROKEN_WORDS = """
 const found = [], walk = document.createTreeWalker(document.querySelector('main'), 4);
 document.querySelectorAll('details').forEach((d) => { d.open = true; });

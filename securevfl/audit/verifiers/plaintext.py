@@ -9,6 +9,7 @@ import numpy as np
 
 from securevfl.audit.beside.held import digests, in_common
 from securevfl.audit.coalitions import may_see
+from securevfl.audit.known_values import KnownValues, numbers, rows_in
 from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -85,16 +86,26 @@ class _InTheClear:
     def __init__(self, run: RecordedRun, asset: str) -> None:
         owners = range(run.protocol.data.parties)  # helpers have no columns
         self._needles = _Needles({n: _values(run, n, asset) for n in owners})
-        self._whole = {n: _whole(run.data(n)["train"]) for n in owners if asset == "features"}
-        self._found: dict[bytes, list[int]] = {}
+        columns = {n: run.data(n)["train"] for n in owners if asset == "features"}
+        self._whole = {n: _whole(own) for n, own in columns.items()}
+        self._known, self._named = KnownValues(columns), dict[int, dict[bytes, np.ndarray]]()
+        for message in run.messages if columns else ():
+            for rows in rows_in(message.payload, run.protocol.data.rows):
+                self._named.setdefault(message.key.round, {})[rows.tobytes()] = rows
+        self._found: dict[tuple[bytes, int], list[int]] = {}
 
     def of(self, message: RecordedMessage) -> list[int]:
         """The clients, in order."""
-        if message.content not in self._found:
-            pieces, found = _pieces(message.payload), self._needles.within(message.content)
+        key = message.content, message.key.round
+        if key not in self._found:
+            payload = message.payload
+            pieces, found = _pieces(payload), self._needles.within(message.content)
             found |= {n for n, own in self._whole.items() if any(one in own for one in pieces)}
-            self._found[message.content] = sorted(found)
-        return self._found[message.content]
+            if self._whole:
+                rows = self._named.get(message.key.round, {}).values()
+                found |= self._known.within(numbers(payload), rows)
+            self._found[key] = sorted(found)
+        return self._found[key]
 
 
 class _Needles:

@@ -108,7 +108,10 @@ def _read(
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; check the path.") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path.name} is not UTF-8 text: {error}; convert it to UTF-8.") from error
+        raise DataError(
+            f"{path.name} is not UTF-8 text: {error}; convert it to UTF-8, or, if it is an image, "
+            "give the folder of images"
+        ) from error
     except csv.Error as error:
         raise DataError(f"{path.name} is no regular CSV file: {error}; correct it.") from error
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:

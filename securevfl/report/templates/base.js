@@ -55,7 +55,8 @@ const MEASURES = {
   epsilon_total: { format: plain, zero: true },
 };
 
-// Round numbers of about `count` steps between two values; whole decades on a logarithmic scale.
+// Round numbers of about `count` steps between two values, two at least where that can be; whole
+// decades on a logarithmic scale.
 function ticks(low, high, count, log) {
   if (log) {
     const found = [];
@@ -70,9 +71,17 @@ function ticks(low, high, count, log) {
   }
   const span = high - low || 1;
   const power = 10 ** Math.floor(Math.log10(span / count));
-  const step = power * [1, 2, 5, 10].find((m) => span / (m * power) <= count);
+  const steps = [1, 2, 5, 10].map((m) => m * power);
+  let at = steps.findIndex((step) => span / step <= count);
+  let found = multiples(steps[at], low, high);
+  for (; found.length < 2 && at > 0; at -= 1) found = multiples(steps[at - 1], low, high);
+  return found;
+}
+
+function multiples(step, low, high) {
   const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * span; k += 1) {
+  const slack = 1e-9 * (high - low || 1);
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + slack; k += 1) {
     found.push(Number((k * step).toPrecision(12)));
   }
   return found;

@@ -277,6 +277,7 @@ class Organisation:
             write_transcript(beside, transcript)
             write_parties(beside / PARTIES, {self.index: parties[self.index]})
             arrays: Any = model_arrays({self.index: parties[self.index]})
+            (beside / MODELS).touch(mode=0o600)
             np.savez(beside / MODELS, **arrays)
             export_own(made, parties, self.index, beside)
             write_summary(beside / SUMMARY, summary)

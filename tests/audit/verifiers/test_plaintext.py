@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from securevfl import load_dataset
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.plaintext import Plaintext, _Needles
 from securevfl.engine.party import SERVER
@@ -36,6 +37,10 @@ def telling(value, name="fedvs"):
     return type("Telling", (base,), more)
 
 
+ROWS = np.random.default_rng(5).permutation(60)[:20]
+NOISE = np.random.default_rng(6).standard_normal((20, 5)).astype(np.float32)
+
+
 def features(client):
     held = client.features
     return held["train"] if isinstance(held, dict) else held
@@ -48,10 +53,16 @@ FORMS = {
     "a few values": lambda c: np.ascontiguousarray(features(c)[5:13, 2]),
     "in a tuple": lambda c: (1, np.ascontiguousarray(features(c).T)),
 }
+OF_SOME_ROWS = {
+    "a column of some rows": lambda c: np.ascontiguousarray(features(c)[ROWS, 2]),
+    "two columns of some rows": lambda c: features(c)[ROWS][:, [0, 3]].astype(np.float64),
+    "some rows, turned": lambda c: np.ascontiguousarray(features(c)[ROWS].T),
+    "beside other numbers": lambda c: np.hstack([NOISE, features(c)[ROWS, 1:2], NOISE]),
+}
 
 
-def found(cls, who="server", about="features", **options):
-    subject = Subject(make(cls, **SMALL | options))
+def found(cls, who="server", about="features", data=None, **options):
+    subject = Subject(make(cls, data, **SMALL | options))
     claim = next(c for c in subject.protocol.claims if (c.who, c.asset) == (who, about))
     assert Plaintext().applies(claim, subject.protocol)
     [evidence] = Plaintext().examine(claim, subject, seed=0, level=1e-7)
@@ -64,6 +75,44 @@ def test_features_in_the_clear_are_found(name, form):
     evidence = found(telling(FORMS[form], name))
     assert evidence.effect == "accuses"
     assert "'note' from 1 to -1 holds features of client 1" in evidence.text
+
+
+@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("form", OF_SOME_ROWS)
+def test_features_of_some_rows_are_found_in_any_order_and_choice_of_columns(name, form):
+    data = load_dataset("breast-cancer", parties=4)
+    evidence = found(telling(OF_SOME_ROWS[form], name), data=data)
+    assert "'note' from 1 to -1 holds features of client 1" in evidence.text
+
+
+def test_a_column_of_few_values_is_found_at_the_rows_that_were_named():
+    """Pixels have 17 values, which occur anywhere; at the rows of the batch they tell."""
+
+    def value(client):
+        rows = client.batch_rows
+        return np.ascontiguousarray(features(client)[np.maximum(rows, 0), 2])
+
+    cls = telling(value)
+    parties = cls.parties
+
+    def noting(self):
+        made = parties(self)
+        client, checked = made[1], made[1].checked
+
+        def and_note(batch, attempt):
+            client.batch_rows = batch.rows.astype(np.int64)
+            return checked(batch, attempt)
+
+        client.checked = and_note
+        return made
+
+    cls.parties = noting
+    assert "'note' from 1 to -1 holds features of client 1" in found(cls).text
+
+
+@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+def test_sound_methods_are_not_blamed_on_columns_of_many_values(name):
+    assert found(name, data=load_dataset("breast-cancer", parties=4)).effect == "supports"
 
 
 def test_quantised_columns_are_found():
