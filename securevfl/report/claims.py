@@ -27,7 +27,7 @@ def claims(record: Record) -> list[dict[str, Any]]:
     for claim in record.summary.get("claims", ()):
         own = verdicts.get(_key(claim), {})
         verdict = own.get("verdict", NOT_VERIFIED) if claim["notion"] != "none" else NO_CLAIM
-        made.append(_finding({**own, **claim, "verdict": verdict}) | {"small": bool(own) and small})
+        made.append(_finding({**own, **claim, "verdict": verdict}, small=bool(own) and small))
     return made
 
 
@@ -40,7 +40,7 @@ def other_verdicts(record: Record) -> list[dict[str, Any]]:
     """Verdicts of the verification that are on no claim of this run."""
     own = set() if other_parameters(record) else {_key(c) for c in record.summary.get("claims", ())}
     return [
-        _finding(found)
+        _finding(found, small=of_small_runs(record))
         for found in _all(record)
         if _key(found) not in own and found["verdict"] != "NOT TESTED"
     ]
@@ -54,8 +54,9 @@ def _key(claim: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(claim.get(name) for name in ("who", "about", "notion"))
 
 
-def _finding(claim: Mapping[str, Any]) -> dict[str, Any]:
+def _finding(claim: Mapping[str, Any], *, small: bool) -> dict[str, Any]:
     return {
+        "small": small,
         **{name: claim.get(name) for name in ("who", "about", "notion", "source", "verdict")},
         "evidence": _evidence(claim),
         "failure_probability": claim.get("failure_probability"),
