@@ -42,7 +42,7 @@ POINT = 32  # bytes of an x-coordinate
 _DOMAIN = b"securevfl psi 1\0"
 _TRIES = 256  # half of all hashes are no x of the curve: failing so often has probability 2^-256
 _SPREAD = 20_000  # points below which starting other processes costs more than it brings
-_CHUNK = 5_000
+_CHUNK = 1_000  # points that a process multiplies at a time: the last ones keep all busy
 
 Blinding = Callable[[Sequence[Any], bytes], bytes]
 Workers = Executor | int | None
