@@ -123,6 +123,7 @@ def _has_column(lines: np.ndarray, table: np.ndarray, named: Iterable[np.ndarray
         real = rows >= 0
         columns = np.ascontiguousarray(table[rows[real]].T) + 0.0
         telling = {one.tobytes() for one in columns if len(np.unique(one)) >= _DISTINCT}
+        telling.discard(rows[real].astype(np.float64).tobytes())  # a column of numbers of rows
         if telling and any(
             one.tobytes() in telling for one in np.ascontiguousarray(lines[:, real])
         ):

@@ -59,6 +59,11 @@ def test_constant_columns_tell_nothing():
     assert known.within([np.ones((24, 3))], [ROWS]) == set()
 
 
+def test_a_column_that_numbers_the_rows_is_no_more_than_the_rows_that_are_named():
+    known = KnownValues({0: np.arange(300.0, dtype=np.float32)[:, None]})
+    assert known.within([ROWS], [ROWS]) == set()
+
+
 def test_rows_are_those_that_a_table_of_so_many_can_have():
     named = {"part": "train", "rows": (np.arange(20, dtype=np.uint32), np.arange(3))}
     assert [len(one) for one in rows_in(named, 300)] == [20]
