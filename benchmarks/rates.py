@@ -18,6 +18,7 @@ import argparse
 import itertools
 import json
 import math
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +55,8 @@ def curve_of(job: Job, data: VerticalDataset, until: float, rates: dict[str, flo
     options = {"rounds": 10**6, **job.options, **rates}
     asked = {name: value for name, value in job.asked.items() if value is not None}
     asked |= {"seed": SEED, "until": until}
-    history = run(job.protocol, data, **options, **asked).history
+    with tempfile.TemporaryDirectory() as folder:  # the messages of so many rounds go there
+        history = run(job.protocol, data, out=Path(folder, "run"), **options, **asked).history
     rows = [row for row in history if "accuracy" in row]
     return [row["time"] for row in rows], [row["accuracy"] for row in rows]
 

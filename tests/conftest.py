@@ -16,6 +16,7 @@ from securevfl.audit.attack_matrix.registry import ATTACKS
 from securevfl.data.catalogue.registry import DATASETS
 from securevfl.engine.conditions import CONDITIONS
 from securevfl.protocols.base.registry import find_protocols
+from tests.second_interpreter import one_interpreter
 
 # The first example of a property pays for imports and compilation, whatever it is.
 settings.register_profile("unhurried", deadline=None)
@@ -38,6 +39,11 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector the thousands of tests and all that was imported for them."""
     _spare()
     gc.set_threshold(5_000, 10, 10)
+
+
+def pytest_configure() -> None:
+    """Have all verifications of this process ask one second interpreter."""
+    one_interpreter()
 
 
 _spared = 0  # modules that were imported at that time

@@ -29,7 +29,7 @@ from securevfl.audit.tapes import Tape
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Schedule
-from securevfl.engine.network import SERVER, Event, Sending
+from securevfl.engine.network import SERVER, Event, PartyState, Sending
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
@@ -68,6 +68,9 @@ class Setting:
         training.
     multiple : int
         Number of which the training rows are a multiple; those beyond are left out.
+    loses_notes : bool
+        Whether what parties write ahead is lost (`Party.write_ahead`): one that crashes comes back
+        from its last safe point alone.
     """
 
     name: str
@@ -78,6 +81,7 @@ class Setting:
     wrong_uploads: int = 0
     predicts: int = 0
     multiple: int = 1
+    loses_notes: bool = False
 
     @property
     def disturbed(self) -> bool:
@@ -310,7 +314,9 @@ class _FollowedRun:
         self._progress = progress
         if predicting is None:
             keeping = bool(setting.faults or setting.resumed_in)
-            library = References(protocol, keeping=keeping)  # before `parties` can change it
+            noting = not setting.loses_notes
+            # Before `parties` can change the protocol.
+            library = References(protocol, keeping=keeping, noting=noting)
             run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
             run.references = library
             self.lives = [_Life(run, setting)]
@@ -369,6 +375,7 @@ class _FollowedRun:
             "recorded": self.run,
             "follow": self._take,
             "wrong": self._wrong(),
+            "loses_notes": setting.loses_notes,
             "observer": self.history,
             "secrets": made.secrets,
             "conditions": setting.conditions,
@@ -452,13 +459,19 @@ class _FollowedRun:
 
 
 class _Disturbed(Recorder):
-    """A recorder in which some clients upload random elements."""
+    """A recorder in which some clients upload random elements, or notes are lost."""
 
     def __init__(
-        self, parties: Any, *, wrong: Callable[[MessageKey], bool], **options: Any
+        self,
+        parties: Any,
+        *,
+        wrong: Callable[[MessageKey], bool],
+        loses_notes: bool,
+        **options: Any,
     ) -> None:
         super().__init__(parties, **options)
         self._wrong = wrong
+        self._loses_notes = loses_notes
         self._stream = np.random.Generator(np.random.Philox(1))
 
     def send(self, sending: Sending) -> None:
@@ -479,6 +492,13 @@ class _Disturbed(Recorder):
             Simulation.send(self, sending._replace(payloads=noise))
             return
         super().send(sending)
+
+    def write_ahead(self, party: PartyState) -> None:
+        """Note that the party does, and keep it unless notes are lost."""
+        if self._loses_notes:
+            self.note_writing_ahead(party)
+        else:
+            super().write_ahead(party)
 
 
 def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:

@@ -460,8 +460,12 @@ class Recorder(Simulation):
 
     def write_ahead(self, party: PartyState) -> None:
         """Note that it does."""
-        self._note(party, acts.call("write_ahead"))
+        self.note_writing_ahead(party)
         super().write_ahead(party)
+
+    def note_writing_ahead(self, party: PartyState) -> None:
+        """Note that it does, without doing so."""
+        self._note(party, acts.call("write_ahead"))
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
         """Note that the party says so."""

@@ -101,7 +101,9 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
     forget who uploaded. Then as few clients share in time as no sum may have. At last all uploads
     to ten sums come too late, clients come back from a crash between the second and the third,
     and as many are down then as cannot make a sum tell anything: only the others can tell the
-    server of the first sum, whose rows it asks for again if they do not.
+    server of the first sum, whose rows it asks for again if they do not. That is run once more with
+    notes that are lost, where clients must name all rounds since their checkpoint; of three batches
+    in an epoch the one that they would forget is asked for next.
     """
     if not (_has(protocol, "share_timeout") and _has(protocol, "result_timeout")):
         return
@@ -132,12 +134,14 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
     )
     yield Setting("few share in time", same, shares, multiple=K)
     if isinstance(protocol, CodedProtocol) and _has(protocol, "batch"):
-        two = options | {"batch": -(-rows_of(protocol) // 2)}  # batches an epoch
+        two, three = (options | {"batch": -(-rows_of(protocol) // n)} for n in (2, 3))  # an epoch
         silent = clients[len(clients) - (K + protocol.code.privacy - 1) :]
         faults = Faults(outages=(*down(clients, 1.2, 1.6), *down(silent, 2.95, 12)))
         uploads = late((round, n, "upload") for round in range(1, 11) for n in clients)
         words = "uploads late, all come back, some down"
         yield Setting(words, two, uploads, faults, multiple=2 * K)
+        words = "uploads late, all come back without their notes, some down"
+        yield Setting(words, three, uploads, faults, multiple=3 * K, loses_notes=True)
 
 
 def rows_of(protocol: Protocol) -> int:

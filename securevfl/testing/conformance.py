@@ -31,6 +31,7 @@ from securevfl.testing.checks.disturbed import (
     check_resume,
     check_senders,
 )
+from securevfl.testing.checks.endurance import check_endurance
 from securevfl.testing.checks.runs import (
     check_accounting,
     check_copying,
@@ -57,6 +58,7 @@ __all__ = [
     "check_copying",
     "check_determinism",
     "check_end",
+    "check_endurance",
     "check_faults",
     "check_global_state",
     "check_memory",
@@ -88,6 +90,7 @@ CHECKS: dict[str, Check] = {
     "global state": check_global_state,
     "absence": check_absence,
     "faults": check_faults,
+    "endurance": check_endurance,
     "end": check_end,
     "accounting": check_accounting,
 }

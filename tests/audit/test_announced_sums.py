@@ -132,3 +132,14 @@ def test_a_server_that_takes_one_report_for_all_is_found(monkeypatch):
 
     monkeypatch.setattr(SumLedger, "report", report)
     assert any("over different models" in fault for fault in scripted(name))
+
+
+def test_clients_that_do_not_name_rounds_since_their_checkpoint_are_found(monkeypatch):
+    """Their notes of uploads are lost with a crash, and the server asks for the rows again."""
+    name = "uploads late, all come back without their notes, some down"
+    assert scripted(name) == scripted(name, segments=2) == ()
+    monkeypatch.setattr(SumLedger, "come_back", lambda self, round: None)
+    for segments in (1, 2):
+        faults = scripted(name, segments=segments)
+        assert any("over different models" in fault for fault in faults)
+    assert scripted("uploads late, all come back, some down") == ()  # notes are enough

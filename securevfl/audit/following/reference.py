@@ -76,6 +76,8 @@ class ReferenceParty:
     secrets : Secrets
     keeping : bool
         Whether to copy the party at its safe points, as one that crashes or is resumed needs it.
+    noting : bool
+        Whether what it writes ahead is put beside the copy.
 
     Attributes
     ----------
@@ -94,11 +96,12 @@ class ReferenceParty:
         seed: int,
         secrets: Secrets,
         keeping: bool,
+        noting: bool,
     ) -> None:
         self.seed, self.secrets, self.lost = seed, secrets, ""
         self._make, self._chance, self._lines = make, chance, lines
         self.acts: list[Act] = []
-        self._keeping = keeping
+        self._keeping, self._noting = keeping, noting
         self._given: deque[_Given] = deque()
         self._sent: list[ReferenceMessage] = []
         self._rests = 0  # safe points so far
@@ -294,7 +297,7 @@ class ReferenceParty:
     def write_ahead(self, party: PartyState) -> None:
         """Put what is written ahead beside the copy."""
         self.acts.append(acts.call("write_ahead"))
-        if self._rest is not None:
+        if self._rest is not None and self._noting:
             self._rest = {**self._rest, "ahead": ahead(self._party)}
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:

@@ -57,6 +57,8 @@ class References:
         Of the recorded run. Where what it is held against is not the library's, there are none.
     keeping : bool
         Whether parties may crash, or the run is resumed.
+    noting : bool
+        Whether what they write ahead is kept.
 
     Attributes
     ----------
@@ -68,7 +70,7 @@ class References:
         Takes what parties write.
     """
 
-    def __init__(self, protocol: Method, *, keeping: bool = False) -> None:
+    def __init__(self, protocol: Method, *, keeping: bool = False, noting: bool = True) -> None:
         self._chance = Chance()
         self._parties: dict[int, ReferenceParty] = {}
         self._unlike: dict[str, int] = {}
@@ -92,6 +94,7 @@ class References:
                 seed=protocol.seed,
                 secrets=protocol.secrets,
                 keeping=keeping,
+                noting=noting,
             )
 
     @contextmanager

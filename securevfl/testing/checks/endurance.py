@@ -1,0 +1,142 @@
+"""Check that a protocol makes all its steps though some party is late, down or wrong meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.audit.followed_runs import Setting
+from securevfl.audit.settings import settings_of
+from securevfl.engine.conditions import Conditions
+from securevfl.engine.party import Party
+from securevfl.errors import ConfigurationError, RunError
+from securevfl.protocols.base.messages import UPLOADS
+from securevfl.testing.checks.basics import require
+from securevfl.testing.runs import Outcome, ProtocolLike, class_of, make, simulate
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+_GOES_ON = ("tolerates", "fills")  # what a card says of absence
+_FAR = 1000.0  # seconds; many times all timeouts of a run
+_VERY_LATE = "one round very late"
+
+
+@dataclass(frozen=True)
+class _OneRoundLate(Conditions):
+    """Uploads of round 1 come after `_FAR` seconds, and all other messages at once."""
+
+    def delay(self, seed: int, party: int, round: int, activity: str) -> int:
+        """The delay of a message, in nanoseconds."""
+        return int(_FAR * 1e9) if (round, activity) == (1, "upload") else 0
+
+
+def check_endurance(
+    protocol: ProtocolLike,
+    data: VerticalDataset | None = None,
+    *,
+    leave_out: Collection[str] = (),
+    **options: Any,
+) -> None:
+    """Whoever is late, down or wrong for a while, a protocol that goes on makes all its steps.
+
+    These are protocols whose card says "tolerates" or "fills" of absence. They are run in the
+    settings in which `securevfl.verify` runs them, with the options that these need: messages come
+    late, parties crash and come back, links lose messages, attempts fail. Each run must have as
+    many steps as an undisturbed one, and no error. Where the protocol corrects wrong uploads, its
+    losses must be those without them; and where it gives attempts up, uploads of one round that
+    come after 1000 s must not hold it up so long.
+
+    Parameters
+    ----------
+    protocol : str or Protocol class
+    data : VerticalDataset, optional
+    leave_out : collection of str
+        Settings, by name, in which these options are meant to end the run: fewer results come in
+        time than it needs, however often it asks.
+    **options
+        The protocol's own.
+    """
+    made = make(protocol, data, **options)
+    if made.card.absence not in _GOES_ON:
+        return
+    steps = len(simulate(protocol, data, **options).losses)
+    for setting in _settings(made):
+        if setting.name in leave_out or not _is_possible(setting, protocol, data, options):
+            continue
+        outcome = _run_in(setting, protocol, data, options)
+        last = max(event.time for event in outcome.events if event.name == "round") / 1e9
+        found = len(outcome.losses)
+        require(found == steps, protocol, f"{setting.name}: {found} steps instead of {steps}")
+        if setting.name == _VERY_LATE:
+            require(last < _FAR, protocol, f"{setting.name}: the last step came after {last:.0f} s")
+        if setting.wrong_uploads:
+            plain = _run_in(replace(setting, wrong_uploads=0), protocol, data, options)
+            same = outcome.losses == plain.losses
+            require(same, protocol, f"{setting.name}: the losses are not those without them")
+
+
+def _settings(made: Any) -> Iterator[Setting]:
+    """Settings of trainings that are not resumed, and one of ours."""
+    for setting in settings_of(made):
+        if setting.resumed_in or setting.predicts:
+            continue
+        yield setting
+        if setting.name == "results late" and "max_attempts" in setting.options:
+            yield Setting(_VERY_LATE, setting.options, _OneRoundLate(_VERY_LATE))
+
+
+def _is_possible(
+    setting: Setting, protocol: ProtocolLike, data: VerticalDataset | None, options: dict[str, Any]
+) -> bool:
+    """Whether there are parties enough for a setting, such as for wrong uploads."""
+    try:
+        make(protocol, data, **options | dict(setting.options))
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _run_in(
+    setting: Setting, protocol: ProtocolLike, data: VerticalDataset | None, options: dict[str, Any]
+) -> Outcome:
+    """The run in a setting; an error that ends it is a failure."""
+    given = options | dict(setting.options)
+    cls = _lying(protocol, setting.wrong_uploads) if setting.wrong_uploads else protocol
+    try:
+        return simulate(cls, data, conditions=setting.conditions, faults=setting.faults, **given)
+    except RunError as error:
+        name = class_of(protocol).name
+        raise AssertionError(f"{name}: {setting.name}: the run ended: {error}") from error
+
+
+def _lying(protocol: ProtocolLike, liars: int) -> type:
+    """The protocol with as many clients, the first, whose uploads are random elements."""
+
+    class Lying(class_of(protocol)):  # type: ignore[misc]
+        """The protocol with wrong uploads."""
+
+        def parties(self) -> dict[int, Party]:
+            parties: dict[int, Party] = super().parties()
+            kinds = {m.kind for m in self.messages
+                     if m.sender == "client" and m.carries in UPLOADS}  # fmt: skip
+            for index in self.peers()[:liars]:
+                _corrupt(parties[index], kinds)
+            return parties
+
+    return Lying
+
+
+def _corrupt(party: Party, kinds: Collection[str]) -> None:
+    stream = np.random.Generator(np.random.Philox(party.index))
+    send = party.send
+
+    def lie(to: int, kind: str, payload: Any, **given: Any) -> None:
+        if kind in kinds:
+            payload = stream.integers(0, 2**16, payload.shape).astype(payload.dtype)
+        send(to, kind, payload, **given)
+
+    party.send = lie  # type: ignore[method-assign]
