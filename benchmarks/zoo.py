@@ -35,13 +35,15 @@ UNREAD = f"{NOT_READ}: nothing else was found"
 Verdicts = dict[tuple[str, str], str]
 
 
-def verdicts(protocol: Any, options: Any, *, quick: bool) -> tuple[Verdicts, dict[str, str], float]:
+def verdicts(
+    protocol: Any, options: Any, data: str, *, quick: bool
+) -> tuple[Verdicts, dict[str, str], float]:
     """Verdict and first evidence of each claim, and the seconds that it took.
 
     A verdict that is weaker for no other reason than that nobody has read the code is `UNREAD`.
     """
     begin = time.perf_counter()
-    given = dict(options) | ({"tests": (), "whole": False} if quick else {})
+    given = dict(options) | {"data": data} | ({"tests": (), "whole": False} if quick else {})
     try:
         report = securevfl.verify(protocol, **given)
     except Exception as error:  # a verifier must not end so; it is written down as it is
@@ -127,10 +129,10 @@ def examine(one: Leak | Variant, sound: dict[str, Verdicts], *, quick: bool) -> 
     """Row of results."""
     around = one.around if isinstance(one, Leak) else nullcontext
     with around():
-        found, words, seconds = verdicts(one.make(), one.options, quick=quick)
-    key = f"{one.protocol} {sorted(one.options.items())}"
+        found, words, seconds = verdicts(one.make(), one.options, one.data, quick=quick)
+    key = f"{one.protocol} {one.data} {sorted(one.options.items())}"
     if key not in sound:
-        sound[key] = verdicts(one.protocol, one.options, quick=quick)[0]
+        sound[key] = verdicts(one.sound, one.options, one.data, quick=quick)[0]
     row: dict[str, Any] = {
         "name": one.name,
         "protocol": one.protocol,

@@ -51,6 +51,7 @@ def all_leaks() -> tuple[Leak, ...]:
         own_protocols,
         rare,
         replaced_packages,
+        researcher,
         surroundings,
         watched,
     )
@@ -61,7 +62,8 @@ def all_leaks() -> tuple[Leak, ...]:
     second = (rare_events, beside_messages, states, library_parts, coded_shares, other_methods)
     third = (prepared_tables, unwatched, swapped_parts, without_code, wrapped_makers)
     fourth = (surroundings, more_surroundings, watched, rare, replaced_packages, own_protocols)
-    every = (*of_fedvs, *others, *second, *third, acts, beginnings, *fourth, disguises)
+    fifth = (disguises, researcher)
+    every = (*of_fedvs, *others, *second, *third, acts, beginnings, *fourth, *fifth)
     return tuple(one for module in every for one in module.LEAKS)
 
 
@@ -69,9 +71,10 @@ def sound_variants() -> tuple[Variant, ...]:
     """Every sound variant, by protocol."""
     from securevfl.testing.leaks import acts, disguises, harmless_changes
     from securevfl.testing.leaks.outsider import harmless_shapes, sound_neighbours
-    from securevfl.testing.leaks.third_party import sound_packages
+    from securevfl.testing.leaks.third_party import researcher, sound_packages
 
-    modules = (harmless_changes, harmless_shapes, sound_neighbours, acts, sound_packages, disguises)
+    first = (harmless_changes, harmless_shapes, sound_neighbours, acts, sound_packages)
+    modules = (*first, disguises, researcher)
     return tuple(one for module in modules for one in module.VARIANTS)
 
 

@@ -56,6 +56,10 @@ class Leak:
     shows : callable, optional
         Finds the leak in a finished small run whose payloads were kept. It is false of the sound
         protocol.
+    own : type of Protocol, optional
+        The sound protocol, where it is none of the library's.
+    data : str
+        Data set on which it leaks.
     """
 
     name: str
@@ -68,6 +72,13 @@ class Leak:
     expected: frozenset[str] = WITHHELD
     shows: Callable[[Outcome], bool] | None = None
     around: Callable[[], AbstractContextManager[None]] = nullcontext
+    own: type[Protocol] | None = None
+    data: str = "digits"
+
+    @property
+    def sound(self) -> str | type[Protocol]:
+        """The sound protocol."""
+        return self.own or self.protocol
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,8 @@ class Variant:
     make : callable
         Makes the class.
     options : mapping
+    own, data
+        As in `Leak`.
     """
 
     name: str
@@ -89,6 +102,13 @@ class Variant:
     says: str
     make: Callable[[], type[Protocol]]
     options: Mapping[str, Any] = field(default_factory=dict)
+    own: type[Protocol] | None = None
+    data: str = "digits"
+
+    @property
+    def sound(self) -> str | type[Protocol]:
+        """The sound protocol."""
+        return self.own or self.protocol
 
 
 def changed(base: str, plant: Plant, **attributes: Any) -> Callable[[], type[Protocol]]:
