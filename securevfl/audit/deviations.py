@@ -16,6 +16,7 @@ from securevfl.audit.following.library import library_class
 from securevfl.audit.following.other_code import OtherCode
 from securevfl.audit.keyed.pair_masks import PairMasks
 from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
+from securevfl.audit.told_columns import ToldColumns, told_columns_of
 from securevfl.engine import wire
 from securevfl.engine.party import ANNOUNCE, STOP
 from securevfl.protocols.base.coded import CodedProtocol
@@ -69,6 +70,9 @@ class Comparison:
     acts : tuple of str
         What parties do that others can see, and the library's parties do not: see
         `RecordedRun.acts`.
+    clear : tuple of (MessageKey, int)
+        Messages that hold columns of a client, and the client, of those that no formula of the
+        library explains: the first of each kind and sender.
     """
 
     deviations: tuple[Deviation, ...]
@@ -79,6 +83,7 @@ class Comparison:
     unfollowed: tuple[str, ...] = ()
     unlike: tuple[MessageKey, ...] = ()
     acts: tuple[str, ...] = ()
+    clear: tuple[tuple[MessageKey, int], ...] = ()
 
     def and_then(self, later: Comparison) -> Comparison:
         """This of a life of a run, and that of the next life."""
@@ -91,6 +96,7 @@ class Comparison:
             later.unfollowed,  # of all lives
             (*self.unlike, *later.unlike),
             later.acts,
+            (*self.clear, *later.clear),
         )
 
 
@@ -137,6 +143,9 @@ class Comparer:
         self._announced = Announced(disturbed)
         self._missing: dict[str, None] = {}
         self._unlike: list[MessageKey] = []
+        self._clear: dict[tuple[str, int, int], tuple[MessageKey, int]] = {}
+        self._told = None if method is not None else told_columns_of(run.protocol)
+        self._others = library_class(run.protocol) is None  # formulas, too, are another's
         self._messages = self._computed = self._forgotten = 0
 
     def take(self, message: RecordedMessage) -> None:
@@ -146,6 +155,8 @@ class Comparer:
         self._messages += not own
         self._times[key] += 1
         spec = self._declared.spec_of(key)
+        if self._told is not None:
+            self._look_for_columns(self._told, spec, message)
         if spec is None:
             self._blame(key, "no such message is declared between their roles")
             return
@@ -183,7 +194,29 @@ class Comparer:
             self._run.unfollowed,
             tuple(self._unlike),
             self._run.acts,
+            tuple(self._clear.values()),
         )
+
+    def _look_for_columns(
+        self, told: ToldColumns, spec: MessageSpec | None, message: RecordedMessage
+    ) -> None:
+        """Note columns in the clear in what no formula of the library explains."""
+        key, payload = message.key, message.payload
+        explained = self._is_explained(spec)
+        if not explained or (spec is not None and spec.public):
+            told.note(key.round, payload)
+        name = key.kind, key.sender, key.receiver
+        if explained or key.sender == key.receiver or name in self._clear:
+            return
+        for n in told.within(key, payload, None if spec is None else spec.modulus):
+            if n != key.receiver:
+                self._clear[name] = key, n
+
+    def _is_explained(self, spec: MessageSpec | None) -> bool:
+        """Whether a formula of the library says what is in a message."""
+        if spec is None or spec.recompute is None or self._others:
+            return False
+        return not (spec.punctual and self._disturbed)
 
     def _too_often(self, spec: MessageSpec, key: MessageKey) -> str:
         """`count` says 0 where there must be none."""

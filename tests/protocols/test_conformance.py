@@ -155,6 +155,12 @@ def test_every_protocol_conforms(variant, check):
     CHECKS[check](protocol, None if data is None else data(), **asked, **options)
 
 
+def test_fedvs_goes_on_where_one_result_is_left_over():
+    """Eight clients, of which five must answer: attempts are given up several times in a row."""
+    data = learning_data().subset(101, 41)
+    check_endurance("fedvs", data, segments=2, rounds=6)
+
+
 def test_messages_are_in_flight_at_every_cut_even_in_setup():
     data = tiny_data()
     for cut in range(20):

@@ -8,6 +8,7 @@ from securevfl.audit.coalitions import may_see
 from securevfl.audit.deviations import Comparison, Deviation
 from securevfl.audit.followed_runs import ITSELF
 from securevfl.audit.subject import Subject
+from securevfl.audit.told_columns import is_secret
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.network import name_of
 from securevfl.privacy.adversary import OUTSIDER, Adversary
@@ -53,6 +54,7 @@ class DeclaredMessages:
         settings = [(one.setting.name, one.comparison) for one in subject.settings]
         yield from self._accusations(claim, protocol, settings)
         runs = small + settings
+        yield from self._in_the_clear(claim, protocol, runs)
         if any(_bears(claim, protocol, one) for _, found in runs for one in found.deviations):
             return
         yield from self._gaps(runs, own)
@@ -84,6 +86,22 @@ class DeclaredMessages:
                 more = f" ({len(seen)} messages are not as declared)" if len(seen) > 1 else ""
                 text = f"{name}: {seen[0]}{more}"
                 yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
+
+    def _in_the_clear(
+        self, claim: Claim, protocol: Protocol, runs: Sequence[tuple[str, Comparison]]
+    ) -> Iterator[Evidence]:
+        """The first run in which the adversary sees columns in the clear, with the message."""
+        if claim.asset != "features" or not is_secret(claim):
+            return
+        seen = ((name, *one) for name, found in runs for one in found.clear
+                if may_see(claim.against, protocol, one[0]))  # fmt: skip
+        for name, key, n in seen:
+            text = (
+                f"{name}: round {key.round}: {key.kind!r} from {name_of(key.sender)} to "
+                f"{name_of(key.receiver)} holds columns of client {n} in the clear"
+            )
+            yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
+            return
 
     def _gaps(self, runs: Sequence[tuple[str, Comparison]], own: set[str]) -> Iterator[Evidence]:
         """Gaps: undeclared messages to others, and messages that nothing could be compared with.

@@ -9,12 +9,12 @@ import numpy as np
 
 from securevfl.audit.beside.held import digests, in_common
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.known_values import KnownValues, numbers, rows_in
+from securevfl.audit.deviations import Declared
 from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
+from securevfl.audit.told_columns import ToldColumns, is_secret
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER
-from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
@@ -39,8 +39,7 @@ class Plaintext:
 
     def applies(self, claim: Claim, protocol: Protocol) -> bool:
         """Secrecy of features and models, perfect or by a primitive."""
-        secret = claim.strength in ("perfect", "computational") and claim.against != OUTSIDER
-        return secret and claim.asset in ("features", "model")
+        return is_secret(claim) and claim.asset in ("features", "model")
 
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
@@ -88,23 +87,24 @@ class _InTheClear:
         self._needles = _Needles({n: _values(run, n, asset) for n in owners})
         columns = {n: run.data(n)["train"] for n in owners if asset == "features"}
         self._whole = {n: _whole(own) for n, own in columns.items()}
-        self._known, self._named = KnownValues(columns), dict[int, dict[bytes, np.ndarray]]()
+        self._declared = Declared(run.protocol)
+        self._told = ToldColumns(run.protocol, columns)
         for message in run.messages if columns else ():
-            for rows in rows_in(message.payload, run.protocol.data.rows):
-                self._named.setdefault(message.key.round, {})[rows.tobytes()] = rows
-        self._found: dict[tuple[bytes, int], list[int]] = {}
+            self._told.note(message.key.round, message.payload)
+        self._found: dict[tuple[bytes, int, int], list[int]] = {}
 
     def of(self, message: RecordedMessage) -> list[int]:
-        """The clients, in order."""
-        key = message.content, message.key.round
+        """The clients, the sender before others."""
+        payload, (_, round, sender, _) = message.payload, message.key
+        key = message.content, round, sender
         if key not in self._found:
-            payload = message.payload
             pieces, found = _pieces(payload), self._needles.within(message.content)
             found |= {n for n, own in self._whole.items() if any(one in own for one in pieces)}
             if self._whole:
-                rows = self._named.get(message.key.round, {}).values()
-                found |= self._known.within(numbers(payload), rows)
-            self._found[key] = sorted(found)
+                spec = self._declared.spec_of(message.key)
+                modulus = None if spec is None else spec.modulus
+                found |= self._told.within(message.key, payload, modulus)
+            self._found[key] = sorted(found, key=lambda n: (n != sender, n))
         return self._found[key]
 
 
