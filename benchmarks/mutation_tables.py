@@ -42,7 +42,8 @@ def table(results: Mapping[str, Any]) -> str:
     suite = [row for row in left if row.get("conformance")]
     if any("conformance" in row for row in left):
         lines += ["", f"The conformance suite notices {len(suite)} of the {len(left)} that "
-                  "`verify` did not notice."]  # fmt: skip
+                  "`verify` did not notice: together they notice "
+                  f"{len(rows) - len(left) + len(suite)} of {len(rows)}."]  # fmt: skip
     apart = [row for row in left if disagree(row)]
     lines += ["", f"Of {len(left)} that `verify` did not notice, both judgements say the same of "
               f"{len(left) - len(apart)}; of {len(apart)} they differ."]  # fmt: skip
@@ -87,8 +88,10 @@ def line_of(row: Row) -> str:
     if disagree(row):
         kind, why = judgement_of(row)
         words += f". First judgement: {KINDS[kind].partition(' that ')[0]}; {why}"
-    if row["noticed"]:
-        words += f" (noticed by the {row['noticed']}: {row['by'].rpartition('::')[2]})"
+    if row.get("conformance"):
+        words += f" (noticed by the conformance suite: {row['conformance'].rpartition('::')[2]})"
+    elif row["noticed"]:
+        words += f" (noticed by the {row['noticed']} alone: {row['by'].rpartition('::')[2]})"
     return f"- `{Path(row['file']).name}:{row['line']}` `{old[2:]}` became `{new}`: {words}."
 
 
