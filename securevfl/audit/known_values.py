@@ -142,7 +142,7 @@ class KnownValues:
         return found
 
     def _at(self, rows: np.ndarray) -> Rows:
-        """What clients have at rows; many messages of a round are looked at with the same."""
+        """Numbers of clients at rows; many messages of a round are looked at with the same."""
         name = rows.tobytes()
         if name not in self._seen:
             if len(self._seen) > _KEPT:

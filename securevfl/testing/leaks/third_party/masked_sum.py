@@ -36,7 +36,7 @@ Form = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]  # of a table, a batc
 
 @dataclass(frozen=True)
 class Extras:
-    """What clients send besides masks and masked embeddings, and how they send the latter."""
+    """Additions of clients to masks and masked embeddings, and how they send the latter."""
 
     kinds: Mapping[str, Form] = field(default_factory=dict)  # messages of their own
     within: Form | None = None  # beside the masked embedding in an upload
@@ -56,7 +56,7 @@ class Extras:
 
 
 def told(form: Form, table: np.ndarray, layout: Batches, round: int) -> Any:
-    """What a form makes of a client's columns in a round."""
+    """Payload that a form makes of a client's columns in a round."""
     batch, before = (layout.samples(layout.draw(max(1, r))) for r in (round, round - 1))
     return form(table, batch, before)
 
