@@ -210,7 +210,7 @@ def _lines(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _inside(flat: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Whether numbers are known ones, each."""
+    """Mask of the numbers that are known ones."""
     if not len(known):
         return np.zeros(flat.shape, bool)
     places = np.searchsorted(known, flat).clip(max=len(known) - 1)
