@@ -145,7 +145,7 @@ class Comparer:
         self._unlike: list[MessageKey] = []
         self._clear: dict[tuple[str, int, int], tuple[MessageKey, int]] = {}
         self._told = None if method is not None else told_columns_of(run.protocol)
-        self._others = library_class(run.protocol) is None  # formulas, too, are another's
+        self._others = library_class(method or run.protocol) is None  # formulas, too, are of others
         self._messages = self._computed = self._forgotten = 0
 
     def take(self, message: RecordedMessage) -> None:

@@ -518,6 +518,10 @@ def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
                     still.append(_is_zero(payload))
             super().send(sending)
 
+        def write_ahead(self, party: PartyState) -> None:
+            if not setting.loses_notes:
+                super().write_ahead(party)
+
     made = Listener(
         protocol.parties(),
         seed=protocol.seed,

@@ -82,7 +82,10 @@ class ToldColumns:
 
 def told_columns_of(protocol: Protocol) -> ToldColumns | None:
     """The columns of a protocol's clients; None where no claim says that they are hidden."""
-    hidden = any(one.asset == "features" and is_secret(one) for one in protocol.claims)
+    try:
+        hidden = any(one.asset == "features" and is_secret(one) for one in protocol.claims)
+    except Exception:  # of one that predicts, or of others: better looked for in vain
+        hidden = True
     return ToldColumns(protocol, dict(enumerate(protocol.data.train))) if hidden else None
 
 

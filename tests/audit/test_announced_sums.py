@@ -1,10 +1,12 @@
 """Sums that break the rules of the proof are counted from the messages of a run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from securevfl.audit.announced_sums import AnnouncedSums
-from securevfl.audit.followed_runs import follow
+from securevfl.audit.followed_runs import differences, follow, traffic_of
 from securevfl.audit.recording import RecordedMessage, Snapshot
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
@@ -143,3 +145,13 @@ def test_clients_that_do_not_name_rounds_since_their_checkpoint_are_found(monkey
         faults = scripted(name, segments=segments)
         assert any("over different models" in fault for fault in faults)
     assert scripted("uploads late, all come back, some down") == ()  # notes are enough
+
+
+def test_traffic_is_compared_with_that_of_runs_which_lose_notes_as_well():
+    subject = Subject(make("fedvs", masked=False, **FEDVS), settings=lambda _: ())
+    [setting] = [one for one in settings_of(subject.protocol) if one.loses_notes]
+    runs = [subject.instance(options=setting.options, multiple=setting.multiple) for _ in range(3)]
+    followed = follow(runs[0], setting).traffic
+    assert not list(differences(followed, traffic_of(runs[1], setting)))
+    kept = traffic_of(runs[2], replace(setting, loses_notes=False))
+    assert list(differences(followed, kept))
