@@ -100,7 +100,9 @@ def numbers(payload: Any, modulus: int | None = None) -> Iterator[np.ndarray]:
     Elements of F_p are signed numbers, too. Integers of 32 and 64 bits and bytes may be the bits of
     floats.
     """
-    if isinstance(payload, (tuple, list)):
+    if isinstance(payload, np.generic):
+        payload = payload.item()
+    if isinstance(payload, (tuple, list, set, frozenset)):
         single = [one for one in payload if isinstance(one, (int, float)) and abs(one) < 1e300]
         yield np.array(single, np.float64)
         for one in payload:

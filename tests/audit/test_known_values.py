@@ -108,6 +108,8 @@ def test_numbers_are_read_from_all_that_may_hold_them():
     ]
     for form in forms:
         assert any(np.array_equal(one, column) for one in numbers(form))
+    assert [one.tolist() for one in numbers(np.float32(0.5))] == [[0.5]]
+    assert any(set(one) == {1, 2} for one in numbers(frozenset((1, 2))))
     field = np.array([5, 2**61 - 1 - 5], np.uint64)
     assert [-5 in one for one in numbers(field, 2**61 - 1)].count(True) == 1
     assert next(iter(numbers([None, object()]))).size == 0
