@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.followed_entries import FollowedEntries
 from securevfl.audit.known_values import Hits, KnownValues, rows_in
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
@@ -35,6 +36,7 @@ class ToldColumns:
     def __init__(self, protocol: Protocol, columns: Mapping[int, np.ndarray]) -> None:
         self._protocol = protocol
         self._known = KnownValues(columns)
+        self._followed = FollowedEntries(columns)
         self._named: dict[int, dict[bytes, np.ndarray]] = {}  # by round
         self._small: dict[tuple[str, int, int], Hits] = {}  # by kind, sender and client
 
@@ -62,7 +64,9 @@ class ToldColumns:
             named |= self._named.get(round, {})
         arrays = list(numbers(payload, modulus))
         found = self._known.within(arrays, named.values())
-        for array in arrays:
+        now = list(self._named.get(key.round, {}).values())
+        for place, array in enumerate(arrays):
+            found |= self._followed.take((key.kind, key.sender, key.receiver, place), array, now)
             if array.size <= _SMALL:
                 found |= self._of_many(key, array, list(named.values()))
         return found

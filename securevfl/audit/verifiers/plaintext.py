@@ -88,9 +88,11 @@ class _InTheClear:
         columns = {n: run.data(n)["train"] for n in owners if asset == "features"}
         self._whole = {n: _whole(own) for n, own in columns.items()}
         self._declared = Declared(run.protocol)
-        self._told = ToldColumns(run.protocol, columns)
-        for message in run.messages if columns else ():
-            self._told.note(message.key.round, message.payload)
+        self._told = None
+        if columns:
+            self._told = told = ToldColumns(run.protocol, columns)
+            for message in run.messages:
+                told.note(message.key.round, message.payload)
         self._found: dict[tuple[bytes, int, int], list[int]] = {}
 
     def of(self, message: RecordedMessage) -> list[int]:
@@ -100,7 +102,7 @@ class _InTheClear:
         if key not in self._found:
             pieces, found = _pieces(payload), self._needles.within(message.content)
             found |= {n for n, own in self._whole.items() if any(one in own for one in pieces)}
-            if self._whole:
+            if self._told is not None:
                 spec = self._declared.spec_of(message.key)
                 modulus = None if spec is None else spec.modulus
                 found |= self._told.within(message.key, payload, modulus)

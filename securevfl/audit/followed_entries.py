@@ -1,0 +1,122 @@
+"""Entries of messages that are, round after round, the same entry of the rows that were named.
+
+A column of few different values is recognised by all named rows together (`known_values`), but not
+by some of them: any eight of fifteen pixels are found somewhere by chance. Over rounds they are
+not: an entry of a message that is the third row's fifth column in every round is no chance,
+whichever entries of the rows a message chooses, in whatever order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_CHANCE = 80.0  # bits by which a finding is no chance
+_LEAST = 3  # rounds
+_SMALL = 1 << 20  # pairs of an entry of a message and one of the rows
+
+
+@dataclass
+class _Trace:
+    """Entries of one kind of message so far.
+
+    Attributes
+    ----------
+    alive : ndarray of bool, (m, J)
+        Whether entry i of the message was entry j of the named rows in every round.
+    bits : ndarray, (m, D)
+        By which it is no chance that a column had the numbers of entry i, each in its round.
+    named : set of bytes
+        The rows of these rounds: the same rows tell nothing new.
+    """
+
+    alive: np.ndarray
+    bits: np.ndarray
+    named: set[bytes]
+
+
+class FollowedEntries:
+    """Compares the entries of small arrays with those of the rows that are named.
+
+    Parameters
+    ----------
+    columns : mapping of int to ndarray, (M, d)
+        By client.
+    """
+
+    def __init__(self, columns: Mapping[int, np.ndarray]) -> None:
+        tables = {n: one.reshape(len(one), -1).astype(np.float64) for n, one in columns.items()}
+        self._table = np.concatenate([*tables.values()], axis=1) + 0.0
+        self._owners = np.repeat([*tables], [one.shape[1] for one in tables.values()])
+        self._table[:, _numbering(self._table)] = np.nan  # rows are named anyway
+        self._sorted = np.sort(self._table, axis=0)
+        self._traces: dict[Hashable, _Trace] = {}
+        self._ended: set[Hashable] = set()
+
+    def take(self, name: Hashable, array: np.ndarray, named: Sequence[np.ndarray]) -> set[int]:
+        """Clients whose entries those of an array have been in all rounds so far.
+
+        Parameters
+        ----------
+        name : hashable
+            Of what comes once a round.
+        array : ndarray
+        named : sequence of ndarray of int
+            Rows that messages of the round name; negative ones are padding.
+        """
+        rows = np.concatenate([*named, np.zeros(0, int)])
+        pairs = array.size * rows.size * self._table.shape[1]
+        if not 0 < pairs <= _SMALL or name in self._ended:
+            return set()
+        entries = np.where(rows < 0, np.nan, self._table[np.maximum(rows, 0)].T)
+        values = array.ravel().astype(np.float64) + 0.0
+        alive = values[:, None] == entries.ravel()
+        trace = self._traces.setdefault(
+            name, _Trace(alive, np.zeros((values.size, len(entries))), set())
+        )
+        if trace.alive.shape != alive.shape or not (trace.alive & alive).any():
+            self._ended.add(name)
+            del self._traces[name]
+            return set()
+        trace.alive &= alive
+        if rows.tobytes() not in trace.named:
+            trace.named.add(rows.tobytes())
+            trace.bits += self._surprise(values)
+        return self._found(trace) if len(trace.named) >= _LEAST else set()
+
+    def _surprise(self, values: np.ndarray) -> np.ndarray:
+        """Bits that each number tells of each column: rare ones tell more, (m, D)."""
+        counts = [np.searchsorted(one, values, "right") - np.searchsorted(one, values, "left")
+                  for one in self._sorted.T]  # fmt: skip
+        shares = np.maximum(np.array(counts).T, 1) / len(self._sorted)
+        bits: np.ndarray = -np.log2(shares)
+        return bits
+
+    def _found(self, trace: _Trace) -> set[int]:
+        entries, places = np.nonzero(trace.alive)
+        columns = places * trace.bits.shape[1] // trace.alive.shape[1]
+        scores = trace.bits[entries, columns] - math.log2(trace.alive.shape[1])
+        best: dict[int, tuple[float, int]] = {}  # of each entry of the message
+        every = zip(entries.tolist(), places.tolist(), scores.tolist(), strict=True)
+        for entry, place, score in every:
+            best[entry] = max(best.get(entry, (0.0, -1)), (score, place))
+        told: dict[int, float] = {}  # by the entry of the rows that it is
+        for score, place in best.values():
+            told[place] = max(score, told.get(place, 0.0))
+        bits: dict[int, float] = {}
+        for place, score in told.items():
+            owner = int(self._owners[place * trace.bits.shape[1] // trace.alive.shape[1]])
+            bits[owner] = bits.get(owner, 0.0) + score
+        return {n for n, all_of_it in bits.items() if all_of_it >= _CHANCE}
+
+
+def _numbering(table: np.ndarray) -> np.ndarray:
+    """Mask of the columns that number the rows."""
+    moved = table - table.mean(axis=0)
+    numbers = np.arange(len(table)) - (len(table) - 1) / 2
+    norms = np.linalg.norm(moved, axis=0) * np.linalg.norm(numbers)
+    mask: np.ndarray = np.abs(numbers @ moved) > (1 - 1e-5) * np.where(norms > 0, norms, np.inf)
+    return mask
