@@ -9,10 +9,10 @@ import numpy as np
 
 from securevfl.audit.beside.held import digests, in_common
 from securevfl.audit.coalitions import may_see
+from securevfl.audit.columns.told_columns import ToldColumns, is_secret
 from securevfl.audit.deviations import Declared
 from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
-from securevfl.audit.told_columns import ToldColumns, is_secret
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER
 from securevfl.privacy.claims import Claim

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.followed_entries import FollowedEntries
-from securevfl.audit.known_values import Hits, KnownValues, rows_in
+from securevfl.audit.columns.followed_entries import FollowedEntries
+from securevfl.audit.columns.known_values import Hits, KnownValues, rows_in
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.messages import MessageKey

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.known_values import KnownValues, rows_in
-from securevfl.audit.told_columns import ToldColumns, numbers
+from securevfl.audit.columns.known_values import KnownValues, rows_in
+from securevfl.audit.columns.told_columns import ToldColumns, numbers
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.testing.runs import make
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.followed_entries import FollowedEntries
+from securevfl.audit.columns.followed_entries import FollowedEntries
 
 stream = np.random.default_rng(2)
 PIXELS = {n: stream.integers(0, 17, (300, 6)).astype(np.float32) / 16 for n in range(3)}

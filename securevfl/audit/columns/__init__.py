@@ -1,0 +1,1 @@
+"""Search for the columns of clients in messages, by their numbers."""
