@@ -21,21 +21,27 @@ _SMALL = 1 << 20  # pairs of an entry of a message and one of the rows
 
 @dataclass
 class _Trace:
-    """Entries of one kind of message so far.
+    """Pairs of an entry of the message and one of the named rows that were equal in every round.
 
     Attributes
     ----------
-    alive : ndarray of bool, (m, J)
-        Whether entry i of the message was entry j of the named rows in every round.
-    bits : ndarray, (m, D)
-        By which it is no chance that a column had the numbers of entry i, each in its round.
-    named : set of bytes
-        The rows of these rounds: the same rows tell nothing new.
+    shape : (int, int)
+        Entries of the message, and named rows.
+    entries, places : ndarray of int, (pairs,)
+        Of the message, and of the rows: column by column.
+    bits : ndarray, (pairs,)
+        By which it is no chance that the column had these numbers.
+    seen : list of set of int
+        Rows that stood at each place: the same row tells nothing new.
+    rounds : int
     """
 
-    alive: np.ndarray
+    shape: tuple[int, int]
+    entries: np.ndarray
+    places: np.ndarray
     bits: np.ndarray
-    named: set[bytes]
+    seen: list[set[int]]
+    rounds: int = 0
 
 
 class FollowedEntries:
@@ -71,21 +77,28 @@ class FollowedEntries:
         pairs = array.size * rows.size * self._table.shape[1]
         if not 0 < pairs <= _SMALL or name in self._ended:
             return set()
-        entries = np.where(rows < 0, np.nan, self._table[np.maximum(rows, 0)].T)
+        known = np.where(rows < 0, np.nan, self._table[np.maximum(rows, 0)].T).ravel()
         values = array.ravel().astype(np.float64) + 0.0
-        alive = values[:, None] == entries.ravel()
-        trace = self._traces.setdefault(
-            name, _Trace(alive, np.zeros((values.size, len(entries))), set())
-        )
-        if trace.alive.shape != alive.shape or not (trace.alive & alive).any():
+        trace = self._traces.get(name)
+        if trace is None:
+            trace = self._traces[name] = _begun(values, known, rows.size)
+        equal = trace.shape == (values.size, rows.size)
+        alive = values[trace.entries] == known[trace.places] if equal else np.zeros(0, bool)
+        if not alive.any():
             self._ended.add(name)
             del self._traces[name]
             return set()
-        trace.alive &= alive
-        if rows.tobytes() not in trace.named:
-            trace.named.add(rows.tobytes())
-            trace.bits += self._surprise(values)
-        return self._found(trace) if len(trace.named) >= _LEAST else set()
+        trace.entries, trace.places, trace.bits = (
+            one[alive] for one in (trace.entries, trace.places, trace.bits)
+        )
+        new = np.array([row not in before for row, before in
+                        zip(rows.tolist(), trace.seen, strict=True)])  # fmt: skip
+        for row, before in zip(rows.tolist(), trace.seen, strict=True):
+            before.add(row)
+        columns, at = np.divmod(trace.places, rows.size)
+        trace.bits = trace.bits + self._surprise(values)[trace.entries, columns] * new[at]
+        trace.rounds += 1
+        return self._found(trace) if trace.rounds >= _LEAST else set()
 
     def _surprise(self, values: np.ndarray) -> np.ndarray:
         """Bits that each number tells of each column: rare ones tell more, (m, D)."""
@@ -96,11 +109,10 @@ class FollowedEntries:
         return bits
 
     def _found(self, trace: _Trace) -> set[int]:
-        entries, places = np.nonzero(trace.alive)
-        columns = places * trace.bits.shape[1] // trace.alive.shape[1]
-        scores = trace.bits[entries, columns] - math.log2(trace.alive.shape[1])
+        rows = trace.shape[1]
+        scores = trace.bits - math.log2(rows * self._table.shape[1])
         best: dict[int, tuple[float, int]] = {}  # of each entry of the message
-        every = zip(entries.tolist(), places.tolist(), scores.tolist(), strict=True)
+        every = zip(trace.entries.tolist(), trace.places.tolist(), scores.tolist(), strict=True)
         for entry, place, score in every:
             best[entry] = max(best.get(entry, (0.0, -1)), (score, place))
         told: dict[int, float] = {}  # by the entry of the rows that it is
@@ -108,9 +120,15 @@ class FollowedEntries:
             told[place] = max(score, told.get(place, 0.0))
         bits: dict[int, float] = {}
         for place, score in told.items():
-            owner = int(self._owners[place * trace.bits.shape[1] // trace.alive.shape[1]])
+            owner = int(self._owners[place // rows])
             bits[owner] = bits.get(owner, 0.0) + score
         return {n for n, all_of_it in bits.items() if all_of_it >= _CHANCE}
+
+
+def _begun(values: np.ndarray, known: np.ndarray, rows: int) -> _Trace:
+    entries, places = np.nonzero(values[:, None] == known)
+    seen: list[set[int]] = [set() for _ in range(rows)]
+    return _Trace((values.size, rows), entries, places, np.zeros(len(entries)), seen)
 
 
 def _numbering(table: np.ndarray) -> np.ndarray:

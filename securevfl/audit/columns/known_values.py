@@ -173,7 +173,7 @@ def _at(tables: Mapping[int, np.ndarray], rows: np.ndarray) -> Rows:
         columns += own
     every = np.array(columns).reshape(len(columns), np.count_nonzero(real))
     ordered = {np.sort(one).tobytes(): n for one, n in zip(columns, owners, strict=True)
-               if len(np.unique(one)) >= _FEW}  # fmt: skip
+               if len(one) >= _LINEAR and len(np.unique(one)) >= _FEW}  # fmt: skip
     linear = _directions(every)
     return Rows(rows, real, np.array(owners, int), every, linear, ordered, known, _union(known))
 

@@ -65,10 +65,20 @@ def test_columns_that_hardly_vary_tell_nothing():
         assert not any(rounds(lambda round, rows, value=value: np.full(9, value), constant, 200))
 
 
+def test_the_same_rows_tell_nothing_new():
+    """Attempts on the same rows, in which the numbers of the parties are told each time."""
+    followed, parties = FollowedEntries(PIXELS), np.arange(8)
+    rows = np.flatnonzero(PIXELS[1][:, 2] == 1)[:15]
+    for round in range(30):
+        named = [parties + round, rows]
+        assert not followed.take("sharers", parties, named)
+
+
 def test_padding_is_no_row_and_messages_of_another_size_end_the_search():
     followed = FollowedEntries(PIXELS)
     for round in range(9):
-        rows = np.where(np.arange(15) % 4 == 3, -1, np.random.default_rng(round).permutation(15))
+        drawn = np.random.default_rng(round).permutation(300)[:15]
+        rows = np.where(np.arange(15) % 4 == 3, -1, drawn)
         told = PIXELS[0][np.maximum(rows, 0), 1]
         found = followed.take("padded", np.where(rows < 0, 9, told), [rows])
         assert not followed.take("changing", told[: 8 + round % 2], [rows])
