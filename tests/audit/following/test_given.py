@@ -1,5 +1,7 @@
 """Whether a protocol has the data, options and seed that it was given."""
 
+from copy import copy
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,8 @@ LEAKS = {one.name: one for one in all_leaks()}
 
 
 def given(cls, **options):
-    data, config = tiny_data(), make_config(cls, TINY | options)
+    data = copy(tiny_data())  # changed below; that one is shared by all tests
+    config = make_config(cls, TINY | options)
     before = Given.of(config, data, 0)
     return cls(config, data, seed=0), before
 
