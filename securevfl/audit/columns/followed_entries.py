@@ -8,6 +8,7 @@ whichever entries of the rows a message chooses, in whatever order.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,6 @@ class FollowedEntries:
         self._table = np.concatenate([*tables.values()], axis=1) + 0.0
         self._owners = np.repeat([*tables], [one.shape[1] for one in tables.values()])
         self._table[:, _numbering(self._table)] = np.nan  # rows are named anyway
-        self._sorted = np.sort(self._table, axis=0)
         self._traces: dict[Hashable, _Trace] = {}
         self._ended: set[Hashable] = set()
 
@@ -99,6 +99,11 @@ class FollowedEntries:
         trace.bits = trace.bits + self._surprise(values)[trace.entries, columns] * new[at]
         trace.rounds += 1
         return self._found(trace) if trace.rounds >= _LEAST else set()
+
+    @functools.cached_property
+    def _sorted(self) -> np.ndarray:
+        """Each column, ascending: most searches end before it is needed."""
+        return np.sort(self._table, axis=0)
 
     def _surprise(self, values: np.ndarray) -> np.ndarray:
         """Bits that each number tells of each column: rare ones tell more, (m, D)."""

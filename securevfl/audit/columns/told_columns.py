@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -35,10 +36,18 @@ class ToldColumns:
 
     def __init__(self, protocol: Protocol, columns: Mapping[int, np.ndarray]) -> None:
         self._protocol = protocol
-        self._known = KnownValues(columns)
-        self._followed = FollowedEntries(columns)
+        self._columns = columns
         self._named: dict[int, dict[bytes, np.ndarray]] = {}  # by round
         self._small: dict[tuple[str, int, int], Hits] = {}  # by kind, sender and client
+
+    # Of the library's protocols formulas explain nearly all, and nothing is looked for.
+    @functools.cached_property
+    def _known(self) -> KnownValues:
+        return KnownValues(self._columns)
+
+    @functools.cached_property
+    def _followed(self) -> FollowedEntries:
+        return FollowedEntries(self._columns)
 
     def note(self, round: int, payload: Any) -> None:
         """Note the rows that a message of a round names, as numbers and as samples."""
