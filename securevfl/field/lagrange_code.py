@@ -293,7 +293,7 @@ class LagrangeCode:
         degree : int, optional
             The degree of the computation in the shares; the code's own when omitted.
         check : bool
-            Compare the results beyond the first R with what those R imply.
+            Compare the results beyond the first R with what those R imply; needs R + 1 results.
         threads : int
             Threads that share the work.
 
@@ -305,7 +305,7 @@ class LagrangeCode:
         Raises
         ------
         NotEnoughResultsError
-            If fewer than R results are given.
+            If fewer than R results are given, or R where `check` is set: nothing could be compared.
         CorruptResultsError
             If `check` is set and further results disagree.
         ConfigurationError
@@ -318,10 +318,15 @@ class LagrangeCode:
         )
         checks.check_rows(results, len(numbers), name)
         R = self._enough(len(numbers), degree, name)
+        if check and len(numbers) == R:
+            raise NotEnoughResultsError(
+                f"{name}: check=True compares results beyond the first R = {R} with those, and "
+                f"{R} were given. Wait for one more party, or decode without a check."
+            )
         if unproved and check:
             self.field.elements(results, f"{name} results")
         flat = results.reshape(len(numbers), -1)
-        if check and len(numbers) > R:
+        if check:
             self._verify(flat[:R], flat[R:], numbers, R)
         values = self._interpolate(flat[:R], numbers[:R], threads, name)
         return values.reshape(self.segments, *results.shape[1:])

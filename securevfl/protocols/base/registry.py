@@ -82,8 +82,15 @@ def get_protocol(name: str) -> type[Protocol]:
     UnknownNameError
         Where there is none; the message lists the nearest names.
     ConfigurationError
-        Where another package declares the name, and what it declares is broken.
+        Where another package declares the name, and what it declares is broken; where `name` is
+        no text, such as a class.
     """
+    if not isinstance(name, str):
+        raise ConfigurationError(
+            f"a protocol is given by its name, not by {name!r}: a run's folder holds the name, by "
+            f"which it is resumed. Declare yours in pyproject.toml, [project.entry-points."
+            f'"{_GROUP}"], install the package, and give the name (docs/own-protocol.md).'
+        )
     alone = _alone(name)
     if alone is not None:
         return alone

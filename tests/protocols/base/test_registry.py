@@ -57,3 +57,8 @@ def test_a_name_that_another_package_takes_is_refused_although_its_module_is_her
         pytest.raises(ConfigurationError, match="elsewhere:Other"),
     ):
         get_protocol("fedvs")
+
+
+def test_a_class_is_refused_with_the_way_to_name_it():
+    with pytest.raises(ConfigurationError, match=r"by its name, not by <class.*entry-points"):
+        get_protocol(Protocol)
