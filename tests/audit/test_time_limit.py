@@ -1,5 +1,7 @@
 """A check that never ends has a verdict after its time."""
 
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -59,6 +61,27 @@ def test_a_loop_is_ended_where_it_does_not_run_in_the_main_thread():
 
     with pytest.raises(TimeLimitError):
         in_a_thread(limited)
+
+
+ANOTHER_THREAD = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from securevfl.audit.beside.time_limit import time_limit
+
+def limited():
+    with time_limit(1e6):
+        pass
+
+with ThreadPoolExecutor(1) as one:
+    one.submit(limited).result()
+sys.setprofile(lambda *_: None)
+limited()
+"""
+
+
+def test_a_limit_of_another_thread_leaves_no_error_that_nobody_takes():
+    """The interpreter would look for it at every call, and loop where a profile function is set."""
+    subprocess.run([sys.executable, "-c", ANOTHER_THREAD], check=True, timeout=60)
 
 
 def test_what_ends_in_time_is_not_disturbed_afterwards():
