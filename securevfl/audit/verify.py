@@ -50,6 +50,9 @@ _RUNS_OF_THEIR_OWN = frozenset(
     )
 )
 
+# Verifiers that compare the loaded library with its files.
+_AFTER_ALL = frozenset(("noise", "specification"))
+
 #: What is judged where a protocol's claims cannot be read.
 THE_CARD = Claim(Adversary(role="any party"), "features", "perfect", "claims that cannot be read")
 
@@ -214,10 +217,12 @@ def _judged(
     """Verdicts on claims, one after the other.
 
     While the configuration runs in a process beside, verifiers go first that do not ask for it.
+    Those that compare the library with its files go last, so that they look once, after all runs.
     """
     order = [(place, verifier) for place in range(len(claims)) for verifier in verifiers]
     if subject.itself is not None:
         order.sort(key=lambda one: one[1].name not in _RUNS_OF_THEIR_OWN)
+    order.sort(key=lambda one: one[1].name in _AFTER_ALL)
     evidence: dict[tuple[int, str], list[Evidence]] = {}
     for place, verifier in order:
         examined = _examined(claims[place], subject, verifier, limit)
