@@ -6,8 +6,7 @@ Every run of the study is trained at each pair of rates of its protocol (`LR` of
 four of the clients, so sixteen for every method) under the study's conditions, on a split of its
 own (seed 100) and on four fifths of that split's training rows. Where the best pair has a neighbour
 that was not tried (half a decade away; a factor of 4 for the owners of coded_split), that one is
-tried too, until no neighbour is better or `MOST` pairs were tried: the same rule for every run.
-`--coarse` begins with every other rate (four pairs), for studies whose runs take minutes. The
+tried too, until no neighbour is better or `MOST` pairs were tried: the same rule for every run. The
 score is the mean over the study's times up to `--until` of the accuracy on the fifth that was held
 back; three rows in a row stay together, as recordings of one person do. Writes rates/NAME.json
 beside the study's results, after each run; what is there is not run again.
@@ -96,18 +95,11 @@ def best_of(tried: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return max(tried, key=lambda one: one["mean"])
 
 
-def grid(protocol: str, coarse: bool) -> set[tuple[float, float]]:
-    """The pairs that are tried first: all sixteen, or every other rate of either."""
-    others = GRID.get(protocol, OTHERS)
-    rates = (LR[1::2], others[1::2]) if coarse else (LR, others)
-    return set(itertools.product(*rates))
-
-
 def search(
-    job: Job, data: VerticalDataset, times: Sequence[float], tried: list[Any], coarse: bool = False
+    job: Job, data: VerticalDataset, times: Sequence[float], tried: list[Any]
 ) -> Iterator[dict[str, Any]]:
     """Try the grid, then neighbours of the best pair until none is better; yields each result."""
-    wanted = grid(job.protocol, coarse)
+    wanted = set(itertools.product(LR, GRID.get(job.protocol, OTHERS)))
     while True:
         there = {(one["lr"], one["client_lr"]) for one in tried}
         for lr, client in sorted(wanted - there)[: MOST - len(tried)]:
@@ -124,7 +116,6 @@ def main() -> None:
     parser.add_argument("study", type=Path)
     parser.add_argument("--until", type=float, required=True)
     parser.add_argument("--data-dir")
-    parser.add_argument("--coarse", action="store_true", help="begin with four pairs, not sixteen")
     asked = parser.parse_args()
     study = read_study(asked.study)
     out = RATES / f"{asked.study.stem}.json"
@@ -139,7 +130,7 @@ def main() -> None:
     data = held_back(load_dataset(first.dataset, **options))
     for label in study.labels:
         tried = found["runs"].get(label, {}).get("tried", [])
-        for one in search(jobs[label], data, times, tried, asked.coarse):
+        for one in search(jobs[label], data, times, tried):
             found["runs"][label] = {"best": best_of(tried), "tried": tried}
             out.write_text(json.dumps(found, indent=1) + "\n")
             print(label, one, flush=True)
