@@ -1,7 +1,10 @@
-"""Imputation of embeddings that did not come: nothing, zeros, the last ones, or a moving average.
+"""Imputation of embeddings that did not come: nothing, zeros, old ones, or a moving average.
 
-Zeros and last embeddings are the strategies SplitNN-zeros and SplitNN-buffer of DVFL, section 6.
-The moving average is ours. A client whose embedding was imputed counts as present.
+Zeros are the strategy SplitNN-zeros of DVFL, section 6, and a client's last message is its
+SplitNN-buffer: the paper calls it "in a sense, a Byzantine fault" (appendix C) that "cannot exploit
+locality in activations" (section 7.1), which is true only of activations of another batch. The last
+embeddings of the same rows and the moving average are ours. A client whose embedding was imputed
+counts as present.
 """
 
 from __future__ import annotations
@@ -123,6 +126,36 @@ class Buffer(Imputation):
         self.last.load_state_dict(state)
 
 
+class LastMessage(Imputation):
+    """A client's last message, whatever rows it was of; zeros where it has sent none.
+
+    Where it had fewer rows than the batch, zeros stand in the rest.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("messages", "begun")
+
+    def __init__(self, parties: int, rows: int, width: int) -> None:
+        super().__init__(parties, rows, width)
+        self.messages = np.zeros((parties, 0, width), np.float32)
+        self.begun = np.zeros(parties, bool)
+
+    def fill(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+        """Everybody is present; rows of clients of which nothing is known are counted."""
+        rows = len(places)
+        more = max(0, rows - self.messages.shape[1])
+        self.messages = np.pad(self.messages, ((0, 0), (0, more), (0, 0)))
+        for party, embedding in fresh.items():
+            self.messages[party, :rows], self.messages[party, rows:] = embedding, 0.0
+            self.begun[party] = True
+        stack, present = gather(fresh, self.parties)
+        absent = [n for n in range(self.parties) if n not in fresh]
+        stack[absent] = self.messages[absent, :rows]
+        unknown = int((~self.begun[absent]).sum() * (places >= 0).sum())
+        return stack, np.ones_like(present), self._details("message", fresh, unknown)
+
+
 class RunningMean(Imputation):
     """A running mean of each client's embeddings, ``m <- 0.9 m + 0.1 mean of the batch``.
 
@@ -157,6 +190,7 @@ IMPUTATIONS: dict[str, type[Imputation]] = {
     "nothing": Nothing,
     "zeros": Zeros,
     "buffer": Buffer,
+    "message": LastMessage,
     "mean": RunningMean,
 }
 

@@ -7,8 +7,8 @@ batches and initial weights as FedVS. With ``quantized=True`` it computes on the
 and weights of FedVS, so that mean and waiting give a history equal to FedVS's number for number.
 
 DVFL, section 6, gives a round a timeout. After that the round is dropped (SplitNN-skip), or
-missing embeddings are replaced: by zeros (-zeros), by the last ones of the same rows (-buffer), or,
-ours, by a moving average of each client's embeddings.
+missing embeddings are replaced: by zeros (-zeros), by the client's last message, which was of other
+rows (-buffer), or, ours, by the last ones of the same rows or a moving average of the client's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import ConfigurationError, RangeError, RunError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.imputation import Imputation, make_imputation
+from securevfl.models.imputation import IMPUTATIONS, Imputation, make_imputation
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 class SplitConfig(SegmentedConfig):
     """Options of split learning."""
 
-    stragglers: Literal["wait", "ignore", "skip", "zeros", "buffer", "mean"] = Field(
+    stragglers: Literal["wait", "ignore", "skip", "zeros", "buffer", "message", "mean"] = Field(
         "wait",
         description=(
             "What the server does about stragglers, clients that are late: wait for every "
             "client; ignore all but the first (see quorum); or, after the timeout, skip the"
-            " round, or put zeros, the rows' last embeddings (buffer) or the client's "
-            "running mean (mean) in place of what is missing."
+            " round, or put zeros, the rows' last embeddings (buffer), the client's last message,"
+            " of whatever rows (message), or its running mean (mean) in place of what is missing."
         ),
     )
     timeout: float | None = Field(
@@ -62,7 +62,7 @@ class SplitConfig(SegmentedConfig):
         gt=0,
         description=(
             "Seconds for which a round waits for embeddings. It is needed with stragglers ="
-            " skip, zeros, buffer or mean. Default: none."
+            " skip, zeros, buffer, message or mean. Default: none."
         ),
     )
     quorum: int | None = Field(
@@ -227,8 +227,10 @@ class Split(EmbeddingProtocol):
             "ignore: evaluation uses the clients that trained most often, as many as the quorum, "
             "because a mean over all has another scale; inference='all' uses all",
             "skip: a round that was dropped counts as one of the rounds, and its batch is lost",
-            "zeros, buffer, mean: imputed embeddings count as present in mean and maximum; who was "
-            "absent gets no gradient; a round without any embedding is skipped",
+            "zeros, buffer, message, mean: imputed embeddings count as present in mean and "
+            "maximum; who was absent gets no gradient; a round without any embedding is skipped",
+            "message is DVFL's SplitNN-buffer by what its text says of it; it is not defined there",
+            "buffer is ours: the last embeddings of the same rows",
             "mean is ours: DVFL names statistics as perhaps the best replacement, without trying",
             "MLP and CNN widths, and how an embedding enters VGG13, are ours",
         ),
@@ -253,7 +255,7 @@ class Split(EmbeddingProtocol):
                     "needs a timeout, the seconds that a round waits for embeddings, such as 1.0"
                     if timed
                     else f"has no timeout, and timeout = {config.timeout:g} was given; leave it "
-                    "out, or use 'skip', 'zeros', 'buffer' or 'mean'"
+                    "out, or use 'skip', 'zeros', 'buffer', 'message' or 'mean'"
                 )
             )
         if config.quorum is not None and not (ignore and config.quorum <= parties):
@@ -320,7 +322,7 @@ class Split(EmbeddingProtocol):
     @property
     def fills(self) -> bool:
         """Whether missing embeddings are imputed."""
-        return self.config.stragglers in ("zeros", "buffer", "mean")
+        return self.config.stragglers in IMPUTATIONS
 
     def server(self) -> Server:
         """The server."""

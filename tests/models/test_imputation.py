@@ -43,6 +43,26 @@ def test_the_buffer_has_the_last_of_each_row_and_counts_what_it_lacks():
     assert told["unknown"] == 1
 
 
+def test_a_message_is_the_last_one_of_whatever_rows():
+    rule = make_imputation("message", N, ROWS, H)
+    rule.fill({0: of(1, 2), 1: of(3, 4)}, np.array([0, 1]), 1)
+    stack, present, told = rule.fill({2: of(7, 8, 0)}, np.array([1, 3, -1]), 2)
+    assert stack[:, :, 0].tolist() == [[1, 2, 0], [3, 4, 0], [7, 8, 0]]
+    assert present.all()
+    assert told == {"filled": 2, "how": "message", "unknown": 0}
+    stack, _, told = rule.fill({0: of(9)}, np.array([5]), 3)
+    assert stack[:, :, 0].tolist() == [[9], [3], [7]]
+    stack, _, told = rule.fill({1: of(5, 6)}, np.array([0, 1]), 4)
+    assert stack[0, :, 0].tolist() == [9, 0]  # the message of round 3 had one row
+
+
+def test_before_the_first_message_there_are_zeros_which_are_counted():
+    rule = make_imputation("message", N, ROWS, H)
+    stack, _, told = rule.fill({1: of(4, 5, 0)}, np.array([0, 1, -1]), 1)
+    assert stack[:, :, 0].tolist() == [[0, 0, 0], [4, 5, 0], [0, 0, 0]]
+    assert told["unknown"] == 4
+
+
 def test_the_mean_runs_and_begins_with_the_first_batch():
     rule = make_imputation("mean", N, ROWS, H)
     places = np.array([0, 1, -1])

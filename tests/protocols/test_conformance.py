@@ -50,6 +50,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "split, skip": ("split", {"stragglers": "skip", "timeout": 9.0}),
     "split, zeros": ("split", {"stragglers": "zeros", "timeout": 2.0}),
     "split, buffer": ("split", {"stragglers": "buffer", "timeout": 2.0, "aggregation": "concat"}),
+    "split, message": ("split", {"stragglers": "message", "timeout": 2.0, "aggregation": "concat"}),
     "split, mean": ("split", {"stragglers": "mean", "timeout": 2.0, "aggregation": "max"}),
     "fedonce, zeros": (
         "fedonce",

@@ -1,4 +1,4 @@
-"""Rounds with a time: skip, zeros, buffer and mean, against one joint torch model."""
+"""Rounds with a time: skip, zeros, buffer, message, mean, against one joint torch model."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.protocols.joint import Client, aggregate, data, loss_of, slow
 N, ROUNDS = 4, 8
 SMALL = {"rounds": ROUNDS, "batch": 30, "width": 5, "hidden": 7, "optimizer": "sgd"}
 SMALL |= {"momentum": 0.0, "lr": 0.1, "timeout": 0.7}  # no multiple of a tick
-RULES = ("zeros", "buffer", "mean")
+RULES = ("zeros", "buffer", "message", "mean")
 GONE = {2: {2, 3, 6}, 0: {3}}  # party -> rounds in which it is down; two epochs are six rounds
 FAULTS = Faults(
     outages=tuple(Outage(n, rounds=(r, r + 1)) for n, rounds in GONE.items() for r in rounds)
@@ -31,6 +31,9 @@ def stands_for(rule, past, n, samples):
             s: row for _, own, rows in past[n] for s, row in zip(own.tolist(), rows, strict=True)
         }
         return np.stack([last.get(s, zero[0]) for s in samples.tolist()])
+    if rule == "message" and past[n]:
+        rows = past[n][-1][2][: len(samples)]
+        return np.concatenate([rows, zero[len(rows) :]])
     if rule == "mean" and past[n]:
         mean = past[n][0][2].mean(axis=0)
         for _, _, rows in past[n][1:]:
@@ -92,7 +95,7 @@ def test_the_history_says_how_many_were_filled_in_and_how(rule):
     assert [row["used"] for row in rows] == [4, 3, 2, 4, 4, 3, 4, 4]
     assert {row["how"] for row in rows} == {rule}
     # In the first epoch (rounds 1 to 3) no row has been seen before.
-    unknown = {"zeros": [0] * 8, "mean": [0] * 8}.get(rule, [0, 30, 60, 0, 0])
+    unknown = {"zeros": [0] * 8, "message": [0] * 8, "mean": [0] * 8}.get(rule, [0, 30, 60, 0, 0])
     assert [row["unknown"] for row in rows][: len(unknown)] == unknown
     sent = outcome.simulation.transcript.columns()
     gradients = sent["kind"] == "gradient"
@@ -205,6 +208,7 @@ def test_the_card_says_what_absence_does():
         ("skip", "skips"),
         ("zeros", "fills"),
         ("buffer", "fills"),
+        ("message", "fills"),
         ("mean", "fills"),
     ):
         assert make("split", data(), stragglers=rule, timeout=1.0).card.absence == says
