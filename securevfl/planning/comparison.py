@@ -38,7 +38,7 @@ def held_against(
     -------
     dict or None
         ``bytes`` and ``measured_bytes`` (None if the run was ended before its last round, or where
-        delays abort),
+        it is chance which messages are sent),
         ``round_seconds`` and ``measured_round_seconds``.
     """
     data, N = protocol.data, len(protocol.peers())
@@ -47,8 +47,11 @@ def held_against(
     if outline is None or conditions.compute == "measured" or len(rows) < 2:
         return None
     times = expected_times(outline, conditions, N, sealed=sealed, seed=seed, runs=32, rounds=60)
-    # Where delays abort, it is chance which messages are sent.
-    whole = len(rows) == protocol.config.rounds and conditions.delay_mode != "abort"
+    # Where delays abort, or parties leave out what was decided while they were busy, it is chance
+    # which messages are sent.
+    chance = conditions.delay_mode == "abort"
+    chance |= outline.leaves_out and conditions.delay_mode == "occupies"
+    whole = len(rows) == protocol.config.rounds and not chance
     first, last = rows[0], rows[-1]
     return {
         "bytes": sum(sent_bytes(outline, N, sealed=sealed).total.values()) if whole else None,

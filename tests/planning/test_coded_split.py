@@ -75,6 +75,14 @@ def test_times_are_those_of_the_run_where_steps_queue_on_downlinks():
     assert found.total_seconds == pytest.approx(run.history[-1]["time"], abs=1e-6)
 
 
+def test_a_run_in_which_busy_parties_leave_out_rounds_is_not_held_against_planned_bytes():
+    asked = {"segments": 1, "rounds": 4, "batch": 16, "width": 4, "hidden": 3}
+    for mode, whole in (("latency", True), ("occupies", False)):
+        run = svfl.run("coded_split", DIGITS, conditions=replace(STEADY, delay_mode=mode), **asked)
+        compared = run.summary()["planned"]
+        assert (compared["bytes"] is not None) is whole
+
+
 def test_a_plan_proposes_the_helpers_with_which_fast_parties_suffice():
     """Of 8 owners under the paper's delays 4 are fast: R = 4 is met, 7 and 10 need 3 and 6."""
     asked = {"protocol": "coded_split", "rounds": 20, "batch": 16, "width": 2}

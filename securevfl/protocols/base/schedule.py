@@ -155,6 +155,9 @@ class Outline:
     setup_waits : bool
         Whether a client sends the next message of the setup when all of the one before have come;
         else it sends them all at once.
+    leaves_out : bool
+        Whether a client that was busy leaves out the rounds that were decided meanwhile. Where
+        delays occupy clients, fewer messages are then sent than are planned.
     """
 
     setup: tuple[Post, ...]
@@ -162,6 +165,7 @@ class Outline:
     batch_rows: int
     end: tuple[str, Any] = (ANNOUNCE, "stop")
     setup_waits: bool = True
+    leaves_out: bool = False
 
 
 def hollow(shape: tuple[int, ...], dtype: Any) -> np.ndarray:

@@ -124,7 +124,7 @@ class Holder(KeyHolder):
         """Share data and model; a helper has none."""
 
     async def run(self) -> None:
-        """Answer every label that is due, apply every step that is dealt, until the end."""
+        """Apply every step that is dealt, answer every label that is due and undecided (line 5)."""
         if len(self.model) < 4:
             raise CheckpointError(
                 "coded_split: the checkpoint is of an earlier version, and has no digest of the "
@@ -138,16 +138,20 @@ class Holder(KeyHolder):
             self.ask()
         silent, piece = 0, -1
         while True:
-            self.answer()
+            # What has come tells which work is decided already: it is taken before an upload is.
+            due = self.due
             stored = self.model[1]  # by the safe point of the next line
             try:
                 payload = await self.receive(
                     *("deal", "seed", "missed", "request", "stop"),
                     sender=SERVER,
-                    timeout=patience(self.public.config.ask_timeout, silent),
+                    timeout=0.0 if due else patience(self.public.config.ask_timeout, silent),
                     safe=True,
                 )
             except TimeoutError:
+                if due:
+                    self.answer()
+                    continue
                 silent += 1
                 self.uploaded = 0
                 self.ask()
@@ -155,6 +159,8 @@ class Holder(KeyHolder):
             assert self.envelope is not None
             kind, step = self.envelope.kind, self.envelope.round
             if kind == "stop":
+                if self.releases:
+                    self.release()
                 self.dealt, self.dealt_round = {}, 0
                 break
             self.report(stored)
@@ -207,24 +213,46 @@ class Holder(KeyHolder):
             for i in self.public.prss.dealers:
                 self.send(i, "unmasked", due)
 
+    @property
+    def due(self) -> bool:
+        """Whether the holder can do what the server waits for."""
+        return self.uploads or self.answers or self.releases
+
+    @property
+    def uploads(self) -> bool:
+        """Whether it can upload the batch of the next step."""
+        _, done, ahead, _ = self.model
+        wanted = not ahead and self.uploaded <= done < self.public.last_step
+        return wanted and self.has_masks(done + 1)
+
+    @property
+    def answers(self) -> bool:
+        """Whether it can upload the piece of test rows that the server asked for."""
+        _, done, ahead, _ = self.model
+        if ahead or self.asked is None or done < self.public.last_step:
+            return False
+        return self.has_masks(self.public.last_step + 1 + self.asked.piece)
+
+    @property
+    def releases(self) -> bool:
+        """Whether it has all steps and is to release the models, and has not done so."""
+        _, done, ahead, _ = self.model
+        wanted = self.public.config.release and self.public.trains and not ahead
+        return wanted and self.uploaded <= self.public.last_step == done
+
     def answer(self) -> None:
         """Upload what is due, from a model with exactly the steps that the label says (line 5)."""
-        _, done, ahead, _ = self.model
-        last = self.public.last_step
-        if ahead:
-            return
-        if done < last:
-            if self.uploaded <= done and self.has_masks(done + 1):
-                self.uploaded = done + 1
-                rows = self.public.batches["train"].draw(done + 1)
-                self.upload(Label("train", done + 1), rows, done + 1)
-            return
-        if self.asked is not None and self.has_masks(last + 1 + self.asked.piece):
+        done, last = self.model[1], self.public.last_step
+        if self.uploads:
+            self.uploaded = done + 1
+            rows = self.public.batches["train"].draw(done + 1)
+            self.upload(Label("train", done + 1), rows, done + 1)
+        if self.answers:
+            assert self.asked is not None
             request, self.asked = self.asked, None
             label = Label("test", last, request.piece)
             self.upload(label, request.rows, last + 1 + request.piece)
-        if self.public.config.release and self.public.trains and self.uploaded <= last:
-            self.uploaded = last + 1
+        if self.releases:
             self.release()
 
     def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
@@ -286,6 +314,7 @@ class Holder(KeyHolder):
     def release(self) -> None:
         """Send each owner a masked share of its models (line 13)."""
         public, start = self.public, 0
+        self.uploaded = public.last_step + 1
         for n, size in enumerate(public.sizes):
             share = self.model[0][start : start + size]
             start += size

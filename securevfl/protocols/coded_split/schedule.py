@@ -64,6 +64,7 @@ def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
         *(setup(public), tuple(phases), layouts["train"].coded),
         end=("stop", None),
         setup_waits=False,
+        leaves_out=True,
     )
 
 

@@ -1,11 +1,14 @@
 """Decoded sums equal an integer twin's, whoever answers, is late, crashes or comes back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.coded_twin import check_against_twin, watched
 from securevfl.data import load_dataset
 from securevfl.engine import wire
+from securevfl.engine.conditions import Conditions, Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.party import SERVER
 from securevfl.errors import NotEnoughResultsError, RangeError
@@ -207,6 +210,26 @@ def test_uploads_that_were_masked_after_different_steps_end_the_run_by_an_error(
     """No number comes of them: 80 entries are all in range with probability below 2^-80."""
     with pytest.raises(RangeError, match=r"round 3: \d+ of 80 decoded sums are beyond the range"):
         simulate(TellsOther, data("8,1,1"), **SMALL)
+
+
+def test_a_slow_holder_leaves_out_what_was_decided_while_it_was_busy():
+    """Holders 5 to 7 need 0.45 s for an upload, in which the others make several rounds."""
+    slow = Conditions(
+        uploads=tuple(Delay(0.0, 0.45 if n > 4 else 0.1) for n in range(8)), delay_mode="occupies"
+    )
+    outcome = simulate(watched(CodedSplit), data("8,1,1"), conditions=slow, **SMALL)
+    check_against_twin(outcome, rounds=SMALL["rounds"])
+    columns = outcome.simulation.transcript.columns()
+    uploads = {
+        n: columns["round"][(columns["kind"] == "embedding") & (columns["sender"] == n)].tolist()
+        for n in range(8)
+    }
+    assert uploads[0] == list(range(1, 13))
+    assert all(uploads[n] == [1, 5, 9] for n in (5, 6, 7))
+    latency = replace(slow, delay_mode="latency")
+    plain = simulate(CodedSplit, data("8,1,1"), conditions=latency, **SMALL)
+    assert plain.losses == outcome.losses
+    assert (plain.simulation.transcript.columns()["kind"] == "embedding").sum() == 8 * 12
 
 
 def test_one_life_uploads_every_label_once():
