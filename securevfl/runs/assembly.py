@@ -199,7 +199,8 @@ def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bo
     folder : Path, optional
         Of a simulation: all but its newest messages are there.
     messages : bool
-        Whether the list of all messages counts: 43 bytes each (`transcript_bytes`).
+        Whether the list of all messages counts: 43 bytes each (`transcript_bytes`). Where a run
+        ends at a virtual second, its rounds do not say how many there will be.
 
     Raises
     ------

@@ -166,7 +166,8 @@ def run(
             made.secrets = spec.secrets
             job = Assembled(spec, made, folder, tables)
             job.schedule()  # refuses faults that do not fit the parties
-            check_memory(made, folder if engine == "simulation" else None)
+            kept = folder if engine == "simulation" else None
+            check_memory(made, kept, messages=spec.until is None)
             if folder is not None:
                 write_text(folder / CONFIG, spec.to_toml(made.describe()))
             tracker = make_tracker(track, spec, folder)
@@ -247,7 +248,8 @@ def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
     with PartyNames(data.party_names).in_errors():
         made, _ = make_protocol(spec.protocol, spec.options, data, spec.seed)
         made.secrets = spec.secrets
-        check_memory(made, folder if chosen.name == "simulation" else None)
+        kept = folder if chosen.name == "simulation" else None
+        check_memory(made, kept, messages=spec.until is None)
         done = len(state["historian"]["rows"]) if state else 0
         tracker = make_tracker(given["track"], spec, folder, done=done)
         _LOG.info("resume of the run in %s after %s steps", folder, done)

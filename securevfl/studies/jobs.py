@@ -180,7 +180,7 @@ def run_job(
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Refuse runs that their data, conditions or faults do not allow, before any is made.
+    """Refuse runs that data, conditions, faults or memory do not allow, before any is made.
 
     The first job of each label stands for its seeds. Where parties would have to find their common
     rows first (``align = "psi"``), only the options are checked.
@@ -206,13 +206,14 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
 def _make(job: Job, data: Any) -> None:
     """Make the protocol, the specification and the fault schedule of a job, and drop them."""
-    from securevfl.runs.assembly import make_protocol, schedule_of, specify
+    from securevfl.runs.assembly import check_memory, make_protocol, schedule_of, specify
 
     options = dict(job.options)
     refuse_unnamed(options)
     made, _ = make_protocol(job.protocol, options, data, job.seed)
     asked = {**job.asked, "faults": load_faults(job.faults)}
     schedule_of(made, specify(made, asked, conditions="paper", source=None))
+    check_memory(made, messages=job.until is None)
 
 
 def history_digest(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -9,13 +9,15 @@ import pytest
 
 import securevfl as svfl
 from securevfl.engine.transcript_rows import COLUMNS
-from securevfl.errors import CheckpointError, WouldNotFitError
+from securevfl.errors import CheckpointError, ConfigurationError, WouldNotFitError
 from securevfl.planning.message_bytes import sent_messages
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import Shape
 from securevfl.runs.assembly import check_memory, transcript_bytes
 from securevfl.runs.run import Interrupted
 from securevfl.runs.storage import MESSAGES, read_transcript
+from securevfl.studies.run import run_study
+from securevfl.studies.study import read_study
 
 
 @pytest.fixture
@@ -117,3 +119,22 @@ def test_messages_that_would_not_fit_are_refused_or_go_to_the_folder(tmp_path, m
         check_memory(made)
     check_memory(made, tmp_path)
     check_memory(made, messages=False)
+
+
+def test_a_run_that_ends_at_a_second_is_not_refused_for_rounds_that_it_will_not_make(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=10**9))
+    asked = {"rounds": 10**6, "batch": 16, "width": 4, "conditions": "paper"}
+    found = svfl.run("fedvs", "digits", until=3.0, **asked)
+    assert 0 < len(found.history) < 100
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'title = "t"\ndataset = "digits"\nseeds = 1\n[options]\nrounds = 1000000\nwidth = 4\n'
+        '[runs.fedvs]\nprotocol = "fedvs"\n'
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"run 'fedvs': .*needs about .* list of its messages"
+    ):
+        run_study(read_study(study), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
