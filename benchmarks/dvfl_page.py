@@ -187,9 +187,14 @@ def main_claims(results: Results) -> Iterator[str]:
             mean_interval(found) if found else None
         )
     for kind in ("link", "guest", "host"):
-        yield f"DVFL above VAFL, {kind} faults at rejoin 0.1: " + verdict(
-            results.compare(place("DVFL", f"{kind}-0.1"), place("VAFL", f"{kind}-0.1"))
-        )
+        each = f"{kind}-0.1"
+        found = results.compare(place("DVFL", each), place("VAFL", each))
+        if found is not None:
+            yield (
+                f"DVFL minus VAFL, {kind} faults at rejoin 0.1 (paper: above under every fault): "
+                f"{found[0]:+.2f} ± {found[1]:.2f} points. In this short form a guest that is up "
+                "for a quarter of the rounds makes some 115 steps, in the paper 4700."
+            )
     yield (
         "Host columns of DVFL, SplitNN-skip, -zeros and -buffer (last message), and the row of "
         "VAFL, are the paper's experiment: what is missed is lost. In the other host columns the "
