@@ -54,9 +54,26 @@ def print_study(content: Mapping[str, Any]) -> None:
     _print_times(content.get("times") or {})
     _print_speed(content.get("speed") or {})
     _print_quality(runs)
+    _print_trivial(runs)
     for label, run in runs.items():
         for seed, error in run.get("errors", {}).items():
             out().print(f"{label}, seed {seed}, could not go on: {error}", markup=False)
+
+
+def _print_trivial(runs: Mapping[str, Any]) -> None:
+    """Name the runs that learned nothing; their differences say nothing of the methods."""
+    means = {
+        label: [run[name]["mean"] for name in ("test_accuracy", "majority_accuracy") if name in run]
+        for label, run in runs.items()
+    }
+    trivial = [label for label, found in means.items() if len(found) == 2 and found[0] <= found[1]]
+    if trivial:
+        usual = max(means[label][1] for label in trivial)
+        out().print(
+            f"No better than always naming the most frequent class of the training rows "
+            f"({usual:.2%}): {', '.join(trivial)}. Train longer, or choose other rates.",
+            markup=False,
+        )
 
 
 def _failed(run: Mapping[str, Any]) -> str:

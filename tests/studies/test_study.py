@@ -457,6 +457,21 @@ def test_one_pair_of_seeds_has_no_interval_and_no_verdict(tmp_path, capsys):
     assert not re.search(r" 1 (│ )?(yes|no)", shown)
 
 
+def test_runs_that_learned_nothing_are_named(tmp_path, capsys):
+    study = read_study(write(tmp_path))
+    (tmp_path / "jobs").mkdir()
+    for one in study.jobs:
+        found = result(one.label, one.seed, [(1.0, 0.5)])
+        found["summary"] |= {
+            "test_accuracy": 0.5,
+            "majority_accuracy": 0.5 - (one.label != "plain") / 9,
+        }
+        store(tmp_path, one, found)
+    print_study(write_results(study, tmp_path))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "most frequent class of the training rows (50.00%): plain. Train longer" in shown
+
+
 def test_differences_are_told_from_0_after_holm():
     """p values .01, .02, .03, .04 and .3: Holm's levels are .01, .0125, .0167, .025, .05."""
     from scipy.stats import t
