@@ -33,7 +33,8 @@ The setting is that of Figure 2 of FedVS: the paper's delays and 300 Mbit/s, one
 latency: the party goes on meanwhile. In studies whose name ends in "occupies" the party is busy
 until its delay is over. Each study
 is a file in `benchmarks/papers/coded_split/`, and
-`securevfl study benchmarks/papers/coded_split/NAME.toml` repeats one. Every run has rates of its
+`securevfl study benchmarks/papers/coded_split/NAME.toml` repeats one (a list such as
+`seeds = [11]` in the file asks for other seeds). Every run has rates of its
 own, found in one way for all by accuracy on validation rows of a split that no result is of: the
 best of a grid of sixteen pairs, and of its neighbours until none is better, at most 32
 (`benchmarks/rates.py`). Values are held-out accuracy in per cent,
@@ -41,9 +42,10 @@ mean and 95 % t interval over seeds; between two evaluations they are interpolat
 `benchmarks/coded_split_page.py` writes this page.
 """
 READING = {
-    "digits": "With two helpers coded_split leads every method at every time; VAFL at 5 s by less "
-    "than the interval. Without helpers all four fast owners must answer (R = 4): VAFL leads it "
-    "until 10 s and is level from 20 s on, FedVS leads it at 5 s and is behind at 20 and 60 s.",
+    "digits": "The means of coded_split with two helpers are above all others at every time; "
+    "above VAFL's at 5 s, and its own without helpers at 60 s, by less than the interval. Without "
+    "helpers all four fast owners must answer (R = 4): VAFL leads it until 10 s and is level from "
+    "20 s on, FedVS leads it at 5 s and is behind at 20 and 60 s.",
     "digits-occupies": "Every round of FedVS needs a share of every model, and a client whose "
     "delay occupies it shares late: FedVS makes nine rounds in 60 s, as many as Wait, and some 120 "
     "where delays are latency. coded_split waits for no slow owner: without helpers "

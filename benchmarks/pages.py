@@ -63,6 +63,7 @@ def paired(folder: Path, first: str) -> list[str]:
             values[row["run"], float(row["time"])][row["seed"]] = 100 * float(row["accuracy"])
     times = sorted({time for _, time in values})
     others = sorted({run for run, _ in values} - {first})
+    every = max(map(len, values.values()))
     rows = [[f"{first} minus", *(f"{time:g} s" for time in times)]]
     for other in others:
         cells = []
@@ -73,7 +74,8 @@ def paired(folder: Path, first: str) -> list[str]:
                 cells.append("-")
                 continue
             found = paired_difference([mine[s] for s in seeds], [theirs[s] for s in seeds])
-            cells.append(signed(*found, digits=1))
+            fewer = "" if len(seeds) == every else f" (n = {len(seeds)})"
+            cells.append(signed(*found, digits=1) + fewer)
         rows.append([other, *cells])
     count = sum(cell != "-" for row in rows[1:] for cell in row[1:])
     said = (
@@ -81,6 +83,8 @@ def paired(folder: Path, first: str) -> list[str]:
         f"corrected for their number: were there no difference anywhere, {count / 20:.1f} of them "
         "would be bold by chance."
     )
+    if any("(n = " in cell for row in rows for cell in row):
+        said += f" n: seeds of which both runs had an evaluation by then, of {every}."
     return [*table(rows), "", said]
 
 

@@ -1,6 +1,10 @@
 """Pages of results are those that the scripts write from the committed results."""
 
 import importlib
+import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,3 +25,23 @@ def test_a_page_is_what_its_script_writes(script, tmp_path, monkeypatch):
     module.main()
     written = module.PAGE.read_text()
     assert written == page, f"PYTHONPATH=. python benchmarks/{script}.py"
+
+
+def git(*words, **options):
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, **options)
+
+
+@pytest.mark.skipif(
+    shutil.which("git") is None or git("rev-parse", "--is-shallow-repository").stdout != "false\n",
+    reason="needs the whole history",
+)
+def test_the_commits_that_results_name_can_be_looked_at():
+    named = {}
+    for path in ROOT.glob("benchmarks/results/**/*.json"):
+        content = json.loads(path.read_text())
+        told = content.get("commit") if isinstance(content, dict) else None
+        named |= dict.fromkeys(re.findall(r"\b[0-9a-f]{7,12}\b", told or ""), path)
+    assert len(named) > 20
+    told = git("cat-file", "--batch-check=%(objecttype)", input="\n".join(named)).stdout
+    found = dict(zip(named, told.splitlines(), strict=True))
+    assert {one: named[one] for one, kind in found.items() if kind != "commit"} == {}
