@@ -13,6 +13,7 @@ from securevfl.engine.delays import Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.shared_models import SharedModels
 
 _RESUMED_IN = 4  # round in which a run is broken off
 ROWS = 200  # of small instances
@@ -104,8 +105,22 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
     server of the first sum, whose rows it asks for again if they do not. That is run once more with
     notes that are lost, where clients must name all rounds since their checkpoint; of three batches
     in an epoch the one that they would forget is asked for next.
+
+    Where models are in shares for good, who comes back seldom uploads again what it uploaded
+    before: the round is decided by then. So all are down once while their uploads are on the way.
     """
     if not (_has(protocol, "share_timeout") and _has(protocol, "result_timeout")):
+        if isinstance(protocol, SharedModels):
+            uploads = frozenset((round, n, "upload") for round in (2, 3) for n in protocol.peers())
+            slow = _Late("late", nanoseconds=int(0.4e9 * timeout), messages=uploads)
+            lost = tuple(
+                Outage(n, seconds=(begin * timeout, (begin + 0.1) * timeout))
+                for n in protocol.peers()
+                for begin in (0.2, 0.9)
+            )
+            yield Setting(
+                "all crash, uploads lost", often, slow, Faults(outages=lost, tick=timeout / 20)
+            )
         return
     clients = protocol.peers()
     half, K = clients[len(clients) // 2 :], 1

@@ -57,7 +57,7 @@ def judged(subject, claim, *verifiers):
 
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda one: one.name)
 def test_every_leak_of_the_specification_is_violated(leak):
-    names = ("clients crash",) if leak.shows is None else ()
+    names = ("all crash, uploads lost",) if leak.shows is None else ()
     subject = subject_of(leak.make(), *names, **leak.options)
     claims = {(one.who, one.asset): one for one in subject.protocol.claims}
     for broken in leak.breaks:
