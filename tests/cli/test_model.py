@@ -88,8 +88,11 @@ def every_example() -> list[str]:
 
 
 @pytest.mark.parametrize("line", every_example())
-def test_every_example_is_understood(line, monkeypatch):
+def test_every_example_is_understood(line, monkeypatch, tmp_path):
     called: list[Any] = []
+    # One example writes into the home directory, for the shell among the parents of this process.
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("typer._completion_shared._get_shell_name", lambda: "bash")
 
     def note(*arguments: Any, **options: Any) -> Any:
         called.append(arguments)
