@@ -66,6 +66,7 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         yield Setting("results late", often, _delays(protocol, late, share_factor=0.1))
         yield from _faults(protocol, often)
         yield from _scripted(protocol, often, timeout)
+        yield from _uploads_lost(protocol, often, timeout)
     if _has(protocol, "tolerate_corrupt"):
         wrong = max(1, int(protocol.config.tolerate_corrupt))
         options = {"tolerate_corrupt": wrong} | ({} if timed is None else timed[0])
@@ -105,22 +106,8 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
     server of the first sum, whose rows it asks for again if they do not. That is run once more with
     notes that are lost, where clients must name all rounds since their checkpoint; of three batches
     in an epoch the one that they would forget is asked for next.
-
-    Where models are in shares for good, who comes back seldom uploads again what it uploaded
-    before: the round is decided by then. So all are down once while their uploads are on the way.
     """
     if not (_has(protocol, "share_timeout") and _has(protocol, "result_timeout")):
-        if isinstance(protocol, SharedModels):
-            uploads = frozenset((round, n, "upload") for round in (2, 3) for n in protocol.peers())
-            slow = _Late("late", nanoseconds=int(0.4e9 * timeout), messages=uploads)
-            lost = tuple(
-                Outage(n, seconds=(begin * timeout, (begin + 0.1) * timeout))
-                for n in protocol.peers()
-                for begin in (0.2, 0.9)
-            )
-            yield Setting(
-                "all crash, uploads lost", often, slow, Faults(outages=lost, tick=timeout / 20)
-            )
         return
     clients = protocol.peers()
     half, K = clients[len(clients) // 2 :], 1
@@ -157,6 +144,25 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
         yield Setting(words, two, uploads, faults, multiple=2 * K)
         words = "uploads late, all come back without their notes, some down"
         yield Setting(words, three, uploads, faults, multiple=3 * K, loses_notes=True)
+
+
+def _uploads_lost(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iterator[Setting]:
+    """All are down, twice, while their uploads are on the way, where models stay in shares.
+
+    By chance who comes back there seldom uploads again what it uploaded before: the round is
+    decided by then.
+    """
+    if not isinstance(protocol, SharedModels):
+        return
+    uploads = frozenset((round, n, "upload") for round in (2, 3) for n in protocol.peers())
+    slow = _Late("late", nanoseconds=int(0.4e9 * timeout), messages=uploads)
+    outages = tuple(
+        Outage(n, seconds=(begin * timeout, (begin + 0.1) * timeout))
+        for n in protocol.peers()
+        for begin in (0.2, 0.9)
+    )
+    crashes = Faults(outages=outages, tick=timeout / 20)
+    yield Setting("all crash, uploads lost", often, slow, crashes)
 
 
 def rows_of(protocol: Protocol) -> int:

@@ -159,8 +159,7 @@ class Holder(KeyHolder):
             assert self.envelope is not None
             kind, step = self.envelope.kind, self.envelope.round
             if kind == "stop":
-                if self.releases:
-                    self.release()
+                self.release_once()
                 self.dealt, self.dealt_round = {}, 0
                 break
             self.report(stored)
@@ -252,7 +251,12 @@ class Holder(KeyHolder):
             request, self.asked = self.asked, None
             label = Label("test", last, request.piece)
             self.upload(label, request.rows, last + 1 + request.piece)
+        self.release_once()
+
+    def release_once(self) -> None:
+        """Release the models, if that is due and has not been done."""
         if self.releases:
+            self.uploaded = self.public.last_step + 1
             self.release()
 
     def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
@@ -314,7 +318,6 @@ class Holder(KeyHolder):
     def release(self) -> None:
         """Send each owner a masked share of its models (line 13)."""
         public, start = self.public, 0
-        self.uploaded = public.last_step + 1
         for n, size in enumerate(public.sizes):
             share = self.model[0][start : start + size]
             start += size
