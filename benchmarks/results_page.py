@@ -442,7 +442,7 @@ SHORT = "3000 of 60,000 rows and half the epochs, 3 seeds"
 
 
 def rivals_fall(rule: str) -> Difference:
-    """What a rival loses by host faults at rejoin 0.1 beyond what DVFL loses, in points."""
+    """Points that a rival loses by host faults at rejoin 0.1 beyond what DVFL loses."""
     lost = [
         {seed: value - down[seed] for seed, value in up.items()}
         for up, down in (
