@@ -75,9 +75,9 @@ def _set_in(thread: threading.Thread, error: ctypes.py_object[Any]) -> None:
 def _settle(here: threading.Thread) -> None:
     """Take what was raised here and not delivered, and end Python's wish to deliver.
 
-    Up to CPython 3.11 all threads share one flag, which only a delivery takes back. An error that
-    was meant for a thread that ended meanwhile leaves it set for ever: the interpreter is slower
-    from then on, and a profile or trace function makes it loop without an end.
+    Up to CPython 3.11 all threads share one flag, which only a delivery takes back. A request that
+    nobody takes leaves it set for ever, and with a profile or trace function the interpreter then
+    loops without an end.
     """
     try:
         _set_in(here, ctypes.py_object(TimeLimitError))
