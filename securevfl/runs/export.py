@@ -66,16 +66,20 @@ class ExportedModel:
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all, for the owner's eyes only (mode 0600)."""
-        text = np.frombuffer(json.dumps(self.about).encode(), np.uint8)
-        content: Any = {ABOUT: text, **self.arrays}
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **content)
         part = path.with_name(path.name + ".part")
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(buffer.getvalue())
+            file.write(self.to_bytes())
         os.replace(part, path)
+
+    def to_bytes(self) -> bytes:
+        """Content of the file; the same for the same model."""
+        text = np.frombuffer(json.dumps(self.about).encode(), np.uint8)
+        content: Any = {ABOUT: text, **self.arrays}
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **content)
+        return buffer.getvalue()
 
     def _network(self) -> Mapping[str, Any]:
         network = self.about["network"]
@@ -295,11 +299,15 @@ class JointModel:
     def save(self, folder: Path) -> list[Path]:
         """Write ``server.npz`` and ``party-0.npz``, ``party-1.npz``, ..."""
         folder.mkdir(parents=True, exist_ok=True)
-        models = {"server": self.server} | {f"party-{n}": m for n, m in enumerate(self.clients)}
-        paths = [folder / f"{name}.npz" for name in models]
-        for path, model in zip(paths, models.values(), strict=True):
-            model.save(path)
-        return paths
+        models = self.named()
+        for name, model in models.items():
+            model.save(folder / name)
+        return [folder / name for name in models]
+
+    def named(self) -> dict[str, ExportedModel]:
+        """The models by the names of their files."""
+        clients = {f"party-{n}.npz": model for n, model in enumerate(self.clients)}
+        return {"server.npz": self.server, **clients}
 
 
 def export_models(
@@ -326,6 +334,11 @@ def export_models(
     -------
     list of Path
         The server's file first.
+
+    Raises
+    ------
+    ConfigurationError
+        When the folder has a file of such a name that is another model; nothing is written.
     """
     return _save_all(described(protocol, parties), arrays, folder)
 
@@ -368,12 +381,21 @@ def _joint(abouts: Mapping[int, Mapping[str, Any]], arrays: Mapping[str, np.ndar
 def _save_all(
     abouts: Mapping[int, Mapping[str, Any]], arrays: Mapping[str, np.ndarray], folder: Path
 ) -> list[Path]:
-    paths = _joint(abouts, arrays).save(folder)
+    models = _joint(abouts, arrays).named()
     for n, about in abouts.items():
         if n != SERVER and not about["preprocessing"]:
-            paths.append(folder / f"party-{n}.npz")
-            ClientModel(about, own_arrays(arrays, n)).save(paths[-1])
-    return paths
+            models[f"party-{n}.npz"] = ClientModel(about, own_arrays(arrays, n))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, model in models.items():
+        path = folder / name
+        if path.exists() and path.read_bytes() != model.to_bytes():
+            raise ConfigurationError(
+                f"export: {path} is there, and is not the model of this run; nothing was written. "
+                "Give another folder, or remove that file"
+            )
+    for name, model in models.items():
+        model.save(folder / name)
+    return [folder / name for name in models]
 
 
 def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | None:

@@ -47,7 +47,8 @@ def predict_files(
     -------
     dict
         ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without), ``left_out``
-        (rows of each file whose id is not in every file), ``predictions``, ``classes``,
+        (rows of each file whose id is not in every file), ``unseen`` (by column the rows with a
+        text that the training rows lack, which counts as none), ``predictions``, ``classes``,
         ``probabilities`` (None for a regression), and of a coded prediction ``virtual_seconds``,
         ``messages``, ``bytes``.
 
@@ -77,7 +78,11 @@ def predict_files(
     known = id_column is not None and id_column in frames[0].columns
     ids = frames[0][id_column].tolist() if known else None
     rows = frames[0] if len(frames) == 1 else frames
-    told = {"id_column": id_column if known else None, "ids": ids, "left_out": left_out}
+    unseen: dict[str, int] = {}
+    for n, one in enumerate(_fitted(model)):
+        unseen |= one.unseen(frames[n % len(frames)])
+    told = {"id_column": id_column if known else None, "ids": ids}
+    told |= {"left_out": left_out, "unseen": unseen}
     return _predictions(folder, model, rows, coded, told)
 
 
@@ -94,7 +99,7 @@ def _predict_images(
     pixels = all(one.pixels for one in fitted)
     columns = [column.name for one in fitted for column in one.columns] if pixels else []
     frame, names = read_image_table(files[0], columns, scaled=scaled)
-    told = {"id_column": "image", "ids": names, "left_out": {}}
+    told = {"id_column": "image", "ids": names, "left_out": {}, "unseen": {}}
     return _predictions(folder, model, frame, coded, told)
 
 

@@ -184,7 +184,8 @@ def _encoded(train: pd.DataFrame, test: pd.DataFrame, options: TableOptions) -> 
         max_categories=options.max_categories,
         coding=options.coding,
     )
-    notes = _id_notes(train, options.missing) + _test_gap_notes(fitted, test)
+    notes = _id_notes(train, options.missing) + _name_notes(fitted, len(train))
+    notes += _test_gap_notes(fitted, test)
     return _EncodedPart(fitted, fitted.apply(train), fitted.apply(test), notes)
 
 
@@ -234,6 +235,16 @@ def _id_notes(train: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:
         f"kept as a feature; drop=[{name!r}] leaves it out"
         for name in train.columns
         if _is_id(str(name), train[name], missing)
+    ]
+
+
+def _name_notes(preprocessor: PartyPreprocessor, rows: int) -> list[str]:
+    """Say which columns of texts look like names of rows; they are kept."""
+    return [
+        f"column {column.name!r} has {len(column.categories)} different texts in {rows} training "
+        f"rows and may name them: kept as a feature; drop=[{column.name!r}] leaves it out"
+        for column in preprocessor.columns
+        if column.categories and _FEWEST_IDS <= rows < 2 * len(column.categories)
     ]
 
 

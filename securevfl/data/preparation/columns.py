@@ -204,6 +204,17 @@ def one_hot(
     return np.array([text is None for text in texts])[codes]
 
 
+def unseen_texts(
+    column: Column, series: pd.Series[Any], missing: tuple[str, ...]
+) -> NDArray[np.bool_]:
+    """Mask of the rows whose text is one that the training rows lack; never of numbers."""
+    if column.categories is None:
+        return np.zeros(len(series), bool)
+    codes, texts = read_texts(series, missing)
+    known = {None, "", *column.categories}
+    return np.array([text not in known for text in texts], bool)[codes]
+
+
 def listed_names(given: Sequence[str] | str) -> tuple[str, ...]:
     """Names of columns; a single text is one name."""
     return (given,) if isinstance(given, str) else tuple(given)

@@ -17,6 +17,7 @@ from securevfl.data.preparation.columns import (
     code_numbers,
     filled,
     one_hot,
+    unseen_texts,
 )
 from securevfl.errors import DataError
 
@@ -100,6 +101,15 @@ class PartyPreprocessor:
             names = [column.name for column in self.columns]
             return self._apply_frame(pd.DataFrame(matrix, columns=names))
         return self.scale_matrix(matrix)
+
+    def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
+        """Number of rows whose text the training rows lack, of each column that has such rows.
+
+        They are prepared as `apply` says: as none of the known texts, or as the code 0.
+        """
+        texts = [column for column in self.columns if column.categories is not None]
+        counts = {c.name: int(unseen_texts(c, frame[c.name], self.missing).sum()) for c in texts}
+        return {name: count for name, count in counts.items() if count}
 
     def scale_matrix(self, matrix: NDArray[Any]) -> NDArray[np.float32]:
         """Fill and scale a numeric matrix whose columns are encoded one to one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from sklearn.utils.validation import (
 
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.tables import as_frame
-from securevfl.errors import ConfigurationError, DataError
+from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.reading import NOT_PARSED
 from securevfl.runs.export import joint_model, load_models
@@ -165,7 +166,16 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
                     f"{type(self).__name__}: parties must be at least 1, they are {self.parties}"
                 )
             owners = [part.tolist() for part in np.array_split(np.arange(features), count)]
-        return owners + [[] for _ in range(self._helpers(len(owners)))]
+        helpers = self._helpers(len(owners))
+        if helpers:
+            warnings.warn(
+                f"{type(self).__name__}: {len(owners)} parties have columns, and the protocol "
+                f"needs {len(owners) + helpers} for these K and T, so {helpers} helper(s) "
+                "without columns were added; give more parties, or a smaller privacy or segments",
+                SecureVFLWarning,
+                stacklevel=4,
+            )
+        return owners + [[] for _ in range(helpers)]
 
     def _parts(self, X: Any) -> list[Any]:
         """Each client's columns; a constant one of a helper."""

@@ -133,6 +133,15 @@ def test_an_id_column_is_kept_and_noted(tmp_path):
     assert load_dataset(path, label="y", drop=["user_id"]).transform.columns == ("a",)
 
 
+@pytest.mark.parametrize(("different", "noted"), [(40, True), (18, True), (14, False)])
+def test_a_column_of_texts_that_may_name_rows_is_noted(tmp_path, different, noted):
+    text = "who,a,y\n" + rows(40, lambda k: f"Ms {k % different},{k % 7},{k % 2}")
+    data = load_dataset(write(tmp_path / "t.csv", text), label="y")
+    found = [note for note in data.about.notes if "may name them" in note]
+    assert bool(found) == noted, data.about.notes
+    assert all("column 'who' has" in note and "drop=['who'] leaves it" in note for note in found)
+
+
 def test_owners_may_be_named(tmp_path):
     path = write(tmp_path / "t.csv", "a,b,c,y\n" + rows(12, lambda k: f"{k},{k},{k},{k % 2}"))
     data = load_dataset(path, label="y", owners=[["c"], ["a", "b"]], party_names=["bank", "shop"])

@@ -80,6 +80,7 @@ def people():
         FedVSClassifier(2, **QUICK, width=8, hidden=16),  # one helper
     ],
 )
+@pytest.mark.filterwarnings("ignore:.* without columns:securevfl.errors.SecureVFLWarning")
 def test_columns_of_texts_are_encoded_and_kept(people, made, tmp_path):
     frame, y = people
     made.fit(frame, y)

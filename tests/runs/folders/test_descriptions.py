@@ -82,6 +82,31 @@ def test_exports_need_no_training_file_and_are_those_of_the_whole_run(folder):
         assert all((kept.arrays[name] == whole.arrays[name]).all() for name in kept.arrays)
 
 
+def test_an_export_overwrites_no_other_model(folder, tmp_path):
+    kept = export_folder(folder / "run", tmp_path)
+    assert export_folder(folder / "run", tmp_path) == kept  # the same files again
+    other = tmp_path / "party-1.npz"
+    (tmp_path / "party-0.npz").unlink()
+    other.write_bytes(b"of another run")
+    with pytest.raises(ConfigurationError, match=r"party-1\.npz is there, and is not the model of"):
+        export_folder(folder / "run", tmp_path)
+    assert other.read_bytes() == b"of another run"
+    assert not (tmp_path / "party-0.npz").exists()
+
+
+def test_texts_that_the_training_rows_lack_are_counted(folder, tmp_path):
+    write_tables(tmp_path, people=20)
+    files = [tmp_path / f"{name}.csv" for name in NAMES]
+    assert predict_files(folder / "run", files)["unseen"] == {}
+    text = files[1].read_text()
+    files[1].write_text(text.replace("red", "crimson"))
+    shared = set.intersection(*(set(pd.read_csv(file)["who"]) for file in files))
+    shop = pd.read_csv(files[1])
+    unseen = int(((shop["shop2"] == "crimson") & shop["who"].isin(shared)).sum())
+    assert unseen > 1
+    assert predict_files(folder / "run", files)["unseen"] == {"shop2": unseen}
+
+
 def test_models_are_read_from_the_folder_of_a_run(folder):
     joint = svfl.load_models(folder / "run")
     assert [client.about["name"] for client in joint.clients] == list(NAMES)
