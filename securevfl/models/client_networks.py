@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from securevfl.errors import ConfigurationError
+from securevfl.models.networks import Activation, two_layers
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.tabular import tabular_front
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-Kind = Literal["pn", "mlp", "cnn", "strided_cnn"]
+Kind = Literal["pn", "mlp", "encoder", "leaky_encoder", "cnn", "strided_cnn"]
 ImageShape = tuple[int, int, int]
 
 CHANNELS = 16  # of every convolution
@@ -185,6 +186,16 @@ def strided_cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, i
     return nn.Sequential(*layers), operations + flat * width
 
 
+def encoder(features: int, width: int, last: Activation) -> tuple[nn.Module, int]:
+    """A guest's encoder of DVFL (appendix D.1): two Linear layers; operations of a row.
+
+    The hidden layer is half-way between input and output, as in our DVFL.
+    """
+    hidden = (features + width + 1) // 2
+    return two_layers(features, hidden, width, last), hidden * (features + width)
+
+
+_LAST: dict[str, Activation] = {"encoder": "relu", "leaky_encoder": "leaky_relu"}
 _CONVOLUTIONS = {"cnn": cnn, "strided_cnn": strided_cnn}
 
 
@@ -207,7 +218,7 @@ def make_client_network(
 
     Parameters
     ----------
-    kind : {"pn", "mlp", "cnn", "strided_cnn"}
+    kind : {"pn", "mlp", "encoder", "leaky_encoder", "cnn", "strided_cnn"}
     features, width, depth : int
         d, h and D.
     image_shape : (channels, height, width) or None
@@ -255,6 +266,10 @@ def make_client_network(
         tables = cardinalities if coded else ()
         widths = (*layers, width) if layers else (width,) * depth
         module, operations = initialised(lambda: _mlp(features, widths, tables, embedding), stream)
+        return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
+    if kind in _LAST:
+        last = _LAST[kind]
+        module, operations = initialised(lambda: encoder(features, width, last), stream)
         return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
     if image_shape is None:
         raise ConfigurationError(

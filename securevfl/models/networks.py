@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from securevfl.errors import UnknownNameError
 from securevfl.models.weights import initialised
@@ -16,6 +16,25 @@ from securevfl.models.weights import initialised
 if TYPE_CHECKING:
     import numpy as np
     from torch import nn
+
+
+Activation = Literal["relu", "leaky_relu", "sigmoid", "none"]
+
+SLOPE = 0.01  # of a leaky ReLU below 0 (DVFL, appendix D.1.1)
+
+
+def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn.Module:
+    """Linear, leaky ReLU, Linear, and the last activation."""
+    from torch import nn
+
+    ends: dict[Activation, list[nn.Module]] = {
+        "relu": [nn.ReLU()],
+        "leaky_relu": [nn.LeakyReLU(SLOPE)],
+        "sigmoid": [nn.Sigmoid()],
+        "none": [],
+    }
+    inner = [nn.Linear(features, hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, outputs)]
+    return nn.Sequential(*inner, *ends[last])
 
 
 def mlp(width: int, hidden: int, outputs: int) -> nn.Module:
@@ -43,6 +62,30 @@ def batch_norm_mlp(width: int, hidden: int, outputs: int) -> nn.Module:
         nn.BatchNorm1d(hidden),
         nn.utils.parametrizations.weight_norm(nn.Linear(hidden, outputs)),
     )
+
+
+def leaky_mlp(width: int, hidden: int, outputs: int) -> nn.Module:
+    """`mlp` with leaky ReLUs: the label owner of DVFL (appendix D.1.1)."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Linear(width, hidden),
+        nn.LeakyReLU(SLOPE),
+        nn.Linear(hidden, hidden),
+        nn.LeakyReLU(SLOPE),
+        nn.Linear(hidden, outputs),
+    )
+
+
+def host_mlp(width: int, hidden: int, outputs: int) -> nn.Module:
+    """A host's encoder of DVFL and its label owner, trained as one: the server of its SplitNN.
+
+    The encoder's output is as wide as the hidden layers of `leaky_mlp`, which follows it.
+    """
+    from torch import nn
+
+    encoder = two_layers(width, (width + hidden) // 2, hidden, "leaky_relu")
+    return nn.Sequential(encoder, leaky_mlp(hidden, hidden, outputs))
 
 
 def linear(width: int, hidden: int, outputs: int) -> nn.Module:
@@ -121,6 +164,8 @@ CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
     "mlp": mlp,
     "batch_norm_mlp": batch_norm_mlp,
     "linear": linear,
+    "leaky_mlp": leaky_mlp,
+    "host_mlp": host_mlp,
     "vgg13": vgg13,
     "conv": conv,
 }

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.errors import ConfigurationError
+from securevfl.models.client_networks import Kind
 from securevfl.models.pretraining.cross_party import (
     Cross,
     Pair,
@@ -59,7 +60,7 @@ _DRAWN = ("init", "init local")  # streams of the first weights of both encoders
 class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
     """Options of FedHSSL."""
 
-    client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
+    client: Kind = Field(
         "mlp", description="Bottom models of the clients. Only mlp has upper layers of one shape."
     )
     method: Literal["simsiam", "byol", "moco"] = Field(

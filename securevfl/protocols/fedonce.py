@@ -21,6 +21,7 @@ from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.aggregation import Aggregation
+from securevfl.models.client_networks import Kind
 from securevfl.models.pretraining.autoencoder import AutoEncoder, make_autoencoder
 from securevfl.models.pretraining.noise_targets import NoiseTargets
 from securevfl.models.split import Batches, Centre, rows_of
@@ -52,9 +53,7 @@ class FedOnceConfig(SegmentedConfig):
     aggregation: Literal["mean", "concat", "max"] = Field(
         "concat", description="How representations are joined to the server's input."
     )
-    client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
-        "mlp", description="Networks of the guests, with objective = nat."
-    )
+    client: Kind = Field("mlp", description="Networks of the guests, with objective = nat.")
     objective: Literal["nat", "autoencoder"] = Field(
         "nat",
         description=(

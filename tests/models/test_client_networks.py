@@ -191,3 +191,25 @@ def test_only_a_perceptron_has_hidden_layers():
             "pn", 7, 3, 2, image_shape=None, stream=keyed_stream(0, 0, "init"),
             optimizer={"name": "sgd", "lr": 0.1}, layers=(5,),
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "last"), [("encoder", "ReLU"), ("leaky_encoder", "LeakyReLU")])
+def test_encoders_are_those_of_dvfl_s_guests(kind, last):
+    made = network(kind)
+    features = rows()
+    state = {name: value.numpy() for name, value in made.state_dict()["module"].items()}
+    inner = features @ state["0.weight"].T + state["0.bias"]
+    assert inner.shape == (5, 5)  # half-way between 6 columns and h = 4
+    outer = np.where(inner > 0, inner, 0.01 * inner) @ state["2.weight"].T + state["2.bias"]
+    wanted = np.where(outer > 0, outer, 0 if last == "ReLU" else 0.01 * outer)
+    np.testing.assert_allclose(made.forward(features), wanted, atol=1e-6)
+    assert made.operations == 5 * (6 + 4)
+
+
+def test_a_server_model_is_dvfl_s_host_and_owner():
+    made = make_centre("host_mlp", 20, 8, 3, seed=1)
+    shapes = [tuple(weight.shape) for weight in made.parameters() if weight.ndim == 2]
+    assert shapes == [(14, 20), (8, 14), (8, 8), (8, 8), (3, 8)]
+    owner = make_centre("leaky_mlp", 20, 8, 3, seed=1)
+    names = [type(layer).__name__ for layer in owner]
+    assert names == ["Linear", "LeakyReLU", "Linear", "LeakyReLU", "Linear"]

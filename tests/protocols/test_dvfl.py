@@ -1,5 +1,6 @@
 """DVFL against Algorithm 1 written down once more in lockstep, and what may leave whom."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -424,7 +425,9 @@ def test_a_host_loses_the_last_item_of_its_buffer_and_what_is_written_meanwhile(
     np.testing.assert_array_equal(one[4], whole[8])
 
 
-def test_chains_end_with_the_training_phase():
+def test_chains_end_with_the_training_phase(monkeypatch):
+    # Some host is down all the time, which is an error of its own.
+    monkeypatch.setattr(Host, "check_learned", lambda self, joint: None)
     chains = {role: {"fault": 1, "rejoin": 0} for role in ("guest", "host", "owner", "link")}
     outcome = run(faults=faults_from(chains))
     ups = [event for event in outcome.events if event.name == "up"]
@@ -433,6 +436,39 @@ def test_chains_end_with_the_training_phase():
     assert len({event.time for event in ups}) == 1
     assert len(outcome.losses) == 3
     assert outcome.parties[SERVER].answered == (4, 5)
+
+
+def test_a_host_that_made_no_step_is_an_error():
+    with pytest.raises(RunError, match=r"party 4 \(a host\) made no training step"):
+        run(faults=faults_from({"host": {"fault": 1, "rejoin": 0}}))
+
+
+def test_a_host_that_diverged_is_an_error_and_no_accuracy():
+    long = {"guest_epochs": 20, "host_epochs": 80, "host_width": 16}
+    with pytest.raises(RunError, match=r"party \d \(a host\) reconstructs .* did not learn"):
+        run(**long, host_lr=3.0)
+    leaky = {"guest_activation": "leaky_relu", "guest_lr": 1e-3}
+    assert not named(run(**long, **leaky, host_lr=0.01), "notice")
+
+
+def test_a_host_that_trained_for_short_is_told():
+    texts = [event.fields["text"] for event in named(run(host_lr=1e-6), "notice")]
+    assert sum("Raise guest_epochs and host_epochs" in text for text in texts) == 2
+
+
+def test_numbers_of_a_code_that_are_the_same_for_all_rows_are_told():
+    dead = named(run(guest_lr=1.0), "notice")
+    assert any("code are the same for all rows" in event.fields["text"] for event in dead)
+
+
+def test_activations_are_options():
+    for guest, host in itertools.product(("relu", "leaky_relu"), repeat=2):
+        made = make("dvfl", data(), **SMALL, guest_activation=guest, host_activation=host)
+        codes = made.guest_network(0).encode(made.features[0])
+        assert (codes.min() >= 0) == (guest == "relu")
+        own = made.host_network(4)
+        assert (own.encode(np.tile(codes, (1, 4))).min() >= 0) == (host == "relu")
+        assert isinstance(own.head[-1], torch.nn.ReLU) == (guest == "relu")  # what it decodes
 
 
 def test_clients_of_a_comparison_are_the_guests():

@@ -8,11 +8,12 @@ its guests.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from securevfl.errors import RunError
+from securevfl.models.networks import Activation, two_layers
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.pretraining.augmentations import ImageShape, two_views
 from securevfl.models.tensors import tensor
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-Activation = Literal["relu", "leaky_relu", "sigmoid", "none"]
-
-SLOPE = 0.01  # of a leaky ReLU below 0 (DVFL, appendix D.1.1)
 _ROWS = 4096  # encoded at once
 
 
@@ -110,6 +108,18 @@ class AutoEncoder(Encoder):
 
         wanted = tensor(rows, np.float32)
         return functional.mse_loss(self.head(self.module(wanted)), wanted)
+
+    def error(self, rows: np.ndarray) -> float:
+        """Mean square error of the reconstruction of rows, (rows, d)."""
+        import torch
+
+        total = 0.0
+        with torch.no_grad():
+            for start in range(0, len(rows), _ROWS):
+                wanted = tensor(rows[start : start + _ROWS], np.float32)
+                wrong = self.head(self.module(wanted)) - wanted
+                total += float((wrong.double() ** 2).sum())
+        return total / rows.size
 
 
 class ContrastiveEncoder(Encoder):
@@ -222,17 +232,3 @@ def make_contrastive(
         temperature=temperature,
         image_shape=image_shape,
     )
-
-
-def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn.Module:
-    """Linear, leaky ReLU, Linear, and the last activation."""
-    from torch import nn
-
-    ends: dict[Activation, list[nn.Module]] = {
-        "relu": [nn.ReLU()],
-        "leaky_relu": [nn.LeakyReLU(SLOPE)],
-        "sigmoid": [nn.Sigmoid()],
-        "none": [],
-    }
-    inner = [nn.Linear(features, hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, outputs)]
-    return nn.Sequential(*inner, *ends[last])

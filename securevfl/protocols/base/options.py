@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from securevfl.models.client_networks import Kind
 from securevfl.models.user_code import OwnCode
 from securevfl.protocols.base.class_weights import EQUAL, ClassWeights
 
@@ -81,8 +82,8 @@ class TrainingConfig(BaseModel):
     centre: str = Field(
         "mlp",
         description=(
-            "Server model, which makes predictions of embeddings: mlp, batch_norm_mlp, "
-            "linear, conv or vgg13."
+            "Server model, which makes predictions of embeddings: mlp, leaky_mlp, "
+            "batch_norm_mlp, linear, conv, vgg13, or DVFL's host and owner as one (host_mlp)."
         ),
     )
     own_centre: OwnCode = Field(
@@ -130,12 +131,13 @@ class TrainingConfig(BaseModel):
 class EmbeddingConfig(TrainingConfig):
     """Options of split methods whose server gets the clients' embeddings one by one."""
 
-    client: Literal["pn", "mlp", "cnn", "strided_cnn"] = Field(
+    client: Kind = Field(
         "pn",
         description=(
             "Bottom models of the clients, which make embeddings of rows: polynomial (pn), "
-            "linear layers with ReLU (mlp), or convolutional, without a stride (cnn) or "
-            "with one (strided_cnn)."
+            "linear layers with ReLU (mlp), the encoders of DVFL's guests, whose last "
+            "activation is ReLU or leaky (encoder, leaky_encoder), or convolutional, without "
+            "a stride (cnn) or with one (strided_cnn)."
         ),
     )
     aggregation: Literal["mean", "concat", "max"] = Field(

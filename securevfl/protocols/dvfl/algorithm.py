@@ -20,17 +20,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from operator import itemgetter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from securevfl.engine.party import SERVER, Message, Party
 from securevfl.errors import RunError
 from securevfl.models.early_stopping import EarlyStopping
-from securevfl.models.pretraining.autoencoder import Encoder
+from securevfl.models.pretraining.autoencoder import AutoEncoder, Encoder
 from securevfl.models.split import Batches, Centre, mean_loss
 from securevfl.protocols.dvfl.arrays import encodings_side_by_side, own_rows
 from securevfl.protocols.dvfl.schedule import RoundSchedule
+
+_ENOUGH = 500  # steps of Adam after which a network that is worse than the mean did not learn
 
 
 @dataclass(eq=False, repr=False)
@@ -45,15 +47,19 @@ class Learner(Party):
         Its encoder, with objective and optimiser.
     losses : list of float
         Of the iterations of this epoch so far.
+    steps : int
+        Iterations that it has made.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "losses")
+    kept_optional: ClassVar[Mapping[str, Any]] = {"steps": 1}  # unknown of an older checkpoint
 
     index: int
     peers: Sequence[int]  # the guests
     schedule: RoundSchedule
     network: Encoder
     losses: list[float] = field(default_factory=list, init=False)
+    steps: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         super().__init__(self.index, self.peers)
@@ -78,6 +84,7 @@ class Learner(Party):
         """One step of the encoder on a batch of its inputs, on the party's own objective."""
         views = self.secret_stream("views", self.round)
         self.losses.append(self.network.train(inputs, views))
+        self.steps += 1
 
 
 @dataclass(eq=False, repr=False)
@@ -110,6 +117,9 @@ class Guest(Learner):
         async for round_ in self.rounds():
             with round_:
                 codes = self.network.encode(self.features[: self.aligned])
+                dead = int((codes == codes[0]).all(axis=0).sum())
+                if dead:
+                    self.record("notice", text=_dead(self.index, dead, codes.shape[1]))
                 self.broadcast("code", codes, to=self.hosts)
 
     def iterate(self) -> None:
@@ -154,6 +164,7 @@ class Host(Learner):
     kept: ClassVar[tuple[str, ...]] = ("network", "losses", "lives")
     kept_frozen: ClassVar[tuple[str, ...]] = ("writings", "buffer")
 
+    network: AutoEncoder
     _: KW_ONLY
     width: int
     bound: int | None
@@ -177,7 +188,9 @@ class Host(Learner):
             with round_:
                 codes = await self.collect("code", timeout=self.patience)
                 if codes:
-                    self.send(SERVER, "encoding", self.network.encode(self.complete(codes)))
+                    joint = self.complete(codes)
+                    self.check_learned(joint)
+                    self.send(SERVER, "encoding", self.network.encode(joint))
 
     def write(self, message: Message) -> None:
         """Put a guest's activations into its register, unless newer ones are there."""
@@ -222,6 +235,33 @@ class Host(Learner):
         known = [inputs[:, place : place + self.width] for inputs in self.buffer]
         mean = np.mean(np.concatenate(known), axis=0) if known else np.zeros(self.width)
         return np.tile(mean.astype(np.float32), (self.aligned, 1))
+
+    def check_learned(self, joint: np.ndarray) -> None:
+        """Refuse to encode by a network that learned nothing; say so where it trained for short.
+
+        Raises
+        ------
+        RunError
+            When it made no step, or after `_ENOUGH` steps reconstructs the codes worse than their
+            mean does.
+        """
+        if not self.steps:
+            raise RunError(
+                f"dvfl: party {self.index} (a host) made no training step, so its encodings tell "
+                "nothing: it was down, or no guest wrote. Give more guest_epochs and host_epochs, "
+                "or faults that leave them some rounds"
+            )
+        error, variance = self.network.error(joint), float(np.mean(np.var(joint, axis=0)))
+        if error <= variance:
+            return
+        why = (
+            f"dvfl: the auto-encoder of party {self.index} (a host) reconstructs the guests' codes "
+            f"with a mean square error of {error:.3g} after {self.steps} steps, and their mean "
+            f"alone has {variance:.3g}"
+        )
+        if self.steps >= _ENOUGH:
+            raise RunError(f"{why}: it did not learn. Lower host_lr, or raise batch or host_width")
+        self.record("notice", text=f"{why}. Raise guest_epochs and host_epochs")
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of encoding the aligned rows."""
@@ -349,3 +389,10 @@ class Owner(Party):
         loss = mean_loss(self.centre.task, scores, self.labels[self.validation_rows])
         self.stopping.take(loss)
         return {"held_out_loss": loss}
+
+
+def _dead(guest: int, dead: int, width: int) -> str:
+    return (
+        f"dvfl: {dead} of the {width} numbers of party {guest}'s code are the same for all rows, "
+        "and tell nothing: set guest_activation=leaky_relu, or lower guest_lr"
+    )

@@ -47,6 +47,13 @@ class DvflConfig(BaseModel):
     width: int = Field(
         40, ge=1, description="Width d_g of a guest's code, the output of its encoder for one row."
     )
+    guest_activation: Literal["relu", "leaky_relu"] = Field(
+        "relu",
+        description=(
+            "Last activation of the guests' encoders: relu, as in the paper's models of MNIST, "
+            "whose codes are at least 0, or leaky_relu, as in those of its other data sets."
+        ),
+    )
     guest_hidden: int | None = Field(
         None,
         ge=1,
@@ -58,6 +65,13 @@ class DvflConfig(BaseModel):
     host_width: int = Field(
         120, ge=1, description="Width d_k of a host's encoding, from which the owner learns."
     )
+    host_activation: Literal["relu", "leaky_relu"] = Field(
+        "leaky_relu",
+        description=(
+            "Last activation of the hosts' encoders: leaky_relu, as in the paper's models of "
+            "MNIST and Credit Card, or relu, as in those of its other data sets."
+        ),
+    )
     host_hidden: int | None = Field(
         None,
         ge=1,
@@ -68,7 +82,10 @@ class DvflConfig(BaseModel):
     )
     hidden: int = Field(128, ge=1, description="Number of hidden layers of the owner's network.")
     centre: str = Field(
-        "mlp", description="Network of the label owner: mlp, batch_norm_mlp or linear."
+        "mlp",
+        description=(
+            "Network of the label owner: mlp, leaky_mlp, as in the paper, batch_norm_mlp or linear."
+        ),
     )
     guest_lr: float = Field(
         3e-3, gt=0, description="Learning rate of the guests, whose optimiser is Adam."

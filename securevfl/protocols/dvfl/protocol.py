@@ -10,7 +10,12 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import Secrets, keyed_stream
-from securevfl.models.pretraining.autoencoder import Encoder, make_autoencoder, make_contrastive
+from securevfl.models.pretraining.autoencoder import (
+    AutoEncoder,
+    Encoder,
+    make_autoencoder,
+    make_contrastive,
+)
 from securevfl.models.split import Batches, Centre
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
@@ -180,14 +185,21 @@ class Dvfl(Protocol):
                 *sizes,
                 stream=stream,
                 optimizer=optimizer,
+                output=config.guest_activation,
                 temperature=config.temperature,
                 image_shape=None if shapes is None else shapes[index],
             )
         bounded = own.min() >= 0 and own.max() <= 1
         decoded: Literal["sigmoid", "none"] = "sigmoid" if bounded else "none"
-        return make_autoencoder(*sizes, stream=stream, optimizer=optimizer, decoded=decoded)
+        return make_autoencoder(
+            *sizes,
+            stream=stream,
+            optimizer=optimizer,
+            output=config.guest_activation,
+            decoded=decoded,
+        )
 
-    def host_network(self, index: int) -> Encoder:
+    def host_network(self, index: int) -> AutoEncoder:
         """New auto-encoder of a host, over the codes of all guests."""
         config = self.config
         joint = self.data.parties * config.width
@@ -197,8 +209,8 @@ class Dvfl(Protocol):
             config.host_width,
             stream=self.secret_stream(index, "init"),
             optimizer=_adam(config, config.host_lr),
-            output="leaky_relu",
-            decoded="relu",  # guests' codes are at least 0
+            output=config.host_activation,
+            decoded="relu" if config.guest_activation == "relu" else "none",
         )
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
