@@ -1,0 +1,1 @@
+"""Claims of the five papers, each with its verdict, one module a paper."""
