@@ -78,7 +78,7 @@ def figure_q(number: str, case: str) -> Iterator[Line]:
 
 
 def control(study: str, case: str) -> str:
-    """What a step as long as three of them does."""
+    """Effect of a step as long as three of them."""
     own = last_loss(study, f"{case}-q3")
     found = paired("control", last_loss(study, f"{case}-q1-lr3"), own, 1.0)
     above = found.mean > 0

@@ -183,7 +183,7 @@ def read_off() -> Line:
 
 
 def period() -> Line:
-    """How often guests write."""
+    """Period of the guests' writing."""
     often = final("dvfl/period", "1-none", "20-none", name="period 1 above 20")
     remark = f"Reduced: {SHORT}, without the paper's faults"
     return Line(
@@ -194,7 +194,7 @@ def period() -> Line:
 
 
 def seconds() -> Line:
-    """How long a guest lives."""
+    """Lifetime of a guest process."""
     cost = json.loads((RESULTS / "dvfl/epochs.json").read_text())["seconds"]
     one, sim, two = (cost[n]["guest process"] for n in ("dvfl", "dvfl, simclr", "split"))
     text = (
