@@ -240,7 +240,7 @@ class Run:
             *_sums(self.protocol),
             *many_classes(data.num_classes, data.rows),
             *notices(result, classes),
-            *(event["text"] for event in self.events if event["event"] == "notice"),
+            *dict.fromkeys(event["text"] for event in self.events if event["event"] == "notice"),
         ]
         return result
 

@@ -457,8 +457,13 @@ def test_a_host_that_trained_for_short_is_told():
 
 
 def test_numbers_of_a_code_that_are_the_same_for_all_rows_are_told():
-    dead = named(run(guest_lr=1.0), "notice")
-    assert any("code are the same for all rows" in event.fields["text"] for event in dead)
+    outcome = run(guest_lr=1.0)
+    codes = [payload for *_, payload in sent(outcome, "code")][: 2 * 4 : 2]
+    dead = sum((code == code[0]).all(axis=0).sum() for code in codes)
+    assert dead > 0
+    texts = [event.fields["text"] for event in named(outcome, "notice")]
+    same = f"{dead} of the 20 numbers of the guests' codes are the same for all rows"
+    assert sum(same in text for text in texts) == 2  # each host says so
 
 
 def test_activations_are_options():

@@ -117,9 +117,6 @@ class Guest(Learner):
         async for round_ in self.rounds():
             with round_:
                 codes = self.network.encode(self.features[: self.aligned])
-                dead = int((codes == codes[0]).all(axis=0).sum())
-                if dead:
-                    self.record("notice", text=_dead(self.index, dead, codes.shape[1]))
                 self.broadcast("code", codes, to=self.hosts)
 
     def iterate(self) -> None:
@@ -188,6 +185,7 @@ class Host(Learner):
             with round_:
                 codes = await self.collect("code", timeout=self.patience)
                 if codes:
+                    self.tell_dead(codes)
                     joint = self.complete(codes)
                     self.check_learned(joint)
                     self.send(SERVER, "encoding", self.network.encode(joint))
@@ -235,6 +233,17 @@ class Host(Learner):
         known = [inputs[:, place : place + self.width] for inputs in self.buffer]
         mean = np.mean(np.concatenate(known), axis=0) if known else np.zeros(self.width)
         return np.tile(mean.astype(np.float32), (self.aligned, 1))
+
+    def tell_dead(self, codes: Mapping[int, np.ndarray]) -> None:
+        """Say how many numbers of the guests' codes are the same for all rows."""
+        dead = sum(int((code == code[0]).all(axis=0).sum()) for code in codes.values())
+        if dead:
+            text = (
+                f"dvfl: {dead} of the {len(codes) * self.width} numbers of the guests' codes are "
+                "the same for all rows, and tell nothing: set guest_activation=leaky_relu, or "
+                "lower guest_lr"
+            )
+            self.record("notice", text=text)
 
     def check_learned(self, joint: np.ndarray) -> None:
         """Refuse to encode by a network that learned nothing; say so where it trained for short.
@@ -389,10 +398,3 @@ class Owner(Party):
         loss = mean_loss(self.centre.task, scores, self.labels[self.validation_rows])
         self.stopping.take(loss)
         return {"held_out_loss": loss}
-
-
-def _dead(guest: int, dead: int, width: int) -> str:
-    return (
-        f"dvfl: {dead} of the {width} numbers of party {guest}'s code are the same for all rows, "
-        "and tell nothing: set guest_activation=leaky_relu, or lower guest_lr"
-    )
