@@ -159,19 +159,24 @@ class FedDemonAdam(FedAdam):
     """FedAdam's v with ``m = b1_r m + t``, ``b1_r = b1 (1 - r/R) / ((1 - b1) + b1 (1 - r/R))``.
 
     r counts from 0, so that the first momentum is b1 and the last close to 0 (Chen et al., 2019).
-    m sums the t, so it has no factor 1 - b1 and no bias to be corrected.
+    Line 7 of Multi-VFL divides m by ``1 - b1_r^r``, its r from 1, which Chen et al. do not. m sums
+    the t without a factor 1 - b1, so the first steps are 1 / (1 - b1) times as long as FedAdam's.
     """
 
     def first_moment(self, m: np.ndarray, t: np.ndarray) -> np.ndarray:
         """The momentum's sum with the decay that is due."""
-        left = 1 - min(self.taken - 1, self.rounds) / self.rounds
-        beta = self.beta1 * left / ((1 - self.beta1) + self.beta1 * left)
-        moved: np.ndarray = beta * m + t
+        moved: np.ndarray = self._decayed() * m + t
         return moved
 
     def unbiased(self, m: np.ndarray) -> np.ndarray:
-        """M itself."""
-        return m
+        """``m / (1 - b1_r^r)``."""
+        corrected: np.ndarray = m / (1 - self._decayed() ** self.taken)
+        return corrected
+
+    def _decayed(self) -> float:
+        """b1_r of this round."""
+        left = 1 - min(self.taken - 1, self.rounds) / self.rounds
+        return self.beta1 * left / ((1 - self.beta1) + self.beta1 * left)
 
 
 SERVER_OPTIMIZERS: dict[str, type[Adaptive] | type[FedAvg]] = {

@@ -83,7 +83,7 @@ def by_hand(second, *, demon=False):
                 left = 1 - (r - 1) / STEPS
                 beta = 0.9 * left / ((1 - 0.9) + 0.9 * left)
                 m = beta * m + x
-                step = m
+                step = m / (1 - beta**r)
             else:
                 m = 0.9 * m + 0.1 * x
                 step = m / (1 - 0.9**r)
