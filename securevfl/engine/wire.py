@@ -350,7 +350,8 @@ def _encode_array(tag: bytes, array: np.ndarray, out: bytearray) -> None:
     out += tag + bytes((_dtype_code(array), array.ndim))
     for length in array.shape:
         out += _int.pack(length)
-    out += array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    out += little.reshape(-1).view(np.uint8).data  # without a copy of the array between
 
 
 def _is_packed(value: Any, modulus: int) -> bool:
