@@ -37,6 +37,7 @@ _STYLES = {
     "NOT TESTED": "yellow",
     "COULD NOT BE CHECKED": "yellow",
 }
+_NO_VERIFIER = "no verifier has anything to test of it in these runs"
 _SMALL = (
     "--quick: the configuration itself was not run. Verdicts are about small runs, and none "
     "licenses a word about all rows and rounds."
@@ -237,18 +238,26 @@ def print_report(report: Report) -> None:
     )
     if not report.whole:
         out.print(_SMALL)
-    for ran in report.ran:
-        out.print(f"Ran: {escape(ran)}.")
+    for what, ways in _grouped(report.ran).items():
+        out.print(f"Ran: {escape(what)}" + (f"; {escape(' | '.join(ways))}." if ways else "."))
     out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")
+
+
+def _grouped(ran: Iterable[str]) -> dict[str, list[str]]:
+    """The runs that differ in their last part alone, under what they have in common."""
+    found: dict[str, list[str]] = {}
+    for text in ran:
+        common, _, way = text.rpartition("; ")
+        found.setdefault(common or way, []).extend([way] if common else [])
+    return found
 
 
 def _evidence(claims: Iterable[ClaimVerdict]) -> dict[tuple[ClaimVerdict, ...], list[str]]:
     """Each piece of evidence once, under all claims that it bears on."""
     bears: dict[str, list[ClaimVerdict]] = {}
     for finding in claims:
-        if finding.verdict != "NOT TESTED":
-            for part in dict.fromkeys(one.text for one in finding.evidence):
-                bears.setdefault(part, []).append(finding)
+        for part in dict.fromkeys(one.text for one in finding.evidence) or [_NO_VERIFIER]:
+            bears.setdefault(part, []).append(finding)
     shared: dict[tuple[ClaimVerdict, ...], list[str]] = {}
     for part, findings in bears.items():
         shared.setdefault(tuple(findings), []).append(part)

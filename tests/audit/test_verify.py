@@ -7,11 +7,12 @@ from typing import get_args
 import pytest
 
 import securevfl
-from securevfl.audit.verdicts import Report, Verdict
+from securevfl.audit.verdicts import Report, Verdict, conclude
 from securevfl.audit.verify import verify
 from securevfl.cli import main
 from securevfl.cli.verify import print_report
 from securevfl.errors import ConfigurationError
+from securevfl.privacy.claims import Claim
 from securevfl.protocols.split import Split
 from securevfl.testing.leaky import leaky
 from securevfl.testing.runs import make, tiny_data
@@ -225,3 +226,12 @@ def test_mistakes_at_the_command_line(monkeypatch, capsys, arguments, words):
     assert code == 2
     assert words in said.err
     assert said.err.count("\n") == 1
+
+
+def test_runs_that_differ_in_one_thing_are_said_together_and_every_verdict_has_a_reason(capsys):
+    untested = conclude(Claim("client", "labels", "none", "they are sent to it"), [])
+    ran = ("mine, 4 parties; as it is", "mine, 4 parties; late", "the suite")
+    print_report(Report("mine", {}, (untested,), (), (), ran))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Ran: mine, 4 parties; as it is | late. Ran: the suite." in said
+    assert "client, labels: - no verifier has anything to test of it in these runs" in said
