@@ -24,8 +24,8 @@ from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.trainer import (
     Pretraining,
-    PretrainingOptions,
     ProximalTerm,
+    SupervisedOptions,
     check_rows,
     pretraining_optimizer,
 )
@@ -47,7 +47,7 @@ from securevfl.protocols.base.split_training import DownstreamProtocol
 _IMAGES = ("conv", "vgg13")  # server models whose first layer is no Linear one
 
 
-class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
+class VflhlpConfig(SupervisedOptions, EmbeddingConfig):
     """Options of VFLHLP."""
 
     variant: Literal["full", "a", "p", "none"] = Field(
@@ -64,6 +64,14 @@ class VflhlpConfig(PretrainingOptions, EmbeddingConfig):
         description=(
             "Weight of the proximal term, which holds the active party's model near the one"
             " that it trained alone."
+        ),
+    )
+    clip: float | None = Field(
+        None,
+        gt=0,
+        description=(
+            "Largest norm of a gradient of the active party's models in joint training, the "
+            "proximal term included. Default: no bound."
         ),
     )
     corruption: float = Field(
@@ -104,7 +112,8 @@ class ActiveClient(SplitClient):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.config.active:
-            self.pull = ProximalTerm(self.network, self.config.beta, lambda: self.theta)
+            config = self.config
+            self.pull = ProximalTerm(self.network, config.beta, lambda: self.theta, config.clip)
 
     async def setup(self) -> None:
         """Step 1: minimise F(f(Theta^0; h(Theta^1; X^1)), Y); the head goes to the server."""
@@ -147,7 +156,8 @@ class Server(SplitServer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.config.active:
-            self.pull = ProximalTerm(self.centre, self.config.beta, lambda: self.theta)
+            config = self.config
+            self.pull = ProximalTerm(self.centre, config.beta, lambda: self.theta, config.clip)
 
     async def setup(self) -> None:
         """Send the labels to client 0 of the same organisation, and receive its head."""

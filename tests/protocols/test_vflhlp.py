@@ -8,7 +8,7 @@ from securevfl.data import load_dataset
 from securevfl.data.alignment.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.pretraining.contrast import info_nce
 from securevfl.models.pretraining.self_supervised import corrupt
 from securevfl.models.weights import weights_of
@@ -182,6 +182,23 @@ def test_without_rows_held_alone_the_aligned_ones_are_all_there_is():
     data = load_dataset("digits", parties=3).subset(60, 30)
     events = pretrained(simulate("vflhlp", data, **SMALL))
     assert [event.fields["rows"] for event in events] == [60, 60, 60]
+
+
+def test_step_1_stops_early_by_rows_that_it_holds_out():
+    outcome = simulate("vflhlp", few(), **SMALL | {"pretrain_epochs": 300, "pretrain_stop": 3})
+    (told,) = [e.fields for e in pretrained(outcome) if e.fields["how"] == "supervised"]
+    assert told["rows"] == 110
+    assert 3 < told["epochs"] < 300
+    assert told["held_out_loss"] > 0
+    others = [e.fields for e in pretrained(outcome) if e.fields["how"] == "scarf"]
+    assert all("epochs" not in fields for fields in others)
+
+
+def test_a_pull_that_diverges_does_not_where_it_is_clipped():
+    wild = SMALL | {"beta": 30.0, "rounds": 80}
+    with pytest.raises(RunError, match="lower"):
+        simulate("vflhlp", few(), **wild)
+    assert np.isfinite(simulate("vflhlp", few(), **wild, clip=1.0).losses).all()
 
 
 def test_a_strong_pull_keeps_the_active_party_s_model():

@@ -5,6 +5,8 @@ What is found is weights; the networks that are trained afterwards have optimise
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.pretext import Objective, Sizes
-from securevfl.models.split import Batches, Centre
+from securevfl.models.split import Batches, Centre, mean_loss
 from securevfl.models.tensors import tensor
 from securevfl.models.weights import parameters_of
 
@@ -67,6 +69,26 @@ class PretrainingOptions(BaseModel):
         return Sizes(self.projection, self.predictor, self.temperature, self.memory, self.ema)
 
 
+class SupervisedOptions(PretrainingOptions):
+    """Options of protocols in which a party pre-trains on labels."""
+
+    pretrain_stop: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Early stopping of pre-training on labels: number of epochs without a lower loss "
+            "on held-out rows, after which it ends with the weights of the lowest one. "
+            "Default: no early stopping."
+        ),
+    )
+    pretrain_held_out: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="Fraction of the labelled rows that pretrain_stop holds out.",
+    )
+
+
 def pretraining_optimizer(config: Any) -> dict[str, Any]:
     """Arguments of `make_optimizer` for pre-training: a client's, by a rule and rate of its own."""
     own: dict[str, Any] = config.client_optimizer()
@@ -98,6 +120,43 @@ def batches_of(rows: int, config: PretrainingOptions, stream: Stream) -> Batches
     return Batches(rows, 1, config.pretrain_batch, stream)
 
 
+class Watch:
+    """The loss on rows that are not trained on, and the weights that had the lowest one.
+
+    Parameters
+    ----------
+    features : ndarray, (m, d)
+    labels : ndarray, (m,)
+    patience : int
+        Epochs without a lower loss after which training ends.
+    """
+
+    def __init__(self, features: np.ndarray, labels: np.ndarray, patience: int) -> None:
+        self.features = features
+        self.labels = labels
+        self.patience = patience
+        self.lowest = math.inf
+        self.since = 0
+        self.epochs = 0
+        self._best: tuple[dict[str, Any], dict[str, Any]] | None = None
+
+    def over(self, network: ClientNetwork, centre: Centre) -> bool:
+        """Whether to stop after this epoch; its weights are kept if they are the best so far."""
+        loss = mean_loss(centre.task, centre.scores(network.forward(self.features)), self.labels)
+        self.epochs += 1
+        self.since += 1
+        if loss < self.lowest:
+            self.lowest, self.since = loss, 0
+            self._best = copy.deepcopy((network.state_dict(), centre.state_dict()))
+        return self.since >= self.patience
+
+    def restore(self, network: ClientNetwork, centre: Centre) -> None:
+        """Give both models the weights of the lowest loss, if there was an epoch."""
+        if self._best is not None:
+            network.load_state_dict(self._best[0])
+            centre.load_state_dict(self._best[1])
+
+
 def supervise(
     network: ClientNetwork,
     centre: Centre,
@@ -105,6 +164,7 @@ def supervise(
     labels: np.ndarray,
     batches: Batches,
     epochs: int,
+    watch: Watch | None = None,
 ) -> float:
     """Train a bottom and a server model on one party's labelled rows; mean loss of the last epoch.
 
@@ -112,6 +172,8 @@ def supervise(
     ----------
     features : ndarray, (M, d)
     labels : ndarray, (M,)
+    watch : Watch, optional
+        Ends training early, and then decides which weights remain.
     """
     losses = [0.0]
     for epoch in range(epochs):
@@ -122,6 +184,10 @@ def supervise(
             loss, gradient = centre.step(network.forward(own), samples, labels)
             network.update(own, gradient)
             losses.append(loss)
+        if watch is not None and watch.over(network, centre):
+            break
+    if watch is not None:
+        watch.restore(network, centre)
     return float(np.mean(losses))
 
 
@@ -202,21 +268,42 @@ class Pretraining:
         """
         rows = own_rows(aligned, self.alone)
         rows = rows if labels is None else rows[: len(labels)]
-        batches, epochs = batches_of(len(rows), self.config, stream), self.config.pretrain_epochs
         if isinstance(self.means, Centre):
             assert labels is not None
-            loss = supervise(self.encoder, self.means, rows, labels, batches, epochs)
-        else:
-            loss = self_supervise(
-                self.encoder,
-                self.means,
-                rows,
-                batches,
-                range(epochs),
-                corruption=self.config.corruption,
-                stream=stream,
-            )
+            return {"rows": len(rows), **self._on_labels(self.means, rows, labels, stream)}
+        loss = self_supervise(
+            self.encoder,
+            self.means,
+            rows,
+            batches_of(len(rows), self.config, stream),
+            range(self.config.pretrain_epochs),
+            corruption=self.config.corruption,
+            stream=stream,
+        )
         return {"rows": len(rows), "loss": loss}
+
+    def _on_labels(
+        self, head: Centre, rows: np.ndarray, labels: np.ndarray, stream: Stream
+    ) -> dict[str, Any]:
+        """Train with a head; the last mean loss, and of early stopping when and at what loss."""
+        config = self.config
+        assert isinstance(config, SupervisedOptions)
+        watch = None
+        if config.pretrain_stop is not None:
+            held = max(1, int(config.pretrain_held_out * len(rows)))
+            if held == len(rows):
+                raise ConfigurationError(
+                    f"pretrain_stop: {len(rows)} labelled row leaves none to train on; give more, "
+                    "or leave pretrain_stop out"
+                )
+            order = stream("held out").permutation(len(rows))
+            watch = Watch(rows[order[:held]], labels[order[:held]], config.pretrain_stop)
+            rows, labels = rows[order[held:]], labels[order[held:]]
+        batches = batches_of(len(rows), config, stream)
+        loss = supervise(self.encoder, head, rows, labels, batches, config.pretrain_epochs, watch)
+        if watch is None or not watch.epochs:
+            return {"loss": loss}
+        return {"loss": loss, "epochs": watch.epochs, "held_out_loss": watch.lowest}
 
 
 class ProximalTerm:
@@ -232,13 +319,20 @@ class ProximalTerm:
     beta : float
     target : callable
         Theta by name of the weight; None as long as there is none.
+    clip : float, optional
+        Largest norm of the whole gradient, the term included; a longer one is shortened to it.
     """
 
     def __init__(
-        self, model: Any, beta: float, target: Callable[[], Mapping[str, np.ndarray] | None]
+        self,
+        model: Any,
+        beta: float,
+        target: Callable[[], Mapping[str, np.ndarray] | None],
+        clip: float | None = None,
     ) -> None:
         self.model = model
         self.beta = beta
+        self.clip = clip
         self._target = target
         self._read: tuple[Any, dict[str, Any]] = (None, {})
         model.optimizer.register_step_pre_hook(self._add)
@@ -251,6 +345,9 @@ class ProximalTerm:
                 if parameter.grad is None:
                     raise AssertionError(f"{name} has no gradient")
                 parameter.grad[region] += self.beta * (parameter[region] - wanted)
+        if self.clip is not None:
+            weights = parameters_of(self.model).values()
+            torch.nn.utils.clip_grad_norm_(list(weights), self.clip)
 
     def _pairs(self) -> dict[str, Any]:
         """Weight, its compared part, and Theta's tensor, by name."""

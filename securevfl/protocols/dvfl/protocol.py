@@ -77,8 +77,8 @@ class Dvfl(Protocol):
             "item of its buffer",
             "a register that was never written to reads zero",
             "hidden layers, |K|, d_k, rates and weight decay are not legible in the copy that we "
-            "have; our hidden layers are half-way between input and output. The owner's are ReLU by "
-            "default, where the paper has leaky ones (`centre=leaky_mlp`)",
+            "have; our hidden layers are half-way between input and output. The owner's are ReLU "
+            "by default, where the paper has leaky ones (`centre=leaky_mlp`)",
             "a host that made no step is an error, and so is one that after 500 steps reconstructs "
             "codes worse than their mean does; the paper has no such check",
             "the owner has Adam whose rate falls to 0 (`optimizer`, `lr_decay`) where the paper "

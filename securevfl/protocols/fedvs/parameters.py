@@ -16,12 +16,12 @@ from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.designs import blocks_of, stream_count
 from securevfl.field.prss import Prss
-from securevfl.models.pretraining.trainer import PretrainingOptions
+from securevfl.models.pretraining.trainer import SupervisedOptions
 from securevfl.models.split import Batches
 from securevfl.protocols.base.options import TrainingConfig
 
 
-class FedVSConfig(PretrainingOptions, TrainingConfig):
+class FedVSConfig(SupervisedOptions, TrainingConfig):
     """Options of FedVS."""
 
     segments: int | None = Field(

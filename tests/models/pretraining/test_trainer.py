@@ -11,13 +11,14 @@ from securevfl.models.pretraining.pretext import Sizes, make_objective
 from securevfl.models.pretraining.trainer import (
     PretrainingOptions,
     ProximalTerm,
+    Watch,
     batches_of,
     check_rows,
     own_rows,
     self_supervise,
     supervise,
 )
-from securevfl.models.split import Centre, measure
+from securevfl.models.split import Centre, mean_loss, measure
 from securevfl.models.weights import weights_of
 from securevfl.runs.threads import one_thread
 
@@ -62,6 +63,25 @@ def test_supervised_pretraining_learns():
     after = supervise(net, own, X, y, batches, 60)
     assert after < 0.6 * before
     assert measure("binary", own.scores(net.forward(X)), y)["auc"] > 0.95
+
+
+def test_a_watch_ends_training_and_leaves_the_best_weights():
+    X, y = clicks(60)
+    other, wrong = clicks(90)[0][60:], np.random.default_rng(5).integers(2, size=30)  # no pattern
+    adam = {"name": "adam", "lr": 0.05}
+    net, own = network(optimizer=adam, width=16), head(16, optimizer=adam)
+    batches = batches_of(len(y), PretrainingOptions(pretrain_batch=20), stream)
+    watch = Watch(other, wrong, patience=4)
+    supervise(net, own, X, y, batches, 200, watch)
+    assert watch.since == 4
+    assert watch.epochs < 200
+    loss = mean_loss("binary", own.scores(net.forward(other)), wrong)
+    assert loss == pytest.approx(watch.lowest)
+    # As many epochs as the best one had, without a watch, leave the same weights.
+    again, beside = network(optimizer=adam, width=16), head(16, optimizer=adam)
+    supervise(again, beside, X, y, batches, watch.epochs - 4)
+    for name, weight in weights_of(again).items():
+        np.testing.assert_array_equal(weight, weights_of(net)[name])
 
 
 def test_self_supervised_pretraining_separates_rows_from_others():
@@ -126,6 +146,17 @@ def test_a_head_is_pulled_where_it_reads_the_first_party(kind):
         np.testing.assert_allclose(weight, wanted, atol=1e-6)
     first = next(name for name, w in start.items() if w.shape[-1:] == (6,))
     assert (weights_of(own)[first][:, 3:] == weights_of(plain)[first][:, 3:]).all()
+
+
+def test_a_clipped_gradient_has_the_largest_norm():
+    net = network()
+    target = {name: w + 50 for name, w in weights_of(net).items()}
+    ProximalTerm(net, 2.0, lambda: target, clip=0.3)
+    before = weights_of(net)
+    net.update(clicks(9)[0], np.ones((9, 3), np.float32))
+    moved = [weights_of(net)[name] - weight for name, weight in before.items()]
+    norm = np.sqrt(sum((step**2).sum() for step in moved))
+    assert norm == pytest.approx(0.1 * 0.3, rel=1e-4)  # lr times the clip
 
 
 def test_without_a_target_nothing_is_pulled_and_a_new_one_is_read():
