@@ -77,12 +77,12 @@ READING = {
     "at its last evaluation, 299 s: single evaluations fall so at constant rates, and no listed "
     "time shows it. Columns that owners standardise (`prepare = scale`) change nothing here.",
     "credit-card": "Nearly a tie: the most frequent class is 77.9 % of the test rows, and nobody "
-    "goes beyond 81.6. With two helpers coded_split leads FedVS by an interval until 100 s and "
-    "VAFL until 50 s, and Ignore is level at every time; without helpers it leads both at 50 s, "
-    "and FedVS at 100 s. One run of Ignore (at 50 s) and one of coded_split (at 25 s) fell far for "
-    "one evaluation. AUC at 100 s, in per cent: 73.4 without helpers, 74.2 with them, 76.1 with "
-    "columns that owners standardise (`prepare = scale`); VAFL 73.2, Ignore 72.5, FedVS 69.4, "
-    "Wait 66.1 (times.csv).",
+    "has a mean beyond 81.6. With two helpers coded_split leads FedVS by an interval until 100 "
+    "s and VAFL until 50 s, and Ignore is level at every time; without helpers it leads FedVS "
+    "and VAFL at 50 s, and FedVS at 100 s. One run of Ignore (at 50 s) and one of coded_split "
+    "(at 25 s) fell far for one evaluation. AUC at 100 s, in per cent: 73.4 without helpers, "
+    "74.2 with them, 76.1 with columns that owners standardise (`prepare = scale`); VAFL 73.2, "
+    "Ignore 72.5, FedVS 69.4, Wait 66.1 (times.csv).",
     "parkinson": "A tie that says little: the most frequent class is 75 % of the test rows. "
     "coded_split without helpers, or with them and scaled columns, and VAFL have means of 74 to "
     "81 %, and only the intervals of scaled columns at 100 and 200 s and of VAFL at 25 and 200 s "

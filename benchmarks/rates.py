@@ -57,7 +57,7 @@ def curve_of(job: Job, data: VerticalDataset, until: float, rates: dict[str, flo
     asked |= {"seed": SEED, "until": until}
     with tempfile.TemporaryDirectory() as folder:  # the messages of so many rounds go there
         # No checkpoints: the shares of 28 parties are 12 GB, and nobody would go on from them.
-        kept = {"out": Path(folder, "run"), "checkpoint_seconds": None}
+        kept: dict[str, Any] = {"out": Path(folder, "run"), "checkpoint_seconds": None}
         history = run(job.protocol, data, **kept, **options, **asked).history
     rows = [row for row in history if "accuracy" in row]
     return [row["time"] for row in rows], [row["accuracy"] for row in rows]
@@ -121,11 +121,15 @@ def main() -> None:
     parser.add_argument("--data-dir")
     asked = parser.parse_args()
     study = read_study(asked.study)
+    unknown = set(asked.only or ()) - set(study.labels)
+    if unknown:
+        parser.error(f"the study has no run {', '.join(sorted(unknown))}; it has {study.labels}")
     out = RATES / f"{asked.study.stem}.json"
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"runs": {}}
     found |= {"machine": describe_machine(), "commit": commit(), "seed": SEED}
     times = [time for time in study.times if time <= asked.until]
-    found["times"] = times
+    if found.setdefault("times", times) != times:
+        parser.error(f"{out} has means over {found['times']} s; give the --until of these")
     out.parent.mkdir(parents=True, exist_ok=True)
     jobs = {job.label: job for job in reversed(study.jobs)}
     first = next(iter(jobs.values()))

@@ -34,8 +34,8 @@ def lines() -> Iterator[Line]:
             for way in ("fedadam", "fedyogi", "feddemonadam")
         ]
         undivided = (
-            ". FedDemonAdam's moment was not divided when this was run, which line 7 does, and its "
-            "steps grew to ten times the others' at the same rate"
+            ". FedDemonAdam's moment was not divided when this was run, as the paper's server "
+            "does, and for steady updates its steps grew to seven times the others'"
         )
         yield Line(
             f"Figure 3, {name}",

@@ -73,7 +73,7 @@ def predict(
         output.say(f"securevfl: {name}: {count} rows left out, whose id is not in every file")
     for name, count in found["unseen"].items():
         output.say(
-            f"securevfl: column {name!r}: {count} of {found['rows']} rows have a text that the "
+            f"securevfl: column {name}: {count} of {found['rows']} rows have a text that the "
             "training rows lack; it counts as none of theirs"
         )
     rows = list(_rows(found))

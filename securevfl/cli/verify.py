@@ -239,16 +239,18 @@ def print_report(report: Report) -> None:
     if not report.whole:
         out.print(_SMALL)
     for what, ways in _grouped(report.ran).items():
-        out.print(f"Ran: {escape(what)}" + (f"; {escape(' | '.join(ways))}." if ways else "."))
+        said = " | ".join(way or "as it is" for way in ways) if any(ways) else ""
+        out.print(f"Ran: {escape(what)}" + (f"; {escape(said)}." if said else "."))
     out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")
 
 
 def _grouped(ran: Iterable[str]) -> dict[str, list[str]]:
     """The runs that differ in their last part alone, under what they have in common."""
     found: dict[str, list[str]] = {}
-    for text in ran:
-        common, _, way = text.rpartition("; ")
-        found.setdefault(common or way, []).extend([way] if common else [])
+    for text in dict.fromkeys(ran):
+        whole = "not run" in text  # its reason has sentences of its own
+        common, _, way = (text, "", "") if whole else text.rpartition("; ")
+        found.setdefault(common or way, []).append(way if common else "")
     return found
 
 

@@ -195,6 +195,7 @@ def encoder(features: int, width: int, last: Activation) -> tuple[nn.Module, int
     return two_layers(features, hidden, width, last), hidden * (features + width)
 
 
+_LAYERS = 2  # of an encoder
 _LAST: dict[str, Activation] = {"encoder": "relu", "leaky_encoder": "leaky_relu"}
 _CONVOLUTIONS = {"cnn": cnn, "strided_cnn": strided_cnn}
 
@@ -242,8 +243,8 @@ def make_client_network(
     Raises
     ------
     ConfigurationError
-        For convolutions on columns that are no image, and for all but "mlp" on category codes and
-        with `layers`.
+        For convolutions on columns that are no image, for all but "mlp" on category codes and
+        with `layers`, and for encoders of another depth than 2.
     """
     if own:
         made = own_network(own, "own_client", features, width, stream)
@@ -268,6 +269,11 @@ def make_client_network(
         module, operations = initialised(lambda: _mlp(features, widths, tables, embedding), stream)
         return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
     if kind in _LAST:
+        if depth != _LAYERS:
+            raise ConfigurationError(
+                f"client = {kind!r} has two layers, as in DVFL, and degree = {depth} has no use; "
+                "leave degree out"
+            )
         last = _LAST[kind]
         module, operations = initialised(lambda: encoder(features, width, last), stream)
         return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)

@@ -5,7 +5,8 @@ parties of what their training changed. The scan of the paper is garbled there: 
 Adam has ``t^2``, and a bias correction that mixes rounds and exponents. What is taken here are the
 works that it cites: S. Reddi et al., "Adaptive federated optimization", 2020, Algorithm 2, for
 FedAdam and FedYogi; D. Kingma and J. Ba, "Adam", 2015, for the bias correction, which Reddi et al.
-leave out and Multi-VFL has; J. Chen et al., "Demon", 2019, for the decaying momentum.
+leave out and Multi-VFL has, for FedDemonAdam, too; J. Chen et al., "Demon", 2019, for the decaying
+momentum.
 """
 
 from __future__ import annotations
@@ -159,8 +160,9 @@ class FedDemonAdam(FedAdam):
     """FedAdam's v with ``m = b1_r m + t``, ``b1_r = b1 (1 - r/R) / ((1 - b1) + b1 (1 - r/R))``.
 
     r counts from 0, so that the first momentum is b1 and the last close to 0 (Chen et al., 2019).
-    Line 7 of Multi-VFL divides m by ``1 - b1_r^r``, its r from 1, which Chen et al. do not. m sums
-    the t without a factor 1 - b1, so the first steps are 1 / (1 - b1) times as long as FedAdam's.
+    Line 7 of `ServerAggregation` divides m by ``1 - b1_r^r``, its r from 1, which Chen et al. do
+    not. m sums the t without a factor 1 - b1, so the first steps are 1 / (1 - b1) times as long as
+    FedAdam's.
     """
 
     def first_moment(self, m: np.ndarray, t: np.ndarray) -> np.ndarray:

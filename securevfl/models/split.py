@@ -207,13 +207,7 @@ class Centre:
         self.network.train()
         inputs = tensor(embedding[true], np.float32).requires_grad_()
         scores, own = self.network(inputs), tensor(labels[samples[true]])
-        # Those of all labels that the server has, not of the batch.
-        weights = row_weights(self.class_weights, labels, max(self.outputs, 2))
-        if weights is None:
-            loss = self.loss(scores, own)
-        else:
-            of_rows = tensor(weights)[own.long()]
-            loss = (self.loss(scores, own, reduction="none") * of_rows).mean()
+        loss = self._weighted(scores, own, labels)
         if not torch.isfinite(loss):
             targets = ", or rescale the targets" if self.task == "regression" else ""
             raise DivergedError(
@@ -226,6 +220,24 @@ class Centre:
         assert inputs.grad is not None
         gradient[true] = inputs.grad.numpy()
         return float(loss.detach()), gradient
+
+    def _weighted(
+        self, scores: torch.Tensor, own: torch.Tensor, labels: np.ndarray
+    ) -> torch.Tensor:
+        """Mean loss of rows with the weights of their classes."""
+        # Those of all labels that the server has, not of the batch.
+        weights = row_weights(self.class_weights, labels, max(self.outputs, 2))
+        if weights is None:
+            return self.loss(scores, own)
+        of_rows = tensor(weights)[own.long()]
+        return (self.loss(scores, own, reduction="none") * of_rows).mean()
+
+    def loss_on(self, embedding: np.ndarray, labels: np.ndarray) -> float:
+        """Mean loss of rows that are not trained on, by the loss and weights of training."""
+        import torch
+
+        with torch.no_grad():
+            return float(self._weighted(tensor(self.scores(embedding)), tensor(labels), labels))
 
     def scores(self, embedding: np.ndarray) -> np.ndarray:
         """Raw scores, (rows, outputs) float32, with the network in evaluation mode."""

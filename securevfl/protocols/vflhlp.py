@@ -27,6 +27,7 @@ from securevfl.models.pretraining.trainer import (
     ProximalTerm,
     SupervisedOptions,
     check_rows,
+    check_stop,
     pretraining_optimizer,
 )
 from securevfl.models.split import Centre
@@ -70,8 +71,9 @@ class VflhlpConfig(SupervisedOptions, EmbeddingConfig):
         None,
         gt=0,
         description=(
-            "Largest norm of a gradient of the active party's models in joint training, the "
-            "proximal term included. Default: no bound."
+            "Largest norm of the gradient of the active party's bottom model, and of the "
+            "server model, in joint training, the proximal term included. It bounds steps of "
+            "optimizer = sgd; those of adam hardly depend on it. Default: no bound."
         ),
     )
     corruption: float = Field(
@@ -218,6 +220,12 @@ class Vflhlp(DownstreamProtocol):
     def check_parties(cls, config: VflhlpConfig, parties: int) -> None:
         """Refuse a joint image, of which no part is the active party's."""
         super().check_parties(config, parties)
+        check_stop(cls.name, config, on_labels=config.active)
+        if config.clip is not None and not config.active:
+            raise ConfigurationError(
+                f"vflhlp: clip = {config.clip:g} has no use: with variant = {config.variant!r} no "
+                "model has a proximal term. Leave it out"
+            )
         if config.active and config.aggregation == "concat" and config.centre in _IMAGES:
             raise ConfigurationError(
                 f"vflhlp: centre = {config.centre!r} lays all embeddings out as one image, so no "

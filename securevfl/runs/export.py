@@ -388,7 +388,7 @@ def _save_all(
     folder.mkdir(parents=True, exist_ok=True)
     for name, model in models.items():
         path = folder / name
-        if path.exists() and path.read_bytes() != model.to_bytes():
+        if path.exists() and (path.is_dir() or path.read_bytes() != model.to_bytes()):
             raise ConfigurationError(
                 f"export: {path} is there, and is not the model of this run; nothing was written. "
                 "Give another folder, or remove that file"

@@ -47,8 +47,9 @@ def predict_files(
     -------
     dict
         ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without), ``left_out``
-        (rows of each file whose id is not in every file), ``unseen`` (by column the rows with a
-        text that the training rows lack, which counts as none), ``predictions``, ``classes``,
+        (rows of each file whose id is not in every file), ``unseen`` (rows with a text that the
+        training rows lack, which counts as none, by column; of several files by file and column,
+        ``bank.csv, colour``), ``predictions``, ``classes``,
         ``probabilities`` (None for a regression), and of a coded prediction ``virtual_seconds``,
         ``messages``, ``bytes``.
 
@@ -80,7 +81,9 @@ def predict_files(
     rows = frames[0] if len(frames) == 1 else frames
     unseen: dict[str, int] = {}
     for n, one in enumerate(_fitted(model)):
-        unseen |= one.unseen(frames[n % len(frames)])
+        place = n % len(frames)
+        where = f"{files[n].name}, " if len(files) > 1 else ""
+        unseen |= {f"{where}{name}": rows for name, rows in one.unseen(frames[place]).items()}
     told = {"id_column": id_column if known else None, "ids": ids}
     told |= {"left_out": left_out, "unseen": unseen}
     return _predictions(folder, model, rows, coded, told)

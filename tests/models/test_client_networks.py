@@ -206,6 +206,11 @@ def test_encoders_are_those_of_dvfl_s_guests(kind, last):
     assert made.operations == 5 * (6 + 4)
 
 
+def test_an_encoder_has_two_layers():
+    with pytest.raises(ConfigurationError, match="has two layers, as in DVFL, and degree = 3"):
+        network("encoder", depth=3)
+
+
 def test_a_server_model_is_dvfl_s_host_and_owner():
     made = make_centre("host_mlp", 20, 8, 3, seed=1)
     shapes = [tuple(weight.shape) for weight in made.parameters() if weight.ndim == 2]

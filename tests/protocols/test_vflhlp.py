@@ -194,6 +194,22 @@ def test_step_1_stops_early_by_rows_that_it_holds_out():
     assert all("epochs" not in fields for fields in others)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"variant": "p", "clip": 0.1}, "clip = 0.1 has no use"),
+        ({"variant": "p", "pretrain_stop": 2}, "pretrain_stop has no use: nobody pre-trains on la"),
+        ({"pretrain_held_out": 0.5}, "pretrain_held_out has no use without pretrain_stop"),
+    ],
+)
+def test_options_without_effect_are_refused(options, said):
+    with pytest.raises(ConfigurationError, match=said):
+        make("vflhlp", few(), **SMALL | options)
+    if "clip" not in options:
+        with pytest.raises(ConfigurationError, match=said.split(":")[0]):
+            make("fedvs", few(), **{k: v for k, v in options.items() if k != "variant"})
+
+
 def test_a_pull_that_diverges_does_not_where_it_is_clipped():
     wild = SMALL | {"beta": 30.0, "rounds": 80}
     with pytest.raises(RunError, match="lower"):

@@ -452,7 +452,10 @@ def test_claims_say_what_is_noised_and_against_whom():
     ("options", "words"),
     [
         ({"noise_on": "none"}, "needs label_epsilon"),
-        ({"noise_on": "gradients", "centre": "batch_norm_mlp"}, "normalises over the batch"),
+        (
+            {"noise_on": "gradients", "centre": "batch_norm_mlp"},
+            "not so of .batch_norm",
+        ),
         ({"noise_on": "both", "aggregation": "max"}, "who had the largest entry"),
         ({"label_epsilon": 6.0, "epsilon": 1.0, "epsilon_budget": 5.0}, "costs epsilon = 6"),
     ],

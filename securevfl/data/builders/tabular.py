@@ -184,7 +184,7 @@ def _encoded(train: pd.DataFrame, test: pd.DataFrame, options: TableOptions) -> 
         max_categories=options.max_categories,
         coding=options.coding,
     )
-    notes = _id_notes(train, options.missing) + _name_notes(fitted, len(train))
+    notes = _id_notes(train, options.missing) + _name_notes(fitted, train)
     notes += _test_gap_notes(fitted, test)
     return _EncodedPart(fitted, fitted.apply(train), fitted.apply(test), notes)
 
@@ -238,13 +238,15 @@ def _id_notes(train: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _name_notes(preprocessor: PartyPreprocessor, rows: int) -> list[str]:
+def _name_notes(preprocessor: PartyPreprocessor, train: pd.DataFrame) -> list[str]:
     """Say which columns of texts look like names of rows; they are kept."""
+    texts = [column.name for column in preprocessor.columns if column.categories]
+    different = {name: train[name].nunique() for name in texts}
     return [
-        f"column {column.name!r} has {len(column.categories)} different texts in {rows} training "
-        f"rows and may name them: kept as a feature; drop=[{column.name!r}] leaves it out"
-        for column in preprocessor.columns
-        if column.categories and _FEWEST_IDS <= rows < 2 * len(column.categories)
+        f"column {name!r} has {count} different texts in {len(train)} training rows and may name "
+        f"them: kept as a feature; drop=[{name!r}] leaves it out"
+        for name, count in different.items()
+        if _FEWEST_IDS <= len(train) < 2 * count
     ]
 
 

@@ -207,8 +207,11 @@ def one_hot(
 def unseen_texts(
     column: Column, series: pd.Series[Any], missing: tuple[str, ...]
 ) -> NDArray[np.bool_]:
-    """Mask of the rows whose text is one that the training rows lack; never of numbers."""
-    if column.categories is None:
+    """Mask of the rows whose text the training rows lack; none of numbers and category codes.
+
+    A text without a code may be one of the rarer ones of the training rows.
+    """
+    if column.categories is None or column.coded:
         return np.zeros(len(series), bool)
     codes, texts = read_texts(series, missing)
     known = {None, "", *column.categories}

@@ -105,7 +105,7 @@ class PartyPreprocessor:
     def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
         """Number of rows whose text the training rows lack, of each column that has such rows.
 
-        They are prepared as `apply` says: as none of the known texts, or as the code 0.
+        They are prepared as none of the known texts. Columns of category codes are not looked at.
         """
         texts = [column for column in self.columns if column.categories is not None]
         counts = {c.name: int(unseen_texts(c, frame[c.name], self.missing).sum()) for c in texts}

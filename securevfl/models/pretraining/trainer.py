@@ -5,7 +5,6 @@ What is found is weights; the networks that are trained afterwards have optimise
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.pretraining.pretext import Objective, Sizes
-from securevfl.models.split import Batches, Centre, mean_loss
+from securevfl.models.split import Batches, Centre
 from securevfl.models.tensors import tensor
-from securevfl.models.weights import parameters_of
+from securevfl.models.weights import load_weights, parameters_of, weights_of
 
 if TYPE_CHECKING:
     from securevfl.models.client_networks import ClientNetwork
@@ -77,8 +76,8 @@ class SupervisedOptions(PretrainingOptions):
         ge=1,
         description=(
             "Early stopping of pre-training on labels: number of epochs without a lower loss "
-            "on held-out rows, after which it ends with the weights of the lowest one. "
-            "Default: no early stopping."
+            "on held-out rows, after which it ends. The weights of the lowest loss remain. How "
+            "long it takes then depends on the labels. Default: no early stopping."
         ),
     )
     pretrain_held_out: float = Field(
@@ -138,23 +137,33 @@ class Watch:
         self.lowest = math.inf
         self.since = 0
         self.epochs = 0
-        self._best: tuple[dict[str, Any], dict[str, Any]] | None = None
+        self._best: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
 
     def over(self, network: ClientNetwork, centre: Centre) -> bool:
-        """Whether to stop after this epoch; its weights are kept if they are the best so far."""
-        loss = mean_loss(centre.task, centre.scores(network.forward(self.features)), self.labels)
+        """Whether to stop after this epoch; its weights are kept if they are the best so far.
+
+        Raises
+        ------
+        RunError
+            When the loss is not finite.
+        """
+        loss = centre.loss_on(network.forward(self.features), self.labels)
+        if not math.isfinite(loss):
+            raise RunError(
+                f"the loss of pre-training on held-out rows became {loss}; lower pretrain_lr"
+            )
         self.epochs += 1
         self.since += 1
         if loss < self.lowest:
             self.lowest, self.since = loss, 0
-            self._best = copy.deepcopy((network.state_dict(), centre.state_dict()))
+            self._best = weights_of(network), weights_of(centre)
         return self.since >= self.patience
 
     def restore(self, network: ClientNetwork, centre: Centre) -> None:
         """Give both models the weights of the lowest loss, if there was an epoch."""
         if self._best is not None:
-            network.load_state_dict(self._best[0])
-            centre.load_state_dict(self._best[1])
+            load_weights(network, self._best[0])
+            load_weights(centre, self._best[1])
 
 
 def supervise(
@@ -173,7 +182,7 @@ def supervise(
     features : ndarray, (M, d)
     labels : ndarray, (M,)
     watch : Watch, optional
-        Ends training early, and then decides which weights remain.
+        May end training early, and decides which weights remain.
     """
     losses = [0.0]
     for epoch in range(epochs):
@@ -285,16 +294,20 @@ class Pretraining:
     def _on_labels(
         self, head: Centre, rows: np.ndarray, labels: np.ndarray, stream: Stream
     ) -> dict[str, Any]:
-        """Train with a head; the last mean loss, and of early stopping when and at what loss."""
+        """Train with a head; what there is to say of it.
+
+        ``loss``, of the last epoch, and with early stopping ``epochs`` that were made and
+        ``held_out_loss``, of the weights that remain.
+        """
         config = self.config
         assert isinstance(config, SupervisedOptions)
         watch = None
         if config.pretrain_stop is not None:
             held = max(1, int(config.pretrain_held_out * len(rows)))
-            if held == len(rows):
+            if len(rows) - held < 2:
                 raise ConfigurationError(
-                    f"pretrain_stop: {len(rows)} labelled row leaves none to train on; give more, "
-                    "or leave pretrain_stop out"
+                    f"pretrain_stop: of {len(rows)} labelled rows {held} are held out, and at "
+                    "least 2 must remain; give more, or leave pretrain_stop out"
                 )
             order = stream("held out").permutation(len(rows))
             watch = Watch(rows[order[:held]], labels[order[:held]], config.pretrain_stop)
@@ -362,3 +375,22 @@ class ProximalTerm:
             name: (p, tuple(slice(n) for n in self._read[1][name].shape), self._read[1][name])
             for name, p in parameters_of(self.model).items()
         }
+
+
+def check_stop(protocol: str, config: SupervisedOptions, *, on_labels: bool) -> None:
+    """Refuse options of early stopping that have no effect.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if config.pretrain_stop is not None and not on_labels:
+        raise ConfigurationError(
+            f"{protocol}: pretrain_stop has no use: nobody pre-trains on labels. Leave it out"
+        )
+    default = type(config).model_fields["pretrain_held_out"].default
+    if config.pretrain_stop is None and config.pretrain_held_out != default:
+        raise ConfigurationError(
+            f"{protocol}: pretrain_held_out has no use without pretrain_stop, which decides when "
+            "to stop by these rows. Set it, or leave pretrain_held_out out"
+        )

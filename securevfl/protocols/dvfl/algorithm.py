@@ -33,6 +33,7 @@ from securevfl.protocols.dvfl.arrays import encodings_side_by_side, own_rows
 from securevfl.protocols.dvfl.schedule import RoundSchedule
 
 _ENOUGH = 500  # steps of Adam after which a network that is worse than the mean did not learn
+_JUDGED = 32  # inputs by which it is judged
 
 
 @dataclass(eq=False, repr=False)
@@ -47,19 +48,15 @@ class Learner(Party):
         Its encoder, with objective and optimiser.
     losses : list of float
         Of the iterations of this epoch so far.
-    steps : int
-        Iterations that it has made.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "losses")
-    kept_optional: ClassVar[Mapping[str, Any]] = {"steps": 1}  # unknown of an older checkpoint
 
     index: int
     peers: Sequence[int]  # the guests
     schedule: RoundSchedule
     network: Encoder
     losses: list[float] = field(default_factory=list, init=False)
-    steps: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         super().__init__(self.index, self.peers)
@@ -84,7 +81,6 @@ class Learner(Party):
         """One step of the encoder on a batch of its inputs, on the party's own objective."""
         views = self.secret_stream("views", self.round)
         self.losses.append(self.network.train(inputs, views))
-        self.steps += 1
 
 
 @dataclass(eq=False, repr=False)
@@ -156,9 +152,12 @@ class Host(Learner):
         Replay buffer: inputs of earlier rounds, the oldest first.
     lives : int
         Number of ended incarnations; the buffer loses its last item at each rejoin.
+    steps : int
+        Iterations that it has made.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "losses", "lives")
+    kept_optional: ClassVar[Mapping[str, Any]] = {"steps": 1}  # unknown of an older checkpoint
     kept_frozen: ClassVar[tuple[str, ...]] = ("writings", "buffer")
 
     network: AutoEncoder
@@ -173,6 +172,7 @@ class Host(Learner):
     )
     buffer: tuple[np.ndarray, ...] = field(default=(), init=False)
     lives: int = field(default=0, init=False)
+    steps: int = field(default=0, init=False)
 
     async def run(self) -> None:
         """Train, then encode the aligned rows for the owner."""
@@ -184,11 +184,9 @@ class Host(Learner):
         async for round_ in self.rounds():
             with round_:
                 codes = await self.collect("code", timeout=self.patience)
-                if codes:
+                if codes and self.learned():
                     self.tell_dead(codes)
-                    joint = self.complete(codes)
-                    self.check_learned(joint)
-                    self.send(SERVER, "encoding", self.network.encode(joint))
+                    self.send(SERVER, "encoding", self.network.encode(self.complete(codes)))
 
     def write(self, message: Message) -> None:
         """Put a guest's activations into its register, unless newer ones are there."""
@@ -210,9 +208,11 @@ class Host(Learner):
             read = self.read(written)
             self.buffer = (*self.buffer, read)[-(self.bound or len(self.buffer) + 1) :]
             self.step(self.buffer[-1])
+            self.steps += 1
         elif self.replay and self.buffer:
             place = self.secret_stream("replay", self.round).integers(len(self.buffer))
             self.step(self.buffer[place])
+            self.steps += 1
 
     def read(self, written: Mapping[int, np.ndarray]) -> np.ndarray:
         """All registers side by side; zero for a guest that never wrote."""
@@ -240,37 +240,41 @@ class Host(Learner):
         if dead:
             text = (
                 f"dvfl: {dead} of the {len(codes) * self.width} numbers of the guests' codes are "
-                "the same for all rows, and tell nothing: set guest_activation=leaky_relu, or "
-                "lower guest_lr"
+                "the same for all rows, and tell nothing. guest_activation=relu with a large "
+                "guest_lr makes such numbers, and so do columns that are constant"
             )
             self.record("notice", text=text)
 
-    def check_learned(self, joint: np.ndarray) -> None:
-        """Refuse to encode by a network that learned nothing; say so where it trained for short.
+    def learned(self) -> bool:
+        """Whether it has something to encode with; a host without a step is left out.
+
+        It is judged on the inputs that it trained on last: an aligned row may lack a guest.
 
         Raises
         ------
         RunError
-            When it made no step, or after `_ENOUGH` steps reconstructs the codes worse than their
-            mean does.
+            When after `_ENOUGH` steps it reconstructs them worse than their mean does.
         """
+        who = f"dvfl: party {self.index} (a host)"
         if not self.steps:
-            raise RunError(
-                f"dvfl: party {self.index} (a host) made no training step, so its encodings tell "
-                "nothing: it was down, or no guest wrote. Give more guest_epochs and host_epochs, "
-                "or faults that leave them some rounds"
+            text = (
+                f"{who} made no training step, so it sends no encodings: it was down, or no guest"
             )
-        error, variance = self.network.error(joint), float(np.mean(np.var(joint, axis=0)))
-        if error <= variance:
-            return
-        why = (
-            f"dvfl: the auto-encoder of party {self.index} (a host) reconstructs the guests' codes "
-            f"with a mean square error of {error:.3g} after {self.steps} steps, and their mean "
-            f"alone has {variance:.3g}"
-        )
-        if self.steps >= _ENOUGH:
-            raise RunError(f"{why}: it did not learn. Lower host_lr, or raise batch or host_width")
-        self.record("notice", text=f"{why}. Raise guest_epochs and host_epochs")
+            self.record("notice", text=f"{text} wrote")
+            return False
+        inputs = np.concatenate(self.buffer[-_JUDGED:]) if self.buffer else np.zeros((0, 1))
+        if len(inputs) < 2:
+            return True
+        error, variance = self.network.error(inputs), float(np.mean(np.var(inputs, axis=0)))
+        if error > variance:
+            why = (
+                f"{who} reconstructs its last inputs with a mean square error of {error:.3g} after "
+                f"{self.steps} steps, and their mean alone has {variance:.3g}"
+            )
+            if self.steps >= _ENOUGH:
+                raise RunError(f"{why}: it did not learn. Lower host_lr, or raise host_width")
+            self.record("notice", text=f"{why}. Raise guest_epochs and host_epochs")
+        return True
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of encoding the aligned rows."""
@@ -360,7 +364,8 @@ class Owner(Party):
         if not encodings:
             raise RunError(
                 f"dvfl: none of the {len(self.hosts)} hosts sent its encodings within {timeout:g} "
-                f"s of round {self.round}; raise patience, or let faults end before that round"
+                f"s of round {self.round}, and those that made no training step send none; raise "
+                "patience, or let faults end before that round"
             )
         self.answered = tuple(encodings)
         self.encodings = encodings_side_by_side(encodings, self.hosts, self.width)

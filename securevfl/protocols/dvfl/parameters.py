@@ -80,7 +80,7 @@ class DvflConfig(BaseModel):
             "input and output, (N d_g + d_k) / 2."
         ),
     )
-    hidden: int = Field(128, ge=1, description="Number of hidden layers of the owner's network.")
+    hidden: int = Field(128, ge=1, description="Width of the hidden layers of the owner's network.")
     centre: str = Field(
         "mlp",
         description=(
@@ -151,6 +151,11 @@ def check_schedule(config: DvflConfig) -> None:
     ConfigurationError
         With the option to change.
     """
+    if config.centre == "host_mlp":
+        raise ConfigurationError(
+            "dvfl: centre = 'host_mlp' is a host and an owner as one, and hosts are parties here; "
+            "use leaky_mlp"
+        )
     if config.comm_period > config.guest_epochs:
         raise ConfigurationError(
             f"dvfl: comm_period = {config.comm_period} is longer than guest_epochs = "

@@ -79,8 +79,9 @@ class Dvfl(Protocol):
             "hidden layers, |K|, d_k, rates and weight decay are not legible in the copy that we "
             "have; our hidden layers are half-way between input and output. The owner's are ReLU "
             "by default, where the paper has leaky ones (`centre=leaky_mlp`)",
-            "a host that made no step is an error, and so is one that after 500 steps reconstructs "
-            "codes worse than their mean does; the paper has no such check",
+            "a host that made no step sends no encodings, and one that after 500 steps "
+            "reconstructs its inputs worse than their mean does is an error; the paper has no such "
+            "check",
             "the owner has Adam whose rate falls to 0 (`optimizer`, `lr_decay`) where the paper "
             "has SGD, and stops early only with `stop_after`",
             "guests decode to a sigmoid where their own rows lie in [0, 1], and linearly elsewhere",

@@ -302,7 +302,8 @@ class Client(KeyHolder):
             held = next(iter(self.data_shares.values()))
             widths = sum(share.shape[1] for share in held.values())
             code = public.code
-            masking = upload_streams(N, code.segments, code.privacy) * public.config.masked
+            masked = public.config.masked
+            masking = upload_streams(N, code.segments, code.privacy) if masked else 0
             return int(self.rows * h * (widths + masking))
         part = kind.removesuffix("-data")
         return coding_operations(public.batches[part].length * own, N) if kind != part else 0

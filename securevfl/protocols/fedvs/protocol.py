@@ -19,7 +19,7 @@ from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
 from securevfl.models.polynomial_network import PolynomialNetwork, expanded_width
 from securevfl.models.pretraining.pretext import make_objective
-from securevfl.models.pretraining.trainer import Pretraining, pretraining_optimizer
+from securevfl.models.pretraining.trainer import Pretraining, check_stop, pretraining_optimizer
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
@@ -72,7 +72,7 @@ class FedVS(SplitProtocol, CodedProtocol):
     Config = FedVSConfig
     told_events: ClassVar[dict[str, str]] = {
         **SplitProtocol.told_events,
-        "pretrained": "the losses of a client's pretraining",
+        "pretrained": "the losses of a client's pretraining, and when it stopped",
     }
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
@@ -144,6 +144,7 @@ class FedVS(SplitProtocol, CodedProtocol):
     def check_parties(cls, config: FedVSConfig, parties: int) -> None:
         """Refuse too few clients for R + 2A results, and too many keys of masks."""
         super().check_parties(config, parties)
+        check_stop(cls.name, config, on_labels=config.pretrain == "full")
         code = code_of(config, parties)
         if config.masked:
             prss_of(code)

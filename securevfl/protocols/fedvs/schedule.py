@@ -42,7 +42,7 @@ def attempts(
         operations=tuple(coding_operations(w * h, N) for w in widths),
         modulus=config.prime,
     )
-    masking = upload_streams(N, segments, config.privacy) * config.masked
+    masking = upload_streams(N, segments, config.privacy) if config.masked else 0
     uploads = Post(
         "embedding",
         "server",

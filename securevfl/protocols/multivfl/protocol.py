@@ -71,7 +71,8 @@ class MultiVfl(EmbeddingProtocol):
             "label owners send their weights, of which the server takes the differences t_k: so "
             "FedAvg is the mean itself, without rounding",
             "server optimisers are those of the cited works, for the paper's formulas are garbled "
-            "in print: see securevfl.models.server_optimizers",
+            "in print, but for the division of FedDemonAdam's moment, which the paper alone has: "
+            "see securevfl.models.server_optimizers",
             "local optimisers begin anew in each round, and are Adam by default; line 7 of the "
             "paper is plain SGD: optimizer = sgd, momentum = 0",
             "the mean loss of each label owner goes to the server, for the history",

@@ -12,7 +12,7 @@ from securevfl.privacy.accountant import Released, gaussian_epsilon, sensitivity
 from securevfl.protocols.base.options import Delta, NoiseSource, SegmentedConfig
 
 # Server models in which a row's gradient depends on no other row; batch normalisation mixes them.
-_SEPARABLE = ("mlp", "linear")
+_SEPARABLE = ("mlp", "leaky_mlp", "host_mlp", "linear")
 
 
 class WaitDPConfig(SegmentedConfig):
@@ -130,7 +130,7 @@ def check_mechanisms(config: WaitDPConfig) -> None:
     if config.centre not in _SEPARABLE:
         raise ConfigurationError(
             "wait_dp: noise on gradients needs a server model in which a sample's gradient depends "
-            f"on no other sample, and {config.centre!r} normalises over the batch; use one of "
+            f"on no other sample, which is not so of {config.centre!r}, or not known; use one of "
             f"{', '.join(_SEPARABLE)}"
         )
     if config.aggregation == "max":

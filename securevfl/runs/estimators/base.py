@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 _LABEL = "the label"
 
 
+def _remedy(features: int, parties: int) -> str:
+    """What to change where helpers are too many."""
+    if features <= parties:
+        return f"X has {features} columns, of which each party needs one"
+    return "give more parties, or a smaller privacy or segments"
+
+
 class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that trains a protocol on all rows of `fit`.
 
@@ -171,7 +178,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             warnings.warn(
                 f"{type(self).__name__}: {len(owners)} parties have columns, and the protocol "
                 f"needs {len(owners) + helpers} for these K and T, so {helpers} helper(s) "
-                "without columns were added; give more parties, or a smaller privacy or segments",
+                f"without columns were added; {_remedy(features, self.parties)}",
                 SecureVFLWarning,
                 stacklevel=4,
             )

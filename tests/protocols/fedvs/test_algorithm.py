@@ -866,3 +866,9 @@ def test_too_many_keys_are_refused_with_a_way_out():
     with pytest.raises(ConfigurationError, match=r"at least \d+ streams.*masked=false"):
         make("fedvs", data, privacy=5, segments=1)
     make("fedvs", data, privacy=5, segments=1, masked=False)
+
+
+def test_without_masks_a_run_needs_no_keys():
+    data = data_of((2,) * 24, rows=40)
+    done = svfl.run("fedvs", data, privacy=5, segments=1, masked=False, rounds=1)
+    assert done.summary()["rounds"] == 1

@@ -104,7 +104,7 @@ def test_texts_that_the_training_rows_lack_are_counted(folder, tmp_path):
     shop = pd.read_csv(files[1])
     unseen = int(((shop["shop2"] == "crimson") & shop["who"].isin(shared)).sum())
     assert unseen > 1
-    assert predict_files(folder / "run", files)["unseen"] == {"shop2": unseen}
+    assert predict_files(folder / "run", files)["unseen"] == {"shop.csv, shop2": unseen}
 
 
 def test_models_are_read_from_the_folder_of_a_run(folder):
