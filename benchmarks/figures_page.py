@@ -13,7 +13,7 @@ from pages import load, ours, paired, percent, table, timed
 
 RESULTS = Path("benchmarks/results/fedvs")
 PAGE = Path("docs/results-fedvs-figures.md")
-TIMED = ("figure-1", "figure-3a", "figure-3b", "figure-4")
+TIMED = ("figure-1", "figure-3a", "figure-3b", "figure-4", "figure-4-k4")
 FIGURE_2 = ("fashion-mnist", "emnist", "handwritten", "credit-card", "parkinson")
 KINDS = ("mlp", "cnn", "pn")
 NOTES = Path(__file__).parent / "papers" / "fedvs" / "notes.json"
