@@ -41,7 +41,7 @@ STEP_1 = ({"pretrain_epochs": 6}, {"pretrain_epochs": 40, "pretrain_stop": 3})
 
 
 def settings(method: str) -> Iterator[dict[str, Any]]:
-    """What is tried of a method."""
+    """Settings that are tried of a method."""
     for lr in LR:
         if method == "vfl":
             yield {"lr": lr}

@@ -36,7 +36,7 @@ _LABEL = "the label"
 
 
 def _remedy(features: int, parties: int) -> str:
-    """What to change where helpers are too many."""
+    """Advice where helpers are too many."""
     if features <= parties:
         return f"X has {features} columns, of which each party needs one"
     return "give more parties, or a smaller privacy or segments"
