@@ -34,9 +34,10 @@ so), paired by seed, with 95 % t intervals, corrected for their number by Holm's
   turn the verdict; the reason says which.
 - **not run**: there is no result here, or what was run is another experiment.
 
-Learning rates, lengths and beta were chosen by us and, but for the studies of
-[coded_split](results-coded-split.md), not on validation rows: where a rate was chosen at all, it
-was on test rows, of another seed than the study's or, for CVFL on MNIST, of seed 0, which the study
+Learning rates, lengths and beta were chosen on validation rows in the studies of
+[coded_split](results-coded-split.md), in VFLHLP's on Criteo, and in DVFL's on Caltech-7,
+Handwritten and Parkinson. Elsewhere they were chosen by us: where a rate was chosen at all, it was
+on test rows, of another seed than the study's or, for CVFL on MNIST, of seed 0, which the study
 has. `benchmarks/results_page.py` writes this page from `benchmarks/results`.
 """
 
