@@ -364,8 +364,8 @@ class Owner(Party):
         if not encodings:
             raise RunError(
                 f"dvfl: none of the {len(self.hosts)} hosts sent its encodings within {timeout:g} "
-                f"s of round {self.round}, and those that made no training step send none; raise "
-                "patience, or let faults end before that round"
+                f"s of round {self.round}: parties {list(self.hosts)}. One that made no training "
+                "step sends none; raise patience, or let faults end before that round"
             )
         self.answered = tuple(encodings)
         self.encodings = encodings_side_by_side(encodings, self.hosts, self.width)
