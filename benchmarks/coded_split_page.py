@@ -31,7 +31,7 @@ HEAD = """# coded_split beside other methods, at equal virtual time
 
 The setting is that of Figure 2 of FedVS: the paper's delays and 300 Mbit/s, one segment. A delay is
 latency: the party goes on meanwhile. In studies whose name ends in "occupies" the party is busy
-until its delay is over. Each study
+until its delay is over; only digits and Parkinson were run so. Each study
 is a file in `benchmarks/papers/coded_split/`, and
 `securevfl study benchmarks/papers/coded_split/NAME.toml` repeats one (a list such as
 `seeds = [11]` in the file asks for other seeds). Every run has rates of its
@@ -74,8 +74,8 @@ READING = {
     "others by an interval at every time, VAFL by 9 points at 25 s and 12 to 15 later, FedVS by "
     "31 and 16. It sends nine times VAFL's bytes and 2.3 times FedVS's. Rates of all methods "
     "were chosen at 25 s alone, for a pair of rates of coded_split takes two minutes: those of "
-    "the others may be too quick for 100 s. Wait and Wait-DP make seven rounds. Runs of "
-    "coded_split (4.7 minutes of one core a seed, 12 GB) and of the others were made in two "
+    "the others may be too large for 100 s. Wait and Wait-DP make seven rounds. The runs of "
+    "coded_split, which need some 13 GB of memory, and those of the others were made in two "
     "processes.",
     "caltech-7": "With two helpers coded_split leads FedVS at every time, and Ignore and VAFL from "
     "30 s on, each by an interval; at 15 s all three are level. Without helpers R = 4 of 6 owners "

@@ -39,7 +39,7 @@ def lines() -> Iterator[Line]:
     yield table_1()
     for name in SETS:
         yield from figure_2(name)
-    yield from figure_2_caltech()
+    yield from tuned("caltech-7", "Figure 2, Caltech-7")
     yield figure_3a()
     yield figure_3b()
     yield figure_4()
@@ -90,18 +90,7 @@ def figure_2(name: str) -> Iterator[Line]:
     """Methods at equal virtual time, on one data set."""
     study, place = f"fedvs/figure-2-{name}", f"Figure 2, {SETS[name]}"
     if name in AT_ALL_TIMES:
-        waits = above(study, ("wait", "wait-dp"))
-        yield Line(
-            place,
-            "FedVS above Wait and Wait-DP at all times",
-            open_question(short(waits), OCCUPIES),
-        )
-        remark = (
-            "With ln for log2 in the delay of sharing, of which the paper prints no base, FedVS's "
-            "rounds take half as long, so it is also read off at twice the time. Computing is not "
-            "charged, which favours FedVS; every arrival is a step of VAFL"
-        )
-        yield Line(place, "FedVS above Ignore and VAFL at all times", both_bases(study, remark))
+        yield from tuned(name, place)
         return
     others = [named(run, over_time(study, "fedvs", run)) for run in ("ignore", "vafl")]
     first = [Difference(d.name, -d.mean, d.half, d.pairs) for d in (own[0] for own in others)]
@@ -130,17 +119,23 @@ def both_bases(study: str, remark: str) -> Finding:
     return Finding(judge(half).word, f"{text}. {remark}")
 
 
-def figure_2_caltech() -> Iterator[Line]:
+def tuned(name: str, place: str) -> Iterator[Line]:
     """From the study of coded_split, which has all methods with rates chosen on validation rows."""
-    study, place = "coded_split/caltech-7", "Figure 2, Caltech-7"
+    study = f"coded_split/{name}"
+    views = "Views extracted anew; each" if name == "caltech-7" else "Each"
     remark = (
-        "Views extracted anew; each method's rates were chosen on validation rows. Of the study "
-        "of coded_split: [figures](results-coded-split.md#caltech-7)"
+        f"{views} method's rates were chosen on validation rows. Of the study of coded_split: "
+        f"[figures](results-coded-split.md#{name})"
     )
     waits = also(short(above(study, ("wait", "wait-dp"))), remark)
     claim = "FedVS above Wait and Wait-DP at all times"
     yield Line(place, claim, open_question(waits, OCCUPIES))
-    yield Line(place, "FedVS above Ignore and VAFL at all times", both_bases(study, remark))
+    bases = (
+        f"{remark}. With ln for log2 in the delay of sharing, of which the paper prints no base, "
+        "rounds take half as long, so FedVS is also read off at twice the time. Computing is not "
+        "charged, which favours FedVS; every arrival is a step of VAFL"
+    )
+    yield Line(place, "FedVS above Ignore and VAFL at all times", both_bases(study, bases))
 
 
 def figure_3a() -> Line:
