@@ -51,12 +51,12 @@ bold ones have an interval that leaves out 0. The twins are synthetic and show t
 anywhere, not what clicks are like. `benchmarks/overlap_page.py` writes this page.
 
 Read these with care. On Criteo rates, beta and lengths of all methods were chosen on validation
-rows (`rates.json`), and FedHSSL has the 40 epochs of its paper there. In the others no rows were
-held out: pre-training has 6 epochs and beta is 1, so what is said of VFLHLP-A, VFLHLP-P and Local-A
-is open, and what is above FedHSSL and its kin is above rivals that were not trained long. The paper
-claims nothing against Local-A at few rows of Avazu (.694 against .719 at 250), and its ablation is
-on Criteo only. Verdicts on the paper's tables, with all this counted in, are in
-[results.md](results.md).
+rows (`rates/table-3-criteo.json`), and FedHSSL has the 40 epochs of its paper there. In the others
+no rows were held out: pre-training has 6 epochs and beta is 1, so what is said of VFLHLP-A,
+VFLHLP-P and Local-A is open, and what is above FedHSSL and its kin is above rivals that were not
+trained long. The paper claims nothing against Local-A at few rows of Avazu (.694 against .719 at
+250), and its ablation is on Criteo only. Verdicts on the paper's tables, with all this counted in,
+are in [results.md](results.md).
 """
 
 
