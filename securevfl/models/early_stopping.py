@@ -1,21 +1,20 @@
-"""Early stopping of a server model, by its loss on rows that it does not train on."""
+"""Early stopping of models, by their loss on rows that they do not train on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-if TYPE_CHECKING:
-    from securevfl.models.split import Centre
+from securevfl.models.weights import tensors_of
 
 
 class EarlyStopping:
-    """Watches the loss on other rows and keeps the network that had the lowest one.
+    """Watches the loss on other rows and keeps the networks that had the lowest one.
 
     Parameters
     ----------
-    centre : Centre
+    models : sequence of Centre and ClientNetwork
     patience : int
         Epochs without a lower loss after which it is over, at least 1.
 
@@ -25,14 +24,17 @@ class EarlyStopping:
         The lowest of these losses so far.
     since : int
         Epochs since then.
+    epochs : int
+        Epochs in all.
     """
 
-    def __init__(self, centre: Centre, patience: int) -> None:
-        self.centre = centre
+    def __init__(self, models: Sequence[Any], patience: int) -> None:
+        self.models = models
         self.patience = patience
         self.lowest = math.inf
         self.since = 0
-        self._best: dict[str, Any] = {}
+        self.epochs = 0
+        self._best: list[dict[str, Any]] = []
 
     @property
     def over(self) -> bool:
@@ -41,24 +43,32 @@ class EarlyStopping:
 
     def take(self, loss: float) -> None:
         """Take in the loss after an epoch."""
+        self.epochs += 1
+        self.since += 1
         if loss < self.lowest:
             self.lowest, self.since = loss, 0
-            state = self.centre.network.state_dict()
-            self._best = {name: tensor.clone() for name, tensor in state.items()}
-        else:
-            self.since += 1
+            self._best = [
+                {name: t.detach().clone() for name, t in tensors_of(model).items()}
+                for model in self.models
+            ]
 
     def restore_best(self) -> None:
-        """Give the server model back the network with the lowest loss, if there was any."""
-        if self._best:
-            self.centre.network.load_state_dict(self._best)
+        """Give the models back the networks with the lowest loss, if there was any."""
+        import torch
+
+        for model, best in zip(self.models, self._best, strict=False):
+            with torch.no_grad():
+                for name, own in tensors_of(model).items():
+                    own.copy_(best[name])
 
     def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint, besides the server model."""
-        return {"lowest": self.lowest, "since": self.since, "best": self._best}
+        """State for a checkpoint, besides the models."""
+        counts = {"lowest": self.lowest, "since": self.since, "epochs": self.epochs}
+        return {**counts, "best": self._best}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state_dict`."""
         self.lowest = state["lowest"]
         self.since = state["since"]
-        self._best = dict(state["best"])
+        self.epochs = state["epochs"]
+        self._best = [dict(best) for best in state["best"]]

@@ -58,11 +58,27 @@ def _drawn(state: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:
 
 def parameters_of(model: Any) -> dict[str, torch.Tensor]:
     """Trained tensors by name, of a server model, a bottom model or a torch module."""
-    if hasattr(model, "weight") and hasattr(model, "degree"):  # a PolynomialNetwork
+    if _is_polynomial(model):
         return {"weight": model.weight}
+    return dict(_module_of(model).named_parameters())
+
+
+def tensors_of(model: Any) -> dict[str, torch.Tensor]:
+    """Trained tensors and running statistics by name, of the same models."""
+    if _is_polynomial(model):
+        return parameters_of(model)
+    return dict(_module_of(model).state_dict())
+
+
+def _is_polynomial(model: Any) -> bool:
+    return hasattr(model, "weight") and hasattr(model, "degree")
+
+
+def _module_of(model: Any) -> torch.nn.Module:
     for name in ("network", "module"):
         model = getattr(model, name, model)
-    return dict(model.named_parameters())
+    module: torch.nn.Module = model
+    return module
 
 
 def weights_of(model: Any) -> dict[str, np.ndarray]:

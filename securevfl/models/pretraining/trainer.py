@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
 from securevfl.errors import ConfigurationError, RunError
+from securevfl.models.early_stopping import EarlyStopping
 from securevfl.models.pretraining.pretext import Objective, Sizes
 from securevfl.models.split import Batches, Centre
 from securevfl.models.tensors import tensor
-from securevfl.models.weights import load_weights, parameters_of, weights_of
+from securevfl.models.weights import parameters_of
 
 if TYPE_CHECKING:
     from securevfl.models.client_networks import ClientNetwork
@@ -119,28 +121,24 @@ def batches_of(rows: int, config: PretrainingOptions, stream: Stream) -> Batches
     return Batches(rows, 1, config.pretrain_batch, stream)
 
 
-class Watch:
-    """The loss on rows that are not trained on, and the weights that had the lowest one.
+@dataclass
+class HeldOut:
+    """Labelled rows that are not trained on, and the early stopping that goes by the loss on them.
 
     Parameters
     ----------
     features : ndarray, (m, d)
     labels : ndarray, (m,)
-    patience : int
-        Epochs without a lower loss after which training ends.
+    stopping : EarlyStopping
+        Of the network and of the server model.
     """
 
-    def __init__(self, features: np.ndarray, labels: np.ndarray, patience: int) -> None:
-        self.features = features
-        self.labels = labels
-        self.patience = patience
-        self.lowest = math.inf
-        self.since = 0
-        self.epochs = 0
-        self._best: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] | None = None
+    features: np.ndarray
+    labels: np.ndarray
+    stopping: EarlyStopping
 
-    def over(self, network: ClientNetwork, centre: Centre) -> bool:
-        """Whether to stop after this epoch; its weights are kept if they are the best so far.
+    def take(self, network: ClientNetwork, centre: Centre) -> None:
+        """Take in the loss after an epoch.
 
         Raises
         ------
@@ -152,18 +150,7 @@ class Watch:
             raise RunError(
                 f"the loss of pre-training on held-out rows became {loss}; lower pretrain_lr"
             )
-        self.epochs += 1
-        self.since += 1
-        if loss < self.lowest:
-            self.lowest, self.since = loss, 0
-            self._best = weights_of(network), weights_of(centre)
-        return self.since >= self.patience
-
-    def restore(self, network: ClientNetwork, centre: Centre) -> None:
-        """Give both models the weights of the lowest loss, if there was an epoch."""
-        if self._best is not None:
-            load_weights(network, self._best[0])
-            load_weights(centre, self._best[1])
+        self.stopping.take(loss)
 
 
 def supervise(
@@ -173,7 +160,7 @@ def supervise(
     labels: np.ndarray,
     batches: Batches,
     epochs: int,
-    watch: Watch | None = None,
+    held: HeldOut | None = None,
 ) -> float:
     """Train a bottom and a server model on one party's labelled rows; mean loss of the last epoch.
 
@@ -181,7 +168,7 @@ def supervise(
     ----------
     features : ndarray, (M, d)
     labels : ndarray, (M,)
-    watch : Watch, optional
+    held : HeldOut, optional
         May end training early, and decides which weights remain.
     """
     losses = [0.0]
@@ -193,10 +180,12 @@ def supervise(
             loss, gradient = centre.step(network.forward(own), samples, labels)
             network.update(own, gradient)
             losses.append(loss)
-        if watch is not None and watch.over(network, centre):
-            break
-    if watch is not None:
-        watch.restore(network, centre)
+        if held is not None:
+            held.take(network, centre)
+            if held.stopping.over:
+                break
+    if held is not None:
+        held.stopping.restore_best()
     return float(np.mean(losses))
 
 
@@ -301,22 +290,24 @@ class Pretraining:
         """
         config = self.config
         assert isinstance(config, SupervisedOptions)
-        watch = None
+        held = None
         if config.pretrain_stop is not None:
-            held = max(1, int(config.pretrain_held_out * len(rows)))
-            if len(rows) - held < 2:
+            other = max(1, int(config.pretrain_held_out * len(rows)))
+            if len(rows) - other < 2:
                 raise ConfigurationError(
-                    f"pretrain_stop: of {len(rows)} labelled rows {held} are held out, and at "
+                    f"pretrain_stop: of {len(rows)} labelled rows {other} are held out, and at "
                     "least 2 must remain; give more, or leave pretrain_stop out"
                 )
             order = stream("held out").permutation(len(rows))
-            watch = Watch(rows[order[:held]], labels[order[:held]], config.pretrain_stop)
-            rows, labels = rows[order[held:]], labels[order[held:]]
+            stopping = EarlyStopping([self.encoder, head], config.pretrain_stop)
+            held = HeldOut(rows[order[:other]], labels[order[:other]], stopping)
+            rows, labels = rows[order[other:]], labels[order[other:]]
         batches = batches_of(len(rows), config, stream)
-        loss = supervise(self.encoder, head, rows, labels, batches, config.pretrain_epochs, watch)
-        if watch is None or not watch.epochs:
+        loss = supervise(self.encoder, head, rows, labels, batches, config.pretrain_epochs, held)
+        if held is None or not held.stopping.epochs:
             return {"loss": loss}
-        return {"loss": loss, "epochs": watch.epochs, "held_out_loss": watch.lowest}
+        stopped = held.stopping
+        return {"loss": loss, "epochs": stopped.epochs, "held_out_loss": stopped.lowest}
 
 
 class ProximalTerm:

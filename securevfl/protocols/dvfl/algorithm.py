@@ -338,7 +338,7 @@ class Owner(Party):
         self.training_rows = self.order[: self.batches.rows]
         self.validation_rows = self.order[self.batches.rows :]
         wait = self.epochs + 1 if self.stop_after is None else self.stop_after
-        self.stopping = EarlyStopping(self.centre, wait)
+        self.stopping = EarlyStopping([self.centre], wait)
 
     async def run(self) -> None:
         """Owner executes: let guests and hosts train, ask for the encodings, train on those."""

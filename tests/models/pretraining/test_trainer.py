@@ -7,11 +7,12 @@ import torch
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.client_networks import make_client_network
+from securevfl.models.early_stopping import EarlyStopping
 from securevfl.models.pretraining.pretext import Sizes, make_objective
 from securevfl.models.pretraining.trainer import (
+    HeldOut,
     PretrainingOptions,
     ProximalTerm,
-    Watch,
     batches_of,
     check_rows,
     own_rows,
@@ -65,21 +66,21 @@ def test_supervised_pretraining_learns():
     assert measure("binary", own.scores(net.forward(X)), y)["auc"] > 0.95
 
 
-def test_a_watch_ends_training_and_leaves_the_best_weights():
+def test_early_stopping_ends_training_and_leaves_the_best_weights():
     X, y = clicks(60)
     other, wrong = clicks(90)[0][60:], np.random.default_rng(5).integers(2, size=30)  # no pattern
     adam = {"name": "adam", "lr": 0.05}
     net, own = network(optimizer=adam, width=16), head(16, optimizer=adam)
     batches = batches_of(len(y), PretrainingOptions(pretrain_batch=20), stream)
-    watch = Watch(other, wrong, patience=4)
-    supervise(net, own, X, y, batches, 200, watch)
-    assert watch.since == 4
-    assert watch.epochs < 200
+    stopping = EarlyStopping([net, own], patience=4)
+    supervise(net, own, X, y, batches, 200, HeldOut(other, wrong, stopping))
+    assert stopping.since == 4
+    assert stopping.epochs < 200
     loss = mean_loss("binary", own.scores(net.forward(other)), wrong)
-    assert loss == pytest.approx(watch.lowest)
-    # As many epochs as the best one had, without a watch, leave the same weights.
+    assert loss == pytest.approx(stopping.lowest)
+    # As many epochs as the best one had, without early stopping, leave the same weights.
     again, beside = network(optimizer=adam, width=16), head(16, optimizer=adam)
-    supervise(again, beside, X, y, batches, watch.epochs - 4)
+    supervise(again, beside, X, y, batches, stopping.epochs - 4)
     for name, weight in weights_of(again).items():
         np.testing.assert_array_equal(weight, weights_of(net)[name])
 
