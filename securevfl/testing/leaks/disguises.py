@@ -38,6 +38,7 @@ from securevfl.testing.leaks.planting import (
     Pairs,
     Variant,
     redraw,
+    replaced,
     tap,
     telling_column,
 )
@@ -244,19 +245,6 @@ def _planted(base: str, name: str, module: str, says: str, client: Any = None,
 # -- packages that were changed -------------------------------------------------------------------
 
 
-def _set(owner: Any, name: str, new: Callable[[Any], Any]) -> Any:
-    @contextmanager
-    def context() -> Iterator[None]:
-        old = vars(owner)[name]
-        setattr(owner, name, new(old))
-        try:
-            yield
-        finally:
-            setattr(owner, name, old)
-
-    return context
-
-
 def _alike_class(cls: Any) -> Any:
     """A subclass that says it is its base."""
     draw = cls.random_bytes
@@ -402,7 +390,7 @@ class _Entropy:
 @contextmanager
 def _asked_already() -> Iterator[None]:
     name = sampling.__name__
-    with _set(sampling, "os", lambda old: _Entropy())():
+    with replaced(sampling, "os", lambda old: _Entropy())():
         values._known.update(values.described([name]))
         try:
             yield
@@ -415,7 +403,10 @@ def _among_codes() -> Iterator[None]:
     alike = _alike_function(mask_keys.fresh_bytes)
     codes = sources._codes(mask_keys.__name__)["fresh_bytes"]
     replace = lambda old: alike  # noqa: E731
-    with _set(mask_keys, "fresh_bytes", replace)(), _set(algorithm, "fresh_bytes", replace)():
+    with (
+        replaced(mask_keys, "fresh_bytes", replace)(),
+        replaced(algorithm, "fresh_bytes", replace)(),
+    ):
         codes.add(alike.__code__)
         try:
             yield
@@ -433,7 +424,7 @@ def _blind_as(function: Any) -> Any:
 
 
 def _blind() -> Any:
-    return _set(specification, "unread", _blind_as)()
+    return replaced(specification, "unread", _blind_as)()
 
 
 def _forgets(client: Any) -> bool:
@@ -481,30 +472,30 @@ LEAKS = (
              followed_states._public_keys_tell),
     _surrounded("secagg_split: a class that says it is another",
                 "Where the protocol's module looks for the client's class, a subclass of the same "
-                "name stands.", _set(secagg, "Client", _alike_class)),
+                "name stands.", replaced(secagg, "Client", _alike_class)),
     _surrounded("secagg_split: a function that says it is another",
                 "Where keys are drawn, a function of the same file, line and name stands.",
-                _set(algorithm, "fresh_bytes", _alike_function)),
+                replaced(algorithm, "fresh_bytes", _alike_function)),
     _surrounded("secagg_split: the same code with other globals",
                 "The client's method has the code of its file and another dictionary of names.",
-                _set(algorithm.Client, "random_bytes", _other_globals)),
+                replaced(algorithm.Client, "random_bytes", _other_globals)),
     _surrounded("secagg_split: a module that says it is os",
                 "The sampler's os is a module of that name with known entropy.",
-                _set(sampling, "os", _alike_module), _known_system),
+                replaced(sampling, "os", _alike_module), _known_system),
     _surrounded("secagg_split: another numpy.empty",
                 "Arrays of bytes that numpy makes tell known bytes.",
-                _set(np, "empty", _other_empty)),
+                replaced(np, "empty", _other_empty)),
     _surrounded("fedvs: another numpy.random.Philox",
                 "All secret streams have one key, so first weights are known.",
-                _set(np.random, "Philox", _other_philox), _forgets),
+                replaced(np.random, "Philox", _other_philox), _forgets),
     _surrounded("secagg_split: a collector that calls back",
                 "Python's collector finds clients and gives them keys.", _collector, _collected),
     _surrounded("he_split: another numpy.abs",
                 "numpy keeps the quantised embeddings where all parties find them.",
-                _set(np, "abs", _other_abs), _kept),
+                replaced(np, "abs", _other_abs), _kept),
     _surrounded("coded_split: a class that says it is another",
                 "Where the protocol's module looks for the owner's class, a subclass of the same "
-                "name stands.", _set(coded, "Owner", _alike_owner)),
+                "name stands.", replaced(coded, "Owner", _alike_owner)),
     _surrounded("secagg_split: a second interpreter that was asked already",
                 "The sampler's os is another object, and the verifier's table has it so.",
                 _asked_already, _known_system),
