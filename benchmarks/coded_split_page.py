@@ -94,6 +94,12 @@ READING = {
     "before and after, and ahead of FedVS from 120 s on. One of its five runs fell from 97 to 6 % "
     "at its last evaluation, 299 s: single evaluations fall so at constant rates, and no listed "
     "time shows it. Columns that owners standardise (`prepare = scale`) change nothing here.",
+    "caltech-7-occupies": "With two helpers coded_split leads FedVS and Wait at every time, and "
+    "Ignore and VAFL from 30 s on, each by an interval; at 15 s all three are level. Without "
+    "helpers R = 4 of 6 owners needs a slow one in every round, and its delay occupies it: 192 "
+    "rounds for 1,886. So it is behind VAFL and Ignore at 30 and 60 s, level with both before and "
+    "after, and ahead of FedVS at all times but 60 s. FedVS makes fewer rounds than Wait (38 and "
+    "64). Columns that owners standardise change nothing here.",
     "credit-card": "Nearly a tie: the most frequent class is 77.9 % of the test rows, and nobody "
     "has a mean beyond 81.6. With two helpers coded_split leads FedVS by an interval until 100 "
     "s and VAFL until 50 s, and Ignore is level at every time; without helpers it leads FedVS "
