@@ -106,15 +106,27 @@ class Traffic:
     events : tuple of (MessageKey, str)
         What parties but the server tell the history, which the server's host may read: events and
         their fields.
-    still : bool
-        Whether a gradient was zero: then models stand still, as everybody who gets it knows, and
-        what parties do may be another thing.
+    still : MessageKey or None
+        The first gradient that was zero: then models stand still, as everybody who gets it knows,
+        and what parties do from then on may be another thing.
     """
 
     envelopes: tuple[tuple[Any, ...], ...]
     controls: tuple[tuple[MessageKey, str], ...]
     events: tuple[tuple[MessageKey, str], ...]
-    still: bool = False
+    still: MessageKey | None = None
+
+    def before(self, still: MessageKey) -> Traffic:
+        """What there was of it before a gradient, and before all others of its round."""
+        ends = (
+            place
+            for place, one in enumerate(self.envelopes)
+            if one[0] == still.kind and one[1] >= still.round
+        )
+        end = next(ends, len(self.envelopes))
+        controls = tuple(one for one in self.controls if one[0].round < still.round)
+        events = tuple(one for one in self.events if one[0].round < still.round)
+        return Traffic(self.envelopes[:end], controls, events)
 
 
 def event_kind(name: str) -> str:
@@ -326,7 +338,7 @@ class _FollowedRun:
         self.controls: list[tuple[MessageKey, str]] = []
         self.history = _History()
         self.keys: list[bytes] = []
-        self.still = False
+        self.still: MessageKey | None = None
         coded = protocol if isinstance(protocol, CodedProtocol) else None
         self.mask_keys = None if coded is None or not coded.masked else MaskKeys(coded)
         self.newest = self.sent = 0
@@ -404,8 +416,8 @@ class _FollowedRun:
             self.controls.append((message.key, hashlib.sha256(message.content).hexdigest()))
         if spec is not None and (spec.receiver, spec.carries) == (SELF, "key"):
             self.keys += message.payload
-        if spec is not None and spec.carries == "gradient":
-            self.still |= _is_zero(message.payload)
+        if spec is not None and spec.carries == "gradient" and _is_zero(message.payload):
+            self.still = self.still or message.key
         self.lives[-1].take(message)
         if self.mask_keys is not None:
             self.mask_keys.take(message, spec)
@@ -504,7 +516,7 @@ class _Disturbed(Recorder):
 def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
     """Traffic of a run alone; messages that are not declared are in its envelopes."""
     declared, controls = Declared(protocol), list[tuple[MessageKey, str]]()
-    still, history = [], _History()
+    still, history = list[MessageKey](), _History()
 
     class Listener(Simulation):
         def send(self, sending: Sending) -> None:
@@ -514,8 +526,8 @@ def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
                 if spec is not None and (spec.public or spec.carries == "control"):
                     digest = hashlib.sha256(wire.encode(payload)).hexdigest()
                     controls.append((key, digest))
-                if spec is not None and spec.carries == "gradient":
-                    still.append(_is_zero(payload))
+                if spec is not None and spec.carries == "gradient" and _is_zero(payload):
+                    still.append(key)
             super().send(sending)
 
         def write_ahead(self, party: PartyState) -> None:
@@ -534,7 +546,7 @@ def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
     with one_thread(), suppress(RunError):  # what was sent before is compared
         made.run()
     envelopes = _envelopes(made.transcript)
-    return Traffic(envelopes, tuple(controls), tuple(history.events), any(still))
+    return Traffic(envelopes, tuple(controls), tuple(history.events), next(iter(still), None))
 
 
 def _is_zero(payload: Any) -> bool:

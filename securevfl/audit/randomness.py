@@ -7,6 +7,7 @@ One sampler makes every mask. `watch` logs its calls with source, bytes and a di
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -123,12 +124,13 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         finally:
             decoding = False
 
-    sampler.uniform, os.urandom = logged, counted
+    numbers: Any = random  # of which SystemRandom makes its numbers
+    sampler.uniform, os.urandom, numbers._urandom = logged, counted, counted
     decoder.project = projected
     try:
         yield log
     finally:
-        sampler.uniform, os.urandom = uniform, urandom
+        sampler.uniform, os.urandom, numbers._urandom = uniform, urandom, urandom
         decoder.project = project
 
 

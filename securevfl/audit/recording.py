@@ -146,6 +146,9 @@ class RecordedRun:
         What `blindings` returns.
     forgotten : dict of str to int
         Last round that was forgotten, by kind of message; not all parties count the same rounds.
+    events : list of (MessageKey, mapping)
+        What parties but the server tell the history: the event's name as the kind, its round, the
+        party, and its fields.
     references : References or None
         The library's own parties, where states are followed.
     resumptions : int
@@ -172,6 +175,7 @@ class RecordedRun:
         self._sizes: dict[tuple[str, int], int] = {}
         self._states: dict[tuple[str, int], list[tuple[int, Snapshot]]] = {}  # in order
         self._limit, self._held, self._undrawn = limit, 0, 0
+        self.events: list[tuple[MessageKey, dict[str, Any]]] = []
         self.resumptions = 0
         self.references: References | None = None
         self._memory: dict[str, dict[int, Any]] = {}
@@ -391,6 +395,7 @@ class Recorder(Simulation):
     ) -> None:
         self.recorded = recorded
         self._follow = follow
+        self._kept: dict[int, bytes] = {}  # of the last state of each party, which may be the same
         super().__init__(parties, **options)
 
     def _add(self, party: Party) -> None:
@@ -429,7 +434,7 @@ class Recorder(Simulation):
         if slot.replaying:
             return
         life = (self.recorded.resumptions << 32) + slot.incarnation
-        state = Snapshot(snapshot(self.parties[party.index], waits=0, time=0), life)
+        state = Snapshot(self._state_of(party.index), life)
         kept, known, content = [], None, b""
         for receiver, payload in zip(to, payloads, strict=True):
             if payload is not known or not content:
@@ -445,11 +450,22 @@ class Recorder(Simulation):
             for message in kept:
                 self._follow(message)
 
+    def _state_of(self, index: int) -> dict[str, Any]:
+        """Snapshot of a party; where nothing has changed, it has the bytes of the one before."""
+        state = snapshot(self.parties[index], waits=0, time=0)
+        if state["kept"] == self._kept.get(index):
+            state["kept"] = self._kept[index]
+        self._kept[index] = state["kept"]
+        return state
+
     # -- what a party does beside its messages -------------------------------------------------
     # None of these runs code of a party, which would see the audit among its callers.
 
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
         """Note an event."""
+        if party.index != SERVER:
+            key = MessageKey(name, party.round, party.index, SERVER)
+            self.recorded.events.append((key, dict(fields)))
         self._note(party, acts.event(party, name, fields))
         super().record(party, name, fields)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from securevfl.audit.statistical import LEVEL
 from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Secrets
-from securevfl.errors import SecureVFLError
+from securevfl.errors import RunError, SecureVFLError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 from securevfl.runs.threads import one_thread
@@ -133,6 +134,7 @@ class Subject:
         options: Mapping[str, Any] | None = None,
         whole: bool = False,
         many: bool = False,
+        rows: int = ROWS,
         multiple: int = 1,
     ) -> Protocol:
         """An instance with the protocol's own options; a small one, on some rows of its data.
@@ -153,14 +155,16 @@ class Subject:
             On all rows and for all rounds.
         many : bool
             On many rows, for few rounds.
+        rows : int
+            How many they are else, at most.
         multiple : int
             Number of which its rows are a multiple.
         """
         cls, data = type(self.protocol), self.protocol.data
-        rows = (MANY_ROWS if many else ROWS, TEST_ROWS)
-        rows = (data.rows, data.test_rows) if whole else rows
-        count = min(rows[0], data.rows)
-        small = data.subset(count - count % multiple, min(rows[1], data.test_rows))
+        most = (MANY_ROWS if many else rows, TEST_ROWS)
+        most = (data.rows, data.test_rows) if whole else most
+        count = min(most[0], data.rows)
+        small = data.subset(count - count % multiple, min(most[1], data.test_rows))
         if labels is not None or columns:
             small = copy.copy(small)
             train = tuple((columns or {}).get(n, own) for n, own in enumerate(small.train))
@@ -197,17 +201,41 @@ class Subject:
         whole: bool = False,
         many: bool = False,
         options: Mapping[str, Any] | None = None,
+        rows: int = ROWS,
     ) -> str:
         """An instance in words; a small one, or one on all rows and for all rounds."""
         given = self.protocol.config.model_dump(exclude_unset=True) | dict(options or {})
         own = ", ".join(f"{name} = {value}" for name, value in sorted(given.items()))
         data = self.protocol.data
-        made = ", ".join(f"{name} = {value}" for name, value in self._reduced.items())
-        some = min(MANY_ROWS if many else ROWS, data.rows)
-        rows = f"all {data.rows} rows" if whole else f"{some} rows, {made}"
-        return (
-            f"{self.protocol.name}, {data.parties} parties, options {own or 'by default'}; {rows}"
+        reduced = {n: v for n, v in self._reduced.items() if n not in (options or {})}
+        made = ", ".join(f"{name} = {value}" for name, value in reduced.items())
+        some = min(MANY_ROWS if many else rows, data.rows)
+        words = (
+            f"all {data.rows} rows"
+            if whole
+            else ", ".join([f"{some} rows", *([made] * bool(made))])
         )
+        return (
+            f"{self.protocol.name}, {data.parties} parties, options {own or 'by default'}; {words}"
+        )
+
+    @property
+    def beyond(self) -> list[dict[str, Any]]:
+        """Arguments of `instance` for runs beyond the small one, each in one of its limits.
+
+        What is done in late rounds alone, or in whole batches or of later rows alone, is seen in
+        these. There are none where the configuration itself is not run.
+        """
+        config = self.protocol.config
+        if not self.whole:
+            return []
+        found = []
+        for name, value in self._reduced.items():
+            own = getattr(config, name)
+            if own > value:
+                rows = max(MANY_ROWS, 2 * own) if name == "batch" else ROWS
+                found.append({"options": {name: own}, "rows": rows})
+        return found
 
     @property
     def many(self) -> bool:
@@ -256,7 +284,9 @@ class Subject:
             yield found
 
     def predict(self, setting: Setting, **changed: Any) -> Followed:
-        """Train a small instance, predict rows in a setting, and follow that.
+        """Train a small instance, predict rows twice, the second time in a setting; follow that.
+
+        What a first prediction has drawn is fresh no more: the second one must not use it again.
 
         Parameters
         ----------
@@ -275,6 +305,10 @@ class Subject:
         with one_thread():
             Simulation(trained, seed=made.seed, secrets=made.secrets).run()
         features = [np.resize(one, (setting.predicts, one.shape[1])) for one in made.data.train]
+        with one_thread(), suppress(RunError):
+            Simulation(
+                made.predictors(trained, features), seed=made.seed, secrets=made.secrets
+            ).run()
         parties = made.predictors(trained, features)
         predicting, data = made.predicting(setting.predicts), copy.copy(made.data)
         object.__setattr__(data, "test", tuple(features))
@@ -304,6 +338,20 @@ class Subject:
     def log(self) -> randomness.Log:
         """Every call of the sampler, and every key from the operating system, of that run."""
         return self.shared("run", lambda: self._recorded)[1]
+
+    @property
+    def runs(self) -> tuple[tuple[RecordedRun, randomness.Log], ...]:
+        """That run and those beyond it, each with its log."""
+        return self.shared("runs beyond", lambda: ((self.run, self.log), *self._beyond()))
+
+    def _beyond(self) -> Iterator[tuple[RecordedRun, randomness.Log]]:
+        for changed in self.beyond:
+            described = self.describe(**changed)
+            self.progress(f"a recorded run: {described}")
+            with randomness.watch() as log:
+                run = record(self.instance(**changed), followed=True)
+            self.note(f"{described}; nobody late or absent")
+            yield run, log
 
     @property
     def unobserved(self) -> Comparison:

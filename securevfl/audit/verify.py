@@ -45,6 +45,7 @@ _RUNS_OF_THEIR_OWN = frozenset(
         "games",
         "influence",
         "plaintext",
+        "history",
         "between machines",
         "sealed links",
     )

@@ -11,6 +11,7 @@ from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.declaration import AS_DECLARED, DeclaredMessages
 from securevfl.audit.verifiers.provenance import Provenance
 from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.mask_keys import fresh_bytes
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.protocol import CodedSplit
@@ -35,9 +36,12 @@ def subject(name, cls=None, settings=one_of_few_rows):
     return Subject(make(cls or name, **OPTIONS[name]), settings=settings)
 
 
-@pytest.mark.parametrize("name", CODED)
-def test_every_message_of_a_prediction_equals_its_formula(name):
-    found = subject(name, settings=predictions_of).settings
+@pytest.mark.parametrize(
+    ("name", "more"), [("fedvs", {}), ("coded_split", {}), ("coded_split", {"tolerate_corrupt": 1})]
+)
+def test_every_message_of_a_prediction_equals_its_formula(name, more):
+    """With wrong uploads to correct, too: then holders ask again, and get the request again."""
+    found = Subject(make(name, **OPTIONS[name], **more), settings=predictions_of).settings
     names = [one.setting.name for one in found]
     assert names == ["coded prediction", "coded prediction, results late"]
     punctual = found[0]
@@ -137,3 +141,15 @@ def test_without_coded_prediction_none_is_run(name):
     with pytest.raises(ConfigurationError, match=f"{name} has none; predict without coded"):
         made.predicting(3)
     assert predictions_of(made) == []
+
+
+def test_keys_of_an_earlier_prediction_are_not_fresh(monkeypatch):
+    """Two predictions under the same masks tell the server the difference of two uploads."""
+    drawn = {}
+
+    def secret_bytes(self, count):
+        return drawn.setdefault((self.index, count), fresh_bytes(count))
+
+    monkeypatch.setattr(Owner, "secret_bytes", secret_bytes)
+    (found,) = subject("coded_split").settings
+    assert found.strange_keys

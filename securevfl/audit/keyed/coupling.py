@@ -363,11 +363,9 @@ class MovedDeals:
         self.streams: dict[Place, np.ndarray] = {}
         self._code, self._dealt, self._secret = before.protocol.code, before.dealt, server.secret
         self._seeds = {
-            t: server.dealing.seeds(server.secret, t, step) for t, step in enumerate(server.log, 1)
+            t: server.dealing.seeds(server.secret, t, step) for t, step in before.steps.items()
         }
-        self._digests = {
-            t: server.dealing.digest(server.secret, t, step) for t, step in enumerate(server.log, 1)
-        }
+        self._digests = before.own_digests
         self._server: Any = None
 
     def watching(self, change: Change) -> Change:
@@ -397,7 +395,7 @@ class MovedDeals:
     def _share(self, number: int, holder: int) -> np.ndarray:
         """Value at a holder's point of the polynomial through a step and A's old shares."""
         code, field = self._code, self._code.field
-        step = field.reduce(self._server.log[number - 1].astype(np.int64))
+        step = field.reduce(self._server.dealt(number).astype(np.int64))
         through = np.concatenate([step, *(self._dealt[number][a][None] for a in self.A)])
         points = [*code.betas[: code.segments], *(code.alphas[a] for a in self.A)]
         onto = interpolation_matrix(field, points, [code.alphas[holder]])
@@ -470,14 +468,16 @@ def couple(
     if control:
         third = record_keyed(again, change=other, draws=unmoved, restarted=restarted)
         other_view = first_difference(seen, third.view(coalition.members))
-    logs = zip(before.server.log, second.server.log, strict=False)
+    first, other_steps = before.steps, second.steps
     return Coupled(
         coalition,
         differs,
         other_view,
         len(seen),
         sum(len(one[2]) for one in seen),
-        any(not np.array_equal(one, two) for one, two in logs),
+        any(
+            not np.array_equal(one, other_steps[t]) for t, one in first.items() if t in other_steps
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 
 import numpy as np
 
-from securevfl.models.homomorphic import Ckks, Paillier, Scheme
+from securevfl.models.homomorphic import Ckks, Paillier, Scheme, _unpadded
 
 _LOOKED_AT = 256  # ciphertexts whose randomness is recovered, by chance; all must differ
 _SHORT = 64  # bits: a number that is so much shorter than n is an accident of 2^-64
@@ -25,7 +25,13 @@ _STANDARD = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 
 
 def encryption_faults(
-    scheme: Scheme, key_bits: int, keys: tuple[bytes, bytes], ciphertexts: Sequence[bytes]
+    scheme: Scheme,
+    key_bits: int,
+    keys: tuple[bytes, bytes],
+    ciphertexts: Sequence[bytes],
+    *,
+    own: Sequence[bytes] = (),
+    given: Sequence[bytes] = (),
 ) -> Iterator[str]:
     """Faults of the keys and ciphertexts of a run, in words.
 
@@ -38,11 +44,16 @@ def encryption_faults(
         The public key as it was sent, and the secret one.
     ciphertexts : sequence of bytes
         As they were sent.
+    own : sequence of bytes
+        Those of them that a client has encrypted, and that are no sums.
+    given : sequence of bytes
+        What the operating system gave in the run: all randomness of `own` is of it.
     """
     if not ciphertexts:
         yield "no ciphertext was sent"
     if isinstance(scheme, Paillier):
         yield from _paillier(scheme, key_bits, keys, ciphertexts)
+        yield from _of_chance(key_bits, keys, own, given)
     elif isinstance(scheme, Ckks):
         yield from _ckks(scheme, keys[0], ciphertexts)
     else:
@@ -66,9 +77,7 @@ def _paillier(
     other = int.from_bytes(scheme.generate()[0], "little")
     if other == n or math.gcd(other, n) != 1:
         yield "two keys have a factor in common"
-    size = key_bits // 4
-    numbers = [int.from_bytes(one[at : at + size], "little")
-               for one in ciphertexts for at in range(0, len(one), size)]  # fmt: skip
+    numbers = _numbers(ciphertexts, key_bits // 4)
     # c mod n is r^n mod n, which two ciphertexts share if and only if they share r.
     if len({c % n for c in numbers}) < len(numbers):
         yield "two ciphertexts have the same randomness"
@@ -77,6 +86,38 @@ def _paillier(
     short = sum(randomness_of(numbers[i], p, q) << _SHORT < n for i in places)
     if short:
         yield f"{short} of {len(places)} ciphertexts have randomness far shorter than the modulus"
+
+
+def _of_chance(
+    key_bits: int, keys: tuple[bytes, bytes], own: Sequence[bytes], given: Sequence[bytes]
+) -> Iterator[str]:
+    """Randomness that follows from another ciphertext's tells the difference of their plaintexts.
+
+    So each is a number that ``random.SystemRandom().randrange(1, n)`` made in the run.
+    """
+    n, *factors = (int.from_bytes(one, "little") for one in (keys[0], *_halves(keys[1])))
+    p, q = factors
+    if p * q != n:
+        return
+    bits = (n - 1).bit_length()
+    size = -(-bits // 8)
+    drawn = {
+        1 + (int.from_bytes(one, "big") >> 8 * size - bits) for one in given if len(one) == size
+    }
+    numbers = _numbers(own, key_bits // 4)
+    chance = np.random.Generator(np.random.PCG64())
+    places = chance.permutation(len(numbers))[:_LOOKED_AT]
+    other = sum(randomness_of(numbers[i], p, q) not in drawn for i in places)
+    if other:
+        yield (
+            f"{other} of {len(places)} ciphertexts have randomness that is no number of its own "
+            "from the operating system"
+        )
+
+
+def _numbers(ciphertexts: Sequence[bytes], size: int) -> list[int]:
+    return [int.from_bytes(one[at : at + size], "little")
+            for one in ciphertexts for at in range(0, len(one), size)]  # fmt: skip
 
 
 def _halves(secret: bytes) -> tuple[bytes, bytes]:
@@ -137,3 +178,9 @@ def _ckks(scheme: Ckks, public: bytes, ciphertexts: Sequence[bytes]) -> Iterator
         yield "another key is the same"
     if len(set(ciphertexts)) < len(ciphertexts):
         yield "two ciphertexts are equal"
+    # Ciphertexts (c_0, c_1) with one c_1 tell the difference of what they hold: c_0 - c_0'.
+    known = scheme.load(public)
+    second = [scheme.tenseal.ckks_vector_from(known, _unpadded(one)).ciphertext()[0].data(1)
+              for one in ciphertexts]  # fmt: skip
+    if len(set(second)) < len(second):
+        yield "two ciphertexts have the same randomness"

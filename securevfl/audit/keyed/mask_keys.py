@@ -142,8 +142,11 @@ class MaskKeys:
         strangers = {key for key, _ in asked.sizes} - set(self.drawn)
         if strangers:
             yield f"masks are made of {len(strangers)} keys that no client drew in the run"
-        known = {label for labels in self._labels().values() for label in labels}
-        other = {label for _, label in asked.sizes} - known
+        announced = self._announced()
+        other = {label for _, label in asked.sizes} - set(announced)
+        shared = sum(len(sums) > 1 for sums in announced.values())
+        if shared:
+            yield f"{shared} labels stand for several announced sums, which one mask then hides"
         if other:
             yield f"keys are asked for {len(other)} labels that are none of the run's sums"
         if any(len(sizes) > 1 for sizes in asked.sizes.values()):
@@ -156,14 +159,25 @@ class MaskKeys:
 
     def _labels(self) -> dict[tuple[int, int], set[bytes]]:
         """Digests of labels by round and client: all that it was told of a sum."""
-        return {
-            (round, client): {
-                hashlib.sha256(self._protocol.told(round, batch, attempt)).digest()
-                for batch in self._batches.get(round, {}).values()
-                for attempt in attempts.values()
-            }
-            for (round, client), attempts in self._attempts.items()
-        }
+        found: dict[tuple[int, int], set[bytes]] = {place: set() for place in self._attempts}
+        for round, client, label, _ in self._told():
+            found[round, client].add(label)
+        return found
+
+    def _announced(self) -> dict[bytes, set[tuple[int, bytes, bytes]]]:
+        """Sums by the digests of their labels: round, and contents of both announcements."""
+        found: dict[bytes, set[tuple[int, bytes, bytes]]] = {}
+        for round, _, label, contents in self._told():
+            found.setdefault(label, set()).add((round, *contents))
+        return found
+
+    def _told(self) -> Iterator[tuple[int, int, bytes, tuple[bytes, bytes]]]:
+        """Round, client, digest of the label, and both announcements of each sum."""
+        for (round, client), attempts in self._attempts.items():
+            for first, batch in self._batches.get(round, {}).items():
+                for second, attempt in attempts.items():
+                    told = self._protocol.told(round, batch, attempt)
+                    yield round, client, hashlib.sha256(told).digest(), (first, second)
 
     def _answered_twice(self, asked: Asked) -> Iterator[str]:
         """More different uploads than labels: then one mask hides two of them.

@@ -83,19 +83,36 @@ class KeyedRun:
         return self.run.parties[SERVER]
 
     @cached_property
+    def steps(self) -> Mapping[int, np.ndarray]:
+        """Gbar of each step by number, (K, |B|, h), in the server's state when it dealt them.
+
+        At the end the server has forgotten those that every holder has stored.
+        """
+        found: dict[int, np.ndarray] = {}
+        for message in self.run.messages:
+            number, deals = message.key.round, message.key.kind in ("deal", "seed")
+            if deals and message.key.sender == SERVER and number not in found:
+                state = message.state.attributes()
+                found[number] = state["log"][number - state.get("forgotten", 0) - 1]
+        return found
+
+    @cached_property
     def dealt(self) -> Mapping[int, Sequence[np.ndarray]]:
         """Shares of all holders of each step, as the server deals them."""
-        server = self.server
-        return {
-            t: server.dealing.shares(server.secret, t, step) for t, step in enumerate(server.log, 1)
-        }
+        deal, secret = self.server.dealing, self.server.secret
+        return {t: deal.shares(secret, t, step) for t, step in self.steps.items()}
+
+    @cached_property
+    def own_digests(self) -> Mapping[int, bytes]:
+        """The digest of each step, as the server computes it."""
+        deal, secret = self.server.dealing, self.server.secret
+        return {t: deal.digest(secret, t, step) for t, step in self.steps.items()}
 
     @cached_property
     def digests(self) -> Mapping[int, bytes]:
         """The digest of the steps 1 to t, by t from 0; that of no steps is zero."""
-        server, found = self.server, {0: bytes(DIGEST)}
-        for t, step in enumerate(server.log, 1):
-            own = server.dealing.digest(server.secret, t, step)
+        found = {0: bytes(DIGEST)}
+        for t, own in sorted(self.own_digests.items()):
             found[t] = bytes(a ^ b for a, b in zip(found[t - 1], own, strict=True))
         return found
 

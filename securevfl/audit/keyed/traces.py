@@ -13,10 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from securevfl.audit import randomness
+from securevfl.audit.following.other_code import coefficients
 from securevfl.audit.keyed.coupling import Shares
-from securevfl.audit.keyed.keystreams import Asked, stream_of
+from securevfl.audit.keyed.keystreams import Asked
 from securevfl.audit.keyed.runs import KeyedRun
 from securevfl.audit.proof.certificate import Check
+from securevfl.audit.proof.pseudo_random import derived, specified
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER
 from securevfl.field.prss import KEY
@@ -146,8 +148,10 @@ def _labels(run: KeyedRun) -> Check:
         if run.digests[use.steps] not in label:
             problem = f"the digest of the steps before upload {round} is not in its label"
     keys, known = set(run.keys.values()), set(run.digests.values())
+    own = {label for _, label in uses.values()} if not problem else set()
     for one in run.questions.streams:
-        if one.key in keys and not any(digest in one.label for digest in known):
+        strange = one.key in keys and one.label not in own
+        if strange and not any(digest in one.label for digest in known):
             problem = "masks are drawn under a label that does not tell the steps in the model"
     sent: dict[MessageKey, bytes] = {}
     again = 0
@@ -227,7 +231,7 @@ def _masks(run: KeyedRun, label: bytes, shape: tuple[int, ...]) -> np.ndarray:
     blocks = protocol.prss.blocks
     counts = [code.privacy + u - len(A) for A in blocks]
     streams = [
-        stream_of(p, run.keys[key], label, count * size, field.dtype).reshape(count, size)
+        specified(field, run.keys[key], label, count * size).reshape(count, size)
         for key, count in enumerate(counts)
     ]
     rows = []
@@ -248,36 +252,57 @@ def _wrong_size(one: Asked, wanted: int) -> str:
 
 def _deals(run: KeyedRun) -> Check:
     """Seeds of the masks of steps, one for each step and holder, and digests of steps."""
-    server, T = run.server, run.protocol.code.privacy
+    server, steps, T = run.server, run.steps, run.protocol.code.privacy
     named: dict[tuple[int, int], set[bytes]] = defaultdict(set)
     problem = ""
     for key, label in run.questions.derived:
         if key == server.secret:
             kind, number, *holder, hashed = wire.decode(label)
             named[number, holder[0] if kind == "deal" else SERVER].add(hashed)
-    wanted = {(t, j) for t in range(1, len(server.log) + 1) for j in (SERVER, *range(T))}
+    wanted = {(t, j) for t in range(1, len(steps) + 1) for j in (SERVER, *range(T))}
     if set(named) != wanted:
         problem = "the masks of steps are not named by the numbers of all steps and holders"
     for (number, _), hashes in named.items():
-        step = np.ascontiguousarray(server.log[number - 1], np.int64)
-        if not problem and hashes != {hashlib.sha256(step.tobytes()).digest()}:
+        step = steps.get(number)
+        own = b"" if step is None else np.ascontiguousarray(step, np.int64).tobytes()
+        if not problem and hashes != {hashlib.sha256(own).digest()}:
             problem = f"the masks of step {number} do not follow from it alone"
-    seeds = [
-        one
-        for t, step in enumerate(server.log, 1)
-        for one in server.dealing.seeds(server.secret, t, step)
-    ]
-    own = {t: server.dealing.digest(server.secret, t, step) for t, step in enumerate(server.log, 1)}
-    if len({*seeds, *own.values()}) < len(wanted):
+    seeds = {
+        one for t, step in steps.items() for one in server.dealing.seeds(server.secret, t, step)
+    }
+    if len({*seeds, *run.own_digests.values()}) < len(wanted):
         problem = "two steps, or two holders, have the same seed of masks or digest"
     for message in run.run.messages:
-        if message.key.kind in ("deal", "seed") and message.payload[0] != own[message.key.round]:
-            problem = f"holders are told another digest of step {message.key.round} than its own"
+        number = message.key.round
+        if message.key.kind in ("deal", "seed") and message.payload[0] != run.own_digests[number]:
+            problem = f"holders are told another digest of step {number} than its own"
+    problem = problem or _dealt_otherwise(run)
     text = (
-        f"the masks and digests of {len(server.log)} steps have {len(wanted)} different values, "
-        "each derived from the server's secret, the step's number, the holder's and the step"
+        f"the masks and digests of {len(steps)} steps have {len(wanted)} different values, "
+        "each derived from the server's secret, the step's number, the holder's and the step; "
+        "other code computes them, and the same shares"
     )
     return Check("masks of steps", not problem, problem or text)
+
+
+def _dealt_otherwise(run: KeyedRun) -> str:
+    """What differs of digests and shares that are computed from steps by other code, in words."""
+    code, secret = run.protocol.code, run.server.secret
+    field, p, K, T = code.field, code.field.modulus, code.segments, code.privacy
+    points = (*code.betas[:K], *code.alphas[:T])
+    onto = field.reduce(np.array([coefficients(points, at, p) for at in code.alphas[T:]], object))
+    for t, step in run.steps.items():
+        hashed = hashlib.sha256(np.ascontiguousarray(step, np.int64).tobytes()).digest()
+        if run.own_digests[t] != derived(secret, wire.encode(("digest", t, hashed))):
+            return f"the digest of step {t} is not that of the server's secret and the step"
+        seeds = [derived(secret, wire.encode(("deal", t, j, hashed))) for j in range(T)]
+        first = [specified(field, seed, b"share", step[0].size) for seed in seeds]
+        own = field.reduce(step.astype(np.int64)).reshape(K, -1)
+        through = np.concatenate([own, *(one[None] for one in first)])
+        every = np.concatenate([through[K:], field.matmul(onto, through)])
+        if not np.array_equal(every.reshape(-1, *step.shape[1:]), np.stack(run.dealt[t])):
+            return f"shares of step {t} are not those of its seeds and of the step"
+    return ""
 
 
 def _up_to_date(run: KeyedRun) -> Check:
@@ -298,12 +323,11 @@ def _sums(run: KeyedRun) -> Check:
     protocol, code = run.protocol, run.protocol.code
     R = code.recovery_threshold(protocol.result_degree)
     wrong = []
-    for round in range(1, protocol.last_use + 1):
+    for round, ideal in _whole_sums(run):
         sent = {j: one for (j, _), one in run.run.sent("embedding", round).items()}
         used = sorted(sent)[-R:]
         stack = np.stack([sent[j] for j in used])
         decoded = code.field.signed(code.decode(stack, used, degree=protocol.result_degree))
-        ideal = protocol.ideal_output(run.run, MessageKey("embedding", round, used[0], SERVER))
         if not np.array_equal(decoded, ideal):
             wrong.append(round)
     text = (
@@ -313,3 +337,21 @@ def _sums(run: KeyedRun) -> Check:
     return Check(
         "sums", not wrong, text if not wrong else f"upload {wrong[0]} decodes to another sum"
     )
+
+
+def _whole_sums(run: KeyedRun) -> Iterator[tuple[int, np.ndarray]]:
+    """Of each upload its round and U_1 to U_K, (K, |B|, h): X-bar times models, in int64."""
+    own, field = [run.integers[n] for n in range(run.protocol.owners)], run.protocol.code.field
+    data = {
+        part: field.signed(np.concatenate([one.data[part] for one in own], axis=2)).astype(np.int64)
+        for part in own[0].data
+    }
+    first = field.signed(np.concatenate([one.model for one in own])).astype(np.int64)
+    models, steps = np.stack([first] * run.protocol.code.segments), 0
+    for round, (use, _) in run.uses().items():
+        while steps < use.steps:
+            steps += 1
+            rows, step = run.protocol.use_of(steps).rows, run.steps[steps].astype(np.int64)
+            models += np.stack([x[rows].T @ g for x, g in zip(data["train"], step, strict=True)])
+        X = data[use.part][:, use.rows]
+        yield round, np.stack([x @ W for x, W in zip(X, models, strict=True)])

@@ -8,17 +8,16 @@ not show it, so it is computed here by other code.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 
 import numpy as np
 
+from securevfl.audit.beside.known_answers import elements
 from securevfl.audit.proof.certificate import Check
 from securevfl.field import PrimeField
 from securevfl.field.prss import fill_stream
 
 _DOMAIN = b"securevfl prss 1"
-_SIZE = 40  # elements that are compared, of each key and label
-_WORDS = 512  # words that hold as many below p, but with probability 2^-300
+_SIZE = 2**17 + 3  # elements that are compared, of each key and label
 
 
 def pseudo_random(field: PrimeField) -> Check:
@@ -31,11 +30,12 @@ def pseudo_random(field: PrimeField) -> Check:
             drawn = np.empty(_SIZE, field.dtype)
             fill_stream(field.modulus, drawn, key, label)
             found.add(drawn.tobytes())
-            wrong += not np.array_equal(drawn, specified(field, key, label)[:_SIZE])
+            wrong += not np.array_equal(drawn, specified(field, key, label, _SIZE))
     every = len(keys) * len(labels)
     text = (
         f"the function of key and label is AES-256 in counter mode under HKDF-SHA256, by rejection "
-        f"below p, computed by other code for {every} pairs, whose streams differ"
+        f"below p, computed by other code for {every} pairs, whose streams differ: the first "
+        f"{_SIZE} elements of each"
     )
     if wrong or len(found) < every:
         text = (
@@ -45,14 +45,9 @@ def pseudo_random(field: PrimeField) -> Check:
     return Check("mask function", not wrong and len(found) == every, text)
 
 
-def specified(field: PrimeField, key: bytes, label: bytes) -> np.ndarray:
-    """Some elements that are specified for a key and a label, at least `_SIZE`."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    encryptor = Cipher(algorithms.AES(derived(key, label)), modes.CTR(bytes(16))).encryptor()
-    width = np.dtype(field.dtype).itemsize
-    return np.array(list(_elements(encryptor.update(bytes(width * _WORDS)), width, field.modulus)),
-                    field.dtype)  # fmt: skip
+def specified(field: PrimeField, key: bytes, label: bytes, size: int) -> np.ndarray:
+    """The first elements that are specified for a key and a label, (size,)."""
+    return elements(derived(key, label), field.modulus, field.dtype, size, aes=True)
 
 
 def derived(key: bytes, label: bytes) -> bytes:
@@ -62,11 +57,3 @@ def derived(key: bytes, label: bytes) -> bytes:
 
     info = _DOMAIN + hashlib.sha256(label).digest()
     return HKDF(SHA256(), length=32, salt=None, info=info).derive(key)
-
-
-def _elements(stream: bytes, width: int, p: int) -> Iterator[int]:
-    """Little-endian words of a stream, cut to the bits of p, without those at or above p."""
-    for start in range(0, len(stream), width):
-        word = int.from_bytes(stream[start : start + width], "little") % (1 << p.bit_length())
-        if word < p:
-            yield word

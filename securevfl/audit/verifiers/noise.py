@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,7 +88,8 @@ class Noise:
         odd = subject.shared("noise of known keys", noise_fault) if noises else ""
         if odd:
             found.gaps.append(odd)
-        share = level / (2 * len(noises) + (labels is not None))
+        runs = 2 + len(subject.beyond)  # of each noise
+        share = level / (runs * len(noises) + (labels is not None))
         for noise in noises:
             _examine_noise(subject, noise, found, share)
         if labels is not None:
@@ -159,6 +160,7 @@ def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, lev
         counts = subject.shared(f"restarted, {noise.asset}", lambda: _restarted(subject, releases))
         found.accusing += [(0.0, text, "demonstration") for text in _forgotten(releases, counts)]
     _judge_changed(subject, noise, float(np.median(norms)) / 2, clipped, found, level)
+    _judge_beyond(subject, noise, found, level)
     rows = sum(len(one.sent) for one in releases.found)
     found.passed.append(
         f"{len(releases.found)} releases of {rows} rows have the noise of sigma = "
@@ -293,6 +295,15 @@ def _judge_changed(
     _judge(run, made, again, log, found, level, f"with {words}")
 
 
+def _judge_beyond(subject: Subject, noise: GaussianNoise, found: _Findings, level: float) -> None:
+    """The same in runs of all rounds, and of whole batches."""
+    for changed, (run, log) in zip(subject.beyond, subject.runs[1:], strict=True):
+        told = _told(changed)
+        other = subject.shared(f"again: {told}", lambda c=changed: record(subject.instance(**c)))  # type: ignore[misc]
+        made, again = releases_of(run, noise.asset), releases_of(other, noise.asset)
+        _judge(run, made, again, log, found, level, f"with {told}")
+
+
 def _again(subject: Subject) -> RecordedRun:
     """A second run of the small instance, with the same seeds."""
     return subject.shared("run again", lambda: record(subject.instance()))
@@ -386,6 +397,16 @@ def _examine_pattern(subject: Subject, claim: Claim, found: _Findings, seed: int
                 "is sent are others, and no noise hides these"
             )
             return
+    for changed, (run, _) in zip(subject.beyond, subject.runs[1:], strict=True):
+        own, told = _pattern(run, claim), _told(changed)
+        again = subject.shared(f"again: {told}", lambda c=changed: record(subject.instance(**c)))  # type: ignore[misc]
+        if own != _pattern(again, claim):
+            found.gaps.append(f"sizes or times differ between two equal runs with {told}")
+        elif own != _pattern(_with_other(subject, claim, 0, seed, changed), claim):
+            found.fault(
+                f"with other {claim.asset} and {told} the kinds, sizes, order or times of what "
+                f"{claim.who} is sent are others, and no noise hides these"
+            )
 
 
 def _pattern(run: RecordedRun, claim: Claim) -> list[tuple[Any, ...]]:
@@ -397,12 +418,20 @@ def _pattern(run: RecordedRun, claim: Claim) -> list[tuple[Any, ...]]:
     ]
 
 
-def _with_other(subject: Subject, claim: Claim, number: int, seed: int) -> RecordedRun:
+def _told(changed: Mapping[str, Any]) -> str:
+    """What a run beyond the small one has otherwise, in words."""
+    return ", ".join(f"{name} = {value}" for name, value in changed["options"].items())
+
+
+def _with_other(
+    subject: Subject, claim: Claim, number: int, seed: int, changed: Mapping[str, Any] | None = None
+) -> RecordedRun:
     """A run with the labels, or all columns, in another order; the last with equal rows."""
     stream = np.random.Generator(np.random.Philox([seed, 5, number]))
-    data = subject.instance().data
+    more = dict(changed or {})
+    data = subject.instance(**more).data
     order = stream.permutation(data.rows) if number < _TRIES - 1 else np.zeros(data.rows, np.int64)
     if claim.asset == "labels":
-        return record(subject.instance(labels=data.train_labels[order]))
+        return record(subject.instance(labels=data.train_labels[order], **more))
     moved = {n: np.ascontiguousarray(own[order]) for n, own in enumerate(data.train)}
-    return record(subject.instance(columns=moved))
+    return record(subject.instance(columns=moved, **more))

@@ -15,6 +15,7 @@ from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER
+from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
@@ -76,6 +77,49 @@ class Plaintext:
         yield Evidence(self.name, "supports" if declared else "silent", text)
 
 
+class PlainHistory:
+    """Looks for columns in what parties tell the history of a run, whatever the events are called.
+
+    The history is no party's view: whoever runs an experiment reads it, and on a cluster its
+    driver. So a finding is a gap, and not a leak to the claim's adversary.
+    """
+
+    name = "history"
+
+    def applies(self, claim: Claim, protocol: Protocol) -> bool:
+        """Features that are hidden from a party, in whatever way."""
+        kinds = ("perfect", "computational", "differential")
+        return claim.asset == "features" and claim.strength in kinds and claim.against != OUTSIDER
+
+    def examine(
+        self, claim: Claim, subject: Subject, *, seed: int, level: float
+    ) -> Iterable[Evidence]:
+        """A gap where an event holds columns; nothing else is said."""
+        for text in subject.shared("columns in the history", lambda: list(_in_events(subject))):
+            yield Evidence(self.name, "silent", text, "gap")
+
+
+def _in_events(subject: Subject) -> Iterator[str]:
+    """The first event of a recorded run that holds columns of a client."""
+    for run, _ in subject.runs:
+        if not run.events:
+            continue
+        told = ToldColumns(run.protocol, {n: run.data(n)["train"] for n in _owners(run.protocol)})
+        for message in run.messages:
+            told.note(message.key.round, message.payload)
+        for key, fields in run.events:
+            for n in sorted(told.within(key, fields)):
+                yield (
+                    f"round {key.round}: the event {key.kind!r} of party {key.sender} holds "
+                    f"features of client {n} in the clear; leave them out"
+                )
+                return
+
+
+def _owners(protocol: Protocol) -> range:
+    return range(protocol.data.parties)  # helpers have no columns
+
+
 class _InTheClear:
     """Clients whose values stand in the clear in a message; each content is looked into once.
 
@@ -83,7 +127,7 @@ class _InTheClear:
     """
 
     def __init__(self, run: RecordedRun, asset: str) -> None:
-        owners = range(run.protocol.data.parties)  # helpers have no columns
+        owners = _owners(run.protocol)
         self._needles = _Needles({n: _values(run, n, asset) for n in owners})
         columns = {n: run.data(n)["train"] for n in owners if asset == "features"}
         self._whole = {n: _whole(own) for n, own in columns.items()}

@@ -12,8 +12,8 @@ from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.deviations import Declared
 from securevfl.audit.keyed.encryption import encryption_faults
 from securevfl.audit.keyed.pair_masks import faults_of_shares
-from securevfl.audit.randomness import unexplained_keys
-from securevfl.audit.recording import RecordedMessage
+from securevfl.audit.randomness import Log, unexplained_keys
+from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.field import PrimeField
@@ -40,15 +40,17 @@ class Hypotheses:
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
         """One piece of evidence for each hypothesis; a gap for each that does not hold."""
-        run = subject.run
-        stated = run.protocol.hypotheses(run)
+        subject.progress(self.name)
+        stated = dict.fromkeys(
+            one for run, _ in subject.runs for one in run.protocol.hypotheses(run)
+        )
         for one in stated:
             yield self._evidence(one.holds, one.text)
         if not stated:
-            text = f"{run.protocol.name} states no hypotheses that could be checked"
+            text = f"{subject.run.protocol.name} states no hypotheses that could be checked"
             yield Evidence(self.name, "silent", text, "gap")
         yield from self._keys(subject)
-        found = coalitions_of(claim.against, run.protocol)
+        found = coalitions_of(claim.against, subject.run.protocol)
         if not found:
             text = f"no parties of the protocol are {claim.who}"
             yield Evidence(self.name, "silent", text, "gap")
@@ -68,20 +70,13 @@ class Hypotheses:
 
     def _keys(self, subject: Subject) -> Iterator[Evidence]:
         """Keys that parties draw for themselves come from 32 fresh bytes each."""
-        run, declared = subject.run, Declared(subject.run.protocol)
-        secret = [m for m in run.messages if m.key.sender == m.key.receiver]
-        specs = [declared.spec_of(m.key) for m in secret]
-        drawn = [
-            value
-            for m, spec in zip(secret, specs, strict=True)
-            if spec is not None and spec.receiver == SELF and spec.carries == "key"
-            for value in m.payload
-        ]
-        if not drawn:
+        drawn = [(_drawn(run), log) for run, log in subject.runs]
+        if not drawn[0][0]:
             return
-        strange = sum(1 for _ in unexplained_keys(subject.log, drawn))
+        strange = sum(1 for keys, log in drawn for _ in unexplained_keys(log, keys))
         strange += sum(found.strange_keys for found in subject.settings)
-        number = len(drawn) + sum(found.keys for found in subject.settings)
+        number = sum(len(keys) for keys, _ in drawn)
+        number += sum(found.keys for found in subject.settings)
         text = f"all {number} keys and seeds are made of 32 fresh bytes of the operating "
         text += "system each, none used twice"
         wrong = f"{strange} of {number} keys have another origin, or were used before"
@@ -120,10 +115,9 @@ class Hypotheses:
 
     def _other_messages(self, subject: Subject, coalition: Coalition) -> Iterator[Evidence]:
         """No other message carries an embedding or raw columns to the coalition."""
-        run, members = subject.run, set(coalition.members)
-        declared = Declared(run.protocol)
+        members, declared = set(coalition.members), Declared(subject.run.protocol)
         faults = []
-        for message in run.sent_to_others:
+        for run, message in _sent(subject):
             spec = declared.spec_of(message.key)
             if message.key.receiver not in members or message.key.sender in members:
                 continue
@@ -139,15 +133,15 @@ class Hypotheses:
         if not any(spec.carries == "masked_result" for spec in subject.protocol.messages):
             return
         modulus = subject.protocol.describe().get("p")
-        run, declared = subject.run, Declared(subject.run.protocol)
+        declared = Declared(subject.run.protocol)
         sent = [
             np.asarray(message.payload)
-            for message in run.sent_to_others
+            for _, message in _sent(subject)
             for spec in [declared.spec_of(message.key)]
             if spec is not None and spec.carries == "masked_result"
         ]
         once = len({one.tobytes() for one in sent}) == len(sent)
-        yield self._evidence(once, f"the {len(sent)} masked uploads of a run are all different")
+        yield self._evidence(once, f"all {len(sent)} masked uploads are different")
         if modulus is None:
             yield Evidence(self.name, "silent", "p is not said, so no test of uniformity", "gap")
             return
@@ -160,12 +154,32 @@ class Hypotheses:
             yield Evidence(self.name, "supports", text, "test", tested.p_value, level)
 
 
+def _sent(subject: Subject) -> Iterator[tuple[RecordedRun, RecordedMessage]]:
+    """What passed between two parties in the recorded runs."""
+    for run, _ in subject.runs:
+        for message in run.sent_to_others:
+            yield run, message
+
+
+def _drawn(run: RecordedRun) -> list[bytes]:
+    """Keys that parties put into their own mailboxes."""
+    declared = Declared(run.protocol)
+    secret = [m for m in run.messages if m.key.sender == m.key.receiver]
+    specs = [declared.spec_of(m.key) for m in secret]
+    return [
+        value
+        for m, spec in zip(secret, specs, strict=True)
+        if spec is not None and spec.receiver == SELF and spec.carries == "key"
+        for value in m.payload
+    ]
+
+
 def _summed(subject: Subject) -> Iterator[int]:
-    """Numbers of clients that got the gradient of a sum, in all runs in which nothing is lost."""
-    run, declared = subject.run, Declared(subject.protocol)
-    undisturbed = [one.traffic for one in subject.settings if one.setting.faults is None]
-    sent = [[m.key for m in run.sent_to_others]]
-    sent += [[MessageKey(*one[:4]) for one in traffic.envelopes] for traffic in undisturbed]
+    """Numbers of clients that were sent the gradient of a sum, in all runs."""
+    declared = Declared(subject.protocol)
+    sent = [[m.key for m in run.sent_to_others] for run, _ in subject.runs]
+    traffics = [one.traffic for one in subject.settings]
+    sent += [[MessageKey(*one[:4]) for one in traffic.envelopes] for traffic in traffics]
     for keys in sent:
         receivers: dict[int, set[int]] = {}
         for key in keys:
@@ -176,24 +190,35 @@ def _summed(subject: Subject) -> Iterator[int]:
 
 
 def _of_shares(subject: Subject, protocol: PairMasked) -> list[str]:
-    rounds = sorted({message.key.round for message in subject.run.messages})
-    return list(faults_of_shares(protocol, subject.run, rounds, subject.log.keys))
+    found: list[str] = []
+    for run, log in subject.runs:
+        rounds = sorted({message.key.round for message in run.messages})
+        found += faults_of_shares(protocol, run, rounds, log.keys)
+    return found
 
 
 def _of_encryption(subject: Subject, protocol: Encrypted) -> list[str]:
-    """Faults of the keys and ciphertexts of the recorded run."""
-    run, declared = subject.run, Declared(protocol)
+    """Faults of the keys and ciphertexts of the recorded runs."""
+    return [fault for run, log in subject.runs for fault in _encryption_in(run, log, protocol)]
+
+
+def _encryption_in(run: RecordedRun, log: Log, protocol: Encrypted) -> list[str]:
+    declared = Declared(protocol)
     found: dict[str, list[Any]] = {"key": [], "ciphertext": []}
+    own: list[bytes] = []
     for message in run.sent_to_others:
         spec = declared.spec_of(message.key)
         if spec is not None and spec.carries in found:
             found[spec.carries].append(message.payload)
+            if (spec.carries, spec.sender) == ("ciphertext", "client"):
+                own += message.payload
     public = set(found["key"])
     if len(public) != 1:
         return [f"{len(public)} public keys were sent in a run, and it has one"]
     ciphertexts = [one for each in found["ciphertext"] for one in each]
     keys = (public.pop(), protocol.secret_key(run))
-    return list(encryption_faults(protocol.scheme, protocol.config.key_bits, keys, ciphertexts))
+    scheme, bits = protocol.scheme, protocol.config.key_bits
+    return list(encryption_faults(scheme, bits, keys, ciphertexts, own=own, given=log.keys))
 
 
 def _holds_rows(data: Mapping[str, np.ndarray], message: RecordedMessage) -> bool:

@@ -140,7 +140,8 @@ def _trace(subject: Subject) -> _Origins:
     protocol, made = coded(subject), factory(subject)
     with randomness.watch() as log:
         recorded = made.run()
-    runs = [(log, recorded.tapes.values()), (subject.log, subject.run.tapes.values())]
+    runs = [(log, recorded.tapes.values())]
+    runs += [(log, run.tapes.values()) for run, log in subject.runs]
     modulus = protocol.code.field.modulus
     strange = [one for log, tapes in runs for one in randomness.unexplained(log, tapes, modulus)]
     draws = sum(len(tape.draws) for _, tapes in runs for tape in tapes)

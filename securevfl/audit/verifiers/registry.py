@@ -19,7 +19,7 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.links import SealedLinks
     from securevfl.audit.verifiers.machines import BetweenMachines
     from securevfl.audit.verifiers.noise import Noise
-    from securevfl.audit.verifiers.plaintext import Plaintext
+    from securevfl.audit.verifiers.plaintext import PlainHistory, Plaintext
     from securevfl.audit.verifiers.primitives import Hypotheses
     from securevfl.audit.verifiers.provenance import Provenance, Sources
     from securevfl.audit.verifiers.recovery import RecoveryAttack
@@ -45,6 +45,7 @@ def _built_in() -> Mapping[str, Verifier]:
         Influence(),
         TrafficComparison(),
         Plaintext(),
+        PlainHistory(),
         BetweenMachines(),
         SealedLinks(),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.followed_runs import ITSELF, differences, is_event, traffic_of
+from securevfl.audit.followed_runs import ITSELF, differences, follow, is_event, traffic_of
 from securevfl.audit.keyed import small_field
 from securevfl.audit.keyed.certificate import certificate
 from securevfl.audit.keyed.coupling import Coupled, couple, other_labels
@@ -186,7 +186,7 @@ def _checks(subject: Subject) -> list[Check]:
     if not all(one.holds for one in found):
         return found
     subject.progress("what a run draws and asks")
-    found += traces(_recorded(subject, protocol.code.field.modulus))
+    found += _traced(subject)
     found += [_messages(subject), _fresh(subject), _owners(protocol), _first_weights(subject)]
     return found
 
@@ -218,6 +218,19 @@ def _recorded(subject: Subject, prime: int) -> KeyedRun:
         return record_keyed(made, restarted=_restarted(made))
 
     return subject.shared(f"keyed run {prime}", make)
+
+
+def _traced(subject: Subject) -> list[Check]:
+    """Each condition on draws, labels and steps, in the small run and in those beyond it."""
+    prime = _protocol(subject).code.field.modulus
+    found = {one.name: one for one in traces(_recorded(subject, prime))}
+    for changed in subject.beyond:
+        made: Any = subject.instance(**changed)
+        subject.note(f"{subject.describe(**changed)}; two holders crash and come back")
+        for one in traces(record_keyed(made, restarted=_restarted(made))):
+            if one.name not in found or found[one.name].holds:
+                found[one.name] = one
+    return list(found.values())
 
 
 def _messages(subject: Subject) -> Check:
@@ -286,18 +299,30 @@ def _labels(subject: Subject) -> Check:
     stream = np.random.Generator(np.random.Philox(subject.seed + 6))
     small = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
     runs = [("a small run", ITSELF, small, False, False)]
+    again = traffic_of(subject.instance(), ITSELF)
+    for _, what in differences(small, again):
+        if what.startswith("round"):
+            text = f"sizes, order or times differ between runs with equal inputs ({what})"
+            return Check("traffic", False, text)
     for one in subject.settings:
-        setting = one.setting
-        if not (setting.resumed_in or setting.wrong_uploads or setting.predicts):
+        if not one.setting.predicts:
             whole = one.setting == ITSELF
             runs.append((one.setting.name, one.setting, one.traffic, whole, subject.many))
     for name, setting, before, whole, many in runs:
         subject.progress(f"traffic with other labels, {name}")
-        data = subject.instance(whole=whole, many=many).data
+        data = subject.instance(whole=whole, many=many, multiple=setting.multiple).data
         labels = other_labels(data.train_labels, stream)
-        made = subject.instance(labels=labels, options=setting.options, whole=whole, many=many)
+        changed: dict[str, Any] = {
+            "labels": labels,
+            "options": setting.options,
+            "multiple": setting.multiple,
+        }
+        made = subject.instance(whole=whole, many=many, **changed)
         subject.note(f"{name} once more, with other labels, for the traffic")
-        for key, what in differences(before, traffic_of(made, setting)):
+        # What breaks off a run, or replaces uploads, is part of following one.
+        broken = setting.resumed_in or setting.wrong_uploads
+        after = follow(made, setting).traffic if broken else traffic_of(made, setting)
+        for key, what in differences(before, after):
             seen = not is_event(key) and may_see(T_CLIENTS, subject.protocol, key)
             text = f"traffic depends on the labels ({name}), round {key.round}: {what}"
             return Check("label traffic" if seen else "traffic", False, text)

@@ -76,8 +76,11 @@ class TrafficComparison:
             return
         still = [words for words, _, what in found if what]
         if still:
-            text = f"a gradient was zero in {', '.join(still)}, so their traffic was not compared"
-            yield Evidence(self.name, "silent", text)
+            text = (
+                f"a gradient was zero in {', '.join(still)}, so their traffic was compared until "
+                "then only: verify a wider network, or more rows in a batch"
+            )
+            yield Evidence(self.name, "silent", text, "gap")
         told = "".join(f"; {name!r} tells {what}" for name, what in
                        subject.protocol.told_events.items())  # fmt: skip
         text = (
@@ -137,13 +140,15 @@ def with_other_columns(subject: Subject, found: Followed) -> Traffic:
 def _first(
     name: str, one: Traffic, other: Traffic, chance: frozenset[str]
 ) -> tuple[str, MessageKey | None, str]:
-    if one.still or other.still:
-        return name, None, "a gradient was zero"
+    stills = [still for still in (one.still, other.still) if still is not None]
+    if stills:
+        first = min(stills, key=lambda still: still.round)
+        one, other = one.before(first), other.before(first)
     for key, what in differences(one, other):
         if not what.startswith("round") and key.kind in chance:
             continue
         return name, key, f"round {key.round}, {key.kind!r}: {what}"
-    return name, None, ""
+    return name, None, "a gradient was zero" if stills else ""
 
 
 def _by_chance(subject: Subject) -> frozenset[str] | None:

@@ -24,6 +24,11 @@ from securevfl.protocols.coded_split.terms import shape_of
 AGAIN = 1000  # how often a message may be sent again, byte by byte, after a crash or a loss
 
 
+def again(key: MessageKey) -> int:
+    """How often a message of any round may be sent."""
+    return AGAIN
+
+
 def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSpec, ...]:
     """Every message of a run, or of a coded prediction.
 
@@ -59,7 +64,7 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
     # A holder of a prediction lacks nothing; it may ask all the same.
     lacks = MessageSpec(
         *("lacks", "client", "server", "control"),
-        count=lambda key: AGAIN,
+        count=again,
         source="section 6: the last step that it has",
     )
     every = (*every, lacks, *(mask_messages(public) if public.prss.by_dealers else ()))

@@ -186,13 +186,24 @@ def exact_models(protocol: Method, secrets: RunSecrets, steps: int) -> np.ndarra
     W = np.stack([np.concatenate(first).astype(np.int64)] * public.code.segments)
     if not steps:
         return W
-    kind = "seed" if public.code.privacy else "deal"
-    log = secrets.state(MessageKey(kind, steps, SERVER, 0))["log"]
     X = whole_data(protocol, secrets, "train")
-    for t, step in enumerate(log[:steps], 1):
-        rows = public.batches["train"].draw(t)
+    for t in range(1, steps + 1):
+        rows, step = public.batches["train"].draw(t), dealt_step(protocol, secrets, t)
         W += np.stack([x[rows].T @ g.astype(np.int64) for x, g in zip(X, step, strict=True)])
     return W
+
+
+def dealt_step(protocol: Method, secrets: RunSecrets, t: int) -> np.ndarray:
+    """Gbar of a step, (K, |B|, h), before the server forgets it."""
+    state = when_dealt(protocol, secrets, t)
+    step: np.ndarray = state["log"][t - state.get("forgotten", 0) - 1]
+    return step
+
+
+def when_dealt(protocol: Method, secrets: RunSecrets, t: int) -> Mapping[str, Any]:
+    """State of the server when it dealt a step to the first holder."""
+    kind = "seed" if protocol.public.code.privacy else "deal"
+    return secrets.state(MessageKey(kind, t, SERVER, 0))
 
 
 def whole_data(protocol: Method, secrets: RunSecrets, part: str) -> np.ndarray:
@@ -278,8 +289,7 @@ def next_step(protocol: Method, secrets: RunSecrets, key: MessageKey, server: An
     """Gbar of a step (lines 6 to 8), by the server as it was when it dealt the step before."""
     public, t = protocol.public, key.round
     if t > 1:
-        kind = "seed" if public.code.privacy else "deal"
-        before = secrets.state(MessageKey(kind, t - 1, SERVER, 0))
+        before = when_dealt(protocol, secrets, t - 1)
         server.centre.load_state_dict(before["centre"])
         server.residual = np.array(before["residual"])
         server.bound_state = tuple(np.array(one) for one in before["bound_state"])

@@ -30,7 +30,7 @@ from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.claims import claims_of
-from securevfl.protocols.coded_split.declaration import draws_of, messages_of
+from securevfl.protocols.coded_split.declaration import again, draws_of, messages_of
 from securevfl.protocols.coded_split.evaluation import (
     can_catch_up,
     caught_up,
@@ -273,7 +273,13 @@ class CodedSplit(SplitProtocol, SharedModels):
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
         every = messages_of(self.predicting(1).public, training=False)
-        open_ended = (replace(one, shape=None, count=None) for one in every)
+        pieces = {"request", "embedding"}  # of which there are as many as rows ask for
+        open_ended = (
+            replace(one, shape=None, count=again)
+            if one.kind in pieces
+            else replace(one, shape=None)
+            for one in every
+        )
         return with_formulas(open_ended, formulas_of(self))
 
     def predicting(self, rows: int) -> Self:

@@ -11,6 +11,7 @@ import gmpy2
 
 from securevfl.audit.keyed import encryption
 from securevfl.audit.keyed.encryption import encryption_faults, randomness_of
+from securevfl.audit.randomness import watch
 from securevfl.models.homomorphic import Ckks, Paillier, _padded, _unpadded
 
 BITS = 2048
@@ -185,5 +186,31 @@ def test_equal_ciphertexts_are_found():
     scheme = Ckks(4)
     keys = scheme.generate()
     assert faults(scheme, keys, [*scheme.encrypt(keys[0], np.arange(5))] * 2) == [
-        "two ciphertexts are equal"
+        "two ciphertexts are equal",
+        "two ciphertexts have the same randomness",
     ]
+
+
+def test_values_that_are_added_to_one_encryption_are_found():
+    """Anybody who sees both gets their difference: no key is needed."""
+    scheme = Ckks(4)
+    keys = scheme.generate()
+    public = scheme.load(keys[0])
+    zero = scheme.tenseal.ckks_vector(public, np.zeros(scheme.SLOTS), scale=scheme.SCALE)
+    made = [zero + [float(n)] * scheme.SLOTS for n in range(2)]
+    ciphertexts = [_padded(one.serialize(), scheme.NBYTES) for one in made]
+    assert faults(scheme, keys, ciphertexts) == ["two ciphertexts have the same randomness"]
+
+
+@pytest.mark.parametrize("related", [False, True])
+def test_randomness_that_follows_from_anothers_is_found(related):
+    scheme = paillier()
+    keys = scheme.generate()
+    with watch() as log:
+        public = scheme.key(keys[0])
+        first = public.get_random_lt_n()
+        second = 2 * first % public.n if related else public.get_random_lt_n()
+        own = [public.raw_encrypt(7, r).to_bytes(BITS // 4, "little") for r in (first, second)]
+    found = list(encryption_faults(scheme, BITS, keys, own, own=own, given=log.keys))
+    wanted = "1 of 2 ciphertexts have randomness that is no number of its own from the operating"
+    assert [one.startswith(wanted) for one in found] == [True] * related

@@ -208,3 +208,16 @@ def test_a_fault_of_keys_takes_the_proof_of_claims_against_the_server_alone():
 
     assert bearings("server") == ["proof", "gap"]
     assert bearings("T clients") == ["proof"]
+
+
+def test_a_label_of_two_sums_is_a_fault(monkeypatch):
+    """Clients and formulas ask for masks by one function, so that no message deviates."""
+    own = Attempt.told
+
+    def told(self, round, batch):
+        return own(self, round, batch) if round < 2 else b"all later sums"
+
+    monkeypatch.setattr(Attempt, "told", told)
+    found = follow(make("fedvs", **FEDVS), ITSELF)
+    assert not found.comparison.deviations
+    assert any("stand for several announced sums" in one for one in found.mask_keys)

@@ -1,11 +1,14 @@
 """Values in the clear are found under whatever name and in whatever form they are sent."""
 
+import os
+
 import numpy as np
 import pytest
 
 from securevfl import load_dataset
 from securevfl.audit.subject import Subject
-from securevfl.audit.verifiers.plaintext import Plaintext, _Needles
+from securevfl.audit.verifiers.plaintext import PlainHistory, Plaintext, _Needles
+from securevfl.data import VerticalDataset
 from securevfl.engine.party import SERVER
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.registry import get_protocol
@@ -154,3 +157,36 @@ def test_stretches_are_found_wherever_they_begin_and_not_where_a_byte_is_missing
     assert looked.within(b"") == looked.within(bytes(7)) == set()
     assert looked.within(stretches[0] + stretches[1]) == {0, 1}
     assert _Needles({0: []}).within(stretches[0]) == set()
+
+
+@pytest.mark.parametrize("leaks", [False, True])
+@pytest.mark.parametrize("name", ["fedvs", "wait_dp"])
+def test_columns_in_the_history_forbid_a_good_verdict(name, leaks):
+    """Also beside a number that differs in every run, and in an event that may tell of data."""
+    base = get_protocol(name)
+
+    def parties(self):
+        made = base.parties(self)
+        client, send = made[1], made[1].send
+        own = client.features["train"] if isinstance(client.features, dict) else client.features
+
+        def sending(to, kind, payload, **more):
+            send(to, kind, payload, **more)
+            if kind == "embedding":
+                row = own[:3].ravel().tolist() if leaks else []
+                client.record("clipped", weights=[3, *row], ticket=os.urandom(4).hex())
+
+        client.send = sending
+        return made
+
+    cls = type("Telling", (base,), {"parties": parties, "__doc__": "Planted leak."})
+    columns = [np.random.default_rng(n).normal(size=(90, 6)) for n in range(4)]
+    data = VerticalDataset.from_numpy(columns, np.arange(90) % 2)
+    made = make(
+        cls, data, **SMALL, **({"epsilon": 5.0, "noise": "secure"} if name == "wait_dp" else {})
+    )
+    claim = next(one for one in made.claims if PlainHistory().applies(one, made))
+    found = list(PlainHistory().examine(claim, Subject(made), seed=0, level=1e-6))
+    assert [(one.bearing, "'clipped' of party 1 holds features" in one.text) for one in found] == [
+        ("gap", True)
+    ] * leaks

@@ -11,7 +11,8 @@ from securevfl.audit.verifiers.primitives import Hypotheses
 from securevfl.audit.verify import judge
 from securevfl.field import LagrangeCode, encoding
 from securevfl.models.homomorphic import Paillier
-from securevfl.protocols.secagg_split import parameters
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.protocols.secagg_split import algorithm, parameters
 from securevfl.testing.runs import make
 from tests.audit.keyed.test_encryption import hand_over_backwards
 
@@ -115,3 +116,34 @@ def test_a_secret_key_in_the_public_one_is_seen_in_whatever_form(monkeypatch):
     found = verdict(make("he_split", rounds=2, batch=4), ("server", "features"))
     assert found.verdict == "NO VIOLATION FOUND"
     assert "the public key is no context of TenSEAL's" in found.words
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_shares_of_late_rounds_are_looked_at_where_all_rounds_run(monkeypatch, whole):
+    """Masks of the shares of seeds that everybody knows, after more rounds than a small run has."""
+    base = get_protocol("secagg_split")
+    deal = algorithm.Client.deal
+
+    def known(self, pairing, seed):
+        if self.round <= 8:
+            return deal(self, pairing, seed)
+        with monkeypatch.context() as patched:
+            shamir = self.public.shamir
+            zeros = lambda shape: np.zeros(shape, shamir.field.dtype)  # noqa: E731
+            encode = LagrangeCode.encode
+
+            def plain(code, values, masks=None):
+                shape = (code.privacy, *values.shape[1:])
+                return encode(code, values, masks=zeros(shape) if masks is None else masks)
+
+            patched.setattr(LagrangeCode, "encode", plain)
+            return deal(self, pairing, seed)
+
+    monkeypatch.setattr(algorithm.Client, "deal", known)
+    made = make(base, rounds=10, batch=15, width=4, hidden=16)
+    subject = Subject(made, whole=whole)
+    subject.shared("settings", tuple)
+    claims = {(one.who, one.asset): one for one in made.claims}
+    found = judge(claims[WHO], subject, [Hypotheses()])
+    assert found.verdict == ("NO VIOLATION FOUND" if whole else "HYPOTHESES HOLD")
+    assert ("masks of shares of seeds are no stream of a fresh key" in found.words) == whole

@@ -12,7 +12,9 @@ from securevfl.audit.verdicts import conclude
 from securevfl.audit.verifiers.declaration import DeclaredMessages
 from securevfl.audit.verifiers.influence import Influence
 from securevfl.audit.verifiers.shared_models import NUMBERS, Theorem, coalitions_of
+from securevfl.engine.party import SERVER
 from securevfl.privacy.claims import Claim
+from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaks.shared_models import LEAKS
 from securevfl.testing.runs import make
@@ -252,3 +254,40 @@ def test_a_mask_of_a_smaller_range_and_a_secret_of_another_origin_are_found():
 
     made.parties = lambda: poor(made)
     assert broken(made) == {"fresh keys", "different keys"}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_done_in_late_rounds_only_is_found_where_all_rounds_run(late, monkeypatch):
+    """The digest that every holder is told is the step itself, after more rounds than a small run.
+
+    Parties and formulas compute it by the same function, so that no message deviates.
+    """
+    from securevfl.protocols.coded_split.dealing import Dealing
+
+    own, last = Dealing.digest, 8 if late else 10**6
+
+    def digest(self, secret, number, step):
+        if number > last:
+            return np.ascontiguousarray(step, np.int64).tobytes()[:32]
+        return own(self, secret, number, step)
+
+    monkeypatch.setattr(Dealing, "digest", digest)
+    made = make("coded_split", **(SMALL | {"rounds": 12}))
+    claim = next(one for one in made.claims if one.asset == "labels")
+    subject = Quick(made, whole=True)
+    verdict = judged(subject, claim, Theorem())
+    assert verdict.verdict == ("VIOLATED" if late else "PROVED")
+
+
+def test_steps_that_the_server_has_forgotten_are_looked_at():
+    """Holders say every 64 steps what they have stored, and the server forgets those steps."""
+    run = record_keyed(make("coded_split", **(SMALL | {"rounds": 70})), restarted=(0, 2))
+    assert run.server.forgotten
+    assert sorted(run.steps) == [*range(1, 71)]
+    for one in traces(run):
+        assert one.holds, one.detail
+    ideal = run.protocol.ideal_output(run.run, MessageKey("embedding", 70, 0, SERVER))
+    sent = {j: value for (j, _), value in run.run.sent("embedding", 70).items()}
+    code, used = run.protocol.code, sorted(sent)[: run.protocol.public.threshold]
+    sums = code.decode(np.stack([sent[j] for j in used]), used, degree=run.protocol.result_degree)
+    assert (code.field.signed(sums) == ideal).all()

@@ -8,6 +8,7 @@ import pytest
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.traffic import TrafficComparison
+from securevfl.engine.party import SERVER
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make, tiny_data
 from tests.audit.few_settings import few
@@ -173,3 +174,36 @@ def test_sound_methods_are_not_blamed(options):
     assert found.effect == "supports"
     assert "have the same traffic" in found.text
     assert np.array([word in found.text for word in ("sizes", "order", "times")]).all()
+
+
+def test_zero_gradients_hide_no_traffic():
+    """Messages before the first one are compared, and what was left out is a gap."""
+    base = get_protocol("secagg_split")
+
+    def parties(self):
+        made = base.parties(self)
+        step = made[SERVER].centre.step
+        made[SERVER].centre.step = lambda *given: (0.0, 0 * step(*given)[1])
+        return made
+
+    def found(leaks):
+        def both(self):
+            made = parties(self)
+            client, send = made[1], made[1].send
+
+            def sending(to, kind, payload, **more):
+                slow = leaks and kind == "embedding" and bit(client)
+                send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
+
+            client.send = sending
+            return made
+
+        cls = type("Still", (base,), {"parties": both, "__doc__": "Planted leak."})
+        subject = Subject(make(cls, **SMALL))
+        subject.shared("settings", tuple)
+        claim = next(one for one in subject.protocol.claims if one.asset == "features")
+        return list(TrafficComparison().examine(claim, subject, seed=0, level=1e-6))
+
+    assert found(leaks=True)[0].effect == "accuses"
+    gap, _ = found(leaks=False)
+    assert (gap.bearing, "a gradient was zero in mirrored columns" in gap.text) == ("gap", True)
