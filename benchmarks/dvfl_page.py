@@ -202,10 +202,8 @@ def main_claims(results: Results) -> Iterator[str]:
         "server makes up for the rounds that it misses."
     )
     yield (
-        "Links and guests: SplitNN (waits, skip, zeros and last message) has DVFL's guests, and as "
-        "a server a host's encoder followed by an owner's classifier, as in the paper. Rows of "
-        "ours (buffer of rows, mean), VAFL and the host columns of all are of another network "
-        "(196-40-40, then the classifier)."
+        "SplitNN and VAFL have DVFL's guests, and as a server a host's encoder followed by an "
+        "owner's classifier, as in the paper; FedOnce and VFB2 have servers of another size."
     )
     for kind in ("link", "guest", "host"):
         fall = results.compare(("main-dvfl", "none"), ("main-dvfl", f"{kind}-0.1"))

@@ -104,7 +104,7 @@ def host_loss() -> Line:
     """Columns of hosts that fail, at rejoin 0.1."""
     fall = paired("points lost by DVFL", values(DVFL, "none"), values(DVFL, "host-0.1"))
     found = judge([rivals_fall(rule) for rule in ("skip", "zeros", "message", "vafl")])
-    why = f"{OTHER_SPLIT}; FedOnce and VFB2 are not among them; {fall.text(2)}; {SHORT}"
+    why = f"FedOnce and VFB2 are not among them; {fall.text(2)}; {SHORT}"
     return Line("Main table, host loss", "DVFL degrades least", open_question(found, why))
 
 
