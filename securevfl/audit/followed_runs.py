@@ -62,7 +62,8 @@ class Setting:
         Round from whose checkpoint the run is resumed, two rounds later; 0 for none. What was sent
         meanwhile is sent again then, in another life.
     wrong_uploads : int
-        Clients, from the last, whose uploads are replaced by random elements.
+        Clients, from the first, whose uploads are replaced by random elements. Without delays the
+        first ones' uploads are among those that are decoded.
     predicts : int
         Rows of the coded prediction that is run in this setting, after a training in none; 0 for a
         training.
@@ -401,7 +402,7 @@ class _FollowedRun:
         return party
 
     def _wrong(self) -> Callable[[MessageKey], bool]:
-        clients = tuple(self.protocol.peers())[-self.setting.wrong_uploads :]
+        clients = tuple(self.protocol.peers())[: self.setting.wrong_uploads]
 
         def wrong(key: MessageKey) -> bool:
             spec = self._declared.spec_of(key)

@@ -461,3 +461,23 @@ def test_columns_in_the_clear_are_found_where_small_runs_have_none():
     assert (key.kind, key.sender, key.round) == ("progress", client, 1)
     sound = Subject(make(leak.sound, load_dataset("digits", parties=4), **leak.options))
     assert follow(sound.instance(whole=True), ITSELF).comparison.clear == ()
+
+
+@pytest.mark.parametrize("helpers", [0, 2])
+def test_wrong_uploads_are_among_those_that_are_decoded(helpers, monkeypatch):
+    """Also where more answer than are needed, and the last ones' uploads are not looked at."""
+    from securevfl.protocols.coded_split import server
+
+    decode, found = server.decode_sums, []
+
+    def decoded(public, uploads, rows):
+        sums, wrong = decode(public, uploads, rows)
+        found.append(wrong)
+        return sums, wrong
+
+    monkeypatch.setattr(server, "decode_sums", decoded)
+    made = make("coded_split", tolerate_corrupt=1, helpers=helpers)
+    setting = next(one for one in settings_of(made) if one.wrong_uploads)
+    follow(made, setting)
+    assert found
+    assert all(wrong == [0] for wrong in found)
