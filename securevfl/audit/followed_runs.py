@@ -118,7 +118,7 @@ class Traffic:
     still: MessageKey | None = None
 
     def before(self, still: MessageKey) -> Traffic:
-        """What there was of it before a gradient, and before all others of its round."""
+        """The part of it before a gradient, and before all others of its round."""
         ends = (
             place
             for place, one in enumerate(self.envelopes)

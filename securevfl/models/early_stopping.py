@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from securevfl.models.weights import tensors_of
+
+if TYPE_CHECKING:
+    import torch
 
 
 class EarlyStopping:
@@ -25,7 +28,7 @@ class EarlyStopping:
     since : int
         Epochs since then.
     epochs : int
-        Epochs in all.
+        Epochs in all; no part of the state.
     """
 
     def __init__(self, models: Sequence[Any], patience: int) -> None:
@@ -34,7 +37,7 @@ class EarlyStopping:
         self.lowest = math.inf
         self.since = 0
         self.epochs = 0
-        self._best: list[dict[str, Any]] = []
+        self._best: dict[str, Any] = {}  # by name, and of a second model by its place and name
 
     @property
     def over(self) -> bool:
@@ -47,28 +50,27 @@ class EarlyStopping:
         self.since += 1
         if loss < self.lowest:
             self.lowest, self.since = loss, 0
-            self._best = [
-                {name: t.detach().clone() for name, t in tensors_of(model).items()}
-                for model in self.models
-            ]
+            self._best = {name: one.detach().clone() for name, one in self._tensors()}
 
     def restore_best(self) -> None:
         """Give the models back the networks with the lowest loss, if there was any."""
         import torch
 
-        for model, best in zip(self.models, self._best, strict=False):
-            with torch.no_grad():
-                for name, own in tensors_of(model).items():
-                    own.copy_(best[name])
+        with torch.no_grad():
+            for name, own in self._tensors() if self._best else ():
+                own.copy_(self._best[name])
+
+    def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for place, model in enumerate(self.models):
+            for name, own in tensors_of(model).items():
+                yield f"{place}: {name}" if place else name, own
 
     def state_dict(self) -> dict[str, Any]:
         """State for a checkpoint, besides the models."""
-        counts = {"lowest": self.lowest, "since": self.since, "epochs": self.epochs}
-        return {**counts, "best": self._best}
+        return {"lowest": self.lowest, "since": self.since, "best": self._best}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state_dict`."""
         self.lowest = state["lowest"]
         self.since = state["since"]
-        self.epochs = state["epochs"]
-        self._best = [dict(best) for best in state["best"]]
+        self._best = dict(state["best"])

@@ -204,7 +204,7 @@ ALLOWED = {
     "engine/realtime/assignment.py": {"from secrets.token_hex"},  # the name of a begun run
     "engine/realtime/checkpoint_store.py": {"import secrets"},  # likewise
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
-    "audit/randomness.py": {"os.urandom"},  # watches it
+    "audit/randomness.py": {"os.urandom", "import random"},  # watches it, and what it gives there
     "testing/leaks/disguises.py": {"os.urandom"},  # stands for it, and passes it on
     "audit/beside/known_answers.py": {"os.urandom"},  # keys on which the sampler is compared
     "audit/links/frames.py": {"os.urandom"},  # watches it; texts of payloads that are looked for

@@ -286,7 +286,7 @@ def _deals(run: KeyedRun) -> Check:
 
 
 def _dealt_otherwise(run: KeyedRun) -> str:
-    """What differs of digests and shares that are computed from steps by other code, in words."""
+    """Difference of digests and shares from what other code computes, in words; empty for none."""
     code, secret = run.protocol.code, run.server.secret
     field, p, K, T = code.field, code.field.modulus, code.segments, code.privacy
     points = (*code.betas[:K], *code.alphas[:T])

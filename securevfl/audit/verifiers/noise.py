@@ -419,7 +419,7 @@ def _pattern(run: RecordedRun, claim: Claim) -> list[tuple[Any, ...]]:
 
 
 def _told(changed: Mapping[str, Any]) -> str:
-    """What a run beyond the small one has otherwise, in words."""
+    """Options of a run beyond the small one, in words."""
     return ", ".join(f"{name} = {value}" for name, value in changed["options"].items())
 
 

@@ -155,7 +155,7 @@ class Hypotheses:
 
 
 def _sent(subject: Subject) -> Iterator[tuple[RecordedRun, RecordedMessage]]:
-    """What passed between two parties in the recorded runs."""
+    """Messages between two parties in the recorded runs."""
     for run, _ in subject.runs:
         for message in run.sent_to_others:
             yield run, message

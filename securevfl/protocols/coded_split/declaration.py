@@ -25,7 +25,7 @@ AGAIN = 1000  # how often a message may be sent again, byte by byte, after a cra
 
 
 def again(key: MessageKey) -> int:
-    """How often a message of any round may be sent."""
+    """Largest number of times that a message of any round is sent."""
     return AGAIN
 
 
