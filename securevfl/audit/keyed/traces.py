@@ -39,6 +39,7 @@ def traces(run: KeyedRun) -> Iterator[Check]:
     yield _streams(run)
     yield _uploads(run)
     yield _deals(run)
+    yield _dealt(run)
     yield _up_to_date(run)
     yield _sums(run)
 
@@ -276,13 +277,18 @@ def _deals(run: KeyedRun) -> Check:
         number = message.key.round
         if message.key.kind in ("deal", "seed") and message.payload[0] != run.own_digests[number]:
             problem = f"holders are told another digest of step {number} than its own"
-    problem = problem or _dealt_otherwise(run)
     text = (
         f"the masks and digests of {len(steps)} steps have {len(wanted)} different values, "
-        "each derived from the server's secret, the step's number, the holder's and the step; "
-        "other code computes them, and the same shares"
+        "each derived from the server's secret, the step's number, the holder's and the step"
     )
     return Check("masks of steps", not problem, problem or text)
+
+
+def _dealt(run: KeyedRun) -> Check:
+    """Digests and shares of all steps are what other code computes from the steps."""
+    problem = _dealt_otherwise(run)
+    text = f"digests and shares of {len(run.steps)} steps are what other code computes from them"
+    return Check("shares of steps", not problem, problem or text)
 
 
 def _dealt_otherwise(run: KeyedRun) -> str:

@@ -53,6 +53,7 @@ NUMBERS: dict[str, tuple[int, str]] = {
     "uploads": (9, ""),
     "bare uploads": (9, _SERVER),
     "masks of steps": (10, _CLIENTS),
+    "shares of steps": (10, ""),  # other shares may hide as well
     "steps in shares": (11, _SERVER),
     "sums": (12, ""),
     "messages": (13, ""),

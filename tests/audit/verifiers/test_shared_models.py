@@ -291,3 +291,22 @@ def test_steps_that_the_server_has_forgotten_are_looked_at():
     code, used = run.protocol.code, sorted(sent)[: run.protocol.public.threshold]
     sums = code.decode(np.stack([sent[j] for j in used]), used, degree=run.protocol.result_degree)
     assert (code.field.signed(sums) == ideal).all()
+
+
+def test_shares_of_steps_that_no_seed_stands_for_forbid_proved(monkeypatch):
+    """A share that is zero leaves the step itself to the others, and formulas have it too."""
+    from securevfl.protocols.coded_split.dealing import Dealing
+
+    own = Dealing.from_seed
+
+    def from_seed(self, seed, shape):
+        share = own(self, seed, shape)
+        share[5:] = 0
+        return share
+
+    monkeypatch.setattr(Dealing, "from_seed", from_seed)
+    subject = subject_of("coded_split")
+    claim = next(one for one in subject.protocol.claims if one.asset == "labels")
+    verdict = judged(subject, claim, Theorem())
+    assert verdict.verdict == "NO VIOLATION FOUND"
+    assert "shares of step 1 are not those of its seeds" in verdict.words
