@@ -32,8 +32,8 @@ OPTIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 def cases() -> dict[str, tuple[dict[str, Any], Any]]:
     """Runs that are compared: the options, and the setting as `verify` has it."""
-    from securevfl.audit.followed_runs import ITSELF
     from securevfl.audit.settings import settings_of
+    from securevfl.audit.traffic.setting import ITSELF
 
     found: dict[str, tuple[dict[str, Any], Any]] = {}
     for name, (options, settings) in OPTIONS.items():

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,21 +20,19 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
-from securevfl.audit.following.acts import text_of
 from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
 from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
 from securevfl.audit.tapes import Tape
-from securevfl.engine import wire
-from securevfl.engine.conditions import NONE, Conditions
-from securevfl.engine.faults import Faults, Schedule
-from securevfl.engine.network import SERVER, Event, PartyState, Sending
+from securevfl.audit.traffic.seen import History, Traffic, envelopes_of, is_zero
+from securevfl.audit.traffic.setting import Setting, schedule_of
+from securevfl.engine.network import PartyState, Sending
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import RunError
 from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, array_of
+from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.threads import one_thread
@@ -45,115 +42,6 @@ MOST = 4 * 2**30  # bytes of messages after which it is broken off
 _SAID = 20  # rounds after which progress is told
 _REPEATED = 2  # rounds after a checkpoint that are made again in another life
 _ENOUGH = 20  # messages that are not as declared, after which nothing more is to be learned
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One way to run a configuration.
-
-    Attributes
-    ----------
-    name : str
-    options : mapping
-        That differ from the configuration's.
-    conditions : Conditions
-    faults : Faults or None
-    resumed_in : int
-        Round from whose checkpoint the run is resumed, two rounds later; 0 for none. What was sent
-        meanwhile is sent again then, in another life.
-    wrong_uploads : int
-        Clients, from the first, whose uploads are replaced by random elements. Without delays the
-        first ones' uploads are among those that are decoded.
-    predicts : int
-        Rows of the coded prediction that is run in this setting, after a training in none; 0 for a
-        training.
-    multiple : int
-        Number of which the training rows are a multiple; those beyond are left out.
-    loses_notes : bool
-        Whether what parties write ahead is lost (`Party.write_ahead`): one that crashes comes back
-        from its last safe point alone.
-    """
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    conditions: Conditions = NONE
-    faults: Faults | None = None
-    resumed_in: int = 0
-    wrong_uploads: int = 0
-    predicts: int = 0
-    multiple: int = 1
-    loses_notes: bool = False
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether somebody is late, absent or wrong."""
-        return bool(self.conditions != NONE or self.faults or self.wrong_uploads)
-
-
-ITSELF = Setting("as configured")
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """The part of a run that is seen without its secrets: envelopes, times, control messages.
-
-    Attributes
-    ----------
-    envelopes : tuple of tuple
-        Kind, round, sender, receiver, bytes, and when it was sent and arrived, in nanoseconds; of
-        each message, in the order of sending.
-    controls : tuple of (MessageKey, str)
-        Control messages and digests of what is in them.
-    events : tuple of (MessageKey, str)
-        What parties but the server tell the history, which the server's host may read: events and
-        their fields.
-    still : MessageKey or None
-        The first gradient that was zero: then models stand still, as everybody who gets it knows,
-        and what parties do from then on may be another thing.
-    """
-
-    envelopes: tuple[tuple[Any, ...], ...]
-    controls: tuple[tuple[MessageKey, str], ...]
-    events: tuple[tuple[MessageKey, str], ...]
-    still: MessageKey | None = None
-
-    def before(self, still: MessageKey) -> Traffic:
-        """The part of it before a gradient, and before all others of its round."""
-        ends = (
-            place
-            for place, one in enumerate(self.envelopes)
-            if one[0] == still.kind and one[1] >= still.round
-        )
-        end = next(ends, len(self.envelopes))
-        controls = tuple(one for one in self.controls if one[0].round < still.round)
-        events = tuple(one for one in self.events if one[0].round < still.round)
-        return Traffic(self.envelopes[:end], controls, events)
-
-
-def event_kind(name: str) -> str:
-    """The name of an event where messages are named too."""
-    return f"event {name}"
-
-
-def is_event(key: MessageKey) -> bool:
-    """Whether it names an event, not a message."""
-    return key.kind.startswith(event_kind(""))
-
-
-class _History:
-    """Reader of a run's events: keeps what parties but the server tell of themselves."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[MessageKey, str]] = []
-
-    def record(self, event: Event) -> None:
-        """Keep an event."""
-        if event.party != SERVER:
-            key = MessageKey(event_kind(event.name), event.round, event.party, SERVER)
-            self.events.append((key, text_of(event.fields)))
-
-    def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Rounds end by messages, which are compared."""
 
 
 @dataclass(frozen=True)
@@ -251,7 +139,7 @@ def follow(
         len(one.keys),
         tuple(() if one.mask_keys is None else one.mask_keys.faults(log, asked)),
         Traffic(
-            *(_envelopes(one.simulation.transcript), tuple(one.controls)),
+            *(envelopes_of(one.simulation.transcript), tuple(one.controls)),
             *(tuple(one.history.events), one.still),
         ),
         one.newest,
@@ -337,7 +225,7 @@ class _FollowedRun:
             run = RecordedRun(protocol, predicting.parties, Transcript(), HELD)
             self.lives = [_Life(run, setting, predicting.method)]
         self.controls: list[tuple[MessageKey, str]] = []
-        self.history = _History()
+        self.history = History()
         self.keys: list[bytes] = []
         self.still: MessageKey | None = None
         coded = protocol if isinstance(protocol, CodedProtocol) else None
@@ -392,7 +280,7 @@ class _FollowedRun:
             "observer": self.history,
             "secrets": made.secrets,
             "conditions": setting.conditions,
-            "faults": _schedule(made, setting),
+            "faults": schedule_of(made, setting),
             "make_party": self._party,
         }
 
@@ -417,7 +305,7 @@ class _FollowedRun:
             self.controls.append((message.key, hashlib.sha256(message.content).hexdigest()))
         if spec is not None and (spec.receiver, spec.carries) == (SELF, "key"):
             self.keys += message.payload
-        if spec is not None and spec.carries == "gradient" and _is_zero(message.payload):
+        if spec is not None and spec.carries == "gradient" and is_zero(message.payload):
             self.still = self.still or message.key
         self.lives[-1].take(message)
         if self.mask_keys is not None:
@@ -512,93 +400,3 @@ class _Disturbed(Recorder):
             self.note_writing_ahead(party)
         else:
             super().write_ahead(party)
-
-
-def traffic_of(protocol: Protocol, setting: Setting) -> Traffic:
-    """Traffic of a run alone; messages that are not declared are in its envelopes."""
-    declared, controls = Declared(protocol), list[tuple[MessageKey, str]]()
-    still, history = list[MessageKey](), _History()
-
-    class Listener(Simulation):
-        def send(self, sending: Sending) -> None:
-            for receiver, payload in zip(sending.to, sending.payloads, strict=True):
-                key = MessageKey(sending.kind, sending.round, sending.party.index, receiver)
-                spec = declared.spec_of(key)
-                if spec is not None and (spec.public or spec.carries == "control"):
-                    digest = hashlib.sha256(wire.encode(payload)).hexdigest()
-                    controls.append((key, digest))
-                if spec is not None and spec.carries == "gradient" and _is_zero(payload):
-                    still.append(key)
-            super().send(sending)
-
-        def write_ahead(self, party: PartyState) -> None:
-            if not setting.loses_notes:
-                super().write_ahead(party)
-
-    made = Listener(
-        protocol.parties(),
-        seed=protocol.seed,
-        observer=history,
-        secrets=protocol.secrets,
-        conditions=setting.conditions,
-        faults=_schedule(protocol, setting),
-        make_party=protocol.party,
-    )
-    with one_thread(), suppress(RunError):  # what was sent before is compared
-        made.run()
-    envelopes = _envelopes(made.transcript)
-    return Traffic(envelopes, tuple(controls), tuple(history.events), next(iter(still), None))
-
-
-def _is_zero(payload: Any) -> bool:
-    array = array_of(payload)
-    return array is not None and not array.any()
-
-
-def _schedule(protocol: Protocol, setting: Setting) -> Schedule | None:
-    if setting.faults is None:
-        return None
-    return setting.faults.bind(protocol.roles(), protocol.seed, last=protocol.last_fault)
-
-
-def differences(one: Traffic, other: Traffic) -> Iterator[tuple[MessageKey, str]]:
-    """Messages in which two traffics differ; of envelopes that follow one another, the first."""
-    for ours, theirs in zip(one.envelopes, other.envelopes, strict=False):
-        if ours != theirs:
-            yield MessageKey(*ours[:4]), f"{_words(ours)}, and {_words(theirs)}"
-            break
-    else:
-        longer = max(one.envelopes, other.envelopes, key=len)
-        shorter = min(len(one.envelopes), len(other.envelopes))
-        if len(longer) > shorter:
-            yield MessageKey(*longer[shorter][:4]), f"{_words(longer[shorter])}, and nothing"
-    known = _by_key(other.controls)
-    for key, digests in _by_key(one.controls).items():
-        if known.get(key, digests) != digests:
-            yield key, "the content of a control message"
-    told, known = _by_key(one.events), _by_key(other.events)
-    for key in told | known:
-        if told.get(key) != known.get(key):
-            yield key, f"what the history tells, {told.get(key)} and {known.get(key)}"
-
-
-def _by_key(controls: Iterable[tuple[MessageKey, str]]) -> dict[MessageKey, list[str]]:
-    """Digests of the control messages of a key: one of each life of a run."""
-    found: dict[MessageKey, list[str]] = {}
-    for key, digest in controls:
-        found.setdefault(key, []).append(digest)
-    return found
-
-
-def _envelopes(transcript: Transcript) -> tuple[tuple[Any, ...], ...]:
-    columns = transcript.columns()
-    names = ("kind", "round", "sender", "receiver", "bytes", "sent", "arrived")
-    return tuple(zip(*(columns[name].tolist() for name in names), strict=True))
-
-
-def _words(envelope: tuple[Any, ...]) -> str:
-    kind, round, sender, receiver, nbytes, sent, arrived = envelope
-    return (
-        f"round {round}: {kind!r} from {sender} to {receiver}, {nbytes} bytes, sent at "
-        f"{sent / 1e9:g} s, there at {arrived / 1e9:g} s"
-    )

@@ -1,13 +1,16 @@
 """Origin of masks: no transcript shows that a strong generator had a short seed.
 
 One sampler makes every mask. `watch` logs its calls with source, bytes and a digest of the result;
-`unexplained` finds draws on tapes that no secure call made.
+`unexplained` finds draws on tapes that no secure call made, and `uneven` that somebody draws again
+until the result pleases.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -68,10 +71,17 @@ class Log:
     calls : list of Call
     keys : list of bytes
         What the operating system gave, in the order in which it was asked.
+    sizes : Counter of int
+        How often so many bytes were asked for by other means than `random.SystemRandom`, which asks
+        again where a number is too large.
+    encrypted : int
+        Vectors that TenSEAL encrypted, each with chance of its own.
     """
 
     calls: list[Call] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list, repr=False)
+    sizes: Counter[int] = field(default_factory=Counter)
+    encrypted: int = 0
 
     @property
     def insecure(self) -> list[Call]:
@@ -94,6 +104,10 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
     drawn, decoding = 0, False
 
     def counted(size: int) -> bytes:
+        log.sizes[size] += not _unwatched
+        return numbered(size)
+
+    def numbered(size: int) -> bytes:
         nonlocal drawn
         if _unwatched:
             return urandom(size)
@@ -124,14 +138,24 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         finally:
             decoding = False
 
+    def encrypted(*arguments: Any, **options: Any) -> Any:
+        log.encrypted += not _unwatched
+        return encrypt(*arguments, **options)
+
     numbers: Any = random  # of which SystemRandom makes its numbers
-    sampler.uniform, os.urandom, numbers._urandom = logged, counted, counted
+    tenseal: Any = sys.modules.get("tenseal")  # of a protocol that was made
+    encrypt: Any = getattr(tenseal, "ckks_vector", None)
+    sampler.uniform, os.urandom, numbers._urandom = logged, counted, numbered
     decoder.project = projected
+    if encrypt is not None:
+        tenseal.ckks_vector = encrypted
     try:
         yield log
     finally:
         sampler.uniform, os.urandom, numbers._urandom = uniform, urandom, urandom
         decoder.project = project
+        if encrypt is not None:
+            tenseal.ckks_vector = encrypt
 
 
 def _expands(keys: list[bytes], prime: int, result: np.ndarray) -> bool:
@@ -184,6 +208,22 @@ def unused(log: Log, tapes: Collection[Tape]) -> int:
     secure = [call for call in log.calls if call.secure and not call.decoding]
     sizes = {call.nbytes for call in secure if call.digest in kept}
     return sum(call.nbytes in sizes and call.digest not in kept for call in secure)
+
+
+def uneven(first: Log, second: Log) -> str:
+    """Two runs of equal parties that asked the operating system for different numbers of draws.
+
+    Their draws differ, and what is asked for does not follow from them: unless somebody looks at a
+    draw and takes another one. What is then left is fresh, but chosen, and can say something.
+    """
+    if first.sizes == second.sizes:
+        return ""
+    size = min(n for n in first.sizes | second.sizes if first.sizes[n] != second.sizes[n])
+    return (
+        f"two equal runs drew {size} bytes of the operating system {first.sizes[size]} and "
+        f"{second.sizes[size]} times: what is drawn decides whether it is drawn again, so what is "
+        "used may be chosen"
+    )
 
 
 def unexplained_keys(log: Log, drawn: Iterable[bytes]) -> Iterator[bytes]:

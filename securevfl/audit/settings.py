@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from securevfl.audit.followed_runs import Setting
+from securevfl.audit.traffic.setting import Setting
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.delays import Delay
 from securevfl.engine.faults import Chain, Faults, Outage

@@ -15,7 +15,7 @@ from securevfl.audit import randomness
 from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.beside.second_process import SecondProcess
 from securevfl.audit.deviations import Comparison, compare
-from securevfl.audit.followed_runs import ITSELF, Followed, Predicting, Setting, follow
+from securevfl.audit.followed_runs import Followed, Predicting, follow
 from securevfl.audit.following.given import Given
 from securevfl.audit.following.library import library_class
 from securevfl.audit.following.lives import acts_of_lives
@@ -23,6 +23,7 @@ from securevfl.audit.following.sources import altered
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.settings import MANY_ROWS, ROWS, hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
+from securevfl.audit.traffic.setting import ITSELF, Setting
 from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Secrets
@@ -338,6 +339,31 @@ class Subject:
     def log(self) -> randomness.Log:
         """Every call of the sampler, and every key from the operating system, of that run."""
         return self.shared("run", lambda: self._recorded)[1]
+
+    @property
+    def again(self) -> tuple[RecordedRun, randomness.Log]:
+        """A second run of the small instance, with the same seeds, and its log."""
+        return self.shared("run again", self._once_more)
+
+    def _once_more(self) -> tuple[RecordedRun, randomness.Log]:
+        instance = self.instance()
+        with randomness.watch() as log:
+            return record(instance), log
+
+    @property
+    def chosen_draws(self) -> str:
+        """That somebody draws until the result pleases, in words; empty if nobody does.
+
+        Modules that the first run imports may draw as well, so what differs is looked at in another
+        pair of runs.
+        """
+
+        def made() -> str:
+            second = self.again[1]
+            first = randomness.uneven(self.log, second)
+            return first and randomness.uneven(second, self._once_more()[1])
+
+        return self.shared("chosen draws", made)
 
     @property
     def runs(self) -> tuple[tuple[RecordedRun, randomness.Log], ...]:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from securevfl.audit.announced_sums import AnnouncedSums
-from securevfl.audit.followed_runs import differences, follow, traffic_of
+from securevfl.audit.followed_runs import follow
 from securevfl.audit.recording import RecordedMessage, Snapshot
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.seen import differences, traffic_of
 from securevfl.engine import wire
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.fedvs.messages import Attempt, Batch

@@ -6,16 +6,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from securevfl.audit.followed_runs import (
-    ITSELF,
-    Setting,
-    differences,
-    follow,
-    traffic_of,
-)
+from securevfl.audit.followed_runs import follow
 from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder, keep_draws, record
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.seen import differences, traffic_of
+from securevfl.audit.traffic.setting import ITSELF, Setting
 from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.faults import Chain, Faults

@@ -1,6 +1,7 @@
 """Where masks come from: the log, the operating system's source, forks, and what files may use."""
 
 import os
+import secrets
 import struct
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives import ciphers
 import securevfl
 from securevfl.audit.beside.known_answers import expanded
 from securevfl.audit.following.sources import altered
-from securevfl.audit.randomness import unexplained, unused, watch
+from securevfl.audit.randomness import uneven, unexplained, unused, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest, repeats
 from securevfl.audit.tapes import Tape
@@ -53,6 +54,33 @@ def test_masks_of_another_origin_are_named(name):
         len(tape.draws) for tape in recorded.tapes.values()
     )
     assert bool(log.insecure) == ("seed" in name)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_draws_that_are_repeated_until_they_please_are_of_another_number(again):
+    def until_even():
+        key = os.urandom(32)
+        while again and key[0] % 8:
+            key = os.urandom(32)
+
+    logs = []
+    for _ in range(2):
+        with watch() as log:
+            for _ in range(40):
+                until_even()
+        logs.append(log)
+    assert ("drawn again" in uneven(*logs)) == again
+
+
+def test_numbers_that_are_too_large_are_drawn_again_by_everybody():
+    logs = []
+    for below in (2**256 - 1, 2**255 + 1):  # of which half are rejected
+        with watch() as log:
+            for _ in range(40):
+                secrets.randbelow(below)
+        logs.append(log)
+    assert len(logs[1].keys) > len(logs[0].keys)
+    assert uneven(*logs) == ""
 
 
 def test_a_key_of_fewer_bytes_than_were_asked_for_explains_no_draw(monkeypatch):

@@ -1,10 +1,11 @@
-"""Known answers of the sampler and of secret streams, held against other code.
+"""Known answers of the sampler, of secret streams and of rows, held against other code.
 
 Formulas expand keys with the library's own sampler, and the log of its calls sees 32 fresh bytes
 go in, but not what becomes of them. So known keys are expanded here as well: words of the cipher
 under the whole key, cut to bit_length(p) bits, those at or above p dropped. Likewise a recorded
 run and the library's parties beside it draw first weights from the same streams of the same
-entropy. So the keys of such streams are derived here as well.
+entropy. So the keys of such streams are derived here as well. And a formula says what rows give by
+the function that took them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import hmac
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.streams import ENTROPY, OwnEntropy
 from securevfl.field import sampling
 from securevfl.field.sampling import Keystream
+from securevfl.models.split import rows_of
 
 _SIZES = (5, 1000, 70_000)  # elements; the last are several pieces of the library's sampler
 # First block of each cipher, AES or ChaCha20, under the key 0, 1, ..., 31, from a counter of zeros.
@@ -188,6 +191,25 @@ def derived_key(secret: bytes, info: bytes) -> bytes:
     """HKDF-SHA256 of a secret without salt, 32 bytes (RFC 5869)."""
     extracted = hmac.digest(bytes(32), secret, "sha256")
     return hmac.digest(extracted, info + b"\x01", "sha256")
+
+
+def rows_fault(features: Sequence[np.ndarray]) -> str:
+    """Fault of `rows_of` on columns of clients, in words; empty if there is none.
+
+    Parameters
+    ----------
+    features : sequence of ndarray, (M, d_n)
+    """
+    chance = np.random.Generator(np.random.PCG64())  # of the operating system's entropy
+    for columns in features:
+        total = len(columns)
+        for size in {1, 2, min(15, total), total}:
+            samples = chance.integers(-1, total, size)
+            wanted = np.stack([columns[n] if n >= 0 else np.zeros_like(columns[0])
+                               for n in samples.tolist()])  # fmt: skip
+            if not np.array_equal(rows_of(columns, samples), wanted):
+                return f"{size} rows that a batch names are not those that are taken of a table"
+    return ""
 
 
 def _flip(entropy: bytes, bit: int) -> bytes:

@@ -13,6 +13,7 @@ from importlib import import_module
 
 import numpy as np
 
+from securevfl.audit.randomness import Log
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme, _unpadded
 
 _LOOKED_AT = 256  # ciphertexts whose randomness is recovered, by chance; all must differ
@@ -31,7 +32,7 @@ def encryption_faults(
     ciphertexts: Sequence[bytes],
     *,
     own: Sequence[bytes] = (),
-    given: Sequence[bytes] = (),
+    log: Log | None = None,
 ) -> Iterator[str]:
     """Faults of the keys and ciphertexts of a run, in words.
 
@@ -46,16 +47,18 @@ def encryption_faults(
         As they were sent.
     own : sequence of bytes
         Those of them that a client has encrypted, and that are no sums.
-    given : sequence of bytes
-        What the operating system gave in the run: all randomness of `own` is of it.
+    log : Log, optional
+        What was drawn in the run: all randomness of `own` is of it, and none was thrown away.
     """
+    log = log or Log()
     if not ciphertexts:
         yield "no ciphertext was sent"
     if isinstance(scheme, Paillier):
         yield from _paillier(scheme, key_bits, keys, ciphertexts)
-        yield from _of_chance(key_bits, keys, own, given)
+        yield from _of_chance(key_bits, keys, own, ciphertexts, log.keys)
     elif isinstance(scheme, Ckks):
         yield from _ckks(scheme, keys[0], ciphertexts)
+        yield from _thrown(log.encrypted, len(own))
     else:
         yield f"nobody has taken apart what {type(scheme).__name__} encrypts"
 
@@ -89,11 +92,16 @@ def _paillier(
 
 
 def _of_chance(
-    key_bits: int, keys: tuple[bytes, bytes], own: Sequence[bytes], given: Sequence[bytes]
+    key_bits: int,
+    keys: tuple[bytes, bytes],
+    own: Sequence[bytes],
+    ciphertexts: Sequence[bytes],
+    given: Sequence[bytes],
 ) -> Iterator[str]:
     """Randomness that follows from another ciphertext's tells the difference of their plaintexts.
 
-    So each is a number that ``random.SystemRandom().randrange(1, n)`` made in the run.
+    So each is a number that ``random.SystemRandom().randrange(1, n)`` made in the run; each number
+    makes one ciphertext, or makes one of a sum anew.
     """
     n, *factors = (int.from_bytes(one, "little") for one in (keys[0], *_halves(keys[1])))
     p, q = factors
@@ -101,9 +109,10 @@ def _of_chance(
         return
     bits = (n - 1).bit_length()
     size = -(-bits // 8)
-    drawn = {
+    drawn = [
         1 + (int.from_bytes(one, "big") >> 8 * size - bits) for one in given if len(one) == size
-    }
+    ]
+    yield from _thrown(sum(r < n for r in drawn), len(_numbers(ciphertexts, key_bits // 4)))
     numbers = _numbers(own, key_bits // 4)
     chance = np.random.Generator(np.random.PCG64())
     places = chance.permutation(len(numbers))[:_LOOKED_AT]
@@ -113,6 +122,12 @@ def _of_chance(
             f"{other} of {len(places)} ciphertexts have randomness that is no number of its own "
             "from the operating system"
         )
+
+
+def _thrown(made: int, sent: int) -> Iterator[str]:
+    """Ciphertexts that nobody sent: who encrypts until one pleases says something by it."""
+    if made > sent:
+        yield f"of {made} fresh ciphertexts {sent} were sent: those that were may be chosen"
 
 
 def _numbers(ciphertexts: Sequence[bytes], size: int) -> list[int]:

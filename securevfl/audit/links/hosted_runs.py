@@ -76,9 +76,29 @@ def run_hosted(protocol: Protocol) -> HostedRun:
     return one.found
 
 
+@dataclass(frozen=True)
+class RestartedRun:
+    """Messages that left the hosts of a run in all its lives.
+
+    Attributes
+    ----------
+    sent : Counter of MessageKey
+        How often each message did.
+    contents : list of dict of MessageKey to bytes
+        By life what its parties sent, as it was encoded; of several messages the first.
+    """
+
+    sent: Counter[MessageKey]
+    contents: list[dict[MessageKey, bytes]]
+
+
 def run_restarted(
-    protocol: Protocol, restarts: int = 1, forgetful: Collection[int] = ()
-) -> Counter[MessageKey]:
+    protocol: Protocol,
+    restarts: int = 1,
+    forgetful: Collection[int] = (),
+    *,
+    counted: bool = False,
+) -> RestartedRun:
     """Run a protocol until all hosts are ended at once, and on from checkpoints a round older.
 
     A party that refuses to repeat something ends the run.
@@ -90,11 +110,13 @@ def run_restarted(
         How often it is ended so, each time in the same round.
     forgetful : collection of int
         Parties that lose what they wrote ahead of their checkpoints.
+    counted : bool
+        Whether parties know how often they came back (`Party.life`), as where one comes back alone.
+        The last life is then ended in that round, too.
 
     Returns
     -------
-    Counter of MessageKey
-        How often each message left its host.
+    RestartedRun
 
     Raises
     ------
@@ -109,12 +131,12 @@ def run_restarted(
             for number in range(restarts):
                 for n in forgetful:
                     (own_folder(folder, n) / AHEAD).unlink(missing_ok=True)
-                lives.append(_Hosts(protocol, folder))
-                until = math.inf if number == restarts - 1 else _ENDED_IN
+                lives.append(_Hosts(protocol, folder, number + 1 if counted else 0))
+                last = number == restarts - 1 and not counted
+                until = math.inf if last else _ENDED_IN
                 _loop(lives[-1].run(restored=True, until=until))
-        for life in lives:
-            sent += life.carried
-    return sent
+    sent = sum((life.carried for life in lives), Counter[MessageKey]())
+    return RestartedRun(sent, [life.contents() for life in lives])
 
 
 def _loop(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -133,6 +155,7 @@ class _Noted:
     def __init__(self, host: Any, modulus: Any) -> None:
         self._host, self._modulus = host, modulus
         self.sent: dict[tuple[int, str, int], list[bytes]] = {}
+        self.first: dict[tuple[int, str, int], bytes] = {}
         self.told: list[tuple[str, str]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -145,6 +168,7 @@ class _Noted:
                 place = receiver, sending.kind, sending.round
                 content = wire.encode(payload, self._modulus(sending.kind))
                 self.sent.setdefault(place, []).append(content)
+                self.first.setdefault(place, content)
         self._host.send(sending)
 
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
@@ -174,8 +198,8 @@ class _Handle:
 class _Hosts:
     """The actors of a run, or of a life of it, and what left them."""
 
-    def __init__(self, protocol: Protocol, folder: str | None = None) -> None:
-        self.protocol, self.found = protocol, HostedRun()
+    def __init__(self, protocol: Protocol, folder: str | None = None, life: int = 0) -> None:
+        self.protocol, self.found, self.life = protocol, HostedRun(), life
         self.carried = Counter[MessageKey]()
         self._until, self._ended = math.inf, False
         rules = rules_of(protocol)
@@ -195,6 +219,14 @@ class _Hosts:
         self._links: dict[tuple[int, int], DocumentedLink] = {}
         self._numbers: Counter[tuple[int, int]] = Counter()
         self._events: dict[int, list[Any]] = {n: [] for n in self._actors}
+
+    def contents(self) -> dict[MessageKey, bytes]:
+        """Payloads that parties sent in this life; of several with one key the first."""
+        return {
+            MessageKey(kind, round, sender, receiver): content
+            for sender, noted in self._noted.items()
+            for (receiver, kind, round), content in noted.first.items()
+        }
 
     def _make(self, index: int, secrets: Secrets) -> Party:
         """A party as its own machine makes it."""
@@ -225,7 +257,7 @@ class _Hosts:
         rounds = [set(await actor.claim()) for actor in self._actors.values()]
         at = sorted(set.intersection(*rounds))[-2:][0] if restored else None
         hellos = {
-            n: await actor.begin(0, restored=restored, at=at, floor=0)
+            n: await actor.begin(self.life, restored=restored, at=at, floor=0)
             for n, actor in self._actors.items()
         }
         for n, actor in self._actors.items():

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from securevfl.audit.coalitions import may_see
 from securevfl.audit.columns.told_columns import is_secret
 from securevfl.audit.deviations import Comparison, Deviation
-from securevfl.audit.followed_runs import ITSELF
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.network import name_of
 from securevfl.privacy.adversary import OUTSIDER, Adversary

@@ -7,14 +7,15 @@ view is all that is seen: kinds, rounds, senders, sizes, times of leaving and ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
-from securevfl.audit.coalitions import coalitions_of
+from securevfl.audit.coalitions import coalitions_of, may_see
 from securevfl.audit.recording import RecordedRun, record
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.pairs import UnequalError, label_traffic
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine import wire
 from securevfl.privacy.claims import Claim
@@ -54,6 +55,25 @@ class Influence:
             return
         worst = [one for one in said if one.effect != "supports"]
         yield from (worst or said)[:1]
+        yield from self._in_settings(claim, subject)
+
+    def _in_settings(self, claim: Claim, subject: Subject) -> Iterator[Evidence]:
+        """Traffic in runs in which somebody is late, crashes or comes back, with other labels."""
+        try:
+            seen, settings = label_traffic(
+                subject, lambda key: may_see(claim.against, subject.protocol, key)
+            )
+        except UnequalError as error:
+            yield Evidence(self.name, "silent", str(error), "gap")
+            return
+        if seen:
+            yield Evidence(self.name, "accuses", seen, "demonstration", 0.0)
+            return
+        text = (
+            f"pairs of runs that differ in the labels alone ({settings}) have the same traffic for "
+            f"{claim.who}"
+        )
+        yield Evidence(self.name, "supports", text, "test")
 
     def _on(
         self, claim: Claim, subject: Subject, coalition: Coalition, seed: int
@@ -61,7 +81,7 @@ class Influence:
         """Evidence from the change in the view of one coalition; None for nothing to speak of."""
         one = _view(subject.run, coalition)
         subject.note(f"{subject.describe()}; other {claim.asset} of others than {coalition}")
-        again = _view(subject.shared("run again", lambda: record(subject.instance())), coalition)
+        again = _view(subject.again[0], coalition)
         fixed = [a == b for a, b in zip(one, again, strict=False)]
         whole = all(fixed) and len(one) == len(again)
         if claim.strength == "perfect" and not whole:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from securevfl.audit.followed_runs import ITSELF, Traffic, traffic_of
 from securevfl.audit.following.sources import altered
 from securevfl.audit.links.frames import (
     LENGTHS,
@@ -18,6 +17,9 @@ from securevfl.audit.links.frames import (
 from securevfl.audit.links.powers import FRAMES, link_faults
 from securevfl.audit.links.sealed_runs import SealedRun, run_sealed, talk_sealed
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.pairs import small_traffic
+from securevfl.audit.traffic.seen import Traffic, traffic_of
+from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.realtime.frames import Links
 from securevfl.engine.security.sealing import Sealer, Sealing
@@ -101,7 +103,7 @@ def _sizes_that_tell(subject: Subject) -> Iterator[str]:
 
     An outsider sees sizes. Kinds whose sizes are chance, as those of ciphertexts, are left out.
     """
-    one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
+    one = small_traffic(subject)
     stream = np.random.Generator(np.random.Philox(subject.seed + 13))
     data = subject.instance().data
     columns = {n: (own * stream.random()).astype(own.dtype) for n, own in enumerate(data.train)}

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from securevfl.audit.coalitions import may_see
 from securevfl.audit.deviations import Deviation
-from securevfl.audit.followed_runs import Followed, Predicting, Setting, follow
+from securevfl.audit.followed_runs import Followed, Predicting, follow
 from securevfl.audit.links.hosted_runs import HostedRun, run_hosted
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.setting import Setting
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import OwnEntropy

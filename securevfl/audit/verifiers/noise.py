@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import randomness
+from securevfl.audit.beside.known_answers import rows_fault
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.links.hosted_runs import run_restarted
+from securevfl.audit.links.hosted_runs import RestartedRun, run_restarted
 from securevfl.audit.noise import labels as randomised
 from securevfl.audit.noise import origin
 from securevfl.audit.noise.calibration import faults_of_numbers, faults_of_options, sigma_of
@@ -33,6 +34,7 @@ from securevfl.protocols.base.registry import make_config
 
 _LABEL_RUNS, _LABEL_ROWS = 8, 2000
 _RESTARTS = 12  # at most; a row that may be released so often is released once more by another one
+_PLANNED = 16  # rounds of a run that is ended in its fourth
 _TRIES = 3  # other labels, or columns, for what surrounds the payloads
 _SIGMA_ERROR = 1e-6  # relative; the library rounds up by 1e-9
 _CLIPPED = 0.5  # share of rows that a run must clip, else a run with a smaller C is made
@@ -86,8 +88,7 @@ class Noise:
         found = _Findings()
         _examine_numbers(claim, subject, noises, labels, found)
         odd = subject.shared("noise of known keys", noise_fault) if noises else ""
-        if odd:
-            found.gaps.append(odd)
+        found.gaps += filter(None, (odd, rows_fault(subject.instance().data.train)))
         runs = 2 + len(subject.beyond)  # of each noise
         share = level / (runs * len(noises) + (labels is not None))
         for noise in noises:
@@ -147,7 +148,8 @@ def _examine_numbers(
 
 
 def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, level: float) -> None:
-    run, other = subject.run, _again(subject)
+    run, (other, _) = subject.run, subject.again
+    found.gaps += filter(None, [subject.chosen_draws])
     releases = releases_of(run, noise.asset)
     again = releases_of(other, noise.asset)
     words = f"noise of {noise.clip_option} = {noise.clip:g}"
@@ -157,8 +159,15 @@ def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, lev
     norms = np.concatenate([np.linalg.norm(one.exact, axis=1) for one in releases.found])
     clipped = float((norms > noise.clip).mean())
     if _rows_are_public(subject, releases):
-        counts = subject.shared(f"restarted, {noise.asset}", lambda: _restarted(subject, releases))
-        found.accusing += [(0.0, text, "demonstration") for text in _forgotten(releases, counts)]
+        lives = subject.shared(f"restarted, {noise.asset}", lambda: _restarted(subject, releases))
+        found.accusing += [
+            (0.0, text, "demonstration") for text in _forgotten(releases, lives.sent)
+        ]
+    else:
+        found.gaps.append(
+            f"{words}: which rows are released follows from secret choices, so nobody counted them "
+            "in a run that was ended and went on"
+        )
     _judge_changed(subject, noise, float(np.median(norms)) / 2, clipped, found, level)
     _judge_beyond(subject, noise, found, level)
     rows = sum(len(one.sent) for one in releases.found)
@@ -183,8 +192,8 @@ def _rows_are_public(subject: Subject, releases: Releases) -> bool:
     ]
 
 
-def _restarted(subject: Subject, releases: Releases) -> Counter[MessageKey]:
-    """Counts of how often each message left its host in a run that was ended and went on.
+def _restarted(subject: Subject, releases: Releases) -> RestartedRun:
+    """Messages that left the hosts of a run that was ended and went on.
 
     Who does not release forgets its counts: those who release must not believe it.
     """
@@ -192,9 +201,9 @@ def _restarted(subject: Subject, releases: Releases) -> Counter[MessageKey]:
     restarts = min(releases.found[0].noise.releases, _RESTARTS)
     made, senders = subject.instance(), {one.key.sender for one in releases.found}
     others = {n for numbers in made.roles().values() for n in numbers} - senders
-    sent = run_restarted(made, restarts, others)
+    lives = run_restarted(made, restarts, others)
     subject.note(f"{subject.describe()}; with a host for each party, restarted {restarts} times")
-    return sent
+    return lives
 
 
 def _forgotten(releases: Releases, sent: Counter[MessageKey]) -> Iterator[str]:
@@ -293,6 +302,28 @@ def _judge_changed(
     subject.note(f"the same with {words}, so that rows are released again, and clipped")
     made, again = releases_of(run, noise.asset), releases_of(other, noise.asset)
     _judge(run, made, again, log, found, level, f"with {words}")
+    found.gaps += subject.shared(
+        f"come back with {words}", lambda: list(_repeated(subject, made, run.protocol))
+    )
+
+
+def _repeated(subject: Subject, releases: Releases, protocol: Protocol) -> Iterator[str]:
+    """Releases that parties which came back twice send alike: nothing was drawn for them.
+
+    The run is planned for more rounds, so that its rows may be released twice more.
+    """
+    subject.progress("parties that come back twice, between machines")
+    cls, given = type(protocol), protocol.config.model_dump(exclude_unset=True)
+    given |= {"rounds": _PLANNED} if hasattr(protocol.config, "rounds") else {}
+    made = cls(make_config(cls, given), protocol.data, seed=protocol.seed)
+    *_, once, twice = run_restarted(made, 2, counted=True).contents
+    noised = {message.key for one in releases.found for message in one.messages}
+    same = [key for key in noised & once.keys() & twice.keys() if once[key] == twice[key]]
+    for key in sorted(same)[:1]:
+        yield (
+            f"{name_of(key.sender)} sent the same {key.kind!r} of round {key.round} after it came "
+            "back once and twice: its noise is not drawn anew, so it may follow from what is known"
+        )
 
 
 def _judge_beyond(subject: Subject, noise: GaussianNoise, found: _Findings, level: float) -> None:
@@ -302,11 +333,6 @@ def _judge_beyond(subject: Subject, noise: GaussianNoise, found: _Findings, leve
         other = subject.shared(f"again: {told}", lambda c=changed: record(subject.instance(**c)))  # type: ignore[misc]
         made, again = releases_of(run, noise.asset), releases_of(other, noise.asset)
         _judge(run, made, again, log, found, level, f"with {told}")
-
-
-def _again(subject: Subject) -> RecordedRun:
-    """A second run of the small instance, with the same seeds."""
-    return subject.shared("run again", lambda: record(subject.instance()))
 
 
 def _recorded(subject: Subject, given: dict[str, Any]) -> tuple[RecordedRun, randomness.Log]:
@@ -385,7 +411,7 @@ def _label_runs(subject: Subject) -> list[tuple[RecordedRun, randomness.Log]]:
 def _examine_pattern(subject: Subject, claim: Claim, found: _Findings, seed: int) -> None:
     """Kinds, sizes, order and times must not depend on what the claim protects."""
     own = _pattern(subject.run, claim)
-    if own != _pattern(_again(subject), claim):
+    if own != _pattern(subject.again[0], claim):
         found.gaps.append("sizes or times differ between two runs with the same seeds and data")
         return
     for number in range(_TRIES):

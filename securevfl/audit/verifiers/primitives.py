@@ -218,7 +218,7 @@ def _encryption_in(run: RecordedRun, log: Log, protocol: Encrypted) -> list[str]
     ciphertexts = [one for each in found["ciphertext"] for one in each]
     keys = (public.pop(), protocol.secret_key(run))
     scheme, bits = protocol.scheme, protocol.config.key_bits
-    return list(encryption_faults(scheme, bits, keys, ciphertexts, own=own, given=log.keys))
+    return list(encryption_faults(scheme, bits, keys, ciphertexts, own=own, log=log))
 
 
 def _holds_rows(data: Mapping[str, np.ndarray], message: RecordedMessage) -> bool:

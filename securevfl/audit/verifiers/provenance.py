@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.beside.held import digests
-from securevfl.audit.beside.known_answers import entropy_fault, sampler_fault
+from securevfl.audit.beside.known_answers import entropy_fault, rows_fault, sampler_fault
 from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun
-from securevfl.audit.settings import hides_columns
+from securevfl.audit.settings import MANY_ROWS, hides_columns
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coded, factory, provable
@@ -22,7 +23,7 @@ from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.shared_models import KeyMasked
+from securevfl.protocols.base.shared_models import KeyMasked, SharedModels
 
 _MERSENNE = 2**61 - 1  # where the protocol names no prime
 
@@ -58,7 +59,16 @@ def _faults(subject: Subject) -> Iterator[str]:
         field = protocol.code.field
     else:
         field = PrimeField(protocol.describe().get("p", _MERSENNE))
-    yield from filter(None, (sampler_fault(field.modulus, field.dtype), entropy_fault()))
+    yield from filter(
+        None,
+        (
+            sampler_fault(field.modulus, field.dtype),
+            entropy_fault(),
+            subject.chosen_draws,
+            rows_fault(subject.instance().data.train),
+            _bare_sums(subject),
+        ),
+    )
     for numbers in protocol.roles().values():
         if numbers and _alike(subject, numbers[0]):
             yield (
@@ -76,6 +86,38 @@ def _alike(subject: Subject, index: int) -> bool:
         for secrets in (first, second)
     ]
     return bool(first.names) and had[0] == had[1]
+
+
+def _bare_sums(subject: Subject) -> str:
+    """Entries of the summed embedding to which fewer clients than T + 2 add, by their first models.
+
+    A claim supposes that the sums may be known. Where an entry has few terms, knowing it is knowing
+    these, whatever hides the rest. A client whose columns are constant adds nothing to any entry.
+    """
+    made = subject.instance(rows=MANY_ROWS)
+    needed = int(getattr(made.config, "privacy", 1) or 1) + 2
+    varied = np.stack([_varied(made, n, party) for n, party in made.parties().items()
+                       if n in made.peers() and n < made.data.parties])  # fmt: skip
+    few = np.flatnonzero(varied.sum(0) < min(needed, varied.any(1).sum()))
+    if not len(few):
+        return ""
+    return (
+        f"to {len(few)} of {varied.shape[1]} entries of the summed embedding fewer than {needed} "
+        f"clients add anything: entry {few[0]} is that of clients "
+        f"{np.flatnonzero(varied[:, few[0]]).tolist()}"
+    )
+
+
+def _varied(made: Protocol, client: int, party: Any) -> np.ndarray:
+    """Entries of a client's embedding that its columns change, (h,) bool."""
+    if not isinstance(made, SharedModels):
+        embedding = np.asarray(made.embed(party, made.data.train[client]))
+        moved: np.ndarray = (embedding != embedding[0]).any(axis=0)
+    else:
+        shared = made.integers(party)
+        columns = np.concatenate(shared.data["train"])
+        moved = shared.model[(columns != columns[0]).any(axis=0)].any(axis=0)
+    return moved
 
 
 @dataclass(frozen=True)

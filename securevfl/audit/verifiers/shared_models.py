@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.followed_runs import ITSELF, differences, follow, is_event, traffic_of
 from securevfl.audit.keyed import small_field
 from securevfl.audit.keyed.certificate import certificate
-from securevfl.audit.keyed.coupling import Coupled, couple, other_labels
+from securevfl.audit.keyed.coupling import Coupled, couple
 from securevfl.audit.keyed.runs import KeyedRun, record_keyed
 from securevfl.audit.keyed.traces import traces
 from securevfl.audit.proof.certificate import Check
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.pairs import UnequalError, label_traffic
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.streams import SecretSeed
 from securevfl.privacy.adversary import SERVER_ALONE, SERVER_AND_T_CLIENTS, T_CLIENTS, Adversary
@@ -297,41 +297,17 @@ def _first_weights(subject: Subject) -> Check:
 
 def _labels(subject: Subject) -> Check:
     """Sizes, order, times and control messages of runs that differ in the labels alone."""
-    stream = np.random.Generator(np.random.Philox(subject.seed + 6))
-    small = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
-    runs = [("a small run", ITSELF, small, False, False)]
-    again = traffic_of(subject.instance(), ITSELF)
-    for _, what in differences(small, again):
-        if what.startswith("round"):
-            text = f"sizes, order or times differ between runs with equal inputs ({what})"
-            return Check("traffic", False, text)
-    for one in subject.settings:
-        if not one.setting.predicts:
-            whole = one.setting == ITSELF
-            runs.append((one.setting.name, one.setting, one.traffic, whole, subject.many))
-    for name, setting, before, whole, many in runs:
-        subject.progress(f"traffic with other labels, {name}")
-        data = subject.instance(whole=whole, many=many, multiple=setting.multiple).data
-        labels = other_labels(data.train_labels, stream)
-        changed: dict[str, Any] = {
-            "labels": labels,
-            "options": setting.options,
-            "multiple": setting.multiple,
-        }
-        made = subject.instance(whole=whole, many=many, **changed)
-        subject.note(f"{name} once more, with other labels, for the traffic")
-        # What breaks off a run, or replaces uploads, is part of following one.
-        broken = setting.resumed_in or setting.wrong_uploads
-        after = follow(made, setting).traffic if broken else traffic_of(made, setting)
-        for key, what in differences(before, after):
-            seen = not is_event(key) and may_see(T_CLIENTS, subject.protocol, key)
-            text = f"traffic depends on the labels ({name}), round {key.round}: {what}"
-            return Check("label traffic" if seen else "traffic", False, text)
-    names = ", ".join(name for name, *_ in runs)
+    try:
+        seen, _ = label_traffic(subject, lambda key: may_see(T_CLIENTS, subject.protocol, key))
+        anything, names = label_traffic(subject)
+    except UnequalError as error:
+        return Check("traffic", False, str(error))
+    if seen or anything:
+        return Check("label traffic" if seen else "traffic", False, seen or anything)
     text = (
-        f"{len(runs)} pairs of runs that differ in the labels alone ({names}) have the same "
-        "traffic: messages, sizes, order, times, what control messages say, and what parties but "
-        "the server tell the history"
+        f"pairs of runs that differ in the labels alone ({names}) have the same traffic: messages, "
+        "sizes, order, times, what control messages say, and what parties but the server tell the "
+        "history"
     )
     return Check("traffic", True, text)
 

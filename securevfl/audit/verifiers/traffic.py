@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.followed_runs import (
-    ITSELF,
-    Followed,
-    Traffic,
-    differences,
-    event_kind,
-    follow,
-    is_event,
-    traffic_of,
-)
+from securevfl.audit.followed_runs import Followed
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.pairs import by_chance, not_by_chance, once_more, small_traffic
+from securevfl.audit.traffic.seen import Traffic, is_event, traffic_of
+from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.streams import SecretSeed
 from securevfl.privacy.adversary import OUTSIDER
@@ -99,13 +93,13 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
     Nothing where already two runs with equal inputs differ in more than control messages.
     """
     followed = {one.setting.name: one for one in subject.settings}
-    chance = _by_chance(subject)
+    chance = by_chance(subject)
     if chance is None:
         return
     for name, columns in _other_columns(subject.instance().data, subject.seed).items():
         subject.progress(f"traffic, {name}")
         subject.note(f"{subject.describe()}; {name}, and other networks, for the traffic")
-        one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
+        one = small_traffic(subject)
         made = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 11))
         yield _first(name, one, traffic_of(made, ITSELF), chance)
     for found in followed.values():
@@ -124,17 +118,8 @@ def with_other_columns(subject: Subject, found: Followed) -> Traffic:
     setting, whole = found.setting, found.setting == ITSELF
     many = subject.many and not setting.predicts
     data = subject.instance(whole=whole, many=many, multiple=setting.multiple).data
-    changed: dict[str, Any] = {
-        "columns": _other_columns(data, subject.seed)[_OTHER_RANGES],
-        "secrets": SecretSeed(subject.seed + 12),
-    }
-    if setting.predicts:
-        return subject.predict(setting, **changed).traffic
-    changed |= {"options": setting.options, "multiple": setting.multiple}
-    other = subject.instance(whole=whole, many=many, **changed)
-    # What breaks off a run, or replaces uploads, is part of following one.
-    broken = setting.resumed_in or setting.wrong_uploads
-    return follow(other, setting).traffic if broken else traffic_of(other, setting)
+    columns = _other_columns(data, subject.seed)[_OTHER_RANGES]
+    return once_more(subject, found, columns=columns, secrets=SecretSeed(subject.seed + 12))
 
 
 def _first(
@@ -144,24 +129,9 @@ def _first(
     if stills:
         first = min(stills, key=lambda still: still.round)
         one, other = one.before(first), other.before(first)
-    for key, what in differences(one, other):
-        if not what.startswith("round") and key.kind in chance:
-            continue
+    for key, what in not_by_chance(one, other, chance):
         return name, key, f"round {key.round}, {key.kind!r}: {what}"
     return name, None, "a gradient was zero" if stills else ""
-
-
-def _by_chance(subject: Subject) -> frozenset[str] | None:
-    """Kinds of control message that differ between two runs with equal inputs: fresh keys.
-
-    And events that the protocol says to depend on data. None where sizes, order or times differ.
-    """
-    one = subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
-    again = traffic_of(subject.instance(), ITSELF)
-    if one.envelopes != again.envelopes:
-        return None
-    told = (event_kind(name) for name in subject.protocol.told_events)
-    return frozenset((*told, *(key.kind for key, _ in differences(one, again))))
 
 
 def _other_columns(data: VerticalDataset, seed: int) -> dict[str, dict[int, np.ndarray]]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.audit.followed_runs import Setting
 from securevfl.audit.settings import settings_of
+from securevfl.audit.traffic.setting import Setting
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError, RunError

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.followed_runs import ITSELF, follow
+from securevfl.audit.followed_runs import follow
 from securevfl.audit.following.other_code import OtherCode, times
+from securevfl.audit.traffic.setting import ITSELF
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField, encoding, fixed_point
 from securevfl.field.prss import Prss, _Streams
 from securevfl.protocols.base.mask_keys import keys_of

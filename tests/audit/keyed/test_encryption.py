@@ -202,6 +202,28 @@ def test_values_that_are_added_to_one_encryption_are_found():
     assert faults(scheme, keys, ciphertexts) == ["two ciphertexts have the same randomness"]
 
 
+def test_ciphertexts_of_paillier_that_nobody_sends_are_found():
+    scheme = paillier()
+    keys = scheme.generate()
+    with watch() as log:
+        own = [scheme.encrypt(keys[0], np.arange(3))[0] for _ in range(4)]
+    every = list(encryption_faults(scheme, BITS, keys, own, own=own, log=log))
+    some = list(encryption_faults(scheme, BITS, keys, own[1:], own=own[1:], log=log))
+    assert every == []
+    assert some == ["of 4 fresh ciphertexts 3 were sent: those that were may be chosen"]
+
+
+def test_ciphertexts_of_ckks_that_nobody_sends_are_found():
+    scheme = Ckks(4)
+    keys = scheme.generate()
+    with watch() as log:
+        own = [scheme.encrypt(keys[0], np.arange(3))[0] for _ in range(4)]
+    every = list(encryption_faults(scheme, 0, keys, own, own=own, log=log))
+    some = list(encryption_faults(scheme, 0, keys, own[1:], own=own[1:], log=log))
+    assert every == []
+    assert some == ["of 4 fresh ciphertexts 3 were sent: those that were may be chosen"]
+
+
 @pytest.mark.parametrize("related", [False, True])
 def test_randomness_that_follows_from_anothers_is_found(related):
     scheme = paillier()
@@ -211,6 +233,6 @@ def test_randomness_that_follows_from_anothers_is_found(related):
         first = public.get_random_lt_n()
         second = 2 * first % public.n if related else public.get_random_lt_n()
         own = [public.raw_encrypt(7, r).to_bytes(BITS // 4, "little") for r in (first, second)]
-    found = list(encryption_faults(scheme, BITS, keys, own, own=own, given=log.keys))
+    found = list(encryption_faults(scheme, BITS, keys, own, own=own, log=log))
     wanted = "1 of 2 ciphertexts have randomness that is no number of its own from the operating"
     assert [one.startswith(wanted) for one in found] == [True] * related

@@ -5,7 +5,6 @@ import zlib
 
 import pytest
 
-from securevfl.audit.followed_runs import Traffic
 from securevfl.audit.links.frames import (
     DocumentedLink,
     keys_not_fresh,
@@ -15,6 +14,7 @@ from securevfl.audit.links.frames import (
 )
 from securevfl.audit.links.sealed_runs import run_sealed, talk_sealed
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.seen import Traffic
 from securevfl.audit.verifiers import links
 from securevfl.audit.verifiers.links import SealedLinks
 from securevfl.engine import wire

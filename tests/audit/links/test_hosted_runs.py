@@ -109,7 +109,7 @@ def test_a_party_that_fails_ends_the_run():
 
 @pytest.mark.parametrize("restarts", [1, 3])
 def test_a_restarted_run_makes_rounds_again(restarts):
-    sent = run_restarted(small(), restarts)
+    sent = run_restarted(small(), restarts).sent
     times = {key.round: number for key, number in sent.items() if key.kind == "embedding"}
     assert set(times) == set(range(1, 7))
     assert max(times.values()) == restarts + 1
@@ -118,7 +118,7 @@ def test_a_restarted_run_makes_rounds_again(restarts):
 
 def test_data_owners_of_multivfl_go_on_where_they_were():
     """Their rounds stood still, so the whole run began anew."""
-    sent = run_restarted(small("multivfl", label_owners=2))
+    sent = run_restarted(small("multivfl", label_owners=2)).sent
     announced = {key.round: n for key, n in sent.items() if key.kind == "round"}
     assert announced[1] == announced[6] == 1
     assert max(announced.values()) == 2
@@ -127,6 +127,6 @@ def test_data_owners_of_multivfl_go_on_where_they_were():
 def test_a_party_that_forgets_is_refused_by_those_who_do_not():
     """A row may be released once; the server has lost its count, and each client has its own."""
     options = {"noise": "secure", "epsilon": 5.0, "epsilon_budget": 5.0, "rounds": 8, "batch": 8}
-    sent = run_restarted(small("wait_dp", **options), 4, forgetful=[SERVER])
+    sent = run_restarted(small("wait_dp", **options), 4, forgetful=[SERVER]).sent
     assert max(n for key, n in sent.items() if key.kind == "embedding") == 1
     assert max(key.round for key in sent if key.kind == "embedding") <= 4

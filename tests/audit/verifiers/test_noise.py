@@ -597,6 +597,19 @@ def test_data_owners_whose_rounds_stand_still_are_found(monkeypatch):
     assert "times in a run that was ended and restarted between machines" in found.words
 
 
+def test_noise_that_is_known_after_a_return_is_found(monkeypatch):
+    release = WaitClient.release
+
+    def seeded(self, embedding):
+        self.seeded = self.life > 0
+        return release(self, embedding)
+
+    monkeypatch.setattr(WaitClient, "release", seeded)
+    found = verdict(get_protocol("wait_dp"), **WAIT)
+    assert found.verdict == "NOT TESTED"
+    assert "after it came back once and twice: its noise is not drawn anew" in found.words
+
+
 # -- Sound noise ---------------------------------------------------------------------------------
 
 SOUND = [

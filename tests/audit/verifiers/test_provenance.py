@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from securevfl.audit.beside import known_answers
-from securevfl.audit.beside.known_answers import elements, entropy_fault, expanded, sampler_fault
+from securevfl.audit.beside.known_answers import (
+    elements,
+    entropy_fault,
+    expanded,
+    rows_fault,
+    sampler_fault,
+)
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.primitives import Hypotheses
 from securevfl.audit.verifiers.provenance import Sources
@@ -18,9 +24,13 @@ from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.streams import OwnEntropy
 from securevfl.field import sampling
 from securevfl.field.sampling import Keystream
+from securevfl.models.split import rows_of
+from securevfl.protocols.coded_split.protocol import CodedSplit
+from securevfl.protocols.secagg_split.algorithm import Client
 from securevfl.testing.runs import make
 
 STREAM, DRAW, START = OwnEntropy.stream, vars(OwnEntropy)["draw"], Keystream._start
+FIRST = CodedSplit.first_weights
 P50 = 2**50 - 2**14 + 1
 
 
@@ -169,6 +179,53 @@ def test_first_weights_that_do_not_follow_from_the_entropy_are_found(monkeypatch
     monkeypatch.setattr(streams.WithPlaceholders, "stream", from_the_name)
     found = [one.text for one in examined(claim, made) if one.bearing == "gap"]
     assert any("differ in the last byte alone" in one for one in found)
+
+
+def apart(self, owner):
+    """First weights on an entry of the embedding each: every sum is one client's."""
+    values = FIRST(self, owner)
+    values[:, np.arange(values.shape[1]) % self.data.parties != owner] = 0
+    return values
+
+
+def test_sums_of_one_client_alone_are_found(monkeypatch):
+    made = make("coded_split", width=8)
+    claim = next(one for one in made.claims if one.strength != "none")
+    monkeypatch.setattr(CodedSplit, "first_weights", apart)
+    found = [one.text for one in examined(claim, made) if one.bearing == "gap"]
+    assert [one.startswith("to 8 of 8 entries of the summed embedding fewer") for one in found] == [
+        True
+    ]
+
+
+def test_another_row_than_was_asked_for_is_found(monkeypatch):
+    def first_row_too(features, samples):
+        rows = rows_of(features, samples)
+        rows[0] = features[0]
+        return rows
+
+    features = make("secagg_split").data.train
+    assert rows_fault(features) == ""
+    monkeypatch.setattr(known_answers, "rows_of", first_row_too)
+    assert "not those that are taken of a table" in rows_fault(features)
+
+
+def test_keys_that_are_drawn_until_they_please_are_found(monkeypatch):
+    made = make("secagg_split")
+    claim = next(one for one in made.claims if one.strength != "none")
+    subject = Subject(made)
+    draw = Client.random_bytes
+
+    def until_even(self):
+        key = draw(self)
+        while key[0] % 4:
+            key = draw(self)
+        return key
+
+    monkeypatch.setattr(Client, "random_bytes", until_even)
+    words = [one.text for one in Sources().examine(claim, subject, seed=0, level=1e-7)
+             if one.bearing == "gap"]  # fmt: skip
+    assert any("what is used may be chosen" in one for one in words)
 
 
 def from_the_name(self, index, name, *keys):

@@ -1,0 +1,146 @@
+"""Pairs of runs that differ in secrets alone, whose traffic must not differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit.followed_runs import Followed, follow
+from securevfl.audit.keyed.coupling import other_labels
+from securevfl.audit.subject import Subject
+from securevfl.audit.traffic.seen import Traffic, differences, event_kind, traffic_of
+from securevfl.audit.traffic.setting import ITSELF
+from securevfl.protocols.base.messages import MessageKey
+
+
+class UnequalError(RuntimeError):
+    """Two runs with equal inputs have other traffic, so pairs of runs say nothing."""
+
+
+def small_traffic(subject: Subject) -> Traffic:
+    """Traffic of the small instance, with nobody late or absent."""
+    return subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
+
+
+def by_chance(subject: Subject) -> frozenset[str] | None:
+    """Kinds of control message that differ between two runs with equal inputs: fresh keys.
+
+    And events that the protocol says to depend on data. None where sizes, order or times differ.
+    """
+
+    def made() -> frozenset[str] | None:
+        one, again = small_traffic(subject), traffic_of(subject.instance(), ITSELF)
+        if one.envelopes != again.envelopes:
+            return None
+        told = (event_kind(name) for name in subject.protocol.told_events)
+        return frozenset((*told, *(key.kind for key, _ in differences(one, again))))
+
+    return subject.shared("traffic by chance", made)
+
+
+def once_more(subject: Subject, found: Followed, **changed: Any) -> Traffic:
+    """Traffic of a run in the setting of another one, with other secrets.
+
+    Parameters
+    ----------
+    subject : Subject
+    found : Followed
+        Of which the setting is taken.
+    **changed
+        As for `Subject.instance`: columns, labels or secrets.
+    """
+    setting, whole = found.setting, found.setting == ITSELF
+    if setting.predicts:
+        return subject.predict(setting, **changed).traffic
+    changed |= {"options": setting.options, "multiple": setting.multiple}
+    other = subject.instance(whole=whole, many=subject.many, **changed)
+    # What breaks off a run, or replaces uploads, is part of following one.
+    broken = setting.resumed_in or setting.wrong_uploads
+    return follow(other, setting).traffic if broken else traffic_of(other, setting)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Traffic of two runs in one setting that differ in secrets alone.
+
+    Attributes
+    ----------
+    setting : str
+    one, other : Traffic
+    """
+
+    setting: str
+    one: Traffic
+    other: Traffic
+
+
+def with_other_labels(subject: Subject) -> list[Pair]:
+    """Runs that differ in the labels alone: a small one, and one in each setting.
+
+    Those that predict have no labels.
+    """
+    return subject.shared("traffic with other labels", lambda: list(_with_other_labels(subject)))
+
+
+def _with_other_labels(subject: Subject) -> Iterator[Pair]:
+    stream = np.random.Generator(np.random.Philox(subject.seed + 6))
+    labels = other_labels(subject.instance().data.train_labels, stream)
+    other = traffic_of(subject.instance(labels=labels), ITSELF)
+    yield Pair("a small run", small_traffic(subject), other)
+    for found in subject.settings:
+        setting = found.setting
+        if setting.predicts or found.comparison.deviations:
+            continue
+        subject.progress(f"traffic with other labels, {setting.name}")
+        whole = setting == ITSELF
+        data = subject.instance(whole=whole, many=subject.many, multiple=setting.multiple).data
+        other = once_more(subject, found, labels=other_labels(data.train_labels, stream))
+        subject.note(f"{setting.name} once more, with other labels, for the traffic")
+        yield Pair(setting.name, found.traffic, other)
+
+
+def label_traffic(
+    subject: Subject, by: Callable[[MessageKey], bool] | None = None
+) -> tuple[str, str]:
+    """Dependence of traffic on the labels, for somebody who sees some messages, or for all.
+
+    Parameters
+    ----------
+    subject : Subject
+    by : callable, optional
+        Which messages are seen; without it all, and what parties tell the history.
+
+    Returns
+    -------
+    (str, str)
+        The first difference in words, empty for none, and the settings that were compared.
+
+    Raises
+    ------
+    UnequalError
+        Where sizes, order or times differ between runs with equal inputs: then they say nothing.
+    """
+    chance = by_chance(subject)
+    if chance is None:
+        raise UnequalError("sizes, order or times differ between two runs with equal inputs")
+    pairs = with_other_labels(subject)
+    for pair in pairs:
+        one, other = pair.one, pair.other
+        if by is not None:
+            one, other = one.seen(by), other.seen(by)
+        for key, what in not_by_chance(one, other, chance):
+            told = f"traffic depends on the labels ({pair.setting}), round {key.round}: {what}"
+            return told, pair.setting
+    return "", ", ".join(pair.setting for pair in pairs)
+
+
+def not_by_chance(
+    one: Traffic, other: Traffic, chance: frozenset[str]
+) -> Iterator[tuple[MessageKey, str]]:
+    """Differences of two traffics but for the content of some kinds of control message."""
+    for key, what in differences(one, other):
+        if what.startswith("round") or key.kind not in chance:
+            yield key, what
