@@ -236,6 +236,11 @@ class RecordedRun:
             tape.forget(self._undrawn)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of messages and states after the setup that are held."""
+        return sum(size for (_, round), size in self._sizes.items() if round > 0)
+
+    @property
     def unfollowed(self) -> tuple[str, ...]:
         """Reasons why states that formulas use are believed; empty where all are followed."""
         return ("states were not followed",) if self.references is None else self.references.faults

@@ -34,6 +34,7 @@ from securevfl.runs.threads import one_thread
 
 TEST_ROWS = 24  # of small instances
 SMALL = {"rounds": 8, "batch": 15}
+BEYOND = 1 << 30  # bytes of a run beyond the small one that are held
 
 _T = TypeVar("_T")
 
@@ -225,7 +226,8 @@ class Subject:
         """Arguments of `instance` for runs beyond the small one, each in one of its limits.
 
         What is done in late rounds alone, or in whole batches or of later rows alone, is seen in
-        these. There are none where the configuration itself is not run.
+        these. There are none where the configuration itself is not run. They are held whole, so
+        they end before the last round where all would be more than a gibibyte.
         """
         config = self.protocol.config
         if not self.whole:
@@ -233,6 +235,8 @@ class Subject:
         found = []
         for name, value in self._reduced.items():
             own = getattr(config, name)
+            if name != "batch" and own > value:
+                own = min(own, int(value * BEYOND / max(1, self.run.nbytes)))
             if own > value:
                 rows = max(MANY_ROWS, 2 * own) if name == "batch" else ROWS
                 found.append({"options": {name: own}, "rows": rows})

@@ -107,3 +107,12 @@ def test_the_order_of_verifiers_changes_no_verdict(monkeypatch):
     )
     assert one == two
     assert sorted(reports[0].ran) == sorted(reports[1].ran)
+
+
+def test_a_run_beyond_the_small_one_is_as_long_as_it_can_be_held(monkeypatch):
+    one = Subject(make("secagg_split", rounds=40, batch=20), whole=True)
+    assert [run["options"] for run in one.beyond] == [{"rounds": 40}, {"batch": 20}]
+    monkeypatch.setattr("securevfl.audit.subject.BEYOND", 2 * one.run.nbytes + 1)
+    assert [run["options"] for run in one.beyond] == [{"rounds": 16}, {"batch": 20}]
+    monkeypatch.setattr("securevfl.audit.subject.BEYOND", 1)
+    assert [run["options"] for run in one.beyond] == [{"batch": 20}]
