@@ -1,6 +1,7 @@
 """Hypotheses of reductions: edits that protocol and hypothesis have in common withhold verdicts."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.declaration import DeclaredMessages
 from securevfl.audit.verifiers.primitives import Hypotheses
 from securevfl.audit.verify import judge
+from securevfl.engine.party import SERVER
 from securevfl.field import LagrangeCode, encoding
 from securevfl.models.homomorphic import Paillier
 from securevfl.protocols.base.registry import get_protocol
@@ -57,6 +59,19 @@ def test_sums_of_one_survivor_more_than_collude_are_seen(monkeypatch):
     assert verdict(make("secagg_split", **options), ("server", "features")).verdict == (
         "HYPOTHESES HOLD"
     )
+
+
+def test_a_sum_of_few_in_a_setting_is_seen():
+    """As where clients crashed, and the server sent the gradient of a sum of two."""
+    made = make("secagg_split")
+    envelopes = tuple(("gradient", 3, SERVER, n, 100, 0, 0) for n in range(2))
+    setting = SimpleNamespace(traffic=SimpleNamespace(envelopes=envelopes), keys=0, strange_keys=0)
+    subject = Subject(made)
+    subject.shared("settings", lambda: (setting,))
+    claims = {(one.who, one.asset): one for one in made.claims}
+    found = judge(claims[WHO], subject, [Hypotheses()])
+    assert found.verdict == "NO VIOLATION FOUND"
+    assert "sums have 2 terms or more, and 3 are needed that two are left" in found.words
 
 
 def test_fewer_masks_of_shares_than_clients_collude_are_seen(monkeypatch):
