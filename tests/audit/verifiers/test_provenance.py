@@ -141,7 +141,17 @@ def test_long_streams_are_computed_by_other_code_under_all_their_keys(monkeypatc
 
 
 def verdict():
+    return judged(undisturbed())
+
+
+def undisturbed():
+    """Secure aggregation that is run once, with nobody late or absent."""
     subject = Subject(make("secagg_split"))
+    subject.shared("settings", tuple)
+    return subject
+
+
+def judged(subject):
     return judge(subject.protocol.claims[0], subject, [Sources(), Hypotheses()])
 
 
@@ -160,10 +170,10 @@ def test_the_verdict_on_the_library_as_it_is():
     ],
 )
 def test_the_verdict_is_withheld(monkeypatch, owner, name, edit, words):
-    subject = Subject(make("secagg_split"))
+    subject = undisturbed()
     _ = subject.run
     monkeypatch.setattr(owner, name, edit)
-    found = judge(subject.protocol.claims[0], subject, [Sources(), Hypotheses()])
+    found = judged(subject)
     assert found.verdict == "NO VIOLATION FOUND"
     assert words in found.words
 
