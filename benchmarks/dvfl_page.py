@@ -229,9 +229,9 @@ def all_rows(results: Results) -> list[str]:
         "",
         f"- SplitNN of DVFL's encoders, without faults: {cell(results, 'all-rows', 'split')}.",
         f"- {gap}",
-        "- The paper's DVFL loses at most 0.22 points at this rejoin rate. In the short form above, "
-        "where a guest that is up for a quarter of the rounds makes some 115 steps for 1170 here, "
-        "it loses one to three points.",
+        "- The paper's DVFL loses at most 0.22 points at this rejoin rate. In the short form "
+        "above, where a guest that is up for a quarter of the rounds makes some 115 steps for "
+        "1170 here, it loses one to three points.",
     ]
 
 
@@ -297,8 +297,8 @@ def epochs() -> list[str]:
         "",
         f"- A DVFL guest has to be alive for a shorter time than one of SplitNN, {one:.0f} s "
         f"against {two:.0f} s (paper: 56 against 80), in one measurement; with SimCLR it is so "
-        f"here ({content['seconds']['dvfl, simclr']['guest process']:.0f} s), where the paper's larger "
-        "network and batch took 306 s.",
+        f"here ({content['seconds']['dvfl, simclr']['guest process']:.0f} s), where the paper's "
+        "larger network and batch took 306 s.",
         "",
         f"`benchmarks/dvfl_epochs.py`, commit `{content['commit']}`.",
     ]
