@@ -94,9 +94,10 @@ READING = {
     "processes.",
     "emnist-occupies": "As with latency, 14 of 28 owners are fast and R = 4, so that no slow one "
     "is waited for: coded_split leads all others by an interval at every listed time, VAFL by 10 "
-    "to 15 points; until some 22 s VAFL and Ignore are ahead, for its data are shared first. FedVS, Wait and Wait-DP make seven or eight rounds in 100 s and learn next to "
-    "nothing; at 25 s few of their runs have an evaluation. coded_split sends nine times VAFL's "
-    "bytes. Rates of all methods were chosen at 25 s alone.",
+    "to 15 points; until some 22 s VAFL and Ignore are ahead, for its data are shared first. "
+    "FedVS, Wait and Wait-DP make seven or eight rounds in 100 s and learn next to nothing; at 25 "
+    "s few of their runs have an evaluation. coded_split sends nine times VAFL's bytes. Rates of "
+    "all methods were chosen at 25 s alone.",
     "caltech-7": "With two helpers coded_split leads FedVS at every time, and Ignore and VAFL from "
     "30 s on, each by an interval; at 15 s all three are level. Without helpers R = 4 of 6 owners "
     "needs a slow one in every round: it is behind Ignore and VAFL at 30 s, level with both "
