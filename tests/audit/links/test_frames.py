@@ -14,6 +14,7 @@ from securevfl.audit.links.frames import (
 )
 from securevfl.audit.links.sealed_runs import run_sealed, talk_sealed
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic import pairs
 from securevfl.audit.traffic.seen import Traffic
 from securevfl.audit.verifiers import links
 from securevfl.audit.verifiers.links import SealedLinks
@@ -195,7 +196,8 @@ def test_sizes_that_are_chance_hide_no_size_that_depends_on_columns(monkeypatch)
         sent = [("embedding", 1, 0, -1, 100 + len(runs)), ("gradient", 1, -1, 0, 50 + 9 * other)]
         return Traffic(tuple((*one, 0, 0) for one in sent), (), ())
 
-    monkeypatch.setitem(links._sizes_that_tell.__globals__, "traffic_of", traffic)
+    monkeypatch.setattr(links, "traffic_of", traffic)
+    monkeypatch.setattr(pairs, "traffic_of", traffic)
     found = list(links._sizes_that_tell(Subject(make("split", **SMALL))))
     assert len(runs) == 3
     assert found == ["the size of 'gradient' depends on columns or networks, in round 1"]
