@@ -143,6 +143,7 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         return encrypt(*arguments, **options)
 
     numbers: Any = random  # of which SystemRandom makes its numbers
+    theirs = numbers._urandom  # another one than `os.urandom`, where that has a stand-in already
     tenseal: Any = sys.modules.get("tenseal")  # of a protocol that was made
     encrypt: Any = getattr(tenseal, "ckks_vector", None)
     sampler.uniform, os.urandom, numbers._urandom = logged, counted, numbered
@@ -152,7 +153,7 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
     try:
         yield log
     finally:
-        sampler.uniform, os.urandom, numbers._urandom = uniform, urandom, urandom
+        sampler.uniform, os.urandom, numbers._urandom = uniform, urandom, theirs
         decoder.project = project
         if encrypt is not None:
             tenseal.ckks_vector = encrypt

@@ -1,5 +1,7 @@
 """A run of which parties cannot see that it is recorded."""
 
+import os
+import random
 import threading
 
 import pytest
@@ -54,6 +56,13 @@ def test_each_party_is_made_by_its_own_entropy_alone():
     assert compare_unobserved(make(Noting, **FEDVS)).deviations == ()
     assert all(isinstance(one, OwnEntropy) and one.index == n for n, one in made)
     assert sorted(n for n, _ in made) == [-1, *make("fedvs").peers()]
+
+
+def test_nothing_is_left_in_the_place_of_the_systems_source():
+    """The run is watched within stand-ins, which must not stay when it is over."""
+    before = os.urandom, vars(random)["_urandom"]
+    compare_unobserved(make("secagg_split"))
+    assert (os.urandom, vars(random)["_urandom"]) == before
 
 
 @pytest.mark.parametrize("name", ["fedvs", "secagg_split", "multivfl", "fedhssl", "split"])
