@@ -25,20 +25,21 @@ def small_traffic(subject: Subject) -> Traffic:
     return subject.shared("small traffic", lambda: traffic_of(subject.instance(), ITSELF))
 
 
+def small_traffic_again(subject: Subject) -> Traffic:
+    """The same of another run, with equal inputs."""
+    return subject.shared("small traffic again", lambda: traffic_of(subject.instance(), ITSELF))
+
+
 def by_chance(subject: Subject) -> frozenset[str] | None:
     """Kinds of control message that differ between two runs with equal inputs: fresh keys.
 
     And events that the protocol says to depend on data. None where sizes, order or times differ.
     """
-
-    def made() -> frozenset[str] | None:
-        one, again = small_traffic(subject), traffic_of(subject.instance(), ITSELF)
-        if one.envelopes != again.envelopes:
-            return None
-        told = (event_kind(name) for name in subject.protocol.told_events)
-        return frozenset((*told, *(key.kind for key, _ in differences(one, again))))
-
-    return subject.shared("traffic by chance", made)
+    one, again = small_traffic(subject), small_traffic_again(subject)
+    if one.envelopes != again.envelopes:
+        return None
+    told = (event_kind(name) for name in subject.protocol.told_events)
+    return frozenset((*told, *(key.kind for key, _ in differences(one, again))))
 
 
 def once_more(subject: Subject, found: Followed, **changed: Any) -> Traffic:
@@ -121,26 +122,22 @@ def label_traffic(
     Raises
     ------
     UnequalError
-        Where sizes, order or times differ between runs with equal inputs: then they say nothing.
+        Where traffic differs between runs with equal inputs already: then it says nothing.
     """
-    chance = by_chance(subject)
-    if chance is None:
-        raise UnequalError("sizes, order or times differ between two runs with equal inputs")
+    equal = small_traffic(subject), small_traffic_again(subject)
+    for _, what in _differing(*equal, by):
+        raise UnequalError(f"traffic differs between two runs with equal inputs: {what}")
     pairs = with_other_labels(subject)
     for pair in pairs:
-        one, other = pair.one, pair.other
-        if by is not None:
-            one, other = one.seen(by), other.seen(by)
-        for key, what in not_by_chance(one, other, chance):
+        for key, what in _differing(pair.one, pair.other, by):
             told = f"traffic depends on the labels ({pair.setting}), round {key.round}: {what}"
             return told, pair.setting
     return "", ", ".join(pair.setting for pair in pairs)
 
 
-def not_by_chance(
-    one: Traffic, other: Traffic, chance: frozenset[str]
+def _differing(
+    one: Traffic, other: Traffic, by: Callable[[MessageKey], bool] | None
 ) -> Iterator[tuple[MessageKey, str]]:
-    """Differences of two traffics but for the content of some kinds of control message."""
-    for key, what in differences(one, other):
-        if what.startswith("round") or key.kind not in chance:
-            yield key, what
+    if by is not None:
+        one, other = one.seen(by), other.seen(by)
+    return differences(one, other)

@@ -96,8 +96,12 @@ def _bare_sums(subject: Subject) -> str:
     """
     made = subject.instance(rows=MANY_ROWS)
     needed = int(getattr(made.config, "privacy", 1) or 1) + 2
-    varied = np.stack([_varied(made, n, party) for n, party in made.parties().items()
-                       if n in made.peers() and n < made.data.parties])  # fmt: skip
+    moved = [_varied(made, n, party) for n, party in made.parties().items()
+             if n in made.peers() and n < made.data.parties]  # fmt: skip
+    entries = [one for one in moved if one is not None]
+    if len(entries) < len(moved):  # only of a protocol of others, which no proof is about
+        return ""
+    varied = np.stack(entries)
     few = np.flatnonzero(varied.sum(0) < min(needed, varied.any(1).sum()))
     if not len(few):
         return ""
@@ -108,10 +112,12 @@ def _bare_sums(subject: Subject) -> str:
     )
 
 
-def _varied(made: Protocol, client: int, party: Any) -> np.ndarray:
-    """Entries of a client's embedding that its columns change, (h,) bool."""
+def _varied(made: Protocol, client: int, party: Any) -> np.ndarray | None:
+    """Entries of a client's embedding that its columns change, (h,) bool; None if it has none."""
     if not isinstance(made, SharedModels):
-        embedding = np.asarray(made.embed(party, made.data.train[client]))
+        embedding = made.embed(party, made.data.train[client])
+        if embedding is None:
+            return None
         moved: np.ndarray = (embedding != embedding[0]).any(axis=0)
     else:
         shared = made.integers(party)

@@ -10,8 +10,8 @@ import numpy as np
 from securevfl.audit.coalitions import may_see
 from securevfl.audit.followed_runs import Followed
 from securevfl.audit.subject import Subject
-from securevfl.audit.traffic.pairs import by_chance, not_by_chance, once_more, small_traffic
-from securevfl.audit.traffic.seen import Traffic, is_event, traffic_of
+from securevfl.audit.traffic.pairs import by_chance, once_more, small_traffic
+from securevfl.audit.traffic.seen import Traffic, differences, is_event, traffic_of
 from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.streams import SecretSeed
@@ -129,7 +129,9 @@ def _first(
     if stills:
         first = min(stills, key=lambda still: still.round)
         one, other = one.before(first), other.before(first)
-    for key, what in not_by_chance(one, other, chance):
+    for key, what in differences(one, other):
+        if not what.startswith("round") and key.kind in chance:
+            continue
         return name, key, f"round {key.round}, {key.kind!r}: {what}"
     return name, None, "a gradient was zero" if stills else ""
 

@@ -208,6 +208,13 @@ def test_sums_of_one_client_alone_are_found(monkeypatch):
     ]
 
 
+def test_a_protocol_without_embeddings_is_examined_all_the_same(monkeypatch):
+    made = make("secagg_split")
+    claim = next(one for one in made.claims if one.strength != "none")
+    monkeypatch.setattr(type(made), "embed", lambda self, client, rows: None, raising=False)
+    assert "gap" not in {one.bearing for one in examined(claim, made)}
+
+
 def test_another_row_than_was_asked_for_is_found(monkeypatch):
     def first_row_too(features, samples):
         rows = rows_of(features, samples)
