@@ -17,7 +17,7 @@ from securevfl.models.networks import Activation, two_layers
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.tabular import tabular_front
-from securevfl.models.tensors import tensor
+from securevfl.models.tensors import place, tensor
 from securevfl.models.user_code import check_rows_apart, own_network
 from securevfl.models.weights import initialised
 
@@ -66,6 +66,8 @@ class TorchNetwork:
         Arguments of `securevfl.models.optimizers.make_optimizer`.
     bound : float or None
         Every weight is clipped to [-bound, bound] after each update.
+    device : str
+        Name of the device that computes the module (`securevfl.models.tensors.place`).
     """
 
     def __init__(
@@ -75,7 +77,9 @@ class TorchNetwork:
         *,
         optimizer: dict[str, Any],
         bound: float | None = None,
+        device: str = "cpu",
     ) -> None:
+        place(module, device)
         self.module = module
         self.operations = operations
         self.bound = bound
@@ -214,6 +218,7 @@ def make_client_network(
     embedding: int = 8,
     layers: Sequence[int] = (),
     own: str = "",
+    device: str = "cpu",
 ) -> ClientNetwork:
     """New network of a client.
 
@@ -239,6 +244,9 @@ def make_client_network(
         Widths of the hidden layers of "mlp", in the place of `depth`.
     own : str
         Name of a network of the user's (`securevfl.models.user_code`), in the place of `kind`.
+    device : str
+        Name of the device that computes it (`securevfl.models.tensors.place`); "pn" is computed on
+        the processor.
 
     Raises
     ------
@@ -246,11 +254,12 @@ def make_client_network(
         For convolutions on columns that are no image, for all but "mlp" on category codes and
         with `layers`, and for encoders of another depth than 2.
     """
+    options: dict[str, Any] = {"optimizer": optimizer, "bound": bound, "device": device}
     if own:
         made = own_network(own, "own_client", features, width, stream)
         check_rows_apart(made, f"own_client = {own!r}", features)
         weights = sum(p.numel() for p in made.parameters())  # what Linear layers multiply
-        return TorchNetwork(made, weights, optimizer=optimizer, bound=bound)
+        return TorchNetwork(made, weights, **options)
     if layers and kind != "mlp":
         raise ConfigurationError(
             f"client = {kind!r} has no hidden layers of chosen widths; use client = 'mlp', or "
@@ -267,7 +276,7 @@ def make_client_network(
         tables = cardinalities if coded else ()
         widths = (*layers, width) if layers else (width,) * depth
         module, operations = initialised(lambda: _mlp(features, widths, tables, embedding), stream)
-        return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
+        return TorchNetwork(module, operations, **options)
     if kind in _LAST:
         if depth != _LAYERS:
             raise ConfigurationError(
@@ -276,7 +285,7 @@ def make_client_network(
             )
         last = _LAST[kind]
         module, operations = initialised(lambda: encoder(features, width, last), stream)
-        return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
+        return TorchNetwork(module, operations, **options)
     if image_shape is None:
         raise ConfigurationError(
             f"client = {kind!r} needs image data whose parties own whole strips of pixel rows or "
@@ -285,7 +294,7 @@ def make_client_network(
     shape = image_shape
     build = _CONVOLUTIONS[kind]
     module, operations = initialised(lambda: build(shape, width, depth), stream)
-    return TorchNetwork(module, operations, optimizer=optimizer, bound=bound)
+    return TorchNetwork(module, operations, **options)
 
 
 def refuse_codes(kind: str, coded: int) -> None:

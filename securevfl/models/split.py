@@ -11,7 +11,7 @@ import numpy as np
 from securevfl.errors import ConfigurationError, DivergedError
 from securevfl.models.networks import make_centre
 from securevfl.models.optimizers import make_optimizer, take_step
-from securevfl.models.tensors import tensor
+from securevfl.models.tensors import place, tensor
 from securevfl.models.user_code import own_loss as loss_of
 from securevfl.models.user_code import own_network
 
@@ -123,6 +123,8 @@ class Centre:
     class_weights : "none", "balanced", or sequence of float
         Weights of the classes in the loss (`row_weights`); balanced ones are those of the labels
         that a step is given.
+    device : str
+        Name of the device that computes the network (`securevfl.models.tensors.place`).
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class Centre:
         own: str = "",
         own_loss: str = "",
         class_weights: str | Sequence[float] = "none",
+        device: str = "cpu",
     ) -> None:
         self.task: Task = task
         self.outputs, self.class_weights = outputs, class_weights
@@ -146,6 +149,7 @@ class Centre:
             if own
             else make_centre(network, width, hidden, outputs, seed=seed)
         )
+        place(self.network, device)
         self._own_loss = loss_of(own_loss) if own_loss else None
         self.optimizer = make_optimizer(list(self.network.parameters()), **optimizer)
         self._lr: float = optimizer["lr"]
@@ -188,14 +192,14 @@ class Centre:
         own = {}
         for name, parameter in self.network.named_parameters():
             assert parameter.grad is not None
-            own[name] = parameter.grad.numpy().copy()
+            own[name] = parameter.grad.numpy(force=True).copy()
         return loss, gradient, own
 
     def apply(self, gradients: Mapping[str, np.ndarray]) -> None:
         """One update with gradients that another server model of the same shape computed."""
 
         for name, parameter in self.network.named_parameters():
-            parameter.grad = tensor(gradients[name])
+            parameter.grad = tensor(gradients[name]).to(parameter.device)
         take_step(self.optimizer)
 
     def _backward(

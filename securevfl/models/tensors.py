@@ -4,17 +4,23 @@ The kernels of a matrix library may take the values before an aligned address on
 add up a row's products in an order that follows from where the operand stands in memory. Two
 copies of one array can so give products that differ in their last digits. MKL does this on some
 processors where an operand does not stand at an address divisible by 16.
+
+Networks are computed on the processor, or on a device by its name.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import textwrap
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from securevfl.errors import ConfigurationError
+
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
 ALIGNMENT = 16  # Bytes: what memory for any type is aligned to, on 64-bit x86 and arm.
 
@@ -35,3 +41,54 @@ def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
     import torch
 
     return torch.from_numpy(np.array(values, dtype, order="C"))
+
+
+def place(network: nn.Module, device: str) -> None:
+    """Let a network be computed on a device, for callers whose tensors stay on the processor.
+
+    Its inputs are brought to the device and its output is brought back, so gradients reach inputs
+    that are on the processor. Names and values of its weights stay as they are. Kernels of an
+    accelerator round otherwise than the processor's, and some of them from run to run.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Takes tensors by place, and gives one.
+    device : str
+        "cpu" leaves the network as it is; else a name of torch's, such as "cuda", "cuda:1", "mps".
+
+    Raises
+    ------
+    ConfigurationError
+        When torch knows no such device, or cannot use it here.
+    """
+    if device == "cpu":
+        return
+    import torch
+
+    try:
+        place_of = torch.device(device)
+        torch.zeros(1, device=place_of).cpu()  # one that only has shapes, meta, fails
+        network.to(place_of)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ConfigurationError(
+            f"device = {device!r} cannot be used: {textwrap.shorten(str(error), 150)}; devices of "
+            f"torch {torch.__version__} here: {', '.join(_devices())}"
+        ) from None
+
+    def bring(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(each.to(place_of) for each in given)
+
+    def bring_back(_: nn.Module, __: Any, scores: torch.Tensor) -> torch.Tensor:
+        return scores.cpu()
+
+    network.register_forward_pre_hook(bring)
+    network.register_forward_hook(bring_back)
+
+
+def _devices() -> list[str]:
+    """Names of the devices that torch can use on this machine."""
+    import torch
+
+    cuda = [f"cuda:{n}" for n in range(torch.cuda.device_count())]
+    return ["cpu", *cuda, *(["mps"] if torch.backends.mps.is_available() else [])]

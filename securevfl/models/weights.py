@@ -83,7 +83,7 @@ def _module_of(model: Any) -> torch.nn.Module:
 
 def weights_of(model: Any) -> dict[str, np.ndarray]:
     """Copies of the weights by name, float32."""
-    return {name: p.detach().numpy().copy() for name, p in parameters_of(model).items()}
+    return {name: p.numpy(force=True).copy() for name, p in parameters_of(model).items()}
 
 
 def load_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:

@@ -94,7 +94,7 @@ def _parts(one: Any, *, whole: bool) -> Iterator[Any]:
     elif isinstance(one, types.FunctionType):
         yield from _enclosed(one)
     elif hasattr(one, "detach") and hasattr(one, "numpy"):
-        yield one.detach().numpy()
+        yield one.numpy(force=True)
     elif not isinstance(one, (type, types.ModuleType, np.ndarray, *_PLAIN)):
         library = type(one).__module__.startswith(("securevfl.", "torch.", "numpy"))
         if whole or not library or isinstance(one, Party):

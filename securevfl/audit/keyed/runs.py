@@ -176,7 +176,7 @@ def _values(thing: Any, deep: int, known: dict[int, Any]) -> Iterator[bytes]:
             for one in sorted(thing, key=repr):
                 yield from _values(one, deep - 1, known)
         elif hasattr(thing, "detach") and hasattr(thing, "numpy"):
-            yield from _values(thing.detach().numpy(), deep, known)
+            yield from _values(thing.numpy(force=True), deep, known)
         elif not callable(thing) or hasattr(thing, "state_dict"):
             yield from _values(getattr(thing, "__dict__", {}), deep - 1, known)
 

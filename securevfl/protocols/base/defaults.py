@@ -43,7 +43,11 @@ ALIASES: Mapping[str, str] = {
 NO_OPTION: Mapping[str, str] = {
     "epochs": "a run counts rounds, of one batch each. E epochs of M rows in batches of B are "
     "E * M / B rounds: set rounds",
-    **dict.fromkeys(("gpu", "cuda", "device"), "everything is computed on the CPU: leave it out"),
+    **dict.fromkeys(
+        ("gpu", "cuda", "device"),
+        "this method's networks are computed on the CPU: leave it out. Where networks can be "
+        "computed elsewhere, the option is device = cuda",
+    ),
 }
 
 

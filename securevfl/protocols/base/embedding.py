@@ -118,6 +118,7 @@ class EmbeddingProtocol(SplitProtocol):
             embedding=self.config.embedding,
             layers=self.config.hidden_layers(),
             own=self.config.own_client,
+            device=self.config.device,
         )
 
     def step_messages(
@@ -297,7 +298,8 @@ class EmbeddingProtocol(SplitProtocol):
         """Bytes of the test rows' embeddings, single and stacked, and of a training step."""
         batch, h = self.layout.coded * self.layout.segments, int(self.config.width)
         embeddings = self.data.parties * max(self.data.test_rows, batch) * h
-        centre = training_bytes(self.config.centre, self.aggregation.width(h), batch)
+        on_cpu: bool = self.config.device == "cpu"
+        centre = training_bytes(self.config.centre, self.aggregation.width(h), batch) * on_cpu
         return 2 * 4 * embeddings + centre
 
     def advice(self, available: int) -> str:

@@ -86,6 +86,13 @@ class TrainingConfig(BaseModel):
             "batch_norm_mlp, linear, conv, vgg13, or DVFL's host and owner as one (host_mlp)."
         ),
     )
+    device: str = Field(
+        "cpu",
+        description=(
+            "Device that computes the server model, and bottom models but polynomial ones: cpu, or "
+            "another one of torch's, such as cuda, cuda:1 or mps. All else is computed on the CPU."
+        ),
+    )
     own_centre: OwnCode = Field(
         "",
         description=(

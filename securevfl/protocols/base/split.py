@@ -111,6 +111,7 @@ class SplitProtocol(Protocol):
             own=self.config.own_centre,
             own_loss=self.config.own_loss,
             class_weights=read(self.config.class_weights),
+            device=self.config.device,
         )
 
     def batches(

@@ -175,6 +175,7 @@ class MultiVfl(EmbeddingProtocol):
             own=config.own_client,
             cardinalities=data.cardinalities[index],
             embedding=config.embedding,
+            device=config.device,
         )
 
     def label_owner(self, index: int) -> LabelOwner:
@@ -213,6 +214,7 @@ class MultiVfl(EmbeddingProtocol):
             seed=int(self.stream("centre").integers(2**31)),
             own=config.own_centre,
             own_loss=config.own_loss,
+            device=config.device,
         )
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
