@@ -1,25 +1,36 @@
-"""Facts of this computer on which figures depend: processor, versions, and BLAS's kernels."""
+"""Facts of this computer on which figures depend: processors, versions, and BLAS's kernels."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, system, versions and BLAS architecture (where threadpoolctl is there)."""
+    """Processor, cores, GPUs, system, versions and BLAS (where threadpoolctl is there)."""
     result: dict[str, Any] = {
         "processor": processor(),
         "cores": os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         **versions(),
     }
+    if found_gpus := gpus():
+        result["gpus"] = found_gpus
     found = blas()
     return result if found is None else result | {"blas": found or "none found"}
+
+
+def gpus() -> list[str]:
+    """Names of the CUDA devices that torch can use; none where torch is not loaded."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return []
+    return [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
 
 
 def usable_cores() -> int:

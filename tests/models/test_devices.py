@@ -26,6 +26,15 @@ METHODS = [
     ("cvfl", {"client": "mlp", "mode": "sync"}),
     ("multivfl", {"client": "cnn", "label_owners": 2, "server_optimizer": "fedadam"}),
     ("fedvs", {}),
+    ("coded_split", {}),
+    ("local", {"client": "mlp"}),
+    ("fedonce", {}),
+    ("secagg_split", {"client": "mlp"}),
+    ("wait_dp", {"client": "mlp", "noise": "seeded"}),
+    ("wait_dp", {"client": "mlp", "noise": "seeded", "noise_on": "gradients", "centre": "mlp"}),
+    ("vflhlp", {"client": "mlp", "pretrain_epochs": 2, "beta": 0.1, "centre": "mlp"}),
+    ("fedhssl", {"client": "mlp", "method": "moco", "memory": 64, "pretrain_epochs": 2}),
+    ("ssl_local", {"client": "mlp", "method": "byol", "pretrain_epochs": 2}),
 ]
 
 
@@ -38,7 +47,7 @@ def digits():
 @pytest.mark.parametrize(("protocol", "options"), METHODS)
 def test_a_run_on_a_device_has_the_scores_of_the_processor(protocol, options, device, digits):
     runs = [
-        svfl.run(protocol, digits, **OPTIONS, **options, device=name) for name in ("cpu", device)
+        svfl.run(protocol, digits, **(OPTIONS | options), device=name) for name in ("cpu", device)
     ]
     here, there = ([row["accuracy"] for row in run.history if "accuracy" in row] for run in runs)
     if device == "cpu:0":
@@ -91,6 +100,8 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(device, digit
     [name for name in find_protocols() if "device" in get_protocol(name).Config.model_fields],
 )
 def test_no_protocol_ignores_the_device(protocol, digits):
+    if protocol == "he_split":
+        pytest.importorskip("tenseal")
     with pytest.raises(ConfigurationError, match="device = 'toaster' cannot be used"):
         svfl.run(protocol, digits, rounds=1, device="toaster")
 

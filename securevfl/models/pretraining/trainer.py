@@ -360,7 +360,8 @@ class ProximalTerm:
         if target is None:
             return {}
         if self._read[0] is not target:
-            tensors = {name: tensor(w) for name, w in target.items()}
+            own = parameters_of(self.model)
+            tensors = {name: tensor(w).to(own[name].device) for name, w in target.items()}
             self._read = (target, tensors)
         return {
             name: (p, tuple(slice(n) for n in self._read[1][name].shape), self._read[1][name])

@@ -34,4 +34,5 @@ def _flatten(prefix: str, value: Any) -> dict[str, np.ndarray]:
             if key != "optimizer":  # of a copy within; its lists would have to be pickled
                 flat |= _flatten(f"{prefix}/{key}", item)
         return flat
-    return {prefix: np.asarray(value.detach() if hasattr(value, "detach") else value)}
+    array = value.numpy(force=True) if hasattr(value, "detach") else np.asarray(value)
+    return {prefix: array}
