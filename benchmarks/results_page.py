@@ -35,10 +35,10 @@ so), paired by seed, with 95 % t intervals, corrected for their number by Holm's
 - **not run**: there is no result here, or what was run is another experiment.
 
 Learning rates, lengths and beta were chosen on validation rows in the studies of
-[coded_split](results-coded-split.md), in VFLHLP's on Criteo, and in DVFL's on Caltech-7,
-Handwritten and Parkinson. Elsewhere they were chosen by us: where a rate was chosen at all, it was
-on test rows, of another seed than the study's or, for CVFL on MNIST, of seed 0, which the study
-has. `benchmarks/results_page.py` writes this page from `benchmarks/results`.
+[coded_split](results-coded-split.md), in FedVS's Table 1, in VFLHLP's on Criteo and Avazu, and in
+DVFL's on Caltech-7, Handwritten and Parkinson. Elsewhere they were chosen by us: where a rate was
+chosen at all, it was on test rows, of another seed than the study's or, for CVFL on MNIST, of seed
+0, which the study has. `benchmarks/results_page.py` writes this page from `benchmarks/results`.
 """
 
 NO_RESULT = """Tables and figures that hold no result have no line: FedVS's Table 2, CVFL's Table 1

@@ -84,7 +84,9 @@ def draw_study(
     rows = {name: [row for rows in seeds for row in rows] for name, seeds in drawn.items()}
     measure, label = _measure(rows)
     everything = [row for each in rows.values() for row in each]
+    # Without delays all virtual times are 0, and there is nothing to see.
     axes_shown = [axis for axis in _AXES if all(axis in row for row in everything)]
+    axes_shown = [axis for axis in axes_shown if any(row[axis] for row in everything)]
     figure = Figure(figsize=(4.2 * len(axes_shown), 3.9), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]

@@ -13,6 +13,8 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.tensors import place
 from securevfl.protocols.base.registry import find_protocols, get_protocol
 
+# torch's first backward pass on a GPU says so of its own thread; it goes on all the same.
+pytestmark = pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS")
 DEVICES = [
     "cpu:0",
     pytest.param(

@@ -17,7 +17,7 @@ from securevfl.cli.tables import print_study
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.plots import draw_grid
+from securevfl.runs.plots import draw_grid, draw_study
 from securevfl.studies import workers
 from securevfl.studies.compare import comparison
 from securevfl.studies.equal_times import asked_times, at_times, read_jobs
@@ -327,6 +327,17 @@ def test_a_picture_of_a_grid_shows_points_where_runs_are_evaluated_once(tmp_path
     assert first.get_xscale() == "symlog"  # 0 is on the axis
     assert [line.get_xydata()[0].tolist() for line in first.lines[:1]] == [[0.0, 0.6]]
     assert first.get_ylim()[0] <= 0.5 < 0.9 <= first.get_ylim()[1]
+
+
+def test_a_picture_has_no_panel_of_an_axis_on_which_nothing_moves(tmp_path):
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    rows = [{"step": n, "time": 0.0, "bytes": 10 * n, "accuracy": 0.5} for n in (1, 2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, *_a, **_o: figures.append(figure))
+        draw_study({"a": [rows]}, tmp_path / "x", title="")
+    assert [panel.get_xlabel() for panel in figures[0].axes] == ["round", "sent (MB)"]
 
 
 def test_a_grid_may_change_the_conditions(tmp_path, capsys):
