@@ -144,9 +144,7 @@ def verify(
     allow_options(options)
     cls = get_protocol(protocol) if isinstance(protocol, str) else protocol
     if plain:
-        if "masked" not in cls.Config.model_fields:
-            raise ConfigurationError(f"verify: {cls.name} has no plain evaluation; leave out plain")
-        options["masked"] = False
+        options |= _plain(cls)
     if isinstance(data, str):
         data = DataSource(data, {"seed": seed})
     dataset = data.load() if isinstance(data, DataSource) else data
@@ -187,22 +185,30 @@ def verify(
     if unread:
         failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
         found = (conclude(THE_CARD, [failure]), *found)
+    found = _unless_changed(claims, found)
+    parameters = {**(described or {}), "seed": seed}
+    return Report(cls.name, parameters, found, leaks, NOT_COVERED, tuple(subject.ran), whole)
+
+
+def _plain(cls: type[Protocol]) -> dict[str, Any]:
+    """The option of plain evaluation."""
+    if "masked" not in cls.Config.model_fields:
+        raise ConfigurationError(f"verify: {cls.name} has no plain evaluation; leave out plain")
+    return {"masked": False}
+
+
+def _unless_changed(
+    claims: Sequence[Claim], found: tuple[ClaimVerdict, ...]
+) -> tuple[ClaimVerdict, ...]:
+    """The verdicts, or none on any claim where what judged is not the verifier."""
     changed = [n for n in altered("securevfl.audit.") if n.startswith("securevfl.audit.")]
     changed += altered_unseen()
-    if changed:  # what judged is not the verifier
-        text = f"the verifier, or what it compares with, was changed: {', '.join(changed[:6])}"
-        failure = Evidence("verify", "silent", text, "failure")
-        # Named here: the judge (`conclude`) may be what was changed.
-        found = tuple(ClaimVerdict(one, "COULD NOT BE CHECKED", (failure,)) for one in claims)
-    return Report(
-        cls.name,
-        {**(described or {}), "seed": seed},
-        found,
-        leaks,
-        NOT_COVERED,
-        tuple(subject.ran),
-        whole,
-    )
+    if not changed:
+        return found
+    text = f"the verifier, or what it compares with, was changed: {', '.join(changed[:6])}"
+    failure = Evidence("verify", "silent", text, "failure")
+    # Named here: the judge (`conclude`) may be what was changed.
+    return tuple(ClaimVerdict(one, "COULD NOT BE CHECKED", (failure,)) for one in claims)
 
 
 def judge(

@@ -180,7 +180,9 @@ def draw_band(
         panel.fill_between(where / unit, low, high, color=look["color"], alpha=0.15, lw=0)
     else:  # one evaluation: a point, and the range over seeds
         marker = _MARKERS[number // len(COLOURS) % len(_MARKERS)]
-        (at, middle), ends = (where[0] / unit, mean[0]), ([mean[0] - low[0]], [high[0] - mean[0]])
+        at, middle = where[0] / unit, mean[0]
+        # The mean of equal values can lie a rounding beside them, and no bar is negative.
+        ends = ([max(middle - low[0], 0.0)], [max(high[0] - middle, 0.0)])
         panel.errorbar([at], [middle], yerr=ends, label=name, color=look["color"], fmt=marker)
     return float(where[-1])
 

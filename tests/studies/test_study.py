@@ -340,6 +340,12 @@ def test_a_picture_has_no_panel_of_an_axis_on_which_nothing_moves(tmp_path):
     assert [panel.get_xlabel() for panel in figures[0].axes] == ["round", "sent (MB)"]
 
 
+def test_a_picture_is_drawn_where_all_seeds_end_alike(tmp_path):
+    # 0.1 + 0.1 + 0.1 is more than 0.3, and the mean so above the largest of the three.
+    draw_study({"a": [[{"step": 1, "accuracy": 0.1}]] * 3}, tmp_path / "x.png", title="")
+    assert (tmp_path / "x.png").stat().st_size > 0
+
+
 def test_a_grid_may_change_the_conditions(tmp_path, capsys):
     text = TOML.replace('baseline = "plain"', "") + (
         '[grid.waiting.conditions]\npattern = "paper"\n'
