@@ -63,6 +63,7 @@ NOT_COVERED = (
     "parties follow the protocol: an active server or client is another claim",
     "how long a machine computes, and what else it leaks: times are those of a simulation",
     "what the wanted sums and dL/dH say by themselves",
+    "what processes of organisations tell each other besides messages: beacons of how they stand",
     "the library's own code: states, draws and messages are held against what its parties do",
     "options, conditions, rows and rounds that were not run (see what was run)",
     "what measures and predictions in the clear tell, such as embeddings of test rows",

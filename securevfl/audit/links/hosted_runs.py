@@ -3,13 +3,14 @@
 A simulation shows what parties ask their network for. On a cluster a `PartyActor` makes the party,
 and its `PartyHost` turns what it asks for into frames and reports. Here each request is noted
 before the host has it, and what leaves the actor is held against that: frames by the audit's own
-lines, and the events that the driver polls.
+lines, and so are the reports that the driver polls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import os
 import tempfile
 import time
 from collections import Counter
@@ -23,12 +24,13 @@ from securevfl.audit.deviations import Deviation
 from securevfl.audit.following.acts import text_of
 from securevfl.audit.links.frames import DocumentedLink, written
 from securevfl.engine import wire
-from securevfl.engine.network import SERVER, PartyState, Sending, name_of
+from securevfl.engine.network import ANY_ROUND, SERVER, PartyState, Sending, name_of
 from securevfl.engine.party import Party
-from securevfl.engine.realtime.actor import PartyActor
+from securevfl.engine.realtime.actor import PartyActor, Report
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.realtime.checkpoint_store import AHEAD
 from securevfl.engine.realtime.frames import Frame
+from securevfl.engine.realtime.host import PartyHost
 from securevfl.engine.streams import Secrets
 from securevfl.errors import RunError
 from securevfl.protocols.base.messages import MessageKey
@@ -54,7 +56,8 @@ class HostedRun:
     wrong_frames : list of Deviation
         Frames that are not of what a party sent, sealed as documented.
     wrong_events : list of str
-        Events that are not what a party told its host, in words.
+        Events that are not what a party told its host, and reports that say more than how a party
+        stands, in words.
     """
 
     frames: int = 0
@@ -157,6 +160,8 @@ class _Noted:
         self.sent: dict[tuple[int, str, int], list[bytes]] = {}
         self.first: dict[tuple[int, str, int], bytes] = {}
         self.told: list[tuple[str, str]] = []
+        self.over: list[tuple[int, bool]] = []
+        self.to_itself = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._host, name)
@@ -169,12 +174,19 @@ class _Noted:
                 content = wire.encode(payload, self._modulus(sending.kind))
                 self.sent.setdefault(place, []).append(content)
                 self.first.setdefault(place, content)
+            else:
+                self.to_itself += 1
         self._host.send(sending)
 
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
         """Note the event."""
         self.told.append((name, text_of(fields)))
         self._host.record(party, name, fields)
+
+    def round_over(self, party: PartyState, round: int, left: bool) -> None:
+        """Note the round."""
+        self.over.append((round, left))
+        self._host.round_over(party, round, left)
 
 
 @dataclass(frozen=True)
@@ -219,6 +231,9 @@ class _Hosts:
         self._links: dict[tuple[int, int], DocumentedLink] = {}
         self._numbers: Counter[tuple[int, int]] = Counter()
         self._events: dict[int, list[Any]] = {n: [] for n in self._actors}
+        self._sent: dict[int, list[int]] = {n: [] for n in self._actors}  # bytes of each frame
+        self._arrived: Counter[int] = Counter()
+        self._over: Counter[int] = Counter()  # rounds that were reported
 
     def contents(self) -> dict[MessageKey, bytes]:
         """Payloads that parties sent in this life; of several with one key the first."""
@@ -293,6 +308,7 @@ class _Hosts:
             if report.status.failed:
                 raise _PartyFailedError(f"hosted run: {report.status.failed}")
             self._events[n] += report.events
+            self._compare_report(n, report)
             done |= n == SERVER and report.status.done
         return done
 
@@ -302,6 +318,8 @@ class _Hosts:
         frame = Frame.decode(data)
         key = MessageKey(frame.kind, frame.round, sender, receiver)
         self.carried[key] += 1
+        self._sent[sender].append(len(data))
+        self._arrived[receiver] += 1
         waiting = self._noted[sender].sent.get((receiver, frame.kind, frame.round), [])
         number = self._numbers[sender, receiver]
         self._numbers[sender, receiver] += 1
@@ -334,6 +352,32 @@ class _Hosts:
         ends = (sender, receiver, frame.kind, frame.round, epoch, to_epoch)
         return written((_RUN, *ends, number, body))
 
+    def _compare_report(self, n: int, report: Report) -> None:
+        """Hold all that a report says besides events against what was seen of its host."""
+        host, noted, status = self._actors[n].host, self._noted[n], report.status
+        assert host is not None
+        over, self._over[n] = noted.over[self._over[n] :], len(noted.over)
+        now = host.time(host.party)
+        right = {
+            "process": report.process == os.getpid(),
+            "messages": report.messages == len(self._sent[n]),
+            "bytes": report.bytes == sum(self._sent[n]),
+            "rounds": [(r, left) for r, left, _ in report.rounds_over] == over
+            and all(type(at) is int and 0 <= at <= now for *_, at in report.rounds_over),
+            "round": status.round == host.party.round,
+            "wait": status.waits == _waits(host),
+            "progress": type(status.progress) is int
+            and 0 <= status.progress <= self._arrived[n] + noted.to_itself + len(host.events),
+            "rejected": type(status.rejected) is int and 0 <= status.rejected <= self._arrived[n],
+            "flags": {type(one) for one in (status.done, status.setup_done)} == {bool}
+            and not status.mistake,
+        }
+        for what in (name for name, held in right.items() if not held):
+            self.found.wrong_events.append(
+                f"{name_of(n)}, round {host.party.round}: its host reports another {what!r} than "
+                "follows from what was seen of it"
+            )
+
     def _compare_events(self) -> None:
         """Each event of a report must be the next that the party told, or name a late message."""
         for n, reported in self._events.items():
@@ -349,3 +393,21 @@ class _Hosts:
                         f"other fields ({', '.join(types)}) than the party told, or unasked"
                     )
                     break
+
+
+def _waits(host: PartyHost) -> str:
+    """The words on what a party waits for, from its wait and by other code than the engine's."""
+    wait = host._runner.mailbox.wait
+    if wait is None or host._runner.done:
+        return ""
+    if not wait.kinds:
+        return "waits for the clock"
+    what = " or ".join(map(repr, wait.kinds))
+    if wait.round != ANY_ROUND:
+        what += f" of round {wait.round}"
+    if wait.count == 0:
+        return f"waits for {what}"
+    here = {message.sender for message in wait.taken}
+    missing = [name_of(n) for n in sorted((wait.senders or frozenset()) - here)]
+    told = f"has {len(here)} of {wait.count} {what}"
+    return f"{told}; missing: {', '.join(missing)}" if missing else told

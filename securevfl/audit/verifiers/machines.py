@@ -25,7 +25,8 @@ _EVALUATION = Setting("the evaluation between organisations")
 class BetweenMachines:
     """Runs parties by the hosts of a cluster, and measures as organisations do.
 
-    What leaves a host must be what its party asked for: frames, and events in its reports. What
+    What leaves a host must be what its party asked for: frames, and events in its reports, which
+    else say how the party stands, by counts and words that follow from what was seen of it. What
     organisations send to measure test rows must be declared, where the protocol has an inference
     that hides them.
     """
@@ -53,7 +54,8 @@ class BetweenMachines:
             yield Evidence(self.name, "silent", measured)
         text = (
             f"with a host for each party, as on a cluster, all {run.frames} frames are what "
-            f"parties sent, sealed as documented, and {run.events} events what they told"
+            f"parties sent, sealed as documented, {run.events} events what they told, and reports "
+            "say no more than how each stands"
         )
         if not (run.wrong_frames or run.wrong_events):
             yield Evidence(self.name, "supports", text)

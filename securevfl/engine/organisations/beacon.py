@@ -15,6 +15,7 @@ from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.errors import SealError, WireError
 
 _BEACON = "securevfl beacon 1"
+_MOST_ROUNDS = 256  # a store keeps eight for each power of eight
 _TYPES = (int, int, int, int, tuple, tuple, bool, bool, bool, bytes)
 
 
@@ -82,6 +83,11 @@ class Beacon(NamedTuple):
             raise WireError(f"beacon: {name_of(sender)} sent none that this version reads")
         found = cls(*fields)
         whole = all(type(one) is int for one in (*found.era, *found.rounds))
+        # Rounds of checkpoints rise, and a store keeps few: there is no room for anything else.
+        rises = (
+            list(found.rounds) == sorted(set(found.rounds)) and min(found.rounds, default=0) >= 0
+        )
+        whole = whole and rises and len(found.rounds) <= _MOST_ROUNDS
         if not whole or found.sender != sender or len(found.era) != len(manifest.entries):
             raise WireError(f"beacon: {name_of(sender)} sent none of this session")
         return found

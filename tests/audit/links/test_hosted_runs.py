@@ -1,7 +1,9 @@
 """What leaves the hosts of a cluster is what their parties asked for."""
 
+from dataclasses import replace
 from types import MethodType
 
+import numpy as np
 import pytest
 
 from securevfl.audit.links import hosted_runs
@@ -57,6 +59,51 @@ def test_an_actor_that_reports_what_nobody_told_is_found(monkeypatch):
 
     monkeypatch.setattr(PartyActor, "poll", polled)
     assert "reports 'late' with other fields (kind, sender)" in run_hosted(small()).wrong_events[0]
+
+
+def first_row(host):
+    return getattr(host.party, "features", np.zeros((1, 1)))[0]
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("wait", lambda host, status: {"waits": f"{status.waits} {first_row(host)}"}),
+        ("round", lambda host, status: {"round": int(1e6 * first_row(host)[0]) + 7}),
+        ("progress", lambda host, status: {"progress": int(1e6 * abs(first_row(host)[0])) + 10**6}),
+        ("rejected", lambda host, status: {"rejected": 10**6}),
+        ("flags", lambda host, status: {"setup_done": 2.5}),
+        ("flags", lambda host, status: {"mistake": True}),
+    ],
+)
+def test_a_status_that_does_not_follow_from_what_was_seen_is_found(what, changes, monkeypatch):
+    status = PartyHost.status
+    told = property(lambda host: replace(status.fget(host), **changes(host, status.fget(host))))
+    monkeypatch.setattr(PartyHost, "status", told)
+    found = run_hosted(small()).wrong_events
+    assert f"its host reports another {what!r} than follows" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("bytes", lambda report: {"bytes": report.bytes + 1}),
+        ("messages", lambda report: {"messages": report.messages + 1}),
+        ("process", lambda report: {"process": 12345678}),
+        ("rounds", lambda report: {"rounds_over": [(1, False, 10**18)]}),
+        ("rounds", lambda report: {"rounds_over": [*report.rounds_over, (7, True, 0)]}),
+    ],
+)
+def test_a_report_that_does_not_follow_from_what_was_seen_is_found(what, changes, monkeypatch):
+    poll = PartyActor.poll
+
+    async def polled(self):
+        report = await poll(self)
+        return replace(report, **changes(report))
+
+    monkeypatch.setattr(PartyActor, "poll", polled)
+    found = run_hosted(small()).wrong_events
+    assert f"its host reports another {what!r} than follows" in found[0]
 
 
 def test_frames_that_no_party_sent_are_found(monkeypatch):

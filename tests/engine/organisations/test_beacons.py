@@ -56,7 +56,17 @@ def test_a_changed_beacon_is_refused_wherever_it_is_changed(keys, manifest):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"era": (0, 0)}, {"era": (0, 0, "x")}, {"rounds": (1.5,)}, {"life": True}, {"done": 1}],
+    [
+        {"era": (0, 0)},
+        {"era": (0, 0, "x")},
+        {"rounds": (1.5,)},
+        {"rounds": (2, 1)},
+        {"rounds": (1, 1)},
+        {"rounds": (-4, 1)},
+        {"rounds": tuple(range(300))},
+        {"life": True},
+        {"done": 1},
+    ],
 )
 def test_a_signed_beacon_of_another_shape_is_none(keys, manifest, changes):
     data = beacon(0)._replace(**changes).encode(manifest.digest, keys[0])
