@@ -50,13 +50,13 @@ times as many rows, so orderings and gaps are what can be compared. Differences 
 bold ones have an interval that leaves out 0. The twins are synthetic and show that the study runs
 anywhere, not what clicks are like. `benchmarks/overlap_page.py` writes this page.
 
-Read these with care. On Criteo rates, beta and lengths of all methods were chosen on validation
-rows (`rates/table-3-criteo.json`), and FedHSSL has the 40 epochs of its paper there. In the others
-no rows were held out: pre-training has 6 epochs and beta is 1, so what is said of VFLHLP-A,
-VFLHLP-P and Local-A is open, and what is above FedHSSL and its kin is above rivals that were not
-trained long. The paper claims nothing against Local-A at few rows of Avazu (.694 against .719 at
-250), and its ablation is on Criteo only. Verdicts on the paper's tables, with all this counted in,
-are in [results.md](results.md).
+Read these with care. In Tables 2 to 4 rates, beta and lengths of all methods were chosen on
+validation rows (`rates/`), and FedHSSL has the 40 epochs of its paper. In the others no rows were
+held out: pre-training has 6 epochs and beta is 1, so what is said of VFLHLP-A, VFLHLP-P and Local-A
+is open there, and what is above FedHSSL and its kin is above rivals that were not trained long. The
+paper claims nothing against Local-A at few rows of Avazu (.694 against .719 at 250), and its
+ablation is on Criteo only. Verdicts on the paper's tables, with all this counted in, are in
+[results.md](results.md).
 """
 
 
@@ -186,6 +186,7 @@ def section(name: str, content: dict[str, Any]) -> tuple[str, list[str]]:
     lines += [*values(content, runs), ""]
     differences, said = compared(runs)
     lines += [*differences, "", *(f"- {each}" for each in said), *ours(content), ""]
+    lines += [f"![{content['title']}](../{RESULTS / name}/curves.png)", ""]
     return "\n".join(lines), [f"- {content['title']}", *(f"  - {each}" for each in said)]
 
 

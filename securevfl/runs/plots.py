@@ -153,6 +153,57 @@ def draw_grid(
     _finish(figure, panels, title, path)
 
 
+def draw_sizes(
+    runs: Mapping[str, Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]],
+    path: Path,
+    *,
+    title: str,
+) -> None:
+    """Final held-out measure against the number of aligned rows, as a PNG.
+
+    The line is the mean over seeds, the band their range. The measure is the AUC where all have it.
+
+    Parameters
+    ----------
+    runs : mapping
+        Name of the run to curves, as `draw_study` takes them, by number of aligned rows.
+    path : Path
+        The picture to write.
+    title : str
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    ends = {
+        name: {size: [rows[-1] for rows in by_size[size] if rows] for size in sorted(by_size)}
+        for name, by_size in runs.items()
+    }
+    every = [row for own in ends.values() for rows in own.values() for row in rows]
+    measure, label = _measure({"": every})
+    if all("auc" in row for row in every):
+        measure, label = "auc", "AUC"
+    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    panel = figure.subplots()
+    for number, (name, own) in enumerate(ends.items()):
+        values = {size: [row[measure] for row in rows] for size, rows in own.items() if rows}
+        if not values:
+            continue
+        means = [sum(each) / len(each) for each in values.values()]
+        look: dict[str, Any] = {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": _STYLES[number // len(COLOURS) % len(_STYLES)],
+        }
+        panel.plot([*values], means, label=name, marker="o", markersize=4, linewidth=1.2, **look)
+        low, high = ([pick(each) for each in values.values()] for pick in (min, max))
+        panel.fill_between([*values], low, high, color=look["color"], alpha=0.1, lw=0)
+    places = sorted({size for own in ends.values() for size in own})
+    panel.set(xscale="log", xlabel="aligned rows", ylabel=f"test {label}")
+    panel.set_xticks(places, [f"{place:,}" for place in places])
+    panel.set_xticks([], minor=True)
+    _finish(figure, [panel], title, path)
+
+
 def axis_scale(ends: Sequence[float]) -> str:
     """The scale of an axis on which runs end there; "symlog" is linear around 0."""
     if not ends or max(ends) <= _FAR * max(min(ends), 1e-9):
@@ -194,7 +245,9 @@ def _finish(figure: Any, panels: Sequence[Any], title: str, path: Path) -> None:
         panel.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[0].get_legend_handles_labels()
     if len(labels) > 1:
-        figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=4)
+        inches = 0.6 + 0.085 * max(map(len, labels))  # of a column, whose letters are all wide
+        columns = max(1, min(4, int(figure.get_figwidth() / inches)))
+        figure.legend(handles, labels, frameon=False, loc="outside lower center", ncols=columns)
     figure.suptitle(title)
     figure.savefig(path, dpi=130)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -59,12 +60,20 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
 
 
 def draw(study: Study, jobs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw a study's curves; those of a grid in a panel for each of its conditions."""
-    from securevfl.runs.plots import draw_grid, draw_study
+    """Draw a study's curves.
+
+    Those of a grid are in a panel for each of its conditions. With several numbers of aligned rows
+    the ends are drawn against these.
+    """
+    from securevfl.runs.plots import draw_grid, draw_sizes, draw_study
 
     by_run = {
         label: [job["curve"] for job in jobs if job["label"] == label] for label in study.labels
     }
+    sizes = _by_size(by_run)
+    if len({size for own in sizes.values() for size in own}) > 1:
+        draw_sizes(sizes, path, title=study.title)
+        return
     cells: dict[str, dict[str, Any]] = {under: {} for under in study.grid}
     for label, curves in by_run.items():
         under = max((u for u in cells if label.endswith(f", {u}")), key=len, default=None)
@@ -74,6 +83,17 @@ def draw(study: Study, jobs: Sequence[Mapping[str, Any]], path: Path) -> None:
         draw_grid(cells, path, title=study.title)
     else:
         draw_study(by_run, path, title=study.title)
+
+
+def _by_size(by_run: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
+    """Curves by run and number of aligned rows; empty if a run has no such number."""
+    found: dict[str, dict[int, Any]] = {}
+    for label, curves in by_run.items():
+        match = re.fullmatch(r"(.+), (\d+) aligned", label)
+        if match is None:
+            return {}
+        found.setdefault(match[1], {})[int(match[2])] = curves
+    return found
 
 
 def write_times(folder: Path, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> None:

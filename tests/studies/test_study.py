@@ -346,6 +346,34 @@ def test_a_picture_is_drawn_where_all_seeds_end_alike(tmp_path):
     assert (tmp_path / "x.png").stat().st_size > 0
 
 
+def test_ends_are_drawn_against_the_numbers_of_aligned_rows(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    text = TOML.replace("times = [1.0, 2.5]", "aligned = [300, 60]")
+    text = text.replace('baseline = "plain"\n', "")
+    study = read_study(write(tmp_path, text), quick=True)
+    jobs = [
+        {"label": job.label, "curve": [{"accuracy": 0.1}, {"accuracy": place / 10}]}
+        for place, job in enumerate(study.jobs)
+    ]
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_a, **_o: figures.append(figure))
+    draw(study, jobs, tmp_path / "curves.png")
+    (panel,) = figures[0].axes
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("aligned rows", "test accuracy")
+    assert [line.get_label() for line in panel.lines] == ["coded", "plain"]
+    for line in panel.lines:
+        assert line.get_xdata().tolist() == [60, 300]
+        for size, mean in line.get_xydata():
+            own = [
+                job["curve"][-1]["accuracy"]
+                for job in jobs
+                if job["label"] == f"{line.get_label()}, {size:g} aligned"
+            ]
+            assert own
+            assert mean == pytest.approx(sum(own) / len(own))
+
+
 def test_a_grid_may_change_the_conditions(tmp_path, capsys):
     text = TOML.replace('baseline = "plain"', "") + (
         '[grid.waiting.conditions]\npattern = "paper"\n'
