@@ -149,9 +149,9 @@ def draw_exponents(name: str) -> None:
     figure.savefig(folder / "exponents.png", dpi=130)
 
 
-def optimisers(name: str) -> list[str]:
+def optimisers(study: str) -> list[str]:
     """Accuracy of each run, and the difference to FedAvg at 4niid."""
-    content = load(RESULTS / "multivfl" / f"figures-2-3-{name}")
+    content = load(RESULTS / "multivfl" / study)
     assert content is not None
     rows = [["run", "accuracy", "minus fedavg-4niid"]]
     for label, run in content["runs"].items():
@@ -185,11 +185,11 @@ def main() -> None:
             lines += [*exponents(name), *ours(content)]
             draw_exponents(name)
             lines += picture(title, f"cvfl/figures-3-6-{name}", "exponents.png")
-    for number, name in (("2", "mnist"), ("3", "fashion-mnist")):
-        if load(RESULTS / "multivfl" / f"figures-2-3-{name}") is not None:
-            title = f"Multi-VFL, Figure {number}: {name}"
-            lines += [f"## {title}", "", notes["multivfl"].get(f"figures-2-3-{name}", ""), ""]
-            lines += [*optimisers(name), *picture(title, f"multivfl/figures-2-3-{name}")]
+    for study in ("as-printed-mnist", "figures-2-3-mnist", "figures-2-3-fashion-mnist"):
+        content = load(RESULTS / "multivfl" / study)
+        if content is not None:
+            lines += [f"## {content['title']}", "", notes["multivfl"].get(study, ""), ""]
+            lines += [*optimisers(study), *picture(content["title"], f"multivfl/{study}")]
     PAGE.write_text("\n".join(lines).rstrip() + "\n")
 
 
