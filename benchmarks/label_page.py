@@ -39,8 +39,13 @@ What is called ours was set by hand, and where one value was the best of several
 
 
 def difference(content: dict[str, Any], one: str, two: str, measure: str, scale: float) -> str:
-    """Mean of ``one - two`` over the seeds."""
-    values = [content["runs"][label][measure]["values"] for label in (one, two)]
+    """Mean of ``one - two`` over the seeds that both have."""
+    own, other = (
+        dict(zip(run["seeds"], run[measure]["values"], strict=True))
+        for run in (content["runs"][label] for label in (one, two))
+    )
+    both = sorted(own.keys() & other.keys())
+    values = [own[seed] for seed in both], [other[seed] for seed in both]
     return signed(*(scale * x for x in paired_difference(*values)))
 
 

@@ -24,8 +24,8 @@ AS_PRINTED = (
     "and two hidden layers on top for the paper's convolutions"
 )
 LONGER = (
-    "the server's rate of 0.001 may be too small for our networks: with one ten times as large both "
-    "were ahead in the mean after 50 rounds of clients that step by Adam"
+    "the server's rate of 0.001 may be too small for our networks: with one ten times as large "
+    "both were ahead in the mean after 50 rounds of clients that step by Adam"
 )
 FALL = "accuracy falls from 1niid to 4niid"
 LEAD = "adaptive server optimisers beat FedAvg at 4niid"
@@ -58,7 +58,7 @@ def lines() -> Iterator[Line]:
 
 
 def fall(study: str, owners: tuple[int, ...]) -> list[Difference]:
-    """What each of these numbers of owners with two classes loses against the one before."""
+    """Losses of each number of owners with two classes against the one before."""
     return [
         final(study, f"fedavg-{a}niid", f"fedavg-{b}niid", name=f"{a}niid above {b}niid")
         for a, b in itertools.pairwise(owners)
@@ -66,7 +66,7 @@ def fall(study: str, owners: tuple[int, ...]) -> list[Difference]:
 
 
 def leads(study: str) -> list[Difference]:
-    """What each server optimiser gains on the mean at 4niid."""
+    """Gains of each server optimiser on the mean at 4niid."""
     return [
         final(study, f"{way}-4niid", "fedavg-4niid", name=f"{way} above FedAvg")
         for way in ("fedadam", "fedyogi", "feddemonadam")

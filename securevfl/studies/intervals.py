@@ -35,7 +35,18 @@ def number_or_none(value: float) -> float | None:
 def paired_difference(
     ours: Sequence[float], theirs: Sequence[float], *, level: float = 0.95
 ) -> tuple[float, float]:
-    """Mean of ``ours - theirs``, pair by pair, and the half-width of its interval."""
+    """Mean of ``ours - theirs``, pair by pair, and the half-width of its interval.
+
+    Raises
+    ------
+    ValueError
+        For other numbers of values: one against three would be taken three times.
+    """
+    if len(ours) != len(theirs):
+        raise ValueError(
+            f"paired difference: {len(ours)} and {len(theirs)} values are no pairs; give those of "
+            "the seeds that both have"
+        )
     return mean_interval(np.subtract(ours, theirs).tolist(), level=level)
 
 

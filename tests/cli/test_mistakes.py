@@ -38,7 +38,8 @@ MISTAKES = {
     ),
     "epochs": (["run", "fedvs", "--epochs", "3"], "E * M / B rounds: set rounds"),
     "epochs in --set": (["run", "fedvs", "--set", "epochs=3"], "E * M / B rounds: set rounds"),
-    "no GPU": (["run", "fedvs", "--device", "cuda"], "on the CPU: leave it out"),
+    "no such device": (["run", "fedvs", "--device", "abacus"], "cannot be used: "),
+    "no device": (["run", "dvfl", "--gpu", "1"], "on the CPU: leave it out"),
     "nothing like it": (["export", "x", "--format", "onnx"], "'--format': there is none like it"),
     "removed option": (
         ["run", "fedvs", "--absent", "last"],

@@ -557,6 +557,11 @@ def test_one_seed_has_a_mean_and_no_interval(tmp_path):
     assert json.loads(text)["runs"]["coded"]["test_accuracy"]["half_width_95"] is None
 
 
+def test_one_value_is_no_pair_of_three():
+    with pytest.raises(ValueError, match="1 and 3 values are no pairs"):
+        paired_difference([0.77], [0.71, 0.72, 0.73])
+
+
 def test_intervals():
     assert mean_interval([2.0])[0] == 2.0
     assert math.isnan(mean_interval([2.0])[1])

@@ -235,7 +235,7 @@ def test_keys_that_are_drawn_until_they_please_are_found(monkeypatch):
 
     def until_even(self):
         key = draw(self)
-        while key[0] % 4:
+        while key[0]:  # so seldom that two runs hardly ever draw equally often
             key = draw(self)
         return key
 

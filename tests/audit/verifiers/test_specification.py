@@ -9,10 +9,18 @@ from securevfl.audit.following.library import library_base
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.specification import Specification, own_words
 from securevfl.field import LagrangeCode
+from securevfl.models import user_code
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol
 from securevfl.testing.runs import make
+
+
+@pytest.fixture(autouse=True)
+def no_code_of_users(monkeypatch):
+    """Forget classes that tests before, in the same process, passed as networks of their own."""
+    monkeypatch.setattr(user_code, "_GIVEN", {})
+
 
 BASE = get_protocol("fedvs")
 
