@@ -54,7 +54,9 @@ def load_run(
     cls = get_protocol(spec.protocol)
     data = load_run_data(spec, folder, data)
     check_default_dtype()
-    protocol = cls(make_config(cls, spec.options), data, seed=spec.seed)
+    # Whoever reads it may have no such device, and its weights are the same on the processor.
+    options = {name: "cpu" if name == "device" else one for name, one in spec.options.items()}
+    protocol = cls(make_config(cls, options), data, seed=spec.seed)
     protocol.secrets = spec.secrets
     parties = protocol.parties()
     read_parties(folder / PARTIES, parties)

@@ -86,7 +86,8 @@ def draw_study(
     everything = [row for each in rows.values() for row in each]
     # Without delays all virtual times are 0, and there is nothing to see.
     axes_shown = [axis for axis in _AXES if all(axis in row for row in everything)]
-    axes_shown = [axis for axis in axes_shown if any(row[axis] for row in everything)]
+    moving = [axis for axis in axes_shown if any(row[axis] for row in everything)]
+    axes_shown = moving or axes_shown  # where nothing was evaluated, empty panels say so
     figure = Figure(figsize=(4.2 * len(axes_shown), 3.9), layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
@@ -190,10 +191,7 @@ def draw_sizes(
         if not values:
             continue
         means = [sum(each) / len(each) for each in values.values()]
-        look: dict[str, Any] = {
-            "color": COLOURS[number % len(COLOURS)],
-            "linestyle": _STYLES[number // len(COLOURS) % len(_STYLES)],
-        }
+        look = _look(number)
         panel.plot([*values], means, label=name, marker="o", markersize=4, linewidth=1.2, **look)
         low, high = ([pick(each) for each in values.values()] for pick in (min, max))
         panel.fill_between([*values], low, high, color=look["color"], alpha=0.1, lw=0)
@@ -222,10 +220,7 @@ def draw_band(
 ) -> float:
     """Draw a run's mean and range over seeds, in the run's colour; where its curve ends."""
     where, low, mean, high = _band(seeds, axis, measure)
-    look = {
-        "color": COLOURS[number % len(COLOURS)],
-        "linestyle": _STYLES[number // len(COLOURS) % len(_STYLES)],
-    }
+    look = _look(number)
     if where[0] < where[-1]:
         panel.plot(where / unit, mean, label=name, linewidth=1.2, **look)
         panel.fill_between(where / unit, low, high, color=look["color"], alpha=0.15, lw=0)
@@ -236,6 +231,12 @@ def draw_band(
         ends = ([max(middle - low[0], 0.0)], [max(high[0] - middle, 0.0)])
         panel.errorbar([at], [middle], yerr=ends, label=name, color=look["color"], fmt=marker)
     return float(where[-1])
+
+
+def _look(number: int) -> dict[str, Any]:
+    """Colour and line of a run, by its place among the runs."""
+    line = _STYLES[number // len(COLOURS) % len(_STYLES)]
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": line}
 
 
 def _finish(figure: Any, panels: Sequence[Any], title: str, path: Path) -> None:

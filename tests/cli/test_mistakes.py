@@ -39,7 +39,7 @@ MISTAKES = {
     "epochs": (["run", "fedvs", "--epochs", "3"], "E * M / B rounds: set rounds"),
     "epochs in --set": (["run", "fedvs", "--set", "epochs=3"], "E * M / B rounds: set rounds"),
     "no such device": (["run", "fedvs", "--device", "abacus"], "cannot be used: "),
-    "no device": (["run", "dvfl", "--gpu", "1"], "on the CPU: leave it out"),
+    "no device": (["run", "dvfl", "--gpu", "1"], "on the CPU, but by methods that have the option"),
     "nothing like it": (["export", "x", "--format", "onnx"], "'--format': there is none like it"),
     "removed option": (
         ["run", "fedvs", "--absent", "last"],

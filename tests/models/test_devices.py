@@ -40,6 +40,11 @@ METHODS = [
 ]
 
 
+def there_is_the_processor_only(network, device):
+    if device != "cpu":
+        raise ConfigurationError(f"there is no {device}")
+
+
 @pytest.fixture(scope="module")
 def digits():
     return svfl.load_dataset("digits", parties=4)
@@ -78,6 +83,17 @@ def test_a_run_from_a_device_is_resumed_and_exported(device, digits, tmp_path):
     assert np.allclose(resumed.history[-1]["loss"], whole.history[-1]["loss"], **close)
     read = svfl.load_run(folder, data=digits)
     assert np.allclose(read.scores(digits.test), resumed.scores(digits.test), **close)
+
+
+def test_a_finished_run_is_read_where_its_device_is_not(digits, tmp_path, monkeypatch):
+    options = {**OPTIONS, "client": "cnn", "device": "cpu:0"}
+    done = svfl.run("split", digits, **options, out=tmp_path / "run")
+    for module in ("split", "client_networks"):
+        monkeypatch.setattr(f"securevfl.models.{module}.place", there_is_the_processor_only)
+    with pytest.raises(ConfigurationError, match="cpu:0"):
+        svfl.run("split", digits, **options)
+    read = svfl.load_run(tmp_path / "run", data=digits)
+    assert np.array_equal(read.scores(digits.test), done.scores(digits.test))
 
 
 def test_weights_and_their_names_do_not_tell_of_the_device():

@@ -17,7 +17,7 @@ from securevfl.cli.tables import print_study
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.runs.plots import draw_grid, draw_study
+from securevfl.runs.plots import draw_grid, draw_sizes, draw_study
 from securevfl.studies import workers
 from securevfl.studies.compare import comparison
 from securevfl.studies.equal_times import asked_times, at_times, read_jobs
@@ -338,6 +338,15 @@ def test_a_picture_has_no_panel_of_an_axis_on_which_nothing_moves(tmp_path):
         patch.setattr(Figure, "savefig", lambda figure, *_a, **_o: figures.append(figure))
         draw_study({"a": [rows]}, tmp_path / "x", title="")
     assert [panel.get_xlabel() for panel in figures[0].axes] == ["round", "sent (MB)"]
+
+
+@pytest.mark.parametrize("curves", [{}, {"a": []}, {"a": [[]]}])
+def test_a_picture_is_drawn_where_no_run_was_evaluated(curves, tmp_path):
+    draw_study(curves, tmp_path / "x.png", title="")
+    assert (tmp_path / "x.png").stat().st_size > 0
+    draw_sizes({name: {10: own, 20: own} for name, own in curves.items()}, tmp_path / "y.png",
+               title="")  # fmt: skip
+    assert (tmp_path / "y.png").stat().st_size > 0
 
 
 def test_a_picture_is_drawn_where_all_seeds_end_alike(tmp_path):

@@ -30,7 +30,7 @@ from securevfl.engine.realtime.actor import PartyActor, Report
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.realtime.checkpoint_store import AHEAD
 from securevfl.engine.realtime.frames import Frame
-from securevfl.engine.realtime.host import PartyHost
+from securevfl.engine.realtime.host import PartyHost, PartyStatus
 from securevfl.engine.streams import Secrets
 from securevfl.errors import RunError
 from securevfl.protocols.base.messages import MessageKey
@@ -42,6 +42,11 @@ _RUN = "hosted"
 _ENDED_IN = 4  # round in which the hosts of a run are ended that is restarted
 _MOST = 120.0  # seconds after which a run is broken off
 _OFTEN = 0.02  # seconds between two polls
+# Fields of a report and of a status: a value of another class could carry more than it says.
+_REPORT = {"status": PartyStatus, "events": list, "rounds_over": list, "messages": int,
+           "bytes": int, "process": int}  # fmt: skip
+_STATUS = {"done": bool, "failed": str, "mistake": bool, "waits": str, "round": int,
+           "setup_done": bool, "progress": int, "rejected": int}  # fmt: skip
 # Fields of the event of a host of its own, which names a message that came late.
 _LATE = {"kind": str, "sender": int, "of_round": int}
 
@@ -319,7 +324,6 @@ class _Hosts:
         key = MessageKey(frame.kind, frame.round, sender, receiver)
         self.carried[key] += 1
         self._sent[sender].append(len(data))
-        self._arrived[receiver] += 1
         waiting = self._noted[sender].sent.get((receiver, frame.kind, frame.round), [])
         number = self._numbers[sender, receiver]
         self._numbers[sender, receiver] += 1
@@ -328,13 +332,17 @@ class _Hosts:
         elif data != self._frame(sender, receiver, number, frame, waiting.pop(0)):
             what = "its frame is not what its party sent, sealed as documented"
             self.found.wrong_frames.append(Deviation(key, what))
-        to = self._actors[receiver].host
-        assert to is not None
         loop = asyncio.get_running_loop()
         if sender == SERVER and frame.round >= self._until and not self._ended:
             self._ended = True
             loop.call_soon(self._stop)  # the server's step is not over
-        loop.call_soon(to.take, data)
+        loop.call_soon(self._deliver, receiver, data)
+
+    def _deliver(self, receiver: int, data: bytes) -> None:
+        host = self._actors[receiver].host
+        assert host is not None
+        host.take(data)
+        self._arrived[receiver] += 1
 
     def _stop(self) -> None:
         for actor in self._actors.values():
@@ -358,19 +366,22 @@ class _Hosts:
         assert host is not None
         over, self._over[n] = noted.over[self._over[n] :], len(noted.over)
         now = host.time(host.party)
+        reached = len(host.events) + self._arrived[n]  # besides what it sent to itself
         right = {
+            "fields": _types(report) == _REPORT and _types(status) == _STATUS,
             "process": report.process == os.getpid(),
             "messages": report.messages == len(self._sent[n]),
             "bytes": report.bytes == sum(self._sent[n]),
             "rounds": [(r, left) for r, left, _ in report.rounds_over] == over
-            and all(type(at) is int and 0 <= at <= now for *_, at in report.rounds_over),
+            and all(
+                [type(one) for one in each] == [int, bool, int] and 0 <= each[2] <= now
+                for each in report.rounds_over
+            ),
             "round": status.round == host.party.round,
             "wait": status.waits == _waits(host),
-            "progress": type(status.progress) is int
-            and 0 <= status.progress <= self._arrived[n] + noted.to_itself + len(host.events),
-            "rejected": type(status.rejected) is int and 0 <= status.rejected <= self._arrived[n],
-            "flags": {type(one) for one in (status.done, status.setup_done)} == {bool}
-            and not status.mistake,
+            "progress": 0 <= status.progress - reached <= noted.to_itself,
+            "rejected": status.rejected == 0,
+            "flags": not status.mistake,
         }
         for what in (name for name, held in right.items() if not held):
             self.found.wrong_events.append(
@@ -393,6 +404,10 @@ class _Hosts:
                         f"other fields ({', '.join(types)}) than the party told, or unasked"
                     )
                     break
+
+
+def _types(one: Any) -> dict[str, type]:
+    return {name: type(value) for name, value in vars(one).items()}
 
 
 def _waits(host: PartyHost) -> str:

@@ -45,8 +45,8 @@ NO_OPTION: Mapping[str, str] = {
     "E * M / B rounds: set rounds",
     **dict.fromkeys(
         ("gpu", "cuda", "device"),
-        "this method's networks are computed on the CPU: leave it out. Where networks can be "
-        "computed elsewhere, the option is device = cuda",
+        "networks are computed on the CPU, but by methods that have the option device: set "
+        "device = cuda there, and leave it out elsewhere",
     ),
 }
 

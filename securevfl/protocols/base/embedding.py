@@ -298,9 +298,10 @@ class EmbeddingProtocol(SplitProtocol):
         """Bytes of the test rows' embeddings, single and stacked, and of a training step."""
         batch, h = self.layout.coded * self.layout.segments, int(self.config.width)
         embeddings = self.data.parties * max(self.data.test_rows, batch) * h
-        on_cpu: bool = self.config.device == "cpu"
-        centre = training_bytes(self.config.centre, self.aggregation.width(h), batch) * on_cpu
-        return 2 * 4 * embeddings + centre
+        needed = 2 * 4 * embeddings
+        if self.config.device == "cpu":
+            needed += training_bytes(self.config.centre, self.aggregation.width(h), batch)
+        return needed
 
     def advice(self, available: int) -> str:
         """Advice for less memory: only the embeddings need it."""
