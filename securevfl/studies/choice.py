@@ -5,7 +5,8 @@ A study file may say::
     [choose]
     seeds = [100]                    # none of them a seed of the study
     validation = 0.2                 # part of the training rows; no test row is seen
-    measure = "accuracy"             # or "auc", "f1", "rmse"; accuracy, or rmse of a regression
+    measure = "accuracy"             # or "auc", "f1", "rmse", "loss"; accuracy, or rmse of a
+                                     # regression
     [choose.options]                 # values that are tried, all combinations
     lr = [0.003, 0.01, 0.03]
     rounds = [250, 500, 1000]        # the length of training, too
@@ -30,6 +31,8 @@ from securevfl.studies.jobs import MEASURES, Job, store, stored
 from securevfl.studies.workers import carry_out
 
 _KEYS = {"seeds", "validation", "measure", "options"}
+_KNOWN = (*MEASURES, "loss")
+_ERRORS = ("rmse", "loss")  # less is better
 
 
 @dataclass(frozen=True)
@@ -129,9 +132,9 @@ def read_choice(
             f"study: [choose] validation = {fraction!r} must be a part of the training rows, in "
             "(0, 1)"
         )
-    if measure is not None and measure not in MEASURES:
+    if measure is not None and measure not in _KNOWN:
         raise ConfigurationError(
-            f"study: [choose] measure = {measure!r} is none of {', '.join(MEASURES)}"
+            f"study: [choose] measure = {measure!r} is none of {', '.join(_KNOWN)}"
         )
     return Choice(options, tuple(own), float(fraction), measure, fixed)
 
@@ -195,11 +198,15 @@ def _mean(choice: Choice, folder: Path, jobs: Sequence[Job]) -> float | None:
 
 def _values(choice: Choice, folder: Path, jobs: Sequence[Job]) -> Iterator[float]:
     for job in jobs:
-        summary = (stored(folder, job) or {}).get("summary", {})
+        own = stored(folder, job) or {}
+        summary = own.get("summary", {})
         measure = choice.measure or ("rmse" if "test_rmse" in summary else "accuracy")
-        value = summary.get(f"test_{measure}")
+        if measure == "loss":  # of the validation rows, at the last evaluation
+            value = next((row["test_loss"] for row in own.get("curve", [])[-1:]), None)
+        else:
+            value = summary.get(f"test_{measure}")
         if value is not None and math.isfinite(value):
-            yield -value if measure == "rmse" else value
+            yield -value if measure in _ERRORS else value
 
 
 def applied(jobs: Sequence[Job], chosen: Mapping[str, Mapping[str, Any]]) -> tuple[Job, ...]:

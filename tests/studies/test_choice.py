@@ -90,6 +90,21 @@ def test_the_best_value_on_validation_rows_is_taken(tmp_path, monkeypatch):
     assert again["chosen"]["runs"] == found["runs"]
 
 
+def test_the_lowest_loss_on_validation_rows_is_taken(tmp_path):
+    asked = FILE.replace("lr = [1e-5, 0.05]", "lr = [1e-5, 0.05, 30.0]").replace(
+        "seeds = [100]", 'seeds = [100]\nmeasure = "loss"'
+    )
+    content = run_study(study(tmp_path, asked), tmp_path / "out")
+    own = content["chosen"]["runs"]["split"]
+    jobs = [json.loads(path.read_text()) for path in (tmp_path / "out" / "jobs").iterdir()]
+    losses = {
+        j["label"].split(" = ")[1]: j["curve"][-1]["test_loss"] for j in jobs if j["seed"] == 100
+    }
+    assert own["options"] == {"lr": 0.05}
+    assert {str(one["lr"]): -one["mean"] for one in own["tried"]} == pytest.approx(losses)
+    assert losses["0.05"] < min(losses["1e-05"], losses["30.0"])
+
+
 def test_all_candidates_are_checked_before_anything_is_run(tmp_path):
     with pytest.raises(ConfigurationError, match="lr"):
         run_study(study(tmp_path, FILE.replace("1e-5", "-1.0")), tmp_path / "out")
@@ -102,7 +117,7 @@ def test_all_candidates_are_checked_before_anything_is_run(tmp_path):
         ("seeds = [100]", "seeds = [0, 100]", r"seeds of the study, \[0\]"),
         ("seeds = [100]", "", "needs a list of seeds"),
         ("seeds = [100]", "seeds = [100]\nvalidation = 1.5", "validation = 1.5"),
-        ("seeds = [100]", 'seeds = [100]\nmeasure = "loss"', "none of accuracy"),
+        ("seeds = [100]", 'seeds = [100]\nmeasure = "gini"', "none of accuracy"),
         ("seeds = [100]", "seeds = [100]\ntested = 1", "unknown keys tested"),
         ("lr = [1e-5, 0.05]", "lr = 0.05", "a list of values"),
     ],
