@@ -20,8 +20,6 @@ from securevfl.studies.intervals import differing, paired_difference
 
 RESULTS = Path(__file__).parent / "results"
 WORDS = ("confirmed", "refuted", "undecided", "not run")
-# Test losses of CVFL's Figure 2, the same for all seeds and below what guessing gives (ln 10).
-STOPS = {"mnist": (0.2, 0.1), "fashion-mnist": (0.4, 0.3), "cifar10": (1.8, 1.5)}
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,14 @@ def judge(differences: Sequence[Difference], digits: int = 1) -> Finding:
     """Confirmed where all differ in the claimed direction, refuted where one differs in the other.
 
     Undecided else, and where there is one seed.
+
+    Raises
+    ------
+    ValueError
+        Without any difference: nothing is true of all of none.
     """
+    if not differences:
+        raise ValueError("there is no difference to judge; say why, and that it is undecided")
     sure = differing([each.entry() for each in differences])
     above = [d for d, differs in zip(differences, sure, strict=True) if differs and d.mean > 0]
     below = [d for d, differs in zip(differences, sure, strict=True) if differs and d.mean < 0]
@@ -139,6 +144,12 @@ def losses(study: str) -> dict[str, dict[str, list[tuple[float, float]]]]:
         for row in csv.DictReader(file):
             point = float(row["time"]), float(row["test_loss"])
             found[row["run"]][row["seed"]].append(point)
+    return found
+
+
+def stops() -> dict[str, dict[str, float]]:
+    """Stop losses of CVFL's Figure 2 by set, as `stop_losses.py` fixed them on validation rows."""
+    found: dict[str, dict[str, float]] = json.loads((RESULTS / "cvfl" / "stops.json").read_text())
     return found
 
 

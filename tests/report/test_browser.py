@@ -23,11 +23,6 @@ from securevfl.runs.result import Run
 from securevfl.runs.storage import write_transcript
 
 selenium = pytest.importorskip("selenium", reason="selenium drives the browser and is not there")
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    BROWSER is None or DRIVER is None,
-    reason="no Chromium here: apt-get install chromium chromium-driver",
-)
 
 DIGITS = DataSource("digits", {"parties": 4, "seed": 0})
 SMALL = {"width": 4, "hidden": 4, "batch": 16}
@@ -106,12 +101,16 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
+    # Looked for here and not when tests are collected: it may be installed meanwhile.
+    chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or chromedriver is None:
+        pytest.skip("no Chromium here: apt-get install chromium chromium-driver")
     options = webdriver.ChromeOptions()
-    options.binary_location = str(BROWSER)
+    options.binary_location = chromium
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
     try:
         yield Page(driver)
     finally:
