@@ -108,7 +108,7 @@ def async_table(names: list[str]) -> list[str]:
 
 
 def chosen(content: dict[str, Any]) -> list[str]:
-    """What was chosen for each run, in words."""
+    """Options chosen for each run, in words."""
     return [
         ", ".join(f"{value}" for value in run["options"].values())
         for run in content["chosen"]["runs"].values()

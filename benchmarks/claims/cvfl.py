@@ -74,12 +74,12 @@ def figure_q(number: str, case: str) -> Iterator[Line]:
 
 
 def ends_lower(study: str, one: str, two: str, name: str) -> Difference:
-    """How much lower the second run's test loss is in the end."""
+    """Difference of two runs' last test losses, positive where the second is lower."""
     return paired(name, last_loss(study, one), last_loss(study, two), 1.0)
 
 
 def control(study: str, case: str, name: str) -> str:
-    """What is left of the exponent's gain where steps are as long without it."""
+    """Comparison with q = 1 where steps are as long as with the exponent."""
     if name == "mnist":
         found = ends_lower(study, f"{case}-q3", f"{case}-q1-lr3", "")
         side = "below" if found.mean > 0 else "above"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import signal
@@ -85,11 +86,24 @@ def _attempt(
     try:
         return run_job(job, progress=progress, interrupted=interrupted)
     except SecureVFLError as error:
-        if job.faults and isinstance(error, RunError):
-            return {"label": job.label, "seed": job.seed, "error": str(error)}
-        return error
+        bare = _bare(error)
+        if job.faults and isinstance(bare, RunError):
+            return {"label": job.label, "seed": job.seed, "error": str(bare)}
+        return bare
     except Interrupted:
         return None
+
+
+def _bare(error: SecureVFLError) -> SecureVFLError:
+    """An error without its run, whose messages may be gigabytes.
+
+    Frames of its traceback hold the run, and tasks of parties hold each other in circles, which
+    Python looks for only after many more objects than a few large arrays are.
+    """
+    error.__context__ = error.__cause__ = None
+    bare = error.with_traceback(None)
+    gc.collect()
+    return bare
 
 
 def _elsewhere(
