@@ -168,7 +168,7 @@ def choose(
     try:
         for job, result in carry_out(todo, workers, interrupted=interrupted):
             store(folder, job, result)
-    except RunError as error:  # one that diverges, say, is no candidate; all others were made
+    except RunError as error:  # one that stalls, say, is no candidate; all others were made
         for job in every:
             if stored(folder, job) is None:
                 store(folder, job, {"label": job.label, "seed": job.seed, "error": str(error)})

@@ -31,8 +31,9 @@ The keys `conditions`, `faults`, `until` and `secret_seed` above are options of 
 `securevfl.runs.spec.RunSpec` declares ``per_job`` are keys here.
 
 Each (run, seed) is one job; its result is a file of its own, so a study that was interrupted goes
-on where it stopped, and a job whose settings changed is run again. That a run with faults cannot go
-on is a result, too: the others are done, and the table has its error in its place.
+on where it stopped, and a job whose settings changed is run again. That a run diverges, or that one
+with faults cannot go on, is a result, too: the others are done, and the table has its error in its
+place.
 """
 
 from __future__ import annotations

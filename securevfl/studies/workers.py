@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from typing import TYPE_CHECKING, Any
 
-from securevfl.errors import RunError, SecureVFLError
+from securevfl.errors import DivergedError, RunError, SecureVFLError
 from securevfl.studies.jobs import Job, run_job
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ def _attempt(
 ) -> dict[str, Any] | SecureVFLError | None:
     """Result of a job, its error, or None if it was interrupted.
 
-    That a run with faults cannot go on is what was asked about it: a result with ``error`` alone.
+    That a run diverges, or that one with faults cannot go on, is what was asked about it: a result
+    with ``error`` alone.
     """
     from securevfl.runs.run import Interrupted
 
@@ -87,7 +88,7 @@ def _attempt(
         return run_job(job, progress=progress, interrupted=interrupted)
     except SecureVFLError as error:
         bare = _bare(error)
-        if job.faults and isinstance(bare, RunError):
+        if isinstance(bare, DivergedError) or (job.faults and isinstance(bare, RunError)):
             return {"label": job.label, "seed": job.seed, "error": str(bare)}
         return bare
     except Interrupted:

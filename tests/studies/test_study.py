@@ -15,7 +15,7 @@ import pytest
 import securevfl as svfl
 from securevfl.cli.tables import print_study
 from securevfl.data.source import DataSource
-from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
+from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.plots import draw_grid, draw_sizes, draw_study
 from securevfl.studies import workers
@@ -266,10 +266,12 @@ def test_ctrl_c_reaches_the_workers():
 
 
 def test_a_job_that_fails_leaves_the_others():
-    good, bad = job(), job(label="b", options={**TINY, "lr": 1e38, "optimizer": "sgd"})
+    impatient = {**TINY, "share_timeout": 0.1, "max_attempts": 2}
+    slow = {"upload_shift": 5.0}
+    good, bad = job(), job(label="b", protocol="fedvs", options=impatient, conditions=slow)
     outcomes = carry_out([bad, good], 1)
     assert next(outcomes)[0] == good
-    with pytest.raises(SecureVFLError):
+    with pytest.raises(RunError, match="2 attempts in a row were given up"):
         next(outcomes)
 
 

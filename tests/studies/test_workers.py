@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import weakref
 
-import pytest
-
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.errors import RunError
+from securevfl.studies.run import run_study
 from securevfl.studies.study import read_study
 from securevfl.studies.workers import carry_out
 
@@ -49,9 +47,19 @@ def test_a_run_that_failed_is_forgotten_before_the_next_one_begins(tmp_path, mon
         build(self, *given, **named)
 
     monkeypatch.setattr(Simulation, "__init__", counted)
-    results = []
-    with pytest.raises(RunError, match="diverged"):
-        results.extend(carry_out(read_study(path).jobs, 1))
-    assert [result["error"] for job, result in results if job.label == "cut"]
+    results = list(carry_out(read_study(path).jobs, 1))
+    assert [job.label for job, _ in results] == ["diverges", "cut"] * 2
+    assert all("error" in result for _, result in results)
     assert len(counts) >= 4
     assert set(counts) == {0}
+
+
+def test_a_run_that_diverges_is_a_result_of_its_study(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(FILE.partition("[runs.cut]")[0] + '[runs.learns]\nprotocol = "cvfl"\n')
+    content = run_study(read_study(path), tmp_path / "out")
+    errors = content["runs"]["diverges"]["errors"]
+    assert set(errors) == {"0", "1"}
+    assert all("the model has diverged" in error for error in errors.values())
+    assert len(content["runs"]["learns"]["test_accuracy"]["values"]) == 2
+    assert (tmp_path / "out" / "results.json").exists()
