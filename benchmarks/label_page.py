@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 from pages import load, ours, percent, signed, table
-from verdicts import stops, time_saved
+from verdicts import last_loss, stops, time_saved, ways
+from verdicts import runs as told
 
 from securevfl.studies.intervals import mean_interval, paired_difference
 
@@ -95,24 +96,18 @@ def curves(folder: Path) -> dict[tuple[str, str], list[tuple[float, float, float
 def async_table(names: list[str]) -> list[str]:
     """One row a data set: time that asynchrony saves until the stop loss, in per cent of sync's."""
     papers = {"mnist": "20.1", "fashion-mnist": "57.1", "cifar10": "20.4"}
-    rows = [["", "async", "in step", "stop loss", "% earlier", "paper, %"]]
+    rows = [["", "stop loss", "both with", "% earlier", "paper, %"]]
     for name in names:
         study = f"cvfl/figure-2-{name}"
-        content = load(RESULTS / study)
-        assert content is not None
         loss = stops()[name]["stop"]
-        saved = time_saved(study, "async", "sync", loss, "")
-        earlier = "not reached" if saved is None else signed(saved.mean, saved.half, digits=1)
-        rows.append([name, *chosen(content), f"{loss:g}", earlier, papers[name]])
+        pairs = ways(study)
+        if ("async", "sync") not in pairs.values():
+            pairs["each its own best"] = "async", "sync"
+        for how, both in pairs.items():
+            saved = time_saved(study, *both, loss, "")
+            earlier = "not reached" if saved is None else signed(saved.mean, saved.half, digits=1)
+            rows.append([name, f"{loss:g}", how, earlier, papers[name]])
     return table(rows)
-
-
-def chosen(content: dict[str, Any]) -> list[str]:
-    """Options chosen for each run, in words."""
-    return [
-        ", ".join(f"{value}" for value in run["options"].values())
-        for run in content["chosen"]["runs"].values()
-    ]
 
 
 def own_rates(content: dict[str, Any]) -> list[str]:
@@ -127,25 +122,34 @@ def own_rates(content: dict[str, Any]) -> list[str]:
 
 def exponents(name: str) -> list[str]:
     """Final test losses of all kinds, and the differences of `PAIRS`."""
-    found = curves(RESULTS / "cvfl" / f"figures-3-6-{name}")
-    runs = list(dict.fromkeys(run for run, _ in found))
-    final = {
-        run: [found[run, seed][-1][2] for seed in sorted({s for r, s in found if r == run})]
-        for run in runs
-    }
+    study = f"cvfl/figures-3-6-{name}"
+    final = {run: list(last_loss(study, run).values()) for run in told(study)}
+    errors = {run: len(own.get("errors", ())) for run, own in told(study).items()}
+    runs = list(final)
     kinds = [kind for kind in NAMES if any(run.endswith(f"-{kind}") for run in runs)]
     pairs = [pair for pair in PAIRS if set(pair) <= set(kinds)]
     minus = (f"{NAMES[one]} minus {NAMES[two]}" for one, two in pairs)
     rows = [["test loss", *(NAMES[kind] for kind in kinds), *minus]]
     for case in dict.fromkeys("-".join(run.split("-")[:2]) for run in runs):
         values = {kind: final[f"{case}-{kind}"] for kind in kinds}
-        intervals = map(mean_interval, values.values())
-        cells = [f"{mean:.3f} ± {half:.3f}" for mean, half in intervals]
+        failed = {kind: errors[f"{case}-{kind}"] for kind in kinds}
+        cells = [loss_cell(values[kind], failed[kind]) for kind in kinds]
+        # A mean over the seeds that did not diverge would flatter.
         cells += [
-            signed(*paired_difference(values[one], values[two]), digits=3) for one, two in pairs
-        ]
+            "-" if failed[one] or failed[two]
+            else signed(*paired_difference(values[one], values[two]), digits=3)
+            for one, two in pairs
+        ]  # fmt: skip
         rows.append([case.replace("-", ", ") + " % slower", *cells])
     return table(rows)
+
+
+def loss_cell(values: list[float], failed: int) -> str:
+    """Mean loss with its interval, or how many seeds diverged."""
+    if failed:
+        return f"diverged on {failed} of {failed + len(values)} seeds"
+    mean, half = mean_interval(values)
+    return f"{mean:.3f} ± {half:.3f}"
 
 
 def draw_exponents(name: str) -> None:

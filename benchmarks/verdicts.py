@@ -153,6 +153,16 @@ def stops() -> dict[str, dict[str, float]]:
     return found
 
 
+def ways(study: str) -> dict[str, tuple[str, str]]:
+    """Labels of the asynchronous run and of that in step, by optimiser and rate that both have."""
+    settings = json.loads((RESULTS / study / "results.json").read_text())["settings"]
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for label, run in settings.items():
+        own = run["options"]
+        found[f"{own['optimizer']} {own['lr']:g}"][own.get("mode", "async")] = label
+    return {name: (both["async"], both["sync"]) for name, both in found.items() if len(both) == 2}
+
+
 def time_saved(study: str, one: str, two: str, loss: float, name: str) -> Difference | None:
     """Per cent of the second run's time that the first saves until a test loss; None if missed."""
     found = losses(study)
