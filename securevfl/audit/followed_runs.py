@@ -180,7 +180,9 @@ class _Life:
         self.run = run
         self.comparer = Comparer(run, disturbed=setting.disturbed, method=method)
         protocol = run.protocol
-        self._sums = AnnouncedSums(protocol) if isinstance(protocol, CodedProtocol) else None
+        self._sums: AnnouncedSums | None = None
+        if isinstance(protocol, CodedProtocol):
+            self._sums = AnnouncedSums(protocol, disturbed=setting.disturbed)
         self._before = {index: copy(tape) for index, tape in run.tapes.items()}
         for message in run.messages:
             self.take(message)

@@ -6,8 +6,8 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,11 +26,14 @@ from securevfl.audit.statistical import LEVEL
 from securevfl.audit.traffic.setting import ITSELF, Setting
 from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.engine.streams import Secrets
+from securevfl.engine.streams import Reseeded, Secrets
 from securevfl.errors import RunError, SecureVFLError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 from securevfl.runs.threads import one_thread
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
 
 TEST_ROWS = 24  # of small instances
 SMALL = {"rounds": 8, "batch": 15}
@@ -131,6 +134,7 @@ class Subject:
         *,
         labels: np.ndarray | None = None,
         columns: Mapping[int, np.ndarray] | None = None,
+        all_rows: bool = False,
         reseeded: int | None = None,
         secrets: Secrets | None = None,
         options: Mapping[str, Any] | None = None,
@@ -147,6 +151,9 @@ class Subject:
             Training labels in the place of the data set's.
         columns : mapping of int to ndarray, optional
             Training columns of some parties, likewise.
+        all_rows : bool
+            Whether test rows, and rows that a party has alone, are made of these labels and columns
+            as well.
         reseeded : int, optional
             Party whose secret choices are others.
         secrets : Secrets, optional
@@ -168,11 +175,7 @@ class Subject:
         count = min(most[0], data.rows)
         small = data.subset(count - count % multiple, min(most[1], data.test_rows))
         if labels is not None or columns:
-            small = copy.copy(small)
-            train = tuple((columns or {}).get(n, own) for n, own in enumerate(small.train))
-            object.__setattr__(small, "train", train)
-            if labels is not None:
-                object.__setattr__(small, "train_labels", labels)
+            small = _with(small, columns or {}, labels, all_rows=all_rows)
         given = self.protocol.config.model_dump(exclude_unset=True)
         given |= ({} if whole else self._reduced) | dict(options or {})
         config, seed = make_config(cls, given), self.protocol.seed
@@ -422,20 +425,21 @@ def _end(found: Followed) -> str:
     return f", ended by: {found.ended}" if found.ended else ""
 
 
-@dataclass(frozen=True)
-class Reseeded:
-    """Secret streams in which one party has others than before.
-
-    Attributes
-    ----------
-    secrets : Secrets
-    party : int
-    """
-
-    secrets: Secrets
-    party: int
-
-    def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
-        """The party's streams have another name; those of others are as they were."""
-        other = index == self.party
-        return self.secrets.stream(index, f"{name}, reseeded" if other else name, *keys)
+def _with(
+    data: VerticalDataset,
+    columns: Mapping[int, np.ndarray],
+    labels: np.ndarray | None,
+    *,
+    all_rows: bool,
+) -> VerticalDataset:
+    """A data set with other columns of some parties, and other labels."""
+    made = copy.copy(data)
+    for name in ("train", *(("test", "alone") if all_rows else ())):
+        own = enumerate(getattr(data, name))
+        others = (np.resize(columns[n], one.shape) if n in columns else one for n, one in own)
+        object.__setattr__(made, name, tuple(others))
+    for name in ("train_labels", *(("test_labels", "alone_labels") if all_rows else ())):
+        before = getattr(data, name)
+        if labels is not None and before is not None:
+            object.__setattr__(made, name, np.resize(labels, before.shape))
+    return made

@@ -211,7 +211,7 @@ class Centre:
         self.network.train()
         inputs = tensor(embedding[true], np.float32).requires_grad_()
         scores, own = self.network(inputs), tensor(labels[samples[true]])
-        loss = self._weighted(scores, own, labels)
+        loss = self.weighted_loss(scores, own, labels)
         if not torch.isfinite(loss):
             targets = ", or rescale the targets" if self.task == "regression" else ""
             raise DivergedError(
@@ -225,7 +225,12 @@ class Centre:
         gradient[true] = inputs.grad.numpy()
         return float(loss.detach()), gradient
 
-    def _weighted(
+    @property
+    def plain(self) -> bool:
+        """Whether the loss is that of the task, with all classes alike."""
+        return self._own_loss is None and self.class_weights == "none"
+
+    def weighted_loss(
         self, scores: torch.Tensor, own: torch.Tensor, labels: np.ndarray
     ) -> torch.Tensor:
         """Mean loss of rows with the weights of their classes."""
@@ -241,7 +246,7 @@ class Centre:
         import torch
 
         with torch.no_grad():
-            return float(self._weighted(tensor(self.scores(embedding)), tensor(labels), labels))
+            return float(self.weighted_loss(tensor(self.scores(embedding)), tensor(labels), labels))
 
     def scores(self, embedding: np.ndarray) -> np.ndarray:
         """Raw scores, (rows, outputs) float32, with the network in evaluation mode."""

@@ -11,8 +11,10 @@ from securevfl.audit.recording import RecordedMessage, Snapshot
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic.seen import differences, traffic_of
+from securevfl.audit.traffic.setting import ITSELF
 from securevfl.engine import wire
 from securevfl.protocols.base.messages import MessageKey
+from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.sums import SumLedger
@@ -77,6 +79,20 @@ def test_a_server_and_clients_that_admit_too_few_sharers_are_found(monkeypatch):
             for setting in settings_of(make("fedvs", **options)))  # fmt: skip
     found = (one for made, setting in runs for one in follow(made, setting).sums)
     assert any("sharers, T = 1" in one for one in found)
+
+
+def test_steps_of_fewer_than_t_plus_2_clients_are_found(monkeypatch):
+    made = make("fedvs", **FEDVS)
+    assert follow(made, ITSELF).sums == ()
+    update = Client.update
+
+    def in_turns(self, batch, attempt, gradient):
+        turn = self.round < 4 or self.round % 6 == self.index
+        return update(self, batch, attempt, gradient) if turn else True
+
+    monkeypatch.setattr(Client, "update", in_turns)
+    found = follow(make("fedvs", **FEDVS), ITSELF).sums
+    assert found[0].startswith("round 4: 1 of 6 clients moved entry 0")
 
 
 def scripted(name, **options):

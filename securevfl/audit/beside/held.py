@@ -19,8 +19,10 @@ import numpy as np
 
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.party import Party
+from securevfl.engine.streams import Composed, OwnEntropy, Reseeded, SecretSeed
 from securevfl.protocols.base.protocol import Protocol
 
+_SOURCES = (SecretSeed, OwnEntropy, Composed, Reseeded)
 _MUTABLE = (list, dict, set, bytearray, collections.deque)
 _PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), np.generic)
 
@@ -45,6 +47,11 @@ def in_common(parties: Mapping[int, Party]) -> str:
 def digests(parties: Mapping[int, Party], *, arrays: bool = False) -> dict[int, str]:
     """Of each party a digest of all values that it has, or of its arrays alone."""
     return {index: _digest(party, arrays) for index, party in parties.items()}
+
+
+def arrays_of(party: Party) -> list[np.ndarray]:
+    """All arrays that a party has, in the order in which they are reached."""
+    return [one for one in _reached(vars(party), whole=True) if isinstance(one, np.ndarray)]
 
 
 def _digest(party: Party, arrays: bool) -> str:
@@ -73,12 +80,17 @@ def _reached(start: Any, *, whole: bool) -> Iterator[Any]:
         one = left.pop()
         kept.append(one)
         yield one
-        if whole and isinstance(one, (Protocol, VerticalDataset)):
+        if whole and (isinstance(one, (Protocol, VerticalDataset)) or _is_source(one)):
             continue
         for part in _parts(one, whole=whole):
             if isinstance(part, _PLAIN) or id(part) not in seen:
                 seen.add(id(part))
                 left.append(part)
+
+
+def _is_source(one: Any) -> bool:
+    """Whether it is a source of streams, which has the choices of all parties of a simulation."""
+    return isinstance(one, _SOURCES)
 
 
 def _parts(one: Any, *, whole: bool) -> Iterator[Any]:

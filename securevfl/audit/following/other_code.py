@@ -6,7 +6,8 @@ must have S r = L ([X; Z] r) with Lagrange coefficients in Python integers, mask
 (Y - psi) r = P(alpha) rho r with streams that are derived anew, and products s C r = (s A) (B r)
 (Freivalds' check) with another random vector s. Their numbers are uniform below 2^32, so a wrong
 number, wherever it is, escapes with probability at most ceil(2^32 / p) / 2^32, in a product twice
-that. Quantised numbers are rounded again by numpy, all of them.
+that. Quantised numbers are rounded again by numpy, all of them, and dL/dH is computed again by
+torch, to the last bit: its low bits could hold anything.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from securevfl.audit.beside.known_answers import elements
 from securevfl.audit.proof.pseudo_random import derived
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
+from securevfl.models.split import Centre
 
 _COLUMNS = 1 << 16  # below 2^32 times below 2^16, so many times, is below 2^64
 _STREAMS = 256  # sums of streams that are kept
@@ -71,9 +73,13 @@ class OtherCode:
             (Prss, "mask", self._masked),
             (FixedPoint, "quantize", self._quantised),
         )
+        steps = ("step", "gradients")
         made = [(owner, name, vars(owner)[name]) for owner, name, _ in checks]
-        for (owner, name, check), (*_, method) in zip(checks, made, strict=True):
-            setattr(owner, name, self._checked(method, check))
+        made += [(Centre, name, vars(Centre)[name]) for name in steps]
+        for owner, name, check in checks:
+            setattr(owner, name, self._checked(vars(owner)[name], check))
+        for name in steps:
+            setattr(Centre, name, self._step_checked(vars(Centre)[name]))
         try:
             yield self.faults
         finally:
@@ -104,6 +110,21 @@ class OtherCode:
                 return result
             finally:
                 self._inside = False
+
+        return checked
+
+    def _step_checked(self, method: Callable[..., Any]) -> Any:
+        """A step of the server's model whose dL/dH is compared with that of the loss."""
+
+        @functools.wraps(method)
+        def checked(centre: Centre, *given: Any, **more: Any) -> Any:
+            before = copy.copy(centre)
+            before.network = copy.deepcopy(centre.network)
+            wanted = gradient_of(before, *given[:3])
+            result = method(centre, *given, **more)
+            if wanted.tobytes() != np.ascontiguousarray(result[1]).tobytes():
+                self.faults.append("dL/dH is not the gradient of the loss")
+            return result
 
         return checked
 
@@ -300,3 +321,23 @@ def rounded(x: Any, bits: int, field: PrimeField, rng: np.random.Generator | Non
     signed = whole.astype(np.int64) + up
     result: np.ndarray = np.where(signed < 0, signed + field.modulus, signed).astype(field.dtype)
     return result
+
+
+def gradient_of(
+    centre: Centre, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
+    """dL/dH of a server model that is not stepped, (rows, h) float32, as torch computes it."""
+    import torch
+    from torch.nn import functional
+
+    true = samples >= 0
+    own = torch.from_numpy(np.ascontiguousarray(labels[samples[true]]))
+    inputs = torch.from_numpy(np.ascontiguousarray(embedding[true], np.float32)).requires_grad_()
+    scores = centre.network.train()(inputs)
+    if centre.task == "multiclass" and centre.plain:
+        loss = functional.cross_entropy(scores, own)
+    else:
+        loss = centre.weighted_loss(scores, own, labels)
+    gradient = np.zeros(embedding.shape, np.float32)
+    gradient[true] = torch.autograd.grad(loss, inputs)[0].numpy()
+    return gradient

@@ -89,7 +89,7 @@ def with_other_labels(subject: Subject) -> list[Pair]:
 def _with_other_labels(subject: Subject) -> Iterator[Pair]:
     stream = np.random.Generator(np.random.Philox(subject.seed + 6))
     labels = other_labels(subject.instance().data.train_labels, stream)
-    other = traffic_of(subject.instance(labels=labels), ITSELF)
+    other = traffic_of(subject.instance(labels=labels, all_rows=True), ITSELF)
     yield Pair("a small run", small_traffic(subject), other)
     for found in subject.settings:
         setting = found.setting
@@ -98,7 +98,8 @@ def _with_other_labels(subject: Subject) -> Iterator[Pair]:
         subject.progress(f"traffic with other labels, {setting.name}")
         whole = setting == ITSELF
         data = subject.instance(whole=whole, many=subject.many, multiple=setting.multiple).data
-        other = once_more(subject, found, labels=other_labels(data.train_labels, stream))
+        labels = other_labels(data.train_labels, stream)
+        other = once_more(subject, found, labels=labels, all_rows=True)
         subject.note(f"{setting.name} once more, with other labels, for the traffic")
         yield Pair(setting.name, found.traffic, other)
 

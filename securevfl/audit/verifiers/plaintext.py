@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 
 from securevfl.audit.beside.held import digests, in_common
 from securevfl.audit.coalitions import may_see
+from securevfl.audit.columns.other_columns import OTHER_RANGES, other_columns
 from securevfl.audit.columns.told_columns import ToldColumns, is_secret
 from securevfl.audit.deviations import Declared
 from securevfl.audit.recording import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER
+from securevfl.engine.streams import Reseeded
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
@@ -213,16 +216,19 @@ def _channels(subject: Subject) -> Iterator[Evidence]:
 
 
 def _determined(subject: Subject) -> Iterator[int]:
-    """Parties that are made with other values where only others' columns are other ones."""
+    """Parties that are made with other values where only others' columns or choices are others."""
     small = subject.instance()
     before, again = (digests(subject.instance().parties()) for _ in range(2))
     fixed = {index for index, found in before.items() if again[index] == found}
-    clients = dict(enumerate(small.data.train))
+    # In another order alone, what is known of whole columns, such as their quantiles, stays.
+    clients = other_columns(small.data, subject.seed)[OTHER_RANGES]
     for parity in (0, 1):
-        moved = {n: own[::-1].copy() for n, own in clients.items() if n % 2 == parity}
-        after = digests(subject.instance(columns=moved).parties())
+        moved = {n: own for n, own in clients.items() if n % 2 == parity}
+        secrets = functools.reduce(Reseeded, moved, small.secrets)
+        made = (subject.instance(columns=moved, all_rows=True), subject.instance(secrets=secrets))
+        others = [digests(one.parties()) for one in made]
         for index in sorted(fixed - set(moved)):
-            if after[index] != before[index]:
+            if any(after[index] != before[index] for after in others):
                 yield index
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.beside.held import digests
+from securevfl.audit.beside.held import arrays_of
 from securevfl.audit.beside.known_answers import entropy_fault, rows_fault, sampler_fault
 from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun
@@ -26,6 +26,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import KeyMasked, SharedModels
 
 _MERSENNE = 2**61 - 1  # where the protocol names no prime
+_FEW = 16  # numbers of an array, below which chance may leave it nearly as it was
 
 
 class Sources:
@@ -67,29 +68,56 @@ def _faults(subject: Subject) -> Iterator[str]:
             subject.chosen_draws,
             rows_fault(subject.instance().data.train),
             _bare_sums(subject),
+            _altered_columns(protocol),
         ),
     )
     for numbers in protocol.roles().values():
-        if numbers and _alike(subject, numbers[0]):
+        what = numbers and _alike(subject, numbers[0])
+        if what:
             yield (
-                f"party {numbers[0]} is made with the same arrays under two entropies that differ "
-                "in the last byte alone"
+                f"party {numbers[0]} is made with {what} under two entropies that differ in the "
+                "last byte alone"
             )
 
 
-def _alike(subject: Subject, index: int) -> bool:
-    """Whether a party that asks for secret streams while it is made has no array that they move."""
+def _alike(subject: Subject, index: int) -> str:
+    """Arrays, or parts of them, that secret streams do not move, though they were asked for.
+
+    The public seed is the same, so what does not move follows from it: all arrays, rows of one that
+    is moved elsewhere, or most of every number of it.
+    """
     own = OwnEntropy.draw(index).entropy
     first, second = (_Asked(index, own[:-1] + bytes([own[-1] ^ bit])) for bit in (0, 1))
-    had = [
-        digests({index: subject.instance(secrets=secrets).party(index)}, arrays=True)
-        for secrets in (first, second)
-    ]
-    return bool(first.names) and had[0] == had[1]
+    had = [arrays_of(subject.instance(secrets=secrets).party(index)) for secrets in (first, second)]
+    if not first.names:
+        return ""
+    pairs = [(one, two) for one, two in zip(*had, strict=False)
+             if (one.dtype, one.shape) == (two.dtype, two.shape)]  # fmt: skip
+    if len(pairs) == len(had[0]) and all(np.array_equal(one, two) for one, two in pairs):
+        return "the same arrays"
+    return next(filter(None, (partly_alike(one, two) for one, two in pairs)), "")
+
+
+def partly_alike(one: np.ndarray, two: np.ndarray) -> str:
+    """The part of two numeric arrays that is the same, in words; empty for all of it, or nothing.
+
+    Numbers that are drawn independently differ by about as much as they are large.
+    """
+    if one.dtype.kind != "f" or one.size < _FEW or np.array_equal(one, two):
+        return ""
+    for axis in range(one.ndim if one.ndim > 1 else 0):
+        rest = tuple(other for other in range(one.ndim) if other != axis)
+        same = (one == two).all(axis=rest) & one.any(axis=rest)
+        if same.any():
+            return f"{same.sum()} of {len(same)} equal rows or columns in an array"
+    moved, size = np.linalg.norm(one.astype(np.float64) - two), np.linalg.norm(one)
+    return "numbers that hardly differ in an array" if moved < size / 4 else ""
 
 
 def _bare_sums(subject: Subject) -> str:
     """Entries of the summed embedding to which fewer clients than T + 2 add, by their first models.
+
+    What is a millionth of the largest part is nothing: rounding takes it away.
 
     A claim supposes that the sums may be known. Where an entry has few terms, knowing it is knowing
     these, whatever hides the rest. A client whose columns are constant adds nothing to any entry.
@@ -101,7 +129,8 @@ def _bare_sums(subject: Subject) -> str:
     entries = [one for one in moved if one is not None]
     if len(entries) < len(moved):  # only of a protocol of others, which no proof is about
         return ""
-    varied = np.stack(entries)
+    spread = np.stack(entries)
+    varied = spread > spread.max(axis=0) / 1e6
     few = np.flatnonzero(varied.sum(0) < min(needed, varied.any(1).sum()))
     if not len(few):
         return ""
@@ -112,17 +141,68 @@ def _bare_sums(subject: Subject) -> str:
     )
 
 
+def _altered_columns(protocol: Protocol) -> str:
+    """A client whose shared columns are not its own, rounded: by other code, of all its rows.
+
+    A row that most clients leave out of a sum is one of whom the sum tells.
+    """
+    if not isinstance(protocol, (CodedProtocol, SharedModels)):
+        return ""
+    parties = {} if isinstance(protocol, CodedProtocol) else protocol.parties()
+    for n, own in enumerate(protocol.data.train):
+        if isinstance(protocol, CodedProtocol):
+            shared = protocol.quantised_columns()[n]
+        else:
+            shared = protocol.integers(parties[n]).data["train"]
+        rows = shared.reshape(-1, shared.shape[-1])
+        sizes = np.abs(own).max(axis=1)
+        there = np.count_nonzero(sizes > sizes.max() / 100)
+        if rows.any(axis=1).sum() < there:
+            return (
+                f"client {n} shares {rows.any(axis=1).sum()} rows that are not all zero, and has "
+                f"{there}"
+            )
+        wanted = _rounded(protocol, own)
+        if wanted is not None and not _within_one(protocol.code.field, rows, wanted):
+            return f"client {n} shares other numbers than its columns, rounded"
+    return ""
+
+
+def _rounded(protocol: Protocol, own: np.ndarray) -> np.ndarray | None:
+    """Columns with their powers and ones, rounded, row by row; None where it is not told how."""
+    config: Any = protocol.config
+    if not isinstance(protocol, CodedProtocol) or not hasattr(config, "data_bits"):
+        return None
+    powers = np.cumprod([own] * config.degree, axis=0, dtype=own.dtype).astype(np.float64)
+    rounded: np.ndarray = np.rint(
+        np.hstack([*powers, np.ones((len(own), 1))]) * 2**config.data_bits
+    )
+    return rounded
+
+
+def _within_one(field: PrimeField, rows: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether the same rows are there in some order, but for the rounding of halves.
+
+    A sum of a row with random weights tells it from others whatever the order.
+    """
+    signed = field.signed(rows).astype(np.float64)
+    weights = np.random.Generator(np.random.PCG64()).random((wanted.shape[1],))
+    sums = np.sort((signed @ weights)[signed.any(axis=1)]), np.sort(wanted @ weights)
+    return len(sums[0]) == len(sums[1]) and bool((abs(sums[0] - sums[1]) <= weights.sum()).all())
+
+
 def _varied(made: Protocol, client: int, party: Any) -> np.ndarray | None:
-    """Entries of a client's embedding that its columns change, (h,) bool; None if it has none."""
+    """Spread of each entry of a client's embedding over its rows, (h,); None if it has none."""
     if not isinstance(made, SharedModels):
         embedding = made.embed(party, made.data.train[client])
         if embedding is None:
             return None
-        moved: np.ndarray = (embedding != embedding[0]).any(axis=0)
+        moved: np.ndarray = np.ptp(embedding, axis=0).astype(np.float64)
     else:
         shared = made.integers(party)
         columns = np.concatenate(shared.data["train"])
-        moved = shared.model[(columns != columns[0]).any(axis=0)].any(axis=0)
+        weights = abs(made.code.field.signed(shared.model[(columns != columns[0]).any(axis=0)]))
+        moved = weights.max(axis=0, initial=0).astype(np.float64)
     return moved
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from securevfl.audit.coalitions import may_see
+from securevfl.audit.columns.other_columns import OTHER_RANGES, other_columns
 from securevfl.audit.followed_runs import Followed
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic.pairs import by_chance, once_more, small_traffic
@@ -19,12 +17,6 @@ from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
-
-if TYPE_CHECKING:
-    from securevfl.data.dataset import VerticalDataset
-
-
-_OTHER_RANGES = "random columns of other ranges"
 
 
 class TrafficComparison:
@@ -96,11 +88,13 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
     chance = by_chance(subject)
     if chance is None:
         return
-    for name, columns in _other_columns(subject.instance().data, subject.seed).items():
+    for name, columns in other_columns(subject.instance().data, subject.seed).items():
         subject.progress(f"traffic, {name}")
         subject.note(f"{subject.describe()}; {name}, and other networks, for the traffic")
         one = small_traffic(subject)
-        made = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 11))
+        made = subject.instance(
+            columns=columns, all_rows=True, secrets=SecretSeed(subject.seed + 11)
+        )
         yield _first(name, one, traffic_of(made, ITSELF), chance)
     for found in followed.values():
         setting = found.setting
@@ -118,8 +112,9 @@ def with_other_columns(subject: Subject, found: Followed) -> Traffic:
     setting, whole = found.setting, found.setting == ITSELF
     many = subject.many and not setting.predicts
     data = subject.instance(whole=whole, many=many, multiple=setting.multiple).data
-    columns = _other_columns(data, subject.seed)[_OTHER_RANGES]
-    return once_more(subject, found, columns=columns, secrets=SecretSeed(subject.seed + 12))
+    columns = other_columns(data, subject.seed)[OTHER_RANGES]
+    secrets = SecretSeed(subject.seed + 12)
+    return once_more(subject, found, columns=columns, all_rows=True, secrets=secrets)
 
 
 def _first(
@@ -134,25 +129,3 @@ def _first(
             continue
         return name, key, f"round {key.round}, {key.kind!r}: {what}"
     return name, None, "a gradient was zero" if stills else ""
-
-
-def _other_columns(data: VerticalDataset, seed: int) -> dict[str, dict[int, np.ndarray]]:
-    """Columns of the same form: mirrored in their range, in another order of rows, and random.
-
-    Random ones are in the range of each column, or in some part of it: what a mirror or another
-    order keeps, such as a column's spread, they do not keep, nor its smallest and largest value.
-    """
-    stream = np.random.Generator(np.random.Philox(seed + 5))
-    rows = stream.permutation(data.rows)
-    made: dict[str, dict[int, np.ndarray]] = {
-        name: {} for name in ("mirrored columns", "rows in another order", "random columns")
-    }
-    made[_OTHER_RANGES] = {}
-    for n, own in enumerate(data.train):
-        low, high = own.min(axis=0), own.max(axis=0)
-        made["mirrored columns"][n] = (low + high - own).astype(own.dtype)
-        made["rows in another order"][n] = np.ascontiguousarray(own[rows])
-        for name, part in (("random columns", 1.0), (_OTHER_RANGES, stream.random(low.shape))):
-            values = low + (high - low) * part * stream.random(own.shape)
-            made[name][n] = values.astype(own.dtype)
-    return made

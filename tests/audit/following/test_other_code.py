@@ -8,6 +8,7 @@ from securevfl.audit.following.other_code import OtherCode, times
 from securevfl.audit.traffic.setting import ITSELF
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField, encoding, fixed_point
 from securevfl.field.prss import Prss, _Streams
+from securevfl.models.split import Centre
 from securevfl.protocols.base.mask_keys import keys_of
 from securevfl.protocols.fedvs import algorithm, formulas
 from securevfl.testing.runs import make
@@ -142,6 +143,33 @@ def test_a_product_that_differs_by_an_antisymmetric_matrix_is_seen(monkeypatch):
     with OtherCode().watching(1) as faults:
         field.matmul(field.random((4, 3)), field.random((3, 4)))
     assert faults == ["a product is not what other code computes"]
+
+
+@pytest.mark.parametrize("class_weights", ["none", "balanced"])
+def test_a_gradient_with_something_else_in_its_low_bits_is_seen(monkeypatch, class_weights):
+    stream = np.random.default_rng(3)
+    embedding, labels = stream.normal(size=(6, 4)).astype(np.float32), np.arange(9) % 3
+    rows = np.array([4, 1, -1, 8, 0, 2])
+
+    def faults():
+        adam = {"name": "adam", "lr": 0.1}
+        given = {"network": "mlp", "hidden": 5, "seed": 1, "optimizer": adam}
+        centre = Centre("multiclass", 3, 4, class_weights=class_weights, **given)
+        with OtherCode().watching(1) as found:
+            centre.step(embedding, rows, labels)
+            centre.gradients(embedding, rows, labels)
+        return found
+
+    assert faults() == []
+    backward = Centre._backward
+
+    def telling(self, embedding, *given):
+        loss, gradient = backward(self, embedding, *given)
+        halves = embedding.astype(np.float16).view(np.uint16)
+        return loss, (gradient.view(np.uint32) & 0xFFFF0000 | halves).view(np.float32)
+
+    monkeypatch.setattr(Centre, "_backward", telling)
+    assert faults() == ["dL/dH is not the gradient of the loss"] * 2
 
 
 def test_late_rounds_are_watched_every_second_time_by_chance():

@@ -15,17 +15,21 @@ from securevfl.audit.beside.known_answers import (
 )
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.primitives import Hypotheses
-from securevfl.audit.verifiers.provenance import Sources
+from securevfl.audit.verifiers.provenance import Sources, _alike, _altered_columns, _bare_sums
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
 from securevfl.engine import streams
+from securevfl.engine.party import SERVER
 from securevfl.engine.realtime.assignment import begun_secrets
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
-from securevfl.engine.streams import OwnEntropy
+from securevfl.engine.streams import OwnEntropy, keyed_stream
 from securevfl.field import sampling
 from securevfl.field.sampling import Keystream
+from securevfl.models.polynomial_network import expand
 from securevfl.models.split import rows_of
+from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.coded_split.protocol import CodedSplit
+from securevfl.protocols.fedvs.protocol import FedVS
 from securevfl.protocols.secagg_split.algorithm import Client
 from securevfl.testing.runs import make
 
@@ -260,3 +264,74 @@ def examined(claim, made):
 def test_claims_that_rest_on_no_secret_choices_are_not_concerned(protocol):
     made = make(protocol)
     assert not any(Sources().applies(claim, made) for claim in made.claims)
+
+
+def starting_with(first):
+    """FedVS whose clients' first weights are ``first(common, own)``."""
+
+    def network(self, index, **more):
+        made = FedVS.network(self, index, **more)
+        common = keyed_stream(self.seed, SERVER, "beginning").uniform(-1, 1, made.values.shape)
+        made.values[:] = first(common.astype(np.float32), made.values)
+        return made
+
+    return type("Beginning", (FedVS,), {"network": network, "__doc__": "Planted leak."})
+
+
+@pytest.mark.parametrize(
+    ("first", "words"),
+    [
+        (lambda common, own: np.vstack([own[:1], common[1:]]), "equal rows or columns"),
+        (lambda common, own: np.hstack([common[:, :-1], own[:, -1:]]), "equal rows or columns"),
+        (lambda common, own: common * (own != 0) + own / 100, "numbers that hardly differ"),
+        (lambda common, own: common, "the same arrays"),
+    ],
+)
+def test_first_weights_of_the_public_seed_are_found_where_a_part_is_secret(first, words):
+    assert words in _alike(Subject(make(starting_with(first))), 0)
+
+
+def test_entries_that_one_client_fills_but_for_the_rounding_are_found():
+    def alone(common, own):
+        scale = np.ones(own.shape[1], np.float32)
+        scale[3:] = 1e-9
+        return own * scale
+
+    cls = starting_with(alone)
+    network = cls.network
+    cls.network = lambda self, index, **more: (network if index else FedVS.network)(
+        self, index, **more
+    )
+    fault = _bare_sums(Subject(make(cls)))
+    assert fault.startswith("to 3 of 6 entries")
+    assert fault.endswith("entry 3 is that of clients [0]")
+
+
+@pytest.mark.parametrize("name", sorted(find_protocols()))
+def test_sound_parties_have_no_array_that_is_partly_of_the_public_seed(name):
+    subject = Subject(make(name))
+    roles = subject.protocol.roles().values()
+    assert [_alike(subject, numbers[0]) for numbers in roles if numbers] == [""] * sum(
+        bool(numbers) for numbers in roles
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda powers: powers * (np.arange(len(powers))[:, None] % 16 != 15), "not all zero"),
+        (lambda powers: powers + 0.25, "other numbers than its columns"),
+        (lambda powers: powers / np.where(np.arange(len(powers)) % 9, 1, 64)[:, None], "other"),
+    ],
+)
+def test_shared_columns_that_are_not_the_clients_are_found(monkeypatch, change, words):
+    assert _altered_columns(make("fedvs", segments=2, degree=2)) == ""
+
+    def changed(public, features, part):
+        powers = change(expand(features, public.config.degree)).astype(np.float32)
+        return public.batches[part].lay_out(public.data_point.quantize(powers)), 1
+
+    monkeypatch.setattr("securevfl.protocols.fedvs.protocol.quantised_data", changed)
+    cls = type("Changed", (FedVS,), {"check_sizes": lambda self: None, "__doc__": "Planted."})
+    made = make(cls, segments=2, degree=2)
+    assert words in _altered_columns(made)

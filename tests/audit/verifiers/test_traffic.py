@@ -63,8 +63,8 @@ def order(client, send, to, kind, payload, more):
 
 
 def late_once_resumed(client, send, to, kind, payload, more):
-    slow = kind == "embedding" and client.resumptions and bit(client)
-    send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
+    slow = kind == "embedding" and client.resumptions and float(client.features["train"][3].sum())
+    send(to, kind, payload, **more | ({"after": 1e-6 * slow} if slow else {}))
 
 
 def longer(client, send, to, kind, payload, more):
@@ -76,6 +76,16 @@ def longer(client, send, to, kind, payload, more):
 def of_the_network(client, send, to, kind, payload, more):
     slow = kind == "embedding" and client.network.values[0, 0] > 0
     send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
+
+
+def of_constant_columns(client, send, to, kind, payload, more):
+    slow = kind == "shared" and np.ptp(client.features["train"], axis=0).argmin()
+    send(to, kind, payload, **more | ({"after": 1e-6 * int(slow)} if slow else {}))
+
+
+def of_test_rows(client, send, to, kind, payload, more):
+    slow = kind == "embedding" and float(client.features["test"][:3].sum())
+    send(to, kind, payload, **more | ({"after": 1e-6 * slow} if slow else {}))
 
 
 def subject_of(name, settings=few, **options):
@@ -112,6 +122,18 @@ def test_what_the_server_sees_of_a_secret_is_found(leak):
     found = found_on(of_leak(leak))
     assert found.effect == "accuses"
     assert "other traffic" in found.text
+
+
+def test_constant_columns_are_secrets_as_well():
+    own = tiny_data().with_parties(4).train[1]
+    assert (np.ptp(own, axis=0) == 0).any()
+    found = found_on(of_leak(of_constant_columns))
+    assert (found.effect, "random columns of other ranges" in found.text) == ("accuses", True)
+
+
+def test_test_rows_are_secrets_as_well():
+    found = found_on(subject_of(leaking(of_test_rows), none, secure=True))
+    assert found.effect == "accuses"
 
 
 def test_what_the_server_sees_in_a_setting_alone_is_found():
