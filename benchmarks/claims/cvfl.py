@@ -85,7 +85,7 @@ def figure_2(name: str) -> Line:
 def falling_rates(name: str) -> Line:
     """Time to test losses in the study of the table, whose rates fall to 0."""
     study = f"cvfl/table-2-{name}"
-    found = [time_saved(study, "cvfl", "cvfl-sync", loss, f"loss {loss:g}") for loss in (0.2, 0.1)]
+    found = [time_saved(study, "cvfl", "cvfl-sync", loss, name) for loss in (0.2, 0.1)]
     saved = judge([each for each in found if each is not None])
     remark = (
         f"Per cent of the time in step (paper {EARLIER[name]} % earlier), to stop losses that are "
