@@ -210,8 +210,11 @@ def _channels(subject: Subject) -> Iterator[Evidence]:
         yield Evidence(Plaintext.name, "silent", text, "gap")
     told = subject.shared("held values", lambda: list(_determined(subject)))
     if told:
-        holders = ", ".join(map(str, told))
-        text = f"what parties {holders} have before anything is sent follows from others' columns"
+        holders = ", ".join(map(str, sorted(set(told))))
+        text = (
+            f"what parties {holders} have before anything is sent follows from others' columns or "
+            "secret choices"
+        )
         yield Evidence(Plaintext.name, "silent", text, "gap")
 
 
