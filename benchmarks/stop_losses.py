@@ -1,6 +1,6 @@
 """Test losses of CVFL's Figure 2 at which a run counts as done, fixed on validation rows.
 
-    python benchmarks/stop_losses.py runs/study-figure-2-mnist runs/study-figure-2-cifar10 ...
+    python benchmarks/stop_losses.py runs/study-figure-2-fashion-mnist runs/study-figure-2-cifar10
 
 For each set: the lowest multiple of `GRID` that both ways reach on the validation rows of the seed
 on which their rates were chosen, each with what was chosen for it, within `PART` of the updates.

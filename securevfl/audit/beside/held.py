@@ -19,10 +19,11 @@ import numpy as np
 
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.party import Party
-from securevfl.engine.streams import Composed, OwnEntropy, Reseeded, SecretSeed
+from securevfl.engine.streams import Reseeded, SecretSeed
 from securevfl.protocols.base.protocol import Protocol
 
-_SOURCES = (SecretSeed, OwnEntropy, Composed, Reseeded)
+# Sources of the streams of all parties of a simulation, in which none is another party's.
+_SOURCES = (SecretSeed, Reseeded)
 _MUTABLE = (list, dict, set, bytearray, collections.deque)
 _PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), np.generic)
 
@@ -44,9 +45,9 @@ def in_common(parties: Mapping[int, Party]) -> str:
     return ""
 
 
-def digests(parties: Mapping[int, Party], *, arrays: bool = False) -> dict[int, str]:
-    """Of each party a digest of all values that it has, or of its arrays alone."""
-    return {index: _digest(party, arrays) for index, party in parties.items()}
+def digests(parties: Mapping[int, Party]) -> dict[int, str]:
+    """Of each party a digest of all values that it has."""
+    return {index: _digest(party) for index, party in parties.items()}
 
 
 def arrays_of(party: Party) -> list[np.ndarray]:
@@ -54,13 +55,13 @@ def arrays_of(party: Party) -> list[np.ndarray]:
     return [one for one in _reached(vars(party), whole=True) if isinstance(one, np.ndarray)]
 
 
-def _digest(party: Party, arrays: bool) -> str:
+def _digest(party: Party) -> str:
     found = hashlib.sha256()
     for one in _reached(vars(party), whole=True):
         if isinstance(one, np.ndarray):
             found.update(repr((one.dtype.str, one.shape)).encode())
             found.update(np.ascontiguousarray(one).tobytes() if one.dtype != object else b"")
-        elif isinstance(one, _PLAIN) and not arrays:
+        elif isinstance(one, _PLAIN):
             found.update(repr(one).encode())
     return found.hexdigest()
 
@@ -80,17 +81,12 @@ def _reached(start: Any, *, whole: bool) -> Iterator[Any]:
         one = left.pop()
         kept.append(one)
         yield one
-        if whole and (isinstance(one, (Protocol, VerticalDataset)) or _is_source(one)):
+        if whole and (isinstance(one, (Protocol, VerticalDataset)) or type(one) in _SOURCES):
             continue
         for part in _parts(one, whole=whole):
             if isinstance(part, _PLAIN) or id(part) not in seen:
                 seen.add(id(part))
                 left.append(part)
-
-
-def _is_source(one: Any) -> bool:
-    """Whether it is a source of streams, which has the choices of all parties of a simulation."""
-    return isinstance(one, _SOURCES)
 
 
 def _parts(one: Any, *, whole: bool) -> Iterator[Any]:

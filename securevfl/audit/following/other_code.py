@@ -117,11 +117,11 @@ class OtherCode:
         """A step of the server's model whose dL/dH is compared with that of the loss."""
 
         @functools.wraps(method)
-        def checked(centre: Centre, *given: Any, **more: Any) -> Any:
+        def checked(centre: Centre, embedding: Any, samples: Any, labels: Any) -> Any:
             before = copy.copy(centre)
             before.network = copy.deepcopy(centre.network)
-            wanted = gradient_of(before, *given[:3])
-            result = method(centre, *given, **more)
+            wanted = gradient_of(before, embedding, samples, labels)
+            result = method(centre, embedding, samples, labels)
             if wanted.tobytes() != np.ascontiguousarray(result[1]).tobytes():
                 self.faults.append("dL/dH is not the gradient of the loss")
             return result
@@ -333,7 +333,8 @@ def gradient_of(
     true = samples >= 0
     own = torch.from_numpy(np.ascontiguousarray(labels[samples[true]]))
     inputs = torch.from_numpy(np.ascontiguousarray(embedding[true], np.float32)).requires_grad_()
-    scores = centre.network.train()(inputs)
+    with torch.random.fork_rng(devices=[]):  # a network may draw, and draws the same in the step
+        scores = centre.network.train()(inputs)
     if centre.task == "multiclass" and centre.plain:
         loss = functional.cross_entropy(scores, own)
     else:

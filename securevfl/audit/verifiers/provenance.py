@@ -95,10 +95,10 @@ def _alike(subject: Subject, index: int) -> str:
              if (one.dtype, one.shape) == (two.dtype, two.shape)]  # fmt: skip
     if len(pairs) == len(had[0]) and all(np.array_equal(one, two) for one, two in pairs):
         return "the same arrays"
-    return next(filter(None, (partly_alike(one, two) for one, two in pairs)), "")
+    return next(filter(None, (_partly_alike(one, two) for one, two in pairs)), "")
 
 
-def partly_alike(one: np.ndarray, two: np.ndarray) -> str:
+def _partly_alike(one: np.ndarray, two: np.ndarray) -> str:
     """The part of two numeric arrays that is the same, in words; empty for all of it, or nothing.
 
     Numbers that are drawn independently differ by about as much as they are large.
@@ -148,13 +148,14 @@ def _altered_columns(protocol: Protocol) -> str:
     """
     if not isinstance(protocol, (CodedProtocol, SharedModels)):
         return ""
-    parties = {} if isinstance(protocol, CodedProtocol) else protocol.parties()
+    if isinstance(protocol, CodedProtocol):
+        shared = protocol.quantised_columns()
+    else:
+        owners = range(protocol.data.parties)
+        made = protocol.parties()
+        shared = {n: protocol.integers(made[n]).data["train"] for n in owners}
     for n, own in enumerate(protocol.data.train):
-        if isinstance(protocol, CodedProtocol):
-            shared = protocol.quantised_columns()[n]
-        else:
-            shared = protocol.integers(parties[n]).data["train"]
-        rows = shared.reshape(-1, shared.shape[-1])
+        rows = shared[n].reshape(-1, shared[n].shape[-1])
         sizes = np.abs(own).max(axis=1)
         there = np.count_nonzero(sizes > sizes.max() / 100)
         if rows.any(axis=1).sum() < there:
