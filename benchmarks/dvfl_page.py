@@ -47,6 +47,7 @@ WHOLE = {
     "SplitNN-buffer (last message)": "message",
     "VAFL": "vafl",
 }
+WIDTHS, HOST_CODES = (120, 160, 200), (80, 120)  # of Table 5
 ALIGNED = (128, 256, 512, 1024)
 TABLES = ("credit-card", "parkinson", "caltech-7", "handwritten")
 
@@ -283,6 +284,22 @@ def hosts(results: Results) -> list[str]:
     return lines
 
 
+def widths(results: Results) -> list[str]:
+    """Accuracy by the joint width of guests' codes, for two sizes of a host's."""
+    rows = [["all guests' codes", *(f"hosts' codes of {size}" for size in HOST_CODES)]]
+    for width in WIDTHS:
+        cells = (cell(results, "table-5", f"width-{width}-dk-{size}") for size in HOST_CODES)
+        rows.append([str(width), *cells])
+    lines = [*table(rows), ""]
+    for size in HOST_CODES:
+        for narrow, wide in pairwise(WIDTHS):
+            two = (("table-5", f"width-{width}-dk-{size}") for width in (wide, narrow))
+            said = verdict(results.compare(*two))
+            lines.append(f"- hosts' codes of {size}, {wide} above {narrow}: {said}.")
+    source = results.content["table-5"]["paper"]["source"] if "table-5" in results.content else ""
+    return [*lines, f"- The paper's {source}."]
+
+
 def period(results: Results) -> list[str]:
     """Accuracy against bytes."""
     rows = [["period", "accuracy", "bytes of all guests and hosts"]]
@@ -363,6 +380,7 @@ def page() -> str:
     mains = list(dict.fromkeys(study for study, _ in ROWS.values()))
     section("Main table, MNIST in four strips", mains, [*main_table(results), "", *claims])
     section("All rows", ["all-rows", "all-rows-by-time", "simclr"], all_rows(results))
+    section("Table 5: widths", ["table-5"], widths(results))
     section("More hosts", ["hosts"], hosts(results))
     above = [
         f"- {name}, DVFL above SplitNN: {verdict(results.compare((s, 'dvfl'), (s, 'split')))}."

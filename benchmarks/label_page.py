@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from pages import load, ours, percent, signed, table
-from verdicts import last_loss, stops, time_saved, ways
+from verdicts import at_times, last_loss, over_time, stops, time_saved, ways
 from verdicts import runs as told
 
 from securevfl.studies.intervals import mean_interval, paired_difference
@@ -31,6 +31,7 @@ NAMES = {
     "q3-best": "q = 3, own rate",
 }
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#999999", "#56b4e9", "#e69f00")
+WAYS = ("waits", "last", "without")  # of doing with slow passive parties
 # Kinds that are compared: at one rate with q = 1, and each at the rate of validation rows.
 PAIRS = (("q3", "q1"), ("auto", "q1"), ("q1-lr3", "q1"), ("q3-best", "q1-best"))
 
@@ -116,14 +117,14 @@ def async_table(names: list[str]) -> list[str]:
     return table(rows)
 
 
-def own_rates(content: dict[str, Any]) -> list[str]:
-    """Rates of the runs that have one of their own; nothing without any."""
+def own_rates(content: dict[str, Any], of: str) -> list[str]:
+    """Rates of the runs that have one of their own, the best of so many; nothing without any."""
     if "chosen" not in content:
         return []
     rates = (
         f"{label} {run['options']['lr']:g}" for label, run in content["chosen"]["runs"].items()
     )
-    return [f"Own rates, the best of four on validation rows: {', '.join(rates)}.", ""]
+    return [f"Own rates, the best of {of} on validation rows: {', '.join(rates)}.", ""]
 
 
 def exponents(name: str) -> list[str]:
@@ -197,6 +198,23 @@ def draw_exponents(name: str) -> None:
     figure.savefig(folder / "exponents.png", dpi=130)
 
 
+def slow_passive(name: str) -> list[str]:
+    """Accuracy at equal times of all ways to do with slow passive parties, and differences."""
+    found = at_times(f"cvfl/slow-passive-{name}")
+    times = sorted({time for _, time in found})
+    rows = [["slower", "way", *(f"{time:g} s" for time in times)]]
+    for slower in ("50", "95"):
+        for way in WAYS:
+            values = ([100 * v for v in found[f"{way}-{slower}", time].values()] for time in times)
+            cells = [f"{mean:.2f} ± {half:.2f}" for mean, half in map(mean_interval, values)]
+            rows.append([f"{slower} %", way, *cells])
+        for way in ("waits", "without"):
+            pairs = over_time(f"cvfl/slow-passive-{name}", f"last-{slower}", f"{way}-{slower}")
+            cells = [signed(each.mean, each.half, digits=1) for each in pairs]
+            rows.append([f"{slower} %", f"last minus {way}", *cells])
+    return table(rows)
+
+
 def optimisers(study: str) -> list[str]:
     """Accuracy of each run, and the difference to FedAvg at 4niid."""
     content = load(RESULTS / "multivfl" / study)
@@ -234,9 +252,15 @@ def main() -> None:
         if content is not None:
             title = f"CVFL, Figures 3 to 6: the exponent q, {name}"
             lines += [f"## {title}", "", notes["cvfl"].get(f"figures-3-6-{name}", ""), ""]
-            lines += [*exponents(name), *own_rates(content), *ours(content)]
+            lines += [*exponents(name), *own_rates(content, "four"), *ours(content)]
             draw_exponents(name)
             lines += picture(title, f"cvfl/figures-3-6-{name}", "exponents.png")
+    lines += ["## CVFL, slow passive parties", "", notes["cvfl"]["slow-passive"], ""]
+    for name in SETS:
+        content = load(RESULTS / "cvfl" / f"slow-passive-{name}")
+        if content is not None:
+            lines += [f"### {name}", "", *slow_passive(name), "", *own_rates(content, "three")]
+            lines += [*ours(content), *picture(content["title"], f"cvfl/slow-passive-{name}")]
     for study in ("as-printed-mnist", "figures-2-3-mnist", "figures-2-3-fashion-mnist"):
         content = load(RESULTS / "multivfl" / study)
         if content is not None:

@@ -21,6 +21,7 @@ ORDER = (
     "table-2-avazu",
     "table-3-criteo",
     "table-4-avazu",
+    "table-4-avazu-between",
     "credit-card",
     "avazu-twin",
     "criteo-twin",
@@ -131,8 +132,9 @@ def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
             if theirs is not None and name.startswith("fedhssl"):
                 best[size] = max(best.get(size, (0.0, "")), (theirs["mean"], name))
         rows.append([NAMES.get(name, name), *cells])
-    found = {size: difference(mine[size], runs[rival][size]) for size in sorted(mine)}
-    said.append(f"{NAMES[leader]} > {NAMES[rival]}: {verdict(found)}")
+    if rival in runs:
+        found = {size: difference(mine[size], runs[rival][size]) for size in sorted(mine)}
+        said.append(f"{NAMES[leader]} > {NAMES[rival]}: {verdict(found)}")
     if "local" in runs:
         alone = next(iter(runs["local"].values()))
         found = {size: difference(mine[size], alone) for size in sorted(mine)}
