@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.recorded_runs import kinds_of
-from securevfl.audit.recording import RecordedMessage
+from securevfl.audit.recording.recorded_run import RecordedMessage
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.messages import array_of
 

@@ -16,7 +16,7 @@ from securevfl.audit.columns.told_columns import ToldColumns, told_columns_of
 from securevfl.audit.following.library import library_class
 from securevfl.audit.following.other_code import OtherCode
 from securevfl.audit.keyed.pair_masks import PairMasks
-from securevfl.audit.recording import ForgottenError, RecordedMessage, RecordedRun
+from securevfl.audit.recording.recorded_run import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
 from securevfl.engine.party import ANNOUNCE, STOP
 from securevfl.protocols.base.coded import CodedProtocol

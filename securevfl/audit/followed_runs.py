@@ -22,7 +22,8 @@ from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
 from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
-from securevfl.audit.recording import RecordedMessage, RecordedRun, Recorder, keep_draws
+from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun
+from securevfl.audit.recording.recorder import Recorder, keep_draws
 from securevfl.audit.tapes import Tape
 from securevfl.audit.traffic.seen import History, Traffic, envelopes_of, is_zero
 from securevfl.audit.traffic.setting import Setting, schedule_of

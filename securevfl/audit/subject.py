@@ -20,7 +20,8 @@ from securevfl.audit.following.given import Given
 from securevfl.audit.following.library import library_class
 from securevfl.audit.following.lives import acts_of_lives
 from securevfl.audit.following.sources import altered
-from securevfl.audit.recording import RecordedRun, record
+from securevfl.audit.recording.recorded_run import RecordedRun
+from securevfl.audit.recording.recorder import record
 from securevfl.audit.settings import MANY_ROWS, ROWS, hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.traffic.setting import ITSELF, Setting

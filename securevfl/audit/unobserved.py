@@ -17,7 +17,8 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.following.slots import References
-from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder
+from securevfl.audit.recording.recorded_run import ForgottenError, RecordedRun
+from securevfl.audit.recording.recorder import Recorder
 from securevfl.audit.tapes import Tape
 from securevfl.engine.network import Sending
 from securevfl.engine.party import Party

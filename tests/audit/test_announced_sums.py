@@ -7,7 +7,7 @@ import pytest
 
 from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.followed_runs import follow
-from securevfl.audit.recording import RecordedMessage, Snapshot
+from securevfl.audit.recording.recorded_run import RecordedMessage, Snapshot
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic.seen import differences, traffic_of

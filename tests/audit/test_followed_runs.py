@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from securevfl.audit.followed_runs import follow
-from securevfl.audit.recording import ForgottenError, RecordedRun, Recorder, keep_draws, record
+from securevfl.audit.recording.recorded_run import ForgottenError, RecordedRun
+from securevfl.audit.recording.recorder import Recorder, keep_draws, record
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic.seen import differences, traffic_of

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from securevfl.audit.deviations import compare
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.streams import OwnEntropy
 from securevfl.models.split import Centre

@@ -3,7 +3,7 @@
 import pytest
 
 from securevfl.audit.deviations import compare
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.protocols.base.succession import successor
 from securevfl.testing.leaks import all_leaks, sound_variants
 from securevfl.testing.runs import make

@@ -19,7 +19,7 @@ from securevfl.audit import randomness
 from securevfl.audit.beside.known_answers import elements
 from securevfl.audit.proof.pseudo_random import derived
 from securevfl.audit.recorded_runs import kinds_of
-from securevfl.audit.recording import RecordedMessage
+from securevfl.audit.recording.recorded_run import RecordedMessage
 from securevfl.field import prss
 from securevfl.field.prss import KEY, mask_streams
 from securevfl.protocols.base.coded import CodedProtocol

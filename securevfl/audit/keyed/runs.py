@@ -13,7 +13,8 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.keyed.keystreams import Place, Questions, Seeds, asked, programmed
-from securevfl.audit.recording import RecordedRun, Recorder, keep_draws
+from securevfl.audit.recording.recorded_run import RecordedRun
+from securevfl.audit.recording.recorder import Recorder, keep_draws
 from securevfl.audit.tapes import Tape, replay_draws
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.party import SERVER, Party

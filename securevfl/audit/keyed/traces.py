@@ -14,8 +14,8 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.following.other_code import coefficients
-from securevfl.audit.keyed.coupling import Shares
 from securevfl.audit.keyed.keystreams import Asked
+from securevfl.audit.keyed.moved_draws import Shares
 from securevfl.audit.keyed.runs import KeyedRun
 from securevfl.audit.proof.certificate import Check
 from securevfl.audit.proof.pseudo_random import derived, specified

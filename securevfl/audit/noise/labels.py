@@ -10,7 +10,7 @@ import numpy as np
 
 from securevfl.audit.noise.calibration import keep_probability
 from securevfl.audit.noise.normals import GivenKey
-from securevfl.audit.recording import RecordedRun
+from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.audit.statistical import Outcome
 from securevfl.privacy.mechanisms import randomised_response
 from securevfl.protocols.base.messages import MessageKey, RandomisedLabels

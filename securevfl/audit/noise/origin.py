@@ -17,7 +17,7 @@ import numpy as np
 from securevfl.audit.noise.normals import GivenKey, normals
 from securevfl.audit.noise.releases import NoisyRelease
 from securevfl.audit.randomness import SEED_BYTES
-from securevfl.audit.recording import RecordedRun
+from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.engine import wire
 from securevfl.privacy.accountant import Released
 from securevfl.privacy.mechanisms import release_gradient, release_rows

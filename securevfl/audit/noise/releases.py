@@ -15,7 +15,7 @@ import numpy as np
 
 from securevfl.audit.deviations import Declared
 from securevfl.audit.noise.calibration import sigma_of
-from securevfl.audit.recording import RecordedMessage, RecordedRun
+from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun
 from securevfl.engine import wire
 from securevfl.protocols.base.messages import GaussianNoise, MessageKey, array_of
 from securevfl.runs.threads import one_thread

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.followed_runs import Followed, follow
-from securevfl.audit.keyed.coupling import other_labels
+from securevfl.audit.keyed.other_secrets import other_labels
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic.seen import Traffic, differences, event_kind, traffic_of
 from securevfl.audit.traffic.setting import ITSELF

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.coalitions import coalitions_of, may_see
-from securevfl.audit.recording import RecordedRun, record
+from securevfl.audit.recording.recorded_run import RecordedRun
+from securevfl.audit.recording.recorder import record
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic.pairs import UnequalError, label_traffic
 from securevfl.audit.verdicts import Evidence

@@ -19,7 +19,8 @@ from securevfl.audit.noise.calibration import faults_of_numbers, faults_of_optio
 from securevfl.audit.noise.gaussian import battery
 from securevfl.audit.noise.normals import noise_fault
 from securevfl.audit.noise.releases import NoisyRelease, Releases, releases_of
-from securevfl.audit.recording import RecordedRun, record
+from securevfl.audit.recording.recorded_run import RecordedRun
+from securevfl.audit.recording.recorder import record
 from securevfl.audit.statistical import Outcome
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence

@@ -13,7 +13,7 @@ from securevfl.audit.coalitions import may_see
 from securevfl.audit.columns.other_columns import OTHER_RANGES, other_columns
 from securevfl.audit.columns.told_columns import ToldColumns, is_secret
 from securevfl.audit.deviations import Declared
-from securevfl.audit.recording import RecordedMessage, RecordedRun
+from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER

@@ -13,7 +13,7 @@ from securevfl.audit.deviations import Declared
 from securevfl.audit.keyed.encryption import encryption_faults
 from securevfl.audit.keyed.pair_masks import faults_of_shares
 from securevfl.audit.randomness import Log, unexplained_keys
-from securevfl.audit.recording import RecordedMessage, RecordedRun
+from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.field import PrimeField

@@ -8,7 +8,7 @@ import numpy as np
 
 from securevfl.audit.following.acts import text_of
 from securevfl.audit.following.library import foreign, library_base, unread
-from securevfl.audit.keyed.coupling import other_labels
+from securevfl.audit.keyed.other_secrets import other_labels
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.streams import SecretSeed

@@ -10,7 +10,7 @@ import torch
 from securevfl.audit.deviations import compare
 from securevfl.audit.followed_runs import follow
 from securevfl.audit.following import acts
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.audit.traffic.setting import ITSELF, Setting
 from securevfl.audit.verdicts import Evidence, conclude
 from securevfl.audit.verifiers.declaration import AS_DECLARED

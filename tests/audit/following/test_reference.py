@@ -8,7 +8,7 @@ import pytest
 from securevfl.audit.deviations import compare
 from securevfl.audit.followed_runs import follow
 from securevfl.audit.following.slots import References
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.audit.settings import settings_of
 from securevfl.engine import wire
 from securevfl.models.weights import load_weights, weights_of

@@ -9,7 +9,7 @@ import pytest
 from securevfl.audit import randomness
 from securevfl.audit.followed_runs import follow
 from securevfl.audit.keyed.mask_keys import Asked, MaskKeys, faults_of_keys, watch_streams
-from securevfl.audit.recording import RecordedMessage, Snapshot
+from securevfl.audit.recording.recorded_run import RecordedMessage, Snapshot
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verifiers.provenance import Provenance

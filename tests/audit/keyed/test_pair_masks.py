@@ -8,7 +8,7 @@ import pytest
 from securevfl.audit import randomness
 from securevfl.audit.deviations import compare
 from securevfl.audit.keyed.pair_masks import faults_of_shares, masks_of
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.field import LagrangeCode, PrimeField, encoding, sampling
 from securevfl.field.sampling import Keystream
 from securevfl.protocols.secagg_split import algorithm, parameters

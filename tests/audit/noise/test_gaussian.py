@@ -6,7 +6,7 @@ import pytest
 from securevfl.audit.noise.calibration import sigma_of
 from securevfl.audit.noise.gaussian import FAMILIES, battery
 from securevfl.audit.noise.releases import NoisyRelease, clipped_to
-from securevfl.audit.recording import RecordedMessage
+from securevfl.audit.recording.recorded_run import RecordedMessage
 from securevfl.privacy.mechanisms import clip_rows
 from securevfl.protocols.base.messages import GaussianNoise, MessageKey
 

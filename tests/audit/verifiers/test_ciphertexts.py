@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.audit.deviations import compare
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from securevfl.audit.deviations import compare
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.declaration import AS_DECLARED, DeclaredMessages

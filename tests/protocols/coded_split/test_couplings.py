@@ -6,15 +6,9 @@ The proof is on the page docs/coded-split-proof.md. Two holders crash in each ru
 import numpy as np
 import pytest
 
-from securevfl.audit.keyed.coupling import (
-    Shares,
-    couple,
-    enlarged,
-    exchanged,
-    first_difference,
-    moved_elements,
-    quotient,
-)
+from securevfl.audit.keyed.coupling import couple, enlarged, first_difference
+from securevfl.audit.keyed.moved_draws import Shares, moved_elements, quotient
+from securevfl.audit.keyed.other_secrets import exchanged
 from securevfl.audit.keyed.runs import record_keyed
 from securevfl.data import load_dataset
 from securevfl.errors import ConfigurationError

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.coded_twin import check_against_twin, watched
 from securevfl.audit.deviations import compare
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.errors import ConfigurationError, NotEnoughResultsError, ProtocolError

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.coded_twin import watched
 from securevfl.audit.deviations import compare
-from securevfl.audit.recording import record
+from securevfl.audit.recording.recorder import record
 from securevfl.data import load_dataset
 from securevfl.engine.party import SERVER
 from securevfl.protocols.base.mask_keys import as_array

@@ -1,0 +1,1 @@
+"""Recorded runs of any protocol, and the simulation that records them."""
