@@ -69,7 +69,9 @@ def widths() -> Line:
         f"Reduced: {FEWER}, and two sizes d_k for the paper's four, which are not legible. The "
         "paper has 0.17 to 0.80 points more at 160 than at 120, and 0.03 to 0.61 at 200 than at 160"
     )
-    return Line("Table 5", "wider codes of guests, more accuracy, at every d_k", also(judge(found), remark))
+    return Line(
+        "Table 5", "wider codes of guests, more accuracy, at every d_k", also(judge(found), remark)
+    )
 
 
 def no_faults() -> Line:
