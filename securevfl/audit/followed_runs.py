@@ -19,6 +19,7 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.announced_sums import AnnouncedSums
+from securevfl.audit.beside.bare_sums import bare_at_last, parts_of
 from securevfl.audit.deviations import Comparer, Comparison, Declared
 from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
@@ -71,6 +72,9 @@ class Followed:
         Newest round that the server announced.
     ended : str
         Why the run ended before its end; empty where it did not.
+    bare : str
+        Entries of the summed embedding that have too few terms at its end; empty for none, and
+        where parties miss steps.
     """
 
     setting: Setting
@@ -85,6 +89,7 @@ class Followed:
     traffic: Traffic
     rounds: int
     ended: str = ""
+    bare: str = ""
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,7 @@ def follow(
         ),
         one.newest,
         ended,
+        "" if one.parts is None else bare_at_last(protocol, one.parts, one.run.parties),
     )
 
 
@@ -229,6 +235,9 @@ class _FollowedRun:
             self.lives = [_Life(run, setting, predicting.method)]
         self.controls: list[tuple[MessageKey, str]] = []
         self.history = History()
+        self.parts: np.ndarray | None = None  # of sums, by first models
+        if predicting is None and not setting.disturbed:
+            self.parts = parts_of(protocol, run.parties)
         self.keys: list[bytes] = []
         self.still: MessageKey | None = None
         coded = protocol if isinstance(protocol, CodedProtocol) else None

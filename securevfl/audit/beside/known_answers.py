@@ -148,7 +148,8 @@ def entropy_fault() -> str:
     """
     own = os.urandom(ENTROPY)
     with in_place_of((os, "urandom", lambda size: own[:size])):
-        if OwnEntropy.draw(1) != OwnEntropy(1, own):
+        begun = OwnEntropy.draw(1), begun_secrets(None, 1, restored=False)
+        if begun != (OwnEntropy(1, own),) * 2:
             return "a party's own entropy is not 32 bytes of the operating system"
     for index, name, keys in _PURPOSES:
         if _begun(own, index, name, keys) != _specified(own, name, keys):

@@ -29,6 +29,7 @@ from securevfl.models.split import Centre
 
 _COLUMNS = 1 << 16  # below 2^32 times below 2^16, so many times, is below 2^64
 _STREAMS = 256  # sums of streams that are kept
+_HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 _ALL = 32  # rounds of which every message is held against other code; then every second one
 
 
@@ -321,6 +322,24 @@ def rounded(x: Any, bits: int, field: PrimeField, rng: np.random.Generator | Non
     signed = whole.astype(np.int64) + up
     result: np.ndarray = np.where(signed < 0, signed + field.modulus, signed).astype(field.dtype)
     return result
+
+
+def own_layers(party: Any) -> str:
+    """Layers of a server's network that are not torch's, in words; empty for none.
+
+    What goes back through them is their own, and dL/dH is computed again through them.
+    """
+    for centre in (one for one in vars(party).values() if isinstance(one, Centre)):
+        for name, layer in centre.network.named_modules():
+            hooks = any(vars(layer).get(hook) for hook in _HOOKS)
+            torchs = type(layer).__module__.startswith("torch.") and "forward" not in vars(layer)
+            if hooks or not torchs:
+                where = name or "itself"
+                return (
+                    f"the server's network has a layer of its own ({where}, "
+                    f"{type(layer).__name__}), so dL/dH cannot be computed by other code"
+                )
+    return ""
 
 
 def gradient_of(

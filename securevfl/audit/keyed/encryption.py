@@ -16,6 +16,9 @@ import numpy as np
 from securevfl.audit.randomness import Log
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme, _unpadded
 
+_RESIDUES = 64  # ciphertexts of clients whose noise is looked at, by chance
+_SPREAD = 1.1  # root mean square of all that noise, as a part of what it must be: 0.95 to 1.07
+_DEVIATIONS = 7.0  # of a mean of products of noise and signs, which are 0 in the mean
 _LOOKED_AT = 256  # ciphertexts whose randomness is recovered, by chance; all must differ
 _SHORT = 64  # bits: a number that is so much shorter than n is an accident of 2^-64
 _NEAR = 100  # bits: factors so near each other are one of 2^-100 (FIPS 186-5, A.1.3)
@@ -58,6 +61,7 @@ def encryption_faults(
         yield from _of_chance(key_bits, keys, own, ciphertexts, log.keys)
     elif isinstance(scheme, Ckks):
         yield from _ckks(scheme, keys[0], ciphertexts)
+        yield from _told_by_noise(scheme, keys[1], own)
         yield from _thrown(log.encrypted, len(own))
     else:
         yield f"nobody has taken apart what {type(scheme).__name__} encrypts"
@@ -199,3 +203,29 @@ def _ckks(scheme: Ckks, public: bytes, ciphertexts: Sequence[bytes]) -> Iterator
               for one in ciphertexts]  # fmt: skip
     if len(set(second)) < len(second):
         yield "two ciphertexts have the same randomness"
+
+
+def _told_by_noise(scheme: Ckks, secret: bytes, own: Sequence[bytes]) -> Iterator[str]:
+    """Noise of clients' ciphertexts that goes with the numbers in them, or is larger than it is.
+
+    Who opens a sum of ciphertexts sees the sum of their noise, and may know no more than the sum.
+    """
+    chance = np.random.Generator(np.random.PCG64())  # of the operating system's entropy
+    places = chance.permutation(len(own))[:_RESIDUES]
+    key = scheme.key(secret)
+    slots = [
+        scheme._slots(secret, scheme.tenseal.ckks_vector_from(key, _unpadded(own[i])))
+        for i in places
+    ]
+    if not slots:
+        return
+    values = np.concatenate(slots)
+    signs = np.sign(np.rint(values.real))
+    for noise in (values.real - np.rint(values.real), values.imag):
+        products = (noise * signs)[signs != 0]
+        deviation = float(np.sqrt((products**2).sum()))
+        if deviation and abs(float(products.sum())) > _DEVIATIONS * deviation:
+            yield "the noise of ciphertexts has the signs of the numbers in them"
+        size = float(np.sqrt((noise**2).mean()))
+        if size > _SPREAD * scheme.NOISE:
+            yield f"the noise of ciphertexts is {size / scheme.NOISE:.2f} times what it must be"

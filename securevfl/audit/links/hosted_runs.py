@@ -22,14 +22,14 @@ from typing import Any
 
 from securevfl.audit.deviations import Deviation
 from securevfl.audit.following.acts import text_of
-from securevfl.audit.links.frames import DocumentedLink, written
+from securevfl.audit.links.frames import DocumentedLink, fresh_secrets, secret_of, written
 from securevfl.engine import wire
 from securevfl.engine.network import ANY_ROUND, SERVER, PartyState, Sending, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import PartyActor, Report
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.realtime.checkpoint_store import AHEAD
-from securevfl.engine.realtime.frames import Frame
+from securevfl.engine.realtime.frames import Frame, Hello
 from securevfl.engine.realtime.host import PartyHost, PartyStatus
 from securevfl.engine.streams import Secrets
 from securevfl.errors import RunError
@@ -82,6 +82,22 @@ def run_hosted(protocol: Protocol) -> HostedRun:
     one = _Hosts(protocol)
     _loop(one.run())
     return one.found
+
+
+def weak_keys(protocol: Protocol) -> list[str]:
+    """Parties whose hosts begin with a private key that others could compute, in words.
+
+    Such a key is not of 32 fresh bytes of the operating system. Nothing is run.
+    """
+    one = _Hosts(protocol)
+    with fresh_secrets() as given:
+        _loop(one.begin())
+    return [
+        f"the private key of {name_of(n)} on a cluster is not of 32 fresh bytes of the operating "
+        "system"
+        for n, secret in one.private_keys().items()
+        if secret not in given
+    ]
 
 
 @dataclass(frozen=True)
@@ -147,7 +163,7 @@ def run_restarted(
     return RestartedRun(sent, [life.contents() for life in lives])
 
 
-def _loop(coroutine: Coroutine[Any, Any, None]) -> None:
+def _loop(coroutine: Coroutine[Any, Any, Any]) -> None:
     """Run it in a thread of its own: a notebook has a loop in its own."""
     with one_thread(), ThreadPoolExecutor(1) as alone:
         alone.submit(asyncio.run, coroutine).result()
@@ -273,13 +289,22 @@ class _Hosts:
                 if actor.store is not None:
                     actor.store.release()
 
-    async def _run(self, *, restored: bool, until: float) -> None:
+    async def begin(self, *, restored: bool = False) -> dict[int, Hello]:
+        """Make the parties in their hosts; returns how these introduce themselves."""
         rounds = [set(await actor.claim()) for actor in self._actors.values()]
         at = sorted(set.intersection(*rounds))[-2:][0] if restored else None
-        hellos = {
+        return {
             n: await actor.begin(self.life, restored=restored, at=at, floor=0)
             for n, actor in self._actors.items()
         }
+
+    def private_keys(self) -> dict[int, bytes]:
+        """The key of each incarnation: whoever has it opens all its frames."""
+        sealers = {n: actor.host.links.sealer for n, actor in self._actors.items() if actor.host}
+        return {n: secret_of(one).private_bytes_raw() for n, one in sealers.items() if one}
+
+    async def _run(self, *, restored: bool, until: float) -> None:
+        hellos = await self.begin(restored=restored)
         for n, actor in self._actors.items():
             assert actor.host is not None
             self._noted[n] = _Noted(actor.host, self._modulus)

@@ -8,12 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.deviations import Declared
 from securevfl.audit.followed_runs import Followed, follow
 from securevfl.audit.keyed.other_secrets import other_labels
 from securevfl.audit.subject import Subject
-from securevfl.audit.traffic.seen import Traffic, differences, event_kind, traffic_of
+from securevfl.audit.traffic.seen import (
+    Traffic,
+    differences,
+    event_kind,
+    is_event,
+    traffic_of,
+)
 from securevfl.audit.traffic.setting import ITSELF
 from securevfl.protocols.base.messages import MessageKey
+
+_TOLD = 200  # characters of an event that depends on data: a few numbers
 
 
 class UnequalError(RuntimeError):
@@ -28,6 +37,25 @@ def small_traffic(subject: Subject) -> Traffic:
 def small_traffic_again(subject: Subject) -> Traffic:
     """The same of another run, with equal inputs."""
     return subject.shared("small traffic again", lambda: traffic_of(subject.instance(), ITSELF))
+
+
+def random_controls(subject: Subject) -> list[str]:
+    """Kinds of control message that differ between two runs with equal inputs, and carry no key.
+
+    Their content cannot be compared between runs with other secrets, so it could be anything.
+    """
+    declared = Declared(subject.protocol)
+    keys = (key for key, _ in differences(small_traffic(subject), small_traffic_again(subject)))
+    specs = ((key.kind, declared.spec_of(key)) for key in keys if not is_event(key))
+    return sorted({kind for kind, spec in specs if spec is None or spec.carries != "key"})
+
+
+def long_events(subject: Subject) -> list[str]:
+    """Events that may depend on data (`told_events`) and are too long for what they tell."""
+    told = {event_kind(name) for name in subject.protocol.told_events}
+    runs = [small_traffic(subject), *(found.traffic for found in subject.settings)]
+    every = (one for run in runs for one in run.events)
+    return sorted({key.kind for key, text in every if key.kind in told and len(text) > _TOLD})
 
 
 def by_chance(subject: Subject) -> frozenset[str] | None:

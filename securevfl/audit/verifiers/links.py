@@ -14,6 +14,7 @@ from securevfl.audit.links.frames import (
     restored_simulations,
     sealed_otherwise,
 )
+from securevfl.audit.links.hosted_runs import weak_keys
 from securevfl.audit.links.powers import FRAMES, link_faults
 from securevfl.audit.links.sealed_runs import SealedRun, run_sealed, talk_sealed
 from securevfl.audit.subject import Subject
@@ -54,7 +55,7 @@ class SealedLinks:
         if others:
             text = f"functions that keys and frames come from are not the package's: {others[0]}"
             yield Evidence(self.name, "silent", text, "channel")
-        faults = subject.shared("link faults", lambda: list(_faults(subject.protocol)))
+        faults = subject.shared("link faults", lambda: list(_faults(subject)))
         run = subject.shared("sealed run", lambda: _sealed(subject))
         for fault in (*faults, *run.faults[:1]):
             yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)
@@ -67,9 +68,10 @@ class SealedLinks:
                 "epoch, in another run, on another link, or back at its sender; no keystream is "
                 f"used twice in {FRAMES} frames each way, with a third party, under a new key or "
                 "in another run; a restored state seals nothing; a party that comes back opens "
-                "under its new key alone, and no key that it had is taken again; private keys are "
-                f"of 32 fresh bytes; frames of {LENGTHS[0]} to {LENGTHS[-1]} bytes of each kind, "
-                "sealed by a party, in a simulation and between processes, are byte by byte what "
+                "under its new key alone, and no key that it had is taken again; private keys,"
+                f" those of hosts too, are of 32 fresh bytes; frames of {LENGTHS[0]} to "
+                f"{LENGTHS[-1]} bytes of each kind, sealed by a party, in a simulation and between "
+                "processes, are byte by byte what "
                 f"is documented, by other code; {run.messages} messages of a run"
                 f"{' that was resumed' if run.resumed else ''} open by the keys of their ends, and "
                 "no counter came twice"
@@ -77,8 +79,9 @@ class SealedLinks:
             yield Evidence(self.name, "supports", text, "test", None, _CHANCE)
 
 
-def _faults(protocol: Protocol) -> Iterator[str]:
+def _faults(subject: Subject) -> Iterator[str]:
     """Faults of the links that all protocols have, with this one's kinds of messages."""
+    protocol = subject.protocol
     own = {spec.kind for spec in protocol.messages if spec.receiver != SELF}
     kinds = sorted(own) or ["model"]
     yield from link_faults(Sealer)
@@ -87,6 +90,7 @@ def _faults(protocol: Protocol) -> Iterator[str]:
     yield from restored_simulations(Sealing)
     yield from packed_otherwise(Links, Sealer, protocol.name, kinds)
     yield from talk_sealed(protocol.name, kinds).faults[:1]
+    yield from weak_keys(subject.instance())[:1]
 
 
 def _sealed(subject: Subject) -> SealedRun:

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import randomness
+from securevfl.audit.beside.bare_sums import bare_at_first, other_sums
+from securevfl.audit.beside.beginnings import beginning_faults, has_engines
 from securevfl.audit.beside.held import arrays_of
 from securevfl.audit.beside.known_answers import entropy_fault, rows_fault, sampler_fault
+from securevfl.audit.following.other_code import own_layers
 from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun
 from securevfl.audit.settings import MANY_ROWS, hides_columns
@@ -51,6 +54,11 @@ class Sources:
                 "the sampler gives what its keys say, and secret streams are what other code "
                 "derives from a party's own entropy, each bit of which counts"
             )
+            if has_engines(subject.protocol):
+                text += (
+                    "; clusters and organisations make parties of it as runs here do, and a run "
+                    "that is resumed gives them another life each time"
+                )
             yield Evidence(self.name, "silent", text)
 
 
@@ -67,10 +75,14 @@ def _faults(subject: Subject) -> Iterator[str]:
             entropy_fault(),
             subject.chosen_draws,
             rows_fault(subject.instance().data.train),
-            _bare_sums(subject),
+            _bare_at_first(subject),
+            other_sums(subject.instance()),
+            *(found.bare for found in subject.settings),
+            *map(own_layers, subject.instance().parties().values()),
             _altered_columns(protocol),
         ),
     )
+    yield from beginning_faults(subject.instance)
     for numbers in protocol.roles().values():
         what = numbers and _alike(subject, numbers[0])
         if what:
@@ -114,31 +126,9 @@ def _partly_alike(one: np.ndarray, two: np.ndarray) -> str:
     return "numbers that hardly differ in an array" if moved < size / 4 else ""
 
 
-def _bare_sums(subject: Subject) -> str:
-    """Entries of the summed embedding to which fewer clients than T + 2 add, by their first models.
-
-    What is a millionth of the largest part is nothing: rounding takes it away.
-
-    A claim supposes that the sums may be known. Where an entry has few terms, knowing it is knowing
-    these, whatever hides the rest. A client whose columns are constant adds nothing to any entry.
-    """
+def _bare_at_first(subject: Subject) -> str:
     made = subject.instance(rows=MANY_ROWS)
-    needed = int(getattr(made.config, "privacy", 1) or 1) + 2
-    moved = [_varied(made, n, party) for n, party in made.parties().items()
-             if n in made.peers() and n < made.data.parties]  # fmt: skip
-    entries = [one for one in moved if one is not None]
-    if len(entries) < len(moved):  # only of a protocol of others, which no proof is about
-        return ""
-    spread = np.stack(entries)
-    varied = spread > spread.max(axis=0) / 1e6
-    few = np.flatnonzero(varied.sum(0) < min(needed, varied.any(1).sum()))
-    if not len(few):
-        return ""
-    return (
-        f"to {len(few)} of {varied.shape[1]} entries of the summed embedding fewer than {needed} "
-        f"clients add anything: entry {few[0]} is that of clients "
-        f"{np.flatnonzero(varied[:, few[0]]).tolist()}"
-    )
+    return bare_at_first(made, made.parties())
 
 
 def _altered_columns(protocol: Protocol) -> str:
@@ -190,21 +180,6 @@ def _within_one(field: PrimeField, rows: np.ndarray, wanted: np.ndarray) -> bool
     weights = np.random.Generator(np.random.PCG64()).random((wanted.shape[1],))
     sums = np.sort((signed @ weights)[signed.any(axis=1)]), np.sort(wanted @ weights)
     return len(sums[0]) == len(sums[1]) and bool((abs(sums[0] - sums[1]) <= weights.sum()).all())
-
-
-def _varied(made: Protocol, client: int, party: Any) -> np.ndarray | None:
-    """Spread of each entry of a client's embedding over its rows, (h,); None if it has none."""
-    if not isinstance(made, SharedModels):
-        embedding = made.embed(party, made.data.train[client])
-        if embedding is None:
-            return None
-        moved: np.ndarray = np.ptp(embedding, axis=0).astype(np.float64)
-    else:
-        shared = made.integers(party)
-        columns = np.concatenate(shared.data["train"])
-        weights = abs(made.code.field.signed(shared.model[(columns != columns[0]).any(axis=0)]))
-        moved = weights.max(axis=0, initial=0).astype(np.float64)
-    return moved
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,13 @@ from securevfl.audit.coalitions import may_see
 from securevfl.audit.columns.other_columns import OTHER_RANGES, other_columns
 from securevfl.audit.followed_runs import Followed
 from securevfl.audit.subject import Subject
-from securevfl.audit.traffic.pairs import by_chance, once_more, small_traffic
+from securevfl.audit.traffic.pairs import (
+    by_chance,
+    long_events,
+    once_more,
+    random_controls,
+    small_traffic,
+)
 from securevfl.audit.traffic.seen import Traffic, differences, is_event, traffic_of
 from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence
@@ -44,6 +50,7 @@ class TrafficComparison:
             )
             yield Evidence(self.name, "silent", text, "gap")
             return
+        yield from self._unread(subject)
         unequal = [(words, key, what) for words, key, what in found if key is not None]
         against = claim.against  # the history is no party's view
         seen = [one for one in unequal
@@ -77,6 +84,18 @@ class TrafficComparison:
         )
         declared = bool(subject.protocol.messages)  # else nobody knows what there is to compare
         yield Evidence(self.name, "supports" if declared else "silent", text)
+
+    def _unread(self, subject: Subject) -> Iterator[Evidence]:
+        """Gaps for what the comparison leaves out and could hold more than it should."""
+        for kind in subject.shared("random controls", lambda: random_controls(subject)):
+            text = (
+                f"the control message {kind!r} differs between runs with equal inputs, so it is "
+                "not compared: declare what is random in it as a key, or leave it out"
+            )
+            yield Evidence(self.name, "silent", text, "gap")
+        for kind in subject.shared("long events", lambda: long_events(subject)):
+            text = f"the {kind} may depend on columns, and is longer than a few numbers"
+            yield Evidence(self.name, "silent", text, "gap")
 
 
 def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:

@@ -22,7 +22,7 @@ Carries = Literal[
     "control",  # numbers of parties and rows, and rounds; no value that depends on data
     "identifier",  # identifiers of rows, blinded or not, or their places
     "measure",  # a loss, or a number of rows
-    "key",  # public keys, and shares of secret ones
+    "key",  # public keys, signatures by them, and shares of secret ones
     "data_share",
     "model_share",
     "mask",  # shares of masks

@@ -77,8 +77,8 @@ def messages_of(protocol: Method) -> tuple[MessageSpec, ...]:
     p = protocol.public.field.modulus
     identity = MessageSpec("identity", "client", "client", "key", public=True, count=in_setup)
     signed = (
-        MessageSpec("signature", "client", "server", "control", count=in_rounds),
-        MessageSpec("signatures", "server", "client", "control", count=in_rounds),
+        MessageSpec("signature", "client", "server", "key", count=in_rounds),
+        MessageSpec("signatures", "server", "client", "key", count=in_rounds),
     )
     consistency = protocol.config.consistency
     declared = (

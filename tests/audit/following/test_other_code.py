@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from torch import nn
 
 from securevfl.audit.followed_runs import follow
-from securevfl.audit.following.other_code import OtherCode, times
+from securevfl.audit.following.other_code import OtherCode, own_layers, times
 from securevfl.audit.traffic.setting import ITSELF
+from securevfl.engine.party import SERVER
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField, encoding, fixed_point
 from securevfl.field.prss import Prss, _Streams
+from securevfl.models.networks import CENTRES
 from securevfl.models.split import Centre
 from securevfl.protocols.base.mask_keys import keys_of
 from securevfl.protocols.fedvs import algorithm, formulas
@@ -258,3 +261,33 @@ def test_uploads_without_masks_are_found_though_their_formula_has_none(monkeypat
     assert {one.what for one in found} == {
         "it is no product of shares to which its mask was added, by other code"
     }
+
+
+class Own(nn.Linear):
+    """A layer whose way back may be another one."""
+
+
+def hooked():
+    layer = nn.Linear(4, 4)
+    layer.register_full_backward_hook(lambda *given: None)
+    return layer
+
+
+def instead():
+    layer = nn.Linear(4, 4)
+    layer.forward = lambda rows: rows
+    return layer
+
+
+@pytest.mark.parametrize("make_layer", [lambda: Own(4, 4), hooked, instead])
+def test_a_layer_that_is_not_torchs_is_named(make_layer):
+    party = make("fedvs").parties()[SERVER]
+    assert own_layers(party) == ""
+    party.centre.network = nn.Sequential(nn.Linear(4, 4), make_layer())
+    assert "has a layer of its own (1, " in own_layers(party)
+
+
+@pytest.mark.parametrize("name", sorted(CENTRES))
+def test_the_librarys_server_models_have_torchs_layers_alone(name):
+    party = make("fedvs", centre=name, width=16).parties()[SERVER]
+    assert own_layers(party) == ""

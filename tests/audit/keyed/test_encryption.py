@@ -236,3 +236,24 @@ def test_randomness_that_follows_from_anothers_is_found(related):
     found = list(encryption_faults(scheme, BITS, keys, own, own=own, log=log))
     wanted = "1 of 2 ciphertexts have randomness that is no number of its own from the operating"
     assert [one.startswith(wanted) for one in found] == [True] * related
+
+
+@pytest.mark.parametrize(
+    ("added", "words"),
+    [
+        (lambda x: 0.0, ""),
+        (lambda x: 1.6 * Ckks.NOISE * np.sign(x) * (np.arange(x.size) % 8 == 0), "the signs"),
+        (lambda x: Ckks.NOISE * (np.arange(x.size) % 2), "times what it must be"),
+    ],
+)
+def test_noise_that_tells_of_numbers_is_found(added, words):
+    """Sums are rounded, but who opens them sees what was rounded away."""
+    scheme, stream = Ckks(4), np.random.default_rng(0)
+    public, secret = scheme.generate()
+    own = []
+    for _ in range(12):
+        x = stream.integers(-1000, 1000, 4096).astype(float)
+        own += scheme.encrypt(public, x + added(x))
+    found = list(encryption._told_by_noise(scheme, secret, own))
+    assert bool(found) == bool(words)
+    assert all(words in one for one in found[:1])

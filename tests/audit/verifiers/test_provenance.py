@@ -1,6 +1,7 @@
 """Sources of secrets: edits of the sampler and of secret streams, and the library as it is."""
 
 import hashlib
+import time
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from securevfl.audit.beside.known_answers import (
 )
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.primitives import Hypotheses
-from securevfl.audit.verifiers.provenance import Sources, _alike, _altered_columns, _bare_sums
+from securevfl.audit.verifiers.provenance import Sources, _alike, _altered_columns, _bare_at_first
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
 from securevfl.engine import streams
@@ -27,7 +28,7 @@ from securevfl.field import sampling
 from securevfl.field.sampling import Keystream
 from securevfl.models.polynomial_network import expand
 from securevfl.models.split import rows_of
-from securevfl.protocols.base.registry import find_protocols
+from securevfl.protocols.base.registry import find_protocols, get_protocol
 from securevfl.protocols.coded_split.protocol import CodedSplit
 from securevfl.protocols.fedvs.protocol import FedVS
 from securevfl.protocols.secagg_split.algorithm import Client
@@ -94,6 +95,19 @@ def test_entropy_of_fewer_bytes_is_found(monkeypatch):
     assert "not 32 bytes of the operating system" in entropy_fault()
 
 
+def test_entropy_that_a_cluster_takes_from_the_clock_is_found(monkeypatch):
+    def begun(store, index, *, restored):
+        if restored:
+            return begun_secrets(store, index, restored=True)
+        secrets = OwnEntropy(index, hashlib.sha256(str(time.time_ns()).encode()).digest())
+        if store is not None:
+            store.new_entropy(secrets.entropy)
+        return secrets
+
+    monkeypatch.setattr(known_answers, "begun_secrets", begun)
+    assert "not 32 bytes of the operating system" in entropy_fault()
+
+
 def test_a_fault_of_one_bit_alone_is_found(monkeypatch):
     """Known answers of one entropy do not show it, as the bit is zero in half of them."""
 
@@ -115,7 +129,7 @@ def test_entropy_of_an_earlier_run_is_found(monkeypatch):
 
     def kept(store, index, *, restored):
         found = begun_secrets(store, index, restored=restored)
-        return OwnEntropy(index, store.entropy() or found.entropy)
+        return OwnEntropy(index, (store and store.entropy()) or found.entropy)
 
     monkeypatch.setattr(CheckpointStore, "new_entropy", once)
     assert "of an earlier one" in entropy_fault()  # one that comes back has another one's
@@ -212,10 +226,13 @@ def test_sums_of_one_client_alone_are_found(monkeypatch):
     ]
 
 
-def test_a_protocol_without_embeddings_is_examined_all_the_same(monkeypatch):
-    made = make("secagg_split")
+def test_a_protocol_without_embeddings_is_examined_all_the_same():
+    class Bare(get_protocol("secagg_split")):
+        def embed(self, client, rows):
+            return None
+
+    made = make(Bare)
     claim = next(one for one in made.claims if one.strength != "none")
-    monkeypatch.setattr(type(made), "embed", lambda self, client, rows: None, raising=False)
     assert "gap" not in {one.bearing for one in examined(claim, made)}
 
 
@@ -302,7 +319,7 @@ def test_entries_that_one_client_fills_but_for_the_rounding_are_found():
     cls.network = lambda self, index, **more: (network if index else FedVS.network)(
         self, index, **more
     )
-    fault = _bare_sums(Subject(make(cls)))
+    fault = _bare_at_first(Subject(make(cls)))
     assert fault.startswith("to 3 of 6 entries")
     assert fault.endswith("entry 3 is that of clients [0]")
 

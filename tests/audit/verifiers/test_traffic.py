@@ -7,8 +7,11 @@ import pytest
 
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
+from securevfl.audit.traffic import pairs
+from securevfl.audit.traffic.seen import Traffic
 from securevfl.audit.verifiers.traffic import TrafficComparison
 from securevfl.engine.party import SERVER
+from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make, tiny_data
 from tests.audit.few_settings import few
@@ -229,3 +232,29 @@ def test_zero_gradients_hide_no_traffic():
     assert found(leaks=True)[0].effect == "accuses"
     gap, _ = found(leaks=False)
     assert (gap.bearing, "a gradient was zero in mirrored columns" in gap.text) == ("gap", True)
+
+
+def with_traffic(monkeypatch, subject, one, again):
+    monkeypatch.setattr(pairs, "small_traffic", lambda _: one)
+    monkeypatch.setattr(pairs, "small_traffic_again", lambda _: again)
+    return subject
+
+
+@pytest.mark.parametrize(("kind", "found"), [("shared", ["shared"]), ("key", [])])
+def test_control_messages_that_differ_by_chance_are_keys_or_a_gap(monkeypatch, kind, found):
+    """What differs between equal runs cannot be compared, so it could hold anything."""
+    name = "fedvs" if kind == "shared" else "he_split"
+    key = MessageKey(kind, 1 if kind == "shared" else 0, 0, SERVER if kind == "shared" else 1)
+    one, again = (Traffic((), ((key, digest),), ()) for digest in "ab")
+    subject = with_traffic(monkeypatch, Subject(make(name)), one, again)
+    assert pairs.random_controls(subject) == found
+
+
+def test_an_event_that_tells_more_than_a_few_numbers_is_a_gap(monkeypatch):
+    subject = Subject(make("fedvs"), settings=lambda _: ())
+    key = MessageKey("event clipped", 1, 0, SERVER)
+    long = "[" + "0.1234, " * 60 + "]"
+    for text, found in (('{"weights": 7, "bound": 4.0}', []), (long, [key.kind])):
+        traffic = Traffic((), (), ((key, text),))
+        with_traffic(monkeypatch, subject, traffic, traffic)
+        assert pairs.long_events(subject) == found
