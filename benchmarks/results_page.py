@@ -35,10 +35,11 @@ so), paired by seed, with 95 % t intervals, corrected for their number by Holm's
 - **not run**: there is no result here, or what was run is another experiment.
 
 Learning rates, lengths and beta were chosen on validation rows in the studies of
-[coded_split](results-coded-split.md), in FedVS's Table 1, in VFLHLP's on Criteo and Avazu, and in
+[coded_split](results-coded-split.md), in FedVS's Table 1, in CVFL's Figure 2, in its Figures 3 to
+6 on Fashion-MNIST and CIFAR-10 and in its Table 2 on MNIST, in VFLHLP's on Criteo and Avazu, and in
 DVFL's on Caltech-7, Handwritten and Parkinson. Elsewhere they were chosen by us: where a rate was
-chosen at all, it was on test rows, of another seed than the study's or, for CVFL on MNIST, of seed
-0, which the study has. `benchmarks/results_page.py` writes this page from `benchmarks/results`.
+chosen at all, it was on test rows of another seed than the study's. `benchmarks/results_page.py`
+writes this page from `benchmarks/results`.
 """
 
 NO_RESULT = """Tables and figures that hold no result have no line: FedVS's Table 2, CVFL's Table 1

@@ -4,8 +4,8 @@
 
 For each set: the lowest multiple of `GRID` that both ways reach on the validation rows of the seed
 on which their rates were chosen, each with what was chosen for it, within `PART` of the updates.
-Reads the folders that the studies wrote to, and writes results/cvfl/stops.json. No test row and no
-seed of a study has a say.
+Reads the folders that the studies wrote to, and writes their sets' losses into
+results/cvfl/stops.json; the other sets keep theirs. No test row and no seed of a study has a say.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ def stop_loss(folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the losses of all folders."""
+    """Write the losses of all folders, beside those of other sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
-    found = dict(stop_loss(folder) for folder in parser.parse_args().folders)
+    found = json.loads(OUT.read_text()) if OUT.exists() else {}
+    found |= dict(stop_loss(folder) for folder in parser.parse_args().folders)
     OUT.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
 
 

@@ -60,8 +60,6 @@ def table_2(name: str) -> Line:
 
 def figure_2(name: str) -> Line:
     """Time to a test loss."""
-    if name not in stops():
-        return falling_rates(name)
     study, loss = f"cvfl/figure-2-{name}", stops()[name]["stop"]
     found = {how: time_saved(study, *both, loss, how) for how, both in ways(study).items()}
     remark = (
@@ -80,19 +78,6 @@ def figure_2(name: str) -> Line:
     reached = [saved for saved in found.values() if saved is not None]
     verdict = judge(reached) if reached else Finding("undecided", "the stop loss is not reached")
     return Line(f"Figure 2, {name}", CLAIM, also(verdict, remark))
-
-
-def falling_rates(name: str) -> Line:
-    """Time to test losses in the study of the table, whose rates fall to 0."""
-    study = f"cvfl/table-2-{name}"
-    found = [time_saved(study, "cvfl", "cvfl-sync", loss, name) for loss in (0.2, 0.1)]
-    saved = judge([each for each in found if each is not None])
-    remark = (
-        f"Per cent of the time in step (paper {EARLIER[name]} % earlier), to stop losses that are "
-        "the same for all seeds. They were set by us after the curves were seen, and rates fall "
-        "to 0, the paper's are constant"
-    )
-    return Line(f"Figure 2, {name}", CLAIM, also(saved, remark))
 
 
 def figure_q(number: str, case: str) -> Iterator[Line]:
