@@ -7,6 +7,7 @@ ciphertext of full length and its own, and the key that others get must be a pub
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -212,6 +213,8 @@ def _told_by_noise(scheme: Ckks, secret: bytes, own: Sequence[bytes]) -> Iterato
     """
     chance = np.random.Generator(np.random.PCG64())  # of the operating system's entropy
     places = chance.permutation(len(own))[:_RESIDUES]
+    scheme = copy.copy(scheme)
+    scheme._keys = {}  # the protocol's scheme must have no key that it did not take itself
     key = scheme.key(secret)
     slots = [
         scheme._slots(secret, scheme.tenseal.ckks_vector_from(key, _unpadded(own[i])))

@@ -257,3 +257,13 @@ def test_noise_that_tells_of_numbers_is_found(added, words):
     found = list(encryption._told_by_noise(scheme, secret, own))
     assert bool(found) == bool(words)
     assert all(words in one for one in found[:1])
+
+
+def test_a_scheme_whose_noise_was_looked_at_has_no_more_keys():
+    """Else the protocol holds an object of another package, and nothing of it is the library's."""
+    scheme = Ckks(4)
+    public, secret = scheme.generate()
+    own = scheme.encrypt(public, np.arange(60))
+    before = set(scheme._keys)
+    assert list(encryption._told_by_noise(scheme, secret, own)) == []
+    assert set(scheme._keys) == before
