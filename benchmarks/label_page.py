@@ -21,6 +21,12 @@ from securevfl.studies.intervals import mean_interval, paired_difference
 RESULTS = Path("benchmarks/results")
 PAPERS = Path("benchmarks/papers")
 PAGE = Path("docs/results-label-partitioned.md")
+MULTIVFL = (
+    "as-printed-mnist",
+    "as-printed-mnist-between",
+    "figures-2-3-mnist",
+    "figures-2-3-fashion-mnist",
+)
 SETS = ("mnist", "fashion-mnist", "cifar10")
 NAMES = {
     "q1": "q = 1",
@@ -216,13 +222,14 @@ def slow_passive(name: str) -> list[str]:
 
 
 def optimisers(study: str) -> list[str]:
-    """Accuracy of each run, and the difference to FedAvg at 4niid."""
+    """Accuracy of each run, and the difference to the baseline of its study."""
     content = load(RESULTS / "multivfl" / study)
     assert content is not None
-    rows = [["run", "accuracy", "minus fedavg-4niid"]]
+    base = content["baseline"]
+    rows = [["run", "accuracy", f"minus {base}"]]
     for label, run in content["runs"].items():
-        last = "-" if label == "fedavg-4niid" else difference(
-            content, label, "fedavg-4niid", "test_accuracy", 100
+        last = "-" if label == base else difference(
+            content, label, base, "test_accuracy", 100
         )  # fmt: skip
         rows.append([label, percent(run["test_accuracy"]), last])
     return [*table(rows), *ours(content)]
@@ -261,7 +268,7 @@ def main() -> None:
         if content is not None:
             lines += [f"### {name}", "", *slow_passive(name), "", *own_rates(content, "three")]
             lines += [*ours(content), *picture(content["title"], f"cvfl/slow-passive-{name}")]
-    for study in ("as-printed-mnist", "figures-2-3-mnist", "figures-2-3-fashion-mnist"):
+    for study in MULTIVFL:
         content = load(RESULTS / "multivfl" / study)
         if content is not None:
             lines += [f"## {content['title']}", "", notes["multivfl"].get(study, ""), ""]
