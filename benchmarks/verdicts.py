@@ -20,6 +20,8 @@ from securevfl.studies.intervals import differing, paired_difference
 
 RESULTS = Path(__file__).parent / "results"
 WORDS = ("confirmed", "refuted", "undecided", "not run")
+OWN_BEST = "each its own best"
+Run = tuple[str, str]  # study and label
 
 
 @dataclass(frozen=True)
@@ -153,23 +155,33 @@ def stops() -> dict[str, dict[str, float]]:
     return found
 
 
-def ways(study: str) -> dict[str, tuple[str, str]]:
-    """Labels of the asynchronous run and of that in step, by optimiser and rate that both have."""
-    settings = json.loads((RESULTS / study / "results.json").read_text())["settings"]
-    found: dict[str, dict[str, str]] = defaultdict(dict)
-    for label, run in settings.items():
-        own = run["options"]
-        found[f"{own['optimizer']} {own['lr']:g}"][own.get("mode", "async")] = label
-    return {name: (both["async"], both["sync"]) for name, both in found.items() if len(both) == 2}
+def ways(name: str) -> dict[str, tuple[Run, Run]]:
+    """Asynchronous run of CVFL's Figure 2 and that in step, by optimiser and rate of both.
+
+    What is each way's own best comes last, where the two differ.
+    """
+    main = f"cvfl/figure-2-{name}"
+    found: dict[str, dict[str, Run]] = defaultdict(dict)
+    for study in (main, f"{main}-adam"):
+        content = RESULTS / study / "results.json"
+        settings = json.loads(content.read_text())["settings"] if content.exists() else {}
+        for label, run in settings.items():
+            own = run["options"]
+            found[f"{own['optimizer']} {own['lr']:g}"][own.get("mode", "async")] = study, label
+    both = {how: (own["async"], own["sync"]) for how, own in found.items() if len(own) == 2}
+    best = (main, "async"), (main, "sync")
+    return both if best in both.values() else both | {OWN_BEST: best}
 
 
-def time_saved(study: str, one: str, two: str, loss: float, name: str) -> Difference | None:
+def time_saved(one: Run, two: Run, loss: float, name: str) -> Difference | None:
     """Per cent of the second run's time that the first saves until a test loss; None if missed."""
-    found = losses(study)
-    times = {run: {s: _until(curve, loss) for s, curve in found[run].items()} for run in (one, two)}
-    if any(time is None for own in times.values() for time in own.values()):
+    own, other = (
+        {seed: _until(curve, loss) for seed, curve in losses(study)[label].items()}
+        for study, label in (one, two)
+    )
+    if None in [*own.values(), *other.values()]:
         return None
-    ratios = {s: times[one][s] / times[two][s] for s in times[two]}  # type: ignore[operator]
+    ratios = {seed: own[seed] / other[seed] for seed in other}  # type: ignore[operator]
     return paired(f"{name}, loss {loss:g}", dict.fromkeys(ratios, 1.0), ratios)
 
 

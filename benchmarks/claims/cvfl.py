@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verdicts import (
+    OWN_BEST,
     Difference,
     Finding,
     final,
@@ -58,16 +59,16 @@ def table_2(name: str) -> Line:
 
 def figure_2(name: str) -> Line:
     """Time to a test loss."""
-    study, loss = f"cvfl/figure-2-{name}", stops()[name]["stop"]
-    found = {how: time_saved(study, *both, loss, how) for how, both in ways(study).items()}
+    loss = stops()[name]["stop"]
+    found = {how: time_saved(*both, loss, how) for how, both in ways(name).items()}
+    best = found.pop(OWN_BEST, None)
     remark = (
         f"Per cent of the time in step until a test loss of {loss:g} (paper {EARLIER[name]} % "
         "earlier), 5 seeds, constant rates, the same for both. Optimiser, rate and loss by "
         "validation rows of another seed, before the study"
     )
-    best = time_saved(study, "async", "sync", loss, "Each with its own best")
-    if best is not None and ("async", "sync") not in ways(study).values():
-        remark += f". {best.text(1)}"
+    if best is not None:
+        remark += f". {best.text(1).capitalize()}"
     if name == "fashion-mnist":
         remark += ". The paper's loss of 0.25 is out of reach for these networks"
     missed = [how for how, saved in found.items() if saved is None]

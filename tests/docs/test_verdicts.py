@@ -46,14 +46,23 @@ def test_time_to_a_loss_is_compared_between_runs_of_the_same_settings(
     sgd, adam = {"optimizer": "sgd", "lr": 0.01}, {"optimizer": "adam", "lr": 0.001}
     settings = {"a": sgd, "b": adam | {"mode": "sync"}, "c": sgd | {"mode": "sync"}}
     content = {"settings": {label: {"options": own} for label, own in settings.items()}}
-    (tmp_path / "results.json").write_text(json.dumps(content))
-    assert verdicts.ways(".") == {"sgd 0.01": ("a", "c")}
-    with (tmp_path / "curves.csv").open("w", newline="") as file:
+    study = "cvfl/figure-2-here"
+    own = tmp_path / study
+    own.mkdir(parents=True)
+    (own / "results.json").write_text(json.dumps(content))
+    best = (study, "async"), (study, "sync")
+    in_step = ((study, "a"), (study, "c"))
+    assert verdicts.ways("here") == {"sgd 0.01": in_step, "each its own best": best}
+    beside = tmp_path / f"{study}-adam"
+    beside.mkdir()
+    (beside / "results.json").write_text(json.dumps({"settings": {"d": {"options": adam}}}))
+    assert verdicts.ways("here")["adam 0.001"] == ((f"{study}-adam", "d"), (study, "b"))
+    with (own / "curves.csv").open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["run", "seed", "time", "test_loss"])
         for seed in (0, 1):
             out.writerows(("a", seed, time, 1 / time) for time in (1, 2, 3 + seed))
             out.writerows(("c", seed, 2 * time, 1 / time) for time in (1, 2, 3))
-    saved = verdicts.time_saved(".", "a", "c", 0.5, "")
+    saved = verdicts.time_saved(*in_step, 0.5, "")
     assert (saved.mean, saved.half, saved.pairs) == (50.0, 0.0, 2)
-    assert verdicts.time_saved(".", "a", "c", 0.3, "") is None
+    assert verdicts.time_saved(*in_step, 0.3, "") is None
