@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from pages import load, ours, percent, signed, table
-from verdicts import at_times, last_loss, over_time, stops, time_saved, ways
+from verdicts import at_times, final, last_loss, over_time, parts, stops, time_saved, values, ways
 from verdicts import runs as told
 
 from securevfl.studies.intervals import mean_interval, paired_difference
@@ -24,7 +24,7 @@ PAPERS = Path("benchmarks/papers")
 PAGE = Path("docs/results-label-partitioned.md")
 MULTIVFL = (
     "as-printed-mnist",
-    "as-printed-mnist-between",
+    "as-printed-fashion-mnist",
     "figures-2-3-mnist",
     "figures-2-3-fashion-mnist",
 )
@@ -219,17 +219,23 @@ def slow_passive(name: str) -> list[str]:
 
 
 def optimisers(study: str) -> list[str]:
-    """Accuracy of each run, and the difference to the baseline of its study."""
-    content = load(RESULTS / "multivfl" / study)
-    assert content is not None
-    base = content["baseline"]
+    """Accuracy of each run, and the difference to the run with FedAvg at 4niid."""
+    base = "fedavg-4niid"
     rows = [["run", "accuracy", f"minus {base}"]]
-    for label, run in content["runs"].items():
-        last = "-" if label == base else difference(
-            content, label, base, "test_accuracy", 100
-        )  # fmt: skip
-        rows.append([label, percent(run["test_accuracy"]), last])
-    return [*table(rows), *ours(content)]
+    contents = [content for part in parts(study) if (content := load(RESULTS / part))]
+    for label in sorted(dict.fromkeys(run for each in contents for run in each["runs"]), key=order):
+        mean, half = mean_interval([100 * value for value in values(study, label).values()])
+        found = final(study, label, base)
+        last = "-" if label == base else signed(found.mean, found.half)
+        rows.append([label, f"{mean:.2f} ± {half:.2f}", last])
+    pictures = (picture(each["title"], f"multivfl/{each['name']}") for each in contents)
+    return [*table(rows), *ours(*contents), *(line for each in pictures for line in each)]
+
+
+def order(label: str) -> tuple[bool, str]:
+    """FedAvg first, by partition; the others as they were run."""
+    mean = label.startswith("fedavg")
+    return not mean, label if mean else ""
 
 
 def picture(title: str, folder: str, name: str = "curves.png") -> list[str]:
@@ -269,7 +275,7 @@ def main() -> None:
         content = load(RESULTS / "multivfl" / study)
         if content is not None:
             lines += [f"## {content['title']}", "", notes["multivfl"].get(study, ""), ""]
-            lines += [*optimisers(study), *picture(content["title"], f"multivfl/{study}")]
+            lines += optimisers(f"multivfl/{study}")
     PAGE.write_text("\n".join(lines).rstrip() + "\n")
 
 

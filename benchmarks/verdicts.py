@@ -20,6 +20,13 @@ from securevfl.studies.intervals import differing, paired_difference
 
 RESULTS = Path(__file__).parent / "results"
 WORDS = ("confirmed", "refuted", "undecided", "not run")
+# Studies that were run in parts.
+PARTS = {
+    "multivfl/as-printed-mnist": (
+        "multivfl/as-printed-mnist-between",
+        "multivfl/as-printed-mnist-seeds",
+    )
+}
 OWN_BEST = "each its own best"
 Run = tuple[str, str]  # study and label
 
@@ -91,10 +98,21 @@ def runs(study: str) -> Mapping[str, Any]:
     return found
 
 
+def parts(study: str) -> list[str]:
+    """The study and those that hold more of its runs or seeds, at the same settings."""
+    return [part for part in (study, *PARTS.get(study, ())) if (RESULTS / part).exists()]
+
+
 def values(study: str, run: str, measure: str = "test_accuracy") -> dict[int, float]:
-    """Final values of a run by seed."""
-    own = runs(study)[run]
-    return dict(zip(own["seeds"], own[measure]["values"], strict=True))
+    """Final values of a run by seed, of all parts of its study."""
+    own = [runs(part)[run] for part in parts(study) if run in runs(part)]
+    if not own:
+        raise KeyError(f"{study} has no run {run}")
+    return {
+        seed: value
+        for each in own
+        for seed, value in zip(each["seeds"], each[measure]["values"], strict=True)
+    }
 
 
 def paired(
