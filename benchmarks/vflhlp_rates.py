@@ -36,19 +36,22 @@ SIZES = {"table-2-avazu": (250, 1000), "table-3-criteo": (200, 1000), "table-4-a
 LR = (0.01, 0.03, 0.1)
 BETA = (0.01, 0.1, 1.0)
 EPOCHS = (6, 20, 40)
-ALONE = (2, 6, 20, 40)  # epochs of the active party alone
+# Rates and epochs of the active party alone, which stops soonest of all.
+ALONE = (0.001, 0.003, 0.01, 0.03, 0.1), (0.5, 1, 2, 6, 20, 40)
 # Step 1 for six epochs, or for forty at most that end by held-out rows.
 STEP_1 = ({"pretrain_epochs": 6}, {"pretrain_epochs": 40, "pretrain_stop": 3})
 
 
 def settings(job: Job, rows: int) -> Iterator[dict[str, Any]]:
     """Settings that are tried of a run, on as many training rows as its study has."""
+    if job.protocol == "local":
+        epoch = rows // job.options["batch"]
+        for lr, epochs in itertools.product(*ALONE):
+            yield {"lr": lr, "rounds": int(epochs * epoch)}
+        return
     for lr in LR:
         if job.protocol == "split":
             yield {"lr": lr}
-        elif job.protocol == "local":
-            epoch = rows // job.options["batch"]
-            yield from ({"lr": lr / 10, "rounds": epochs * epoch} for epochs in ALONE)
         elif job.options.get("variant") in ("full", "a"):
             for beta, step in itertools.product(BETA, STEP_1):
                 yield {"lr": lr, "beta": beta, "clip": 1.0, **step}
