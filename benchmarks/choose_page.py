@@ -141,7 +141,7 @@ def crashes() -> list[str]:
             mean = f"{100 * one['test_accuracy']['mean']:.1f}{partly}" if ended else "error"
             cells.append(mean)
         rows.append([f"`{RULES.get(run, run)}`", *cells])
-    said = "All columns, with intervals, are in [eight methods under the same faults]"
+    said = "All columns, with intervals, are in [all methods under the same faults]"
     return [*table(rows), *source("faults/digits/results.json"), f"{said}(results-faults.md).", ""]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import load, ours, percent, signed, table
+from pages import ends, load, ours, percent, signed, table
 from verdicts import at_times, final, last_loss, over_time, parts, stops, time_saved, values, ways
 from verdicts import runs as told
 
@@ -115,14 +115,66 @@ def async_table(names: Sequence[str]) -> list[str]:
     return table(rows)
 
 
-def own_rates(content: dict[str, Any], of: str) -> list[str]:
-    """Rates of the runs that have one of their own, the best of so many; nothing without any."""
+def own_rates(content: dict[str, Any]) -> list[str]:
+    """Rates of the runs that have one of their own, and what was tried; nothing without any."""
     if "chosen" not in content:
         return []
-    rates = (
-        f"{label} {run['options']['lr']:g}" for label, run in content["chosen"]["runs"].items()
-    )
-    return [f"Own rates, the best of {of} on validation rows: {', '.join(rates)}.", ""]
+    said = []
+    for label, run in content["chosen"]["runs"].items():
+        end = ends(run["tried"], run["options"])
+        failed = [f"{one['lr']:g}" for one in run["tried"] if one["mean"] is None]
+        words = [f"{run['options']['lr']:g}", *(each.split(" ", 2)[2] for each in end)]
+        words += [f"({', '.join(failed)} diverged)"] if failed else []
+        said.append(f"{label} {' '.join(words)}")
+    tried = {one["lr"] for run in content["chosen"]["runs"].values() for one in run["tried"]}
+    rates = ", ".join(f"{rate:g}" for rate in sorted(tried))
+    return [f"Own rates, the best of {rates} on validation rows: {'; '.join(said)}.", ""]
+
+
+def draw_losses(name: str) -> str:
+    """Test loss over virtual time of all runs of Figure 2 on a set; the file's path."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    main = RESULTS / "cvfl" / f"figure-2-{name}"
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    panel = figure.subplots()
+    for folder in (main, main.with_name(f"{main.name}-adam")):
+        content = load(folder) or {"settings": {}}
+        for label, run in content["settings"].items():
+            own = run["options"]
+            in_step = own.get("mode") == "sync"
+            seeds = [curve for (of, _), curve in curves(folder).items() if of == label]
+            losses = np.array([[loss for *_, loss in curve] for curve in seeds])
+            times = np.mean([[time for _, time, _ in curve] for curve in seeds], axis=0)
+            adam = own["optimizer"] == "adam"
+            colour = COLOURS[adam]
+            words = f"{'in step' if in_step else 'asynchronous'}, "
+            words += f"{'Adam' if adam else 'SGD'} {own['lr']:g}"
+            panel.plot(times, losses.mean(axis=0), color=colour, label=words,
+                       ls="--" if in_step else "-", lw=1.5)  # fmt: skip
+            panel.fill_between(times, losses.min(axis=0), losses.max(axis=0), color=colour,
+                               alpha=0.15, lw=0)  # fmt: skip
+    panel.axhline(stops()[name]["stop"], color="#444444", ls=":", lw=1, label="stop loss")
+    logarithmic(panel)
+    panel.set_xlabel("virtual time, s")
+    panel.set_ylabel("test loss")
+    panel.set_title(f"mean and range of 5 seeds, {name}", fontsize=10)
+    panel.grid(alpha=0.25)
+    panel.legend(frameon=False, fontsize=9)
+    figure.savefig(main / "losses.png", dpi=130)
+    return f"cvfl/{main.name}"
+
+
+def logarithmic(panel: Any) -> None:
+    """Losses on a logarithmic axis whose numbers are written out."""
+    from matplotlib.ticker import LogLocator
+
+    panel.set_yscale("log")
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_locator(LogLocator(subs=(2, 4, 6)))
+    panel.yaxis.set_minor_formatter("{x:g}")
 
 
 def exponents(name: str) -> list[str]:
@@ -161,7 +213,6 @@ def draw_exponents(name: str) -> None:
     """Test loss against updates, a panel for each partition and slowness."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator
 
     folder = RESULTS / "cvfl" / f"figures-3-6-{name}"
     found = curves(folder)
@@ -175,25 +226,27 @@ def draw_exponents(name: str) -> None:
                 f"{'iid' if part == 'iid' else 'non-iid'}, {slow} % slower", fontsize=10
             )
             for (kind, label), colour in zip(NAMES.items(), COLOURS, strict=True):
-                seeds = [c for (run, _), c in found.items() if run == f"{part}-{slow}-{kind}"]
+                own = f"{part}-{slow}-{kind}"
+                seeds = [c for (run, _), c in found.items() if run == own]
                 if not seeds:
                     continue
+                # What is left where seeds diverged would look as good as a whole run.
+                dashed = "--" if told(f"cvfl/figures-3-6-{name}")[own].get("errors") else "-"
                 steps = [step for step, *_ in seeds[0]]
                 losses = np.array([[loss for *_, loss in curve] for curve in seeds])
-                panel.plot(steps, losses.mean(axis=0), color=colour, label=label, lw=1.5)
+                panel.plot(steps, losses.mean(axis=0), color=colour, label=label, ls=dashed, lw=1.5)
                 panel.fill_between(
                     steps, losses.min(axis=0), losses.max(axis=0), color=colour, alpha=0.15, lw=0
                 )
             panel.grid(alpha=0.25)
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter("{x:g}")
-            panel.yaxis.set_minor_locator(LogLocator(subs=(2, 4, 6)))
-            panel.yaxis.set_minor_formatter("{x:g}")
+            logarithmic(panel)
     for panel in panels[1]:
         panel.set_xlabel("updates")
     for panel in panels[:, 0]:
         panel.set_ylabel("test loss")
     panels[0][0].legend(frameon=False, fontsize=9)
+    if any(run.get("errors") for run in told(f"cvfl/figures-3-6-{name}").values()):
+        figure.suptitle("dashed: seeds that did not diverge, where others did", fontsize=9)
     figure.savefig(folder / "exponents.png", dpi=130)
 
 
@@ -207,10 +260,13 @@ def slow_passive(name: str) -> list[str]:
             values = ([100 * v for v in found[f"{way}-{slower}", time].values()] for time in times)
             cells = [f"{mean:.2f} ± {half:.2f}" for mean, half in map(mean_interval, values)]
             rows.append([f"{slower} %", way, *cells])
-        for way in ("waits", "without"):
-            pairs = over_time(f"cvfl/slow-passive-{name}", f"last-{slower}", f"{way}-{slower}")
+        others = {f"{way}-{slower}": way for way in ("waits", "without")}
+        others[f"without-{slower}-same"] = "without, at the rate of last"
+        for other, words in others.items():
+            pairs = over_time(f"cvfl/slow-passive-{name}", f"last-{slower}", other)
             cells = [signed(each.mean, each.half, digits=1) for each in pairs]
-            rows.append([f"{slower} %", f"last minus {way}", *cells])
+            if cells:
+                rows.append([f"{slower} %", f"last minus {words}", *cells])
     runs = told(f"cvfl/slow-passive-{name}")
     failed = [f"{run} on {len(own['errors'])} of {len(own['errors']) + len(own['seeds'])} seeds"
               for run, own in runs.items() if own.get("errors")]  # fmt: skip
@@ -253,23 +309,24 @@ def main() -> None:
             lines += [*ours(content), *picture(f"Table 2, {name}", f"cvfl/table-2-{name}")]
         lines += ["## CVFL, Figure 2: asynchronous against in step", "", notes["cvfl"]["figure-2"]]
         lines += ["", *async_table(SETS), ""]
-        for study in (f"figure-2-{name}{part}" for name in SETS for part in ("", "-adam")):
-            content = load(RESULTS / "cvfl" / study)
-            if content is not None:
-                lines += [*ours(content), *picture(content["title"], f"cvfl/{study}")]
+        for name in SETS:
+            studies = (f"figure-2-{name}{part}" for part in ("", "-adam"))
+            contents = [each for one in studies if (each := load(RESULTS / "cvfl" / one))]
+            lines += [*ours(*contents)]
+            lines += picture(f"CVFL, Figure 2, {name}", draw_losses(name), "losses.png")
     for name in SETS:
         content = load(RESULTS / "cvfl" / f"figures-3-6-{name}")
         if content is not None:
             title = f"CVFL, Figures 3 to 6: the exponent q, {name}"
             lines += [f"## {title}", "", notes["cvfl"].get(f"figures-3-6-{name}", ""), ""]
-            lines += [*exponents(name), *own_rates(content, "four"), *ours(content)]
+            lines += [*exponents(name), "", *own_rates(content), *ours(content)]
             draw_exponents(name)
             lines += picture(title, f"cvfl/figures-3-6-{name}", "exponents.png")
     lines += ["## CVFL, slow passive parties", "", notes["cvfl"]["slow-passive"], ""]
     for name in SETS:
         content = load(RESULTS / "cvfl" / f"slow-passive-{name}")
         if content is not None:
-            lines += [f"### {name}", "", *slow_passive(name), "", *own_rates(content, "three")]
+            lines += [f"### {name}", "", *slow_passive(name), "", *own_rates(content)]
             lines += [*ours(content), *picture(content["title"], f"cvfl/slow-passive-{name}")]
     for study in MULTIVFL:
         content = load(RESULTS / "multivfl" / study)

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,26 @@ def signed(mean: float, half: float, digits: int = 2) -> str:
         return f"{mean:+.{digits}f} (one pair)"
     bold = "**" if abs(mean) > half else ""
     return f"{bold}{mean:+.{digits}f}{bold} ± {half:.{digits}f}"
+
+
+def ends(
+    tried: Sequence[Mapping[str, Any]], best: Mapping[str, Any], measures: Sequence[str] = ("mean",)
+) -> list[str]:
+    """Options that are the lowest or the highest of what was tried of them, in words.
+
+    What is beyond such a value can be better still. A value whose neighbours diverged is no end.
+    """
+    found = []
+    for name, value in best.items():
+        if name in measures or not isinstance(value, int | float):
+            continue
+        known = {one[name] for one in tried if name in one}
+        if len(known) == 1:
+            continue
+        for word, end in (("lowest", min(known)), ("highest", max(known))):
+            if value == end:
+                found.append(f"{name} {value:g} ({word})")
+    return found
 
 
 def table(rows: list[list[str]]) -> list[str]:

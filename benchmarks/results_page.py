@@ -25,19 +25,24 @@ HEAD = """# What the papers claim, and what was found here
 
 One line for each table and figure of the five papers that are reproduced here, and for each claim
 of it. Figures are differences in points of held-out accuracy (of AUC or of the loss where it says
-so), paired by seed, with 95 % t intervals, corrected for their number by Holm's rule within a line.
+so), paired by seed. Each ± is the 95 % t interval of that difference alone; the words, and the
+counts "above" and "below, by Holm", go by intervals that are corrected for their number within a
+line by Holm's rule, which are wider.
 
 - **confirmed**: every difference has the claimed sign beyond its interval, and we know of no
   setting of ours that could turn it. *Reduced* says that our form is smaller than the paper's.
+  Where the paper prints its settings, such as the rates to choose from, they are not ours: what
+  other ones do is told beside the verdict.
 - **refuted**: a difference has the other sign beyond its interval, in every reading that was tried.
 - **undecided**: the intervals hold 0, there is one seed, or a setting of ours is known that could
   turn the verdict; the reason says which.
 - **not run**: there is no result here, or what was run is another experiment.
 
 Learning rates, lengths and beta were chosen on validation rows in the studies of
-[coded_split](results-coded-split.md), in FedVS's Table 1, in CVFL's Figure 2, in its Figures 3 to
+[coded_split](results-coded-split.md), which the lines on FedVS's Figure 2 go by but for the end of
+Credit Card and Parkinson, in FedVS's Table 1, in CVFL's Figure 2, in its Figures 3 to
 6 on Fashion-MNIST and CIFAR-10 and in its Table 2 on MNIST, in VFLHLP's on Criteo and Avazu, and in
-DVFL's on Caltech-7, Handwritten and Parkinson. Elsewhere they were chosen by us: where a rate was
+DVFL's Table 2. Elsewhere they were chosen by us: where a rate was
 chosen at all, it was on test rows of another seed than the study's. `benchmarks/results_page.py`
 writes this page from `benchmarks/results`.
 """

@@ -207,6 +207,14 @@ def _until(curve: Sequence[tuple[float, float]], loss: float) -> float | None:
     return next((time for time, value in curve if value <= loss), None)
 
 
+def mean_loss(study: str, run: str) -> dict[str, float]:
+    """Mean of a run's test losses over its evaluations, by seed: lower where it falls faster."""
+    return {
+        seed: sum(loss for _, loss in curve) / len(curve)
+        for seed, curve in losses(study)[run].items()
+    }
+
+
 def last_loss(study: str, run: str) -> dict[str, float]:
     """Test loss of a run's last evaluation by seed."""
     return {seed: curve[-1][1] for seed, curve in losses(study)[run].items()}

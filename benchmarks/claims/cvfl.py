@@ -11,6 +11,7 @@ from verdicts import (
     final,
     judge,
     last_loss,
+    mean_loss,
     paired,
     runs,
     stops,
@@ -23,7 +24,9 @@ from claims.line import Line, also
 EARLIER = {"mnist": "20.1", "fashion-mnist": "57.1", "cifar10": "20.4"}
 CASES = {"3": "iid-50", "4": "iid-95", "5": "noniid-50", "6": "noniid-95"}
 CLAIM = "asynchronous earlier than in step"
-LOWER = "q = 3 ends at a lower test loss than q = 1"
+FASTER = "with q = 3 the test loss falls faster than with q = 1"
+SAME = "q = 3 and q = 1 do not differ greatly"
+LOWER = "and ends lower"
 
 
 def lines() -> Iterator[Line]:
@@ -48,10 +51,16 @@ def table_2(name: str) -> Line:
     )
     if name == "mnist":
         found = also(
-            found, "Reduced: small networks, 3 seeds. Rates, which fall to 0, by validation rows"
+            found,
+            "Reduced: small networks, 5 seeds. Optimiser and rate, one of the paper's three, by "
+            "validation rows",
         )
     elif name == "cifar10":
-        found = also(found, "Reduced: small networks, 12 epochs, levels 15 to 22 points lower")
+        found = also(
+            found,
+            "The paper: less than 5 points below centralised, over 10 above single. Reduced: small "
+            "networks, 12 epochs, levels 15 to 22 points lower",
+        )
     else:
         found = also(found, "Reduced: small networks, 3 seeds; training in step is level with CVFL")
     return Line(f"Table 2, {name}", "centralised above CVFL above single", found)
@@ -84,13 +93,23 @@ def figure_q(number: str, case: str) -> Iterator[Line]:
     for name in EARLIER:
         study = f"cvfl/figures-3-6-{name}"
         networks = "small convolutions, 6 epochs" if name == "cifar10" else "one Linear layer"
-        remark = f"Reduced: {networks} for the paper's CNN. {control(study, case, name)}"
-        failed = diverged(study, f"{case}-q3")
+        remark = (
+            "Mean of the test losses over the run, and the last one; at 0.01, the largest of the "
+            f"paper's rates. Reduced: {networks} for the paper's CNN. {control(study, case, name)}"
+        )
+        one, three = f"{case}-q1", f"{case}-q3"
+        failed = diverged(study, three)
+        level = number == "4" and name != "cifar10"  # where the paper sees no great change
         if failed:
             found = Finding("undecided", f"At the rate of 0.01 q = 3 {failed}")
         else:
-            found = judge([ends_lower(study, f"{case}-q1", f"{case}-q3", name)], 3)
-        yield Line(f"Figure {number}, {name}", LOWER, also(found, remark))
+            falls = paired("faster", mean_loss(study, one), mean_loss(study, three), 1.0)
+            both = [falls, ends_lower(study, one, three, "lower at the end")]
+            found = judge(both if number != "3" else [falls], 3)
+        if level:
+            found = Finding("undecided", f"{found.text}. The paper gives no bound")
+        claim = f"{FASTER}, {LOWER}" if number != "3" else FASTER
+        yield Line(f"Figure {number}, {name}", SAME if level else claim, also(found, remark))
 
 
 def diverged(study: str, run: str) -> str:
@@ -116,13 +135,14 @@ def control(study: str, case: str, name: str) -> str:
             f"q = 1 with three times the rate ends {abs(found.mean):.3f} ± {found.half:.3f} {side}"
         )
         return f"{words} q = 3" + (": the gain is that of a longer step" if side == "below" else "")
+    tried = "of seven" if name == "fashion-mnist" else "of four"
     for q in "13":
         failed = diverged(study, f"{case}-q{q}-best")
         if failed:
-            return f"At its own rate, the best of four on validation rows, q = {q} {failed}"
+            return f"At its own rate, the best {tried} on validation rows, q = {q} {failed}"
     found = ends_lower(study, f"{case}-q1-best", f"{case}-q3-best", "")
     side = "below" if found.mean > 0 else "above"
     return (
-        "Each at its own rate, the best of four on validation rows, q = 3 ends "
+        f"Each at its own rate, the best {tried} on validation rows, q = 3 ends "
         f"{abs(found.mean):.3f} ± {found.half:.3f} {side} q = 1"
     )

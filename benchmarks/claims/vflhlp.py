@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verdicts import Difference, final, judge, runs
+from verdicts import Difference, judge, paired, runs, values
 
 from claims.line import Line, also, named, short
 
 AVAZU, CRITEO, RIVALS = "table-2-avazu", "table-3-criteo", "table-4-avazu"
 BETWEEN = "table-4-avazu-between"  # the three other sizes of FedHSSL
+ALONE = {AVAZU: "table-2-avazu-alone"}  # Local-A at the best of more pairs than in the study
 SIZES = {
     AVAZU: (250, 500, 1000, 2000, 4000, 8000),
     CRITEO: (200, 400, 600, 800, 1000, 2000),
@@ -32,7 +33,12 @@ def lines() -> Iterator[Line]:
     yield Line(
         "Table 2",
         "VFLHLP above the active party alone at 8000 rows",
-        also(largest, "In the mean below it up to 2000 rows, as in the paper (.694, .719 at 250)"),
+        also(
+            largest,
+            "The paper has .723 and .719. The active party's rate and length are the best of "
+            "thirty pairs on validation rows; with twelve, of which its rate was the largest, it "
+            "was level",
+        ),
     )
     yield Line(
         "Table 3",
@@ -66,8 +72,13 @@ def against(study: str, other: str, sizes: tuple[int, ...] = ()) -> list[Differe
     found = []
     for n in sizes or SIZES[study]:
         two = f"{other}, {n} aligned"
+        theirs = f"vflhlp/{study}"
         if other == "local":  # it has its own rows alone, so it was run once
-            two = next(run for run in runs(f"vflhlp/{study}") if run.startswith("local, "))
-        one = f"vflhlp, {n} aligned"
-        found.append(final(f"vflhlp/{study}", one, two, measure="test_auc", name=str(n)))
+            theirs = f"vflhlp/{ALONE.get(study, study)}"
+            two = next(run for run in runs(theirs) if run.startswith("local, "))
+        pair = [
+            values(*run, "test_auc")
+            for run in ((f"vflhlp/{study}", f"vflhlp, {n} aligned"), (theirs, two))
+        ]
+        found.append(paired(str(n), *pair, 1.0))
     return found

@@ -70,8 +70,11 @@ class Cvfl(EmbeddingProtocol):
             "with the same networks",
             "single: the collaborator serves one active party, which changes no number",
             "an active party's own gradient reaches its bottom model without its delay",
-            "ours: patience and staleness for slow passive parties, a timeout for lost answers, "
-            "q = 'auto', the measured pace, the bound on the amplification",
+            "section 5.5 proposes, without a trial, to use stale embeddings of slow passive "
+            "parties once a certain number have come; here they are used after patience seconds, "
+            "up to an age of staleness: both are ours",
+            "ours: a timeout for lost answers, q = 'auto', the measured pace, the bound on the "
+            "amplification",
             "sizes of networks, the optimiser, momentum, initialisation and batches are ours",
         ),
     )
