@@ -180,7 +180,9 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     totals = [sum(row["outcome"] == name for row in leaks) for name in columns]
     lines.append(f"| all | | {len(leaks)} | " + " | ".join(map(str, totals)) + " | |")
     bad = [row for row in leaks if row["outcome"] not in ("accused", "withheld", "unread")]
-    lines += ["", "Not caught:", ""]
+    unread = sum(row["outcome"] == "unread" for row in leaks)
+    said = f"{unread} are unread: not endorsed, but not told from sound code of others, either"
+    lines += ["", f"Neither caught nor unread ({said}):", ""]
     lines += [f"- {row['name']} ({row['cause']}): {row['outcome']}" for row in bad] or ["- none"]
     variants = [row for row in rows.values() if "cause" not in row]
     wrong = [row for row in variants if row["outcome"] != "as sound"]

@@ -4,6 +4,7 @@ python-paillier."""
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import numpy as np
 
 from securevfl.errors import ConfigurationError, RunError
 
-_LARGEST, _SPREAD = 32, 1.25  # of CKKS's noise, in standard deviations: of a slot, of all
+_LARGEST, _SPREAD = 12, 1.1  # of CKKS's noise, in standard deviations: of a coefficient, of all
 LARGEST = 1 << 34  # bound on the sum's integers, in both schemes
 
 
@@ -124,19 +125,29 @@ class Scheme(ABC):
 class Ckks(Scheme):
     """CKKS with 8192 coefficients, one data prime of 60 bits and one key prime; 128-bit security.
 
-    The homomorphic encryption standard allows 218 bits at this degree; 120 are used. Values are
-    scaled by 2^24, so that sums up to 2^34 fit in the data prime; the noise of a fresh ciphertext
-    was measured to be 2^-13.6 (standard deviation), that of a sum over N clients sqrt(N) times it.
+    The homomorphic encryption standard allows 218 bits at this degree; 120 are used.
+
+    Values are *coefficients* of the plaintext polynomial, as integers: 2^14 times a value, and its
+    negative at the place that makes all slots real, which is what TenSEAL encrypts. Values in slots
+    would be rounded to coefficients by each client, and who opens a sum would see the sum of these
+    roundings, which tells more than the sum of the values. As it is, he sees the sum and noise that
+    does not depend on values: SEAL rounds an encryption of zero when it drops the key prime, and
+    adds the plaintext after that. So a fresh coefficient's noise has variance (1 + w) / 12, with a
+    ternary key of w coefficients that are not 0, two thirds in the mean; that of a sum over N
+    clients is N times as large. Polynomials are evaluated in doubles: at the largest value, 2^47
+    for two clients, coefficients were right to 0.22 and there and back to 0.41 at twice that, where
+    less than 1/2 is needed.
     """
 
     DEGREE: ClassVar[int] = 8192
     SLOTS: ClassVar[int] = DEGREE // 2
-    SCALE: ClassVar[float] = 2.0**24
+    SCALE: ClassVar[float] = 2.0**24  # of slots; it cancels, and must be large enough for TenSEAL
+    GUARD: ClassVar[float] = 2.0**14  # coefficient of a value of 1
     # Two polynomials of one 60-bit prime in words, and TenSEAL's framing. Padded, so that neither
     # chance nor content shows in a size.
     NBYTES: ClassVar[int] = 2 * DEGREE * 8 + 512
     KEY_NBYTES: ClassVar[int] = 4 * DEGREE * 8 + 1024
-    NOISE: ClassVar[float] = 2.0**-13.6
+    NOISE: ClassVar[float] = math.sqrt((1 + DEGREE * 2 / 3) / 12) / GUARD  # of a value, fresh
     _KEYS: ClassVar[Mapping[str, bool]] = {
         "save_galois_keys": False,
         "save_relin_keys": False,
@@ -170,7 +181,8 @@ class Ckks(Scheme):
         padded = np.zeros((self._count(values.size), self.SLOTS))
         padded.reshape(-1)[: values.size] = values  # below 2^53, so exact
         public = self.key(key)
-        vectors = [self.tenseal.ckks_vector(public, row, scale=self.SCALE) for row in padded]
+        slots = [_evaluated(_symmetric(row * self.GUARD)).real / self.SCALE for row in padded]
+        vectors = [self.tenseal.ckks_vector(public, row, scale=self.SCALE) for row in slots]
         return tuple(_padded(vector.serialize(), self.NBYTES) for vector in vectors)
 
     def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
@@ -188,7 +200,8 @@ class Ckks(Scheme):
         """Nearest integers; a residue above 1/8 is refused."""
         private = self.key(secret)
         vectors = [self.tenseal.ckks_vector_from(private, _unpadded(c)) for c in ciphertexts]
-        values = np.concatenate([np.array(vector.decrypt()) for vector in vectors])[:size]
+        slots = [np.array(vector.decrypt()) for vector in vectors]
+        values = np.concatenate([self._values(row)[: self.SLOTS] for row in slots])[:size]
         sums: np.ndarray = np.rint(values)
         residue = float(np.abs(values - sums).max(initial=0.0))
         if not residue <= 1 / 8:
@@ -202,14 +215,12 @@ class Ckks(Scheme):
     def _faults(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int
     ) -> Iterator[str]:
-        """Framing, parameters and all slots of each, real and imaginary parts.
+        """Framing, parameters and all coefficients of each, both halves.
 
-        Noise of at most 32 standard deviations in every slot and 1.25 of them in the root mean
-        square is let pass: what is smaller cannot be told from it. A slot's noise is mostly a
-        product of two complex normal values, that of the public key and that of the encryption, so
-        that its size exceeds r times its root mean square with probability 2 r K_1(2 r): 2e-19 at
-        32 standard deviations of its real part. Of 1800 ciphertexts and sums under 200 keys
-        the largest was 11.3, and root mean squares were 0.95 to 1.07.
+        Noise of at most 12 standard deviations in every coefficient and 1.1 of them in the root
+        mean square is let pass: what is smaller cannot be told from it. A coefficient's noise is a
+        sum of some 5,461 roundings, so nearly normal: 12 standard deviations have a probability of
+        4e-33, and the root mean square over 8192 of them is within 1 % of what the key gives.
         """
         if len(ciphertexts) != self._count(values.size):
             yield f"there are {len(ciphertexts)} ciphertexts of {values.size} values"
@@ -223,13 +234,11 @@ class Ckks(Scheme):
             if not self._as_made(vector):
                 yield "a ciphertext has another scale, level or number of slots"
                 continue
-            residue = self._slots(secret, vector) - wanted
-            parts = np.stack([residue.real, residue.imag])
-            largest = float(np.abs(parts).max())
-            spread = float(np.sqrt((parts**2).mean(axis=1)).max())
+            residue = self._values(self._slots(secret, vector)) - _symmetric(wanted)
+            largest, spread = float(np.abs(residue).max()), float(np.sqrt((residue**2).mean()))
             if not (largest <= _LARGEST * noise and spread <= _SPREAD * noise):
                 yield (
-                    f"slots differ from what they must hold by up to {largest:.3g}, and noise by "
+                    f"values differ from what they must be by up to {largest:.3g}, and noise by "
                     f"up to {_LARGEST * noise:.3g}"
                 )
 
@@ -241,6 +250,13 @@ class Ckks(Scheme):
             self.SLOTS,
             self.SCALE,
         )
+
+    def _values(self, slots: np.ndarray) -> np.ndarray:
+        """Coefficients of a decrypted polynomial, as values: (8192,) of (4096,) slots.
+
+        The first half is the values; the second one their negatives, in the other order.
+        """
+        return _interpolated(slots * self.SCALE) / self.GUARD
 
     def _slots(self, secret: bytes, vector: Any) -> np.ndarray:
         """All slots of a ciphertext as complex numbers; TenSEAL shows the real parts alone."""
@@ -261,6 +277,40 @@ class Ckks(Scheme):
 
     def _count(self, size: int) -> int:
         return max(1, -(-size // self.SLOTS))
+
+
+@functools.cache
+def _roots(slots: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places of SEAL's slots and of their conjugates among the odd powers of zeta, and zeta^k.
+
+    zeta = exp(i pi / n) for n = 2 `slots` coefficients; slot j is the value at zeta^(3^j).
+    """
+    n = 2 * slots
+    powers = np.array(list(itertools.accumulate(range(slots - 1), lambda g, _: 3 * g % (2 * n),
+                                                initial=1)))  # fmt: skip
+    places = (powers - 1) // 2
+    return places, n - 1 - places, np.exp(1j * np.pi * np.arange(n) / n)
+
+
+def _symmetric(values: np.ndarray) -> np.ndarray:
+    """Coefficients c of a polynomial with real slots: values, and c_(n-k) = -c_k, float64."""
+    return np.concatenate([values, [0.0], -values[:0:-1]])
+
+
+def _evaluated(coefficients: np.ndarray) -> np.ndarray:
+    """Slots of a polynomial, complex128: half as many as it has coefficients."""
+    places, _, powers = _roots(coefficients.size // 2)
+    values: np.ndarray = np.fft.ifft(coefficients * powers)[places] * coefficients.size
+    return values
+
+
+def _interpolated(slots: np.ndarray) -> np.ndarray:
+    """Inverse of `_evaluated`: real coefficients, float64."""
+    places, conjugates, powers = _roots(slots.size)
+    values = np.empty(2 * slots.size, np.complex128)
+    values[places], values[conjugates] = slots, np.conj(slots)
+    coefficients: np.ndarray = (np.fft.fft(values) / powers).real / values.size
+    return coefficients
 
 
 def _padded(raw: bytes, size: int) -> bytes:

@@ -8,7 +8,9 @@ server together with the key holder reads every embedding.
 CKKS is approximate: decryptions with their noise reveal the key to a party that has the ciphertexts
 (Li and Micciancio, EUROCRYPT 2021). Here integers are encrypted, at a scale at which
 the noise stays far below one half, and the key holder returns the nearest integers: exact sums,
-which reveal nothing of the noise. A residue above 1/8 stops the run instead.
+which reveal nothing of the noise. A residue above 1/8 stops the run instead. The key holder itself
+sees the noise of a sum. It does not depend on the values, for these are whole coefficients of the
+plaintext: values in slots are rounded, and the sum of the roundings tells more than the sum.
 
 Both packages are optional: ``pip install 'securevfl[he]'``.
 """
@@ -259,7 +261,8 @@ class HESplit(EmbeddingProtocol, Encrypted):
             "are linear in their weights the sums of the same clients and its own gradients give "
             "X X^T of columns and powers, as in FedVS",
             "client": "the public key, dL/dH and the batches",
-            "key holder": "what a client sees, and the sums",
+            "key holder": "what a client sees, and the sums with the noise of CKKS, which does not "
+            "depend on values",
             "server + key holder": "every client's embedding of every batch, exactly",
             "outsider": "kinds, sizes and times; without sealed links ciphertexts and sums",
         },
@@ -268,7 +271,9 @@ class HESplit(EmbeddingProtocol, Encrypted):
             "a single key holder, as TenSEAL has no threshold keys: T = 0 against a coalition with "
             "it, and a run stops when it stops",
             "CKKS encrypts integers and returns the nearest ones, so that its noise is never "
-            "handed out (Li and Micciancio, 2021); ciphertexts are padded to one size",
+            "handed out (Li and Micciancio, 2021); they are whole coefficients of the plaintext, "
+            "not slots, whose rounding the key holder would see; ciphertexts are padded to one "
+            "size",
             "the key holder trusts the server to send sums over the quorum, not single embeddings",
             "encryption draws its randomness in SEAL or phe, which key their generators from the "
             "operating system; the project's sampler does not see it",
@@ -466,15 +471,24 @@ class HESplit(EmbeddingProtocol, Encrypted):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Given the sums, against coalitions without the key holder."""
-        rests = {
-            "ckks": "ring learning with errors (8192 coefficients, 120 bits)",
-            "paillier": "decisional composite residuosity",
+        """Given the sums, against coalitions without the key holder, and against it alone."""
+        rests, opened = {
+            "ckks": (
+                "ring learning with errors (8192 coefficients, 120 bits)",
+                "whose noise comes from SEAL's generator and not from what is summed",
+            ),
+            "paillier": ("decisional composite residuosity", "that the server randomised again"),
         }[self.config.scheme]
-        why = f"given the sums over the quorum, honest but curious, under {rests}; not over dL/dH"
+        given = "given the sums over the quorum, honest but curious"
+        under = f"{given}, under {rests}; not over dL/dH"
+        reasons = {
+            "server": under,
+            "server + T clients without the key holder": under,
+            "key holder": f"{given}: it decrypts sums {opened}; not over dL/dH",
+        }
         hidden = tuple(
             Claim(who, about, "computational", why)
-            for who in ("server", "server + T clients without the key holder", "key holder")
+            for who, why in reasons.items()
             for about in ("features", "model")
         )
         open_ = tuple(

@@ -71,7 +71,7 @@ def test_the_noise_of_ckks_stays_far_below_one_half():
     total = made.add(public, [made.encrypt(public, values_of(made, 4096, s)) for s in range(28)])
     exact = sum(values_of(made, 4096, s) for s in range(28))
     raw = made.tenseal.ckks_vector_from(context, homomorphic._unpadded(total[0])).decrypt()
-    noise = np.array(raw) - exact
+    noise = made._values(np.array(raw))[:4096] - exact
     assert noise.any()
     assert noise.std() * 50 < 0.5
     assert np.abs(noise).max() < 1 / 8

@@ -18,7 +18,7 @@ from securevfl.audit.randomness import Log
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme, _unpadded
 
 _RESIDUES = 64  # ciphertexts of clients whose noise is looked at, by chance
-_SPREAD = 1.1  # root mean square of all that noise, as a part of what it must be: 0.95 to 1.07
+_SPREAD = 1.05  # root mean square of all that noise, as a part of what it must be: 0.98 to 1.02
 _DEVIATIONS = 7.0  # of a mean of products of noise and signs, which are 0 in the mean
 _LOOKED_AT = 256  # ciphertexts whose randomness is recovered, by chance; all must differ
 _SHORT = 64  # bits: a number that is so much shorter than n is an accident of 2^-64
@@ -216,15 +216,18 @@ def _told_by_noise(scheme: Ckks, secret: bytes, own: Sequence[bytes]) -> Iterato
     scheme = copy.copy(scheme)
     scheme._keys = {}  # the protocol's scheme must have no key that it did not take itself
     key = scheme.key(secret)
-    slots = [
-        scheme._slots(secret, scheme.tenseal.ckks_vector_from(key, _unpadded(own[i])))
+    found = [
+        scheme._values(
+            scheme._slots(secret, scheme.tenseal.ckks_vector_from(key, _unpadded(own[i])))
+        )
         for i in places
     ]
-    if not slots:
+    if not found:
         return
-    values = np.concatenate(slots)
-    signs = np.sign(np.rint(values.real))
-    for noise in (values.real - np.rint(values.real), values.imag):
+    values = np.stack(found)
+    for part in (values[:, : scheme.SLOTS], values[:, scheme.SLOTS :]):
+        numbers = np.rint(part)
+        noise, signs = part - numbers, np.sign(numbers)
         products = (noise * signs)[signs != 0]
         deviation = float(np.sqrt((products**2).sum()))
         if deviation and abs(float(products.sum())) > _DEVIATIONS * deviation:

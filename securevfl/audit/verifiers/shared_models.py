@@ -117,8 +117,9 @@ class Theorem:
         yield from self._bijections(subject, against)
         subject.progress("all views at p = 7")
         text = (
-            "at p = 7, N = 4, K = T = 1 all 2401 secrets with equal sums have equal integer "
-            "histograms of views, over all tapes, and with one stream fewer they have not"
+            "at p = 7, N = 4, K = T = 1 all 2401 secrets with equal sums give the server equal "
+            "integer histograms of views, over all tapes of shares and with masks by their span; "
+            "60 of them give a holder equal ones of its shares, and not with one stream fewer"
         )
         yield self._judged(Check("small field", small_field.all_equal(), text), against)
         if claim.asset == "labels":

@@ -11,7 +11,9 @@ ring keeps that order, so that the answer can name places.
 Against honest-but-curious members, this reveals beyond the intersection: to everybody the sizes of
 the sets; to the collector how many identifiers each sub-family of the sets has in common, and, of
 its own identifiers, which ones each other member has too (with two members that is the
-intersection). A collector that pools with another member learns the same of that member's. A
+intersection). A collector that pools with another member learns the same of that member's. Of three
+members or more, two neighbours in the ring that pool learn which identifiers of the second one the
+member after it has too: each was the last to blind the set of the one behind it. A
 dictionary attack needs a member: whoever takes part with guessed identifiers learns which of them
 are common, so identifiers with few possible values stay guessable.
 

@@ -88,8 +88,9 @@ class CodedSplit(SplitProtocol, SharedModels):
             "weights are its own",
             "client": "uniform shares of data, models and steps; labels of batches; when the "
             "server stops",
-            "server + 1 client": "no more than each of them alone, with T = 1 and both honest but "
-            "curious",
+            "server + 1 client": "with T = 1 and both honest but curious, what both know put "
+            "together, so the sums of the others; the client's columns are known ones against the "
+            "rotation that is left",
             "T + 1 clients": "linear combinations of all data, models and steps; K + T all of it",
             "outsider": "kinds, sizes and times; without sealed links all shares",
         },

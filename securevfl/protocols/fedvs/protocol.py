@@ -107,7 +107,7 @@ class FedVS(SplitProtocol, CodedProtocol):
             "up to a rotation (1.3 to 1.5 % off on breast-cancer, h = 64), with powers more",
             "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
             "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
-            "masked, no more than each of them alone",
+            "masked, what both know put together, so the sums of the others",
             "outsider": "kinds, sizes and times; without sealed links all that a listener to K+T "
             "clients needs",
         },
