@@ -131,8 +131,8 @@ def own_rates(content: dict[str, Any]) -> list[str]:
     return [f"Own rates, the best of {rates} on validation rows: {'; '.join(said)}.", ""]
 
 
-def draw_losses(name: str) -> str:
-    """Test loss over virtual time of all runs of Figure 2 on a set; the file's path."""
+def draw_losses(name: str) -> None:
+    """Test loss over virtual time of all runs of Figure 2 on a set."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -164,7 +164,6 @@ def draw_losses(name: str) -> str:
     panel.grid(alpha=0.25)
     panel.legend(frameon=False, fontsize=9)
     figure.savefig(main / "losses.png", dpi=130)
-    return f"cvfl/{main.name}"
 
 
 def logarithmic(panel: Any) -> None:
@@ -313,7 +312,8 @@ def main() -> None:
             studies = (f"figure-2-{name}{part}" for part in ("", "-adam"))
             contents = [each for one in studies if (each := load(RESULTS / "cvfl" / one))]
             lines += [*ours(*contents)]
-            lines += picture(f"CVFL, Figure 2, {name}", draw_losses(name), "losses.png")
+            draw_losses(name)
+            lines += picture(f"CVFL, Figure 2, {name}", f"cvfl/figure-2-{name}", "losses.png")
     for name in SETS:
         content = load(RESULTS / "cvfl" / f"figures-3-6-{name}")
         if content is not None:

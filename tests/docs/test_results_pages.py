@@ -21,7 +21,8 @@ def test_a_page_is_what_its_script_writes(script, tmp_path, monkeypatch):
     page = module.PAGE.read_text()
     assert f"benchmarks/{script}.py" in page  # it says what to change instead
     monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
-    monkeypatch.setattr(module, "draw_exponents", lambda name: None, raising=False)
+    for picture in ("draw_exponents", "draw_losses"):
+        monkeypatch.setattr(module, picture, lambda name: None, raising=False)
     module.main()
     written = module.PAGE.read_text()
     assert written == page, f"PYTHONPATH=. python benchmarks/{script}.py"
