@@ -7,6 +7,7 @@ until the result pleases.
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import sys
@@ -23,6 +24,7 @@ from securevfl.audit.statistical import digest
 from securevfl.audit.tapes import Tape
 
 SEED_BYTES = 32
+_WHOLE = 0.3  # of a coefficient from an integer; doubles are off by 0.22 at the largest values
 
 _unwatched = False  # whether calls are none of a party's: `unwatched`
 
@@ -76,12 +78,15 @@ class Log:
         again where a number is too large.
     encrypted : int
         Vectors that TenSEAL encrypted, each with chance of its own.
+    rounded : int
+        Those of them whose polynomials have no whole coefficients, so that encoding rounds them.
     """
 
     calls: list[Call] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list, repr=False)
     sizes: Counter[int] = field(default_factory=Counter)
     encrypted: int = 0
+    rounded: int = 0
 
     @property
     def insecure(self) -> list[Call]:
@@ -138,9 +143,10 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         finally:
             decoding = False
 
-    def encrypted(*arguments: Any, **options: Any) -> Any:
+    def encrypted(context: Any, vector: Any, scale: Any = None, *more: Any, **options: Any) -> Any:
         log.encrypted += not _unwatched
-        return encrypt(*arguments, **options)
+        log.rounded += not (_unwatched or whole_coefficients(vector, scale))
+        return encrypt(context, vector, scale, *more, **options)
 
     numbers: Any = random  # of which SystemRandom makes its numbers
     theirs = numbers._urandom  # another one than `os.urandom`, where that has a stand-in already
@@ -157,6 +163,28 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         decoder.project = project
         if encrypt is not None:
             tenseal.ckks_vector = encrypt
+
+
+@functools.cache
+def _places(n: int) -> list[int]:
+    """Powers of 3 modulo 2n, as many as there are slots."""
+    return [pow(3, j, 2 * n) for j in range(n // 2)]
+
+
+def whole_coefficients(slots: Any, scale: float | None) -> bool:
+    """Whether CKKS encodes slots at this scale without rounding, in all coefficients.
+
+    Slot j of n / 2 is the value at zeta^(3^j) of a real polynomial of n coefficients, with zeta =
+    exp(i pi / n); so coefficient k is the mean of 2 Re(slot_j zeta^(-k 3^j)) over n.
+    """
+    values = np.asarray(slots, np.float64).reshape(-1) * (scale or 1.0)
+    n = 2 * values.size
+    if n & (n - 1) or scale is None:
+        return False  # another number of slots than the scheme has, or TenSEAL's own scale
+    spectrum = np.zeros(2 * n)
+    spectrum[_places(n)] = values
+    coefficients = 2 * np.fft.fft(spectrum).real[:n] / n
+    return bool(np.abs(coefficients - np.rint(coefficients)).max() < _WHOLE)
 
 
 def _expands(keys: list[bytes], prime: int, result: np.ndarray) -> bool:

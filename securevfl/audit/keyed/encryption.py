@@ -64,6 +64,11 @@ def encryption_faults(
         yield from _ckks(scheme, keys[0], ciphertexts)
         yield from _told_by_noise(scheme, keys[1], own)
         yield from _thrown(log.encrypted, len(own))
+        if log.rounded:
+            yield (
+                f"{log.rounded} of {log.encrypted} plaintexts are rounded when they are encoded: "
+                "who opens a sum sees the sum of that, which tells more than the sum"
+            )
     else:
         yield f"nobody has taken apart what {type(scheme).__name__} encrypts"
 

@@ -224,6 +224,27 @@ def test_ciphertexts_of_ckks_that_nobody_sends_are_found():
     assert some == ["of 4 fresh ciphertexts 3 were sent: those that were may be chosen"]
 
 
+class InSlots(Ckks):
+    """Values in slots, as they were once: each client rounds them to coefficients."""
+
+    def encrypt(self, key, values):
+        row = np.zeros(self.SLOTS)
+        row[: values.size] = values
+        vector = self.tenseal.ckks_vector(self.key(key), row, scale=self.SCALE)
+        return (_padded(vector.serialize(), self.NBYTES),)
+
+
+@pytest.mark.parametrize(("kind", "size"), [(InSlots, 1000), (Ckks, 1000), (Ckks, 1 << 32)])
+def test_plaintexts_that_are_rounded_are_found(kind, size):
+    """Who opens a sum sees the sum of the roundings, which tells more than the sum."""
+    scheme, stream = kind(4), np.random.default_rng(0)
+    keys = scheme.generate()
+    with watch() as log:
+        own = [scheme.encrypt(keys[0], stream.integers(-size, size, 4096))[0] for _ in range(3)]
+    found = [one for one in encryption_faults(scheme, 0, keys, own, log=log) if "rounded" in one]
+    assert [one[:21] for one in found] == ["3 of 3 plaintexts are"] * (kind is InSlots)
+
+
 @pytest.mark.parametrize("related", [False, True])
 def test_randomness_that_follows_from_anothers_is_found(related):
     scheme = paillier()
