@@ -66,6 +66,7 @@ class TableKeywords(ArrayKeywords, CodedKeywords, total=False):
     drop: Sequence[str] | str
     group: str | None
     missing_values: Sequence[str]
+    stratified: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +90,10 @@ class TableOptions:
         feature.
     test_fraction : float
         Part of the rows (or groups) that become test rows, in (0, 1).
+    stratified : bool
+        Whether the same part of every class is held out. Which rows are test rows then follows from
+        the labels, so tables that stay with their owners never are; `from_files`, which has their
+        rows, is not by default.
     seed : int
         Seed of the split, 0 or more.
     scaling : {"minmax", "standard", "none"}
@@ -116,6 +121,7 @@ class TableOptions:
     drop: Sequence[str] = ()
     group: str | None = None
     test_fraction: float = 0.25
+    stratified: bool = True
     seed: int = 0
     scaling: str = "minmax"
     missing_values: Sequence[str] = MISSING_TEXTS

@@ -21,9 +21,12 @@ _GRID_BITS = 14
 def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     """Rows scaled to an L2 norm of at most C: ``h min(1, C / |h|)``.
 
+    A row that is not finite, or so long that its square is not, is 0: as it is it would be released
+    without noise, for no noise moves it.
+
     Parameters
     ----------
-    rows : ndarray, (rows, h), floating and finite
+    rows : ndarray, (rows, h), floating
     bound : float
         C, positive.
 
@@ -32,6 +35,9 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     ndarray, (rows, h), float64
     """
     values = rows.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite((values * values).sum(axis=1, keepdims=True))
+    values = np.where(finite, values, 0.0)
     clipped: np.ndarray = values * _scale(values, bound)
     return clipped
 

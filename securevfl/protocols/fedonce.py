@@ -472,7 +472,7 @@ class FedOnce(EmbeddingProtocol):
             Claim("server", "features", "none", "representations are sent in the clear"),
             Claim("server", "model", "none", "representations are sent in the clear"),
             Claim("client", "labels", "perfect", "guests are sent nothing but row numbers, in an "
-                  "order that depends on no label"),
+                  "order that depends on no label; the names of the classes are public"),
         )  # fmt: skip
 
 

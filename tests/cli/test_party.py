@@ -117,6 +117,8 @@ def test_three_processes_train_and_one_is_killed_meanwhile(organisations, relay,
     assert told["server"]["rounds"] == ROUNDS
     assert told["server"]["train_loss"] < 2.3
     assert told["server"]["evaluation"] == "embeddings of test rows"
+    open_ = [one for one in told["server"]["claims"] if "test rows" in one["source"]]
+    assert [one["notion"] for one in open_] == ["none", "none"]
     assert told["1"]["party"] == 1
     assert "Compare this fingerprint" in (tmp_path / "0.log").read_text()
     assert (tmp_path / "1" / "party-1.npz").exists()

@@ -219,3 +219,10 @@ def test_one_sample_moves_its_own_row_of_the_gradient_alone():
     assert moved.tolist() == [False, False, True, False, False, False]
     # 2C for the sample's own gradient, less 1/b of it; the grid adds at most half a step each.
     assert np.linalg.norm(released[0][2] - released[1][2]) <= (2 * 0.5 + 1e-3) / 6
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan, 1e200])
+def test_rows_that_overflow_are_zero_before_noise(bad):
+    """Else they leave as they are: noise does not move them."""
+    clipped = clip_rows(np.array([[bad, 1.0], [3.0, 4.0]]), 1.0)
+    np.testing.assert_allclose(clipped, [[0, 0], [0.6, 0.8]])

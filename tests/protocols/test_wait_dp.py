@@ -476,3 +476,8 @@ def test_real_targets_have_no_randomised_response():
     with pytest.raises(ConfigurationError, match="needs classes"):
         make("wait_dp", dataset, label_epsilon=1.0)
     make("wait_dp", dataset, noise_on="gradients")
+
+
+def test_a_delta_that_the_noise_cannot_keep_is_refused():
+    with pytest.raises(ConfigurationError, match="delta"):
+        make("wait_dp", data(), delta=1e-12)

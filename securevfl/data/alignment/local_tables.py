@@ -40,7 +40,8 @@ from securevfl.reading import read_arrays
 
 ROWS = "rows.npz"
 # A group is a column that one party has; the server, which splits the rows, does not.
-_TABLE_OPTIONS = set(TableKeywords.__annotations__) - {"group", "about"}
+# Who is a test row is told to everybody, so it must not follow from labels.
+_TABLE_OPTIONS = set(TableKeywords.__annotations__) - {"group", "about", "stratified"}
 _OPTIONS = {
     "party_files",
     "label",
@@ -132,7 +133,7 @@ class Tables:
         called = tuple(given.get("party_names") or (f"party {n}" for n in range(len(files))))
         named = {key: value for key, value in given.items() if key in _TABLE_OPTIONS}
         asked = TableOptions.of(
-            named | {"party_names": called},
+            named | {"party_names": called, "stratified": False},
             name="+".join(Path(file).name.split(".")[0] for file in files),
             about=About("tables of their owners", "their owners' own data", "", "", ""),
         )
@@ -341,7 +342,7 @@ class TableOwner(Party):
         self.facts = PublicFacts(found, len(labels), len(test_labels), classes, task).plain()
 
     def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:
-        """Training and test rows, as `from_files` draws them."""
+        """Training and test rows, as `from_files` draws them: of no label, for all are told."""
         train, test, _ = draw_test_rows(raw, self.tables.options)
         return train, test
 

@@ -251,12 +251,12 @@ def from_matrix(
 def draw_test_rows(
     labels: RawLabels, options: TableOptions
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
-    """Return training and test rows, stratified by class where there are classes.
+    """Return training and test rows, stratified by class where there are classes and it is asked.
 
     The third value is the sentence that reports show about the split.
     """
     fraction, seed = options.test_fraction, options.seed
-    if (options.task or labels.task()) == "regression":
+    if not options.stratified or (options.task or labels.task()) == "regression":
         train, test = split_random(len(labels), fraction, seed)
         how = ""
     else:

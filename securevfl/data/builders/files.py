@@ -135,7 +135,12 @@ class FromFiles(DatasetContent):
             raise DataError(f"party files need {option}, the name of that column; give it.")
         called = tuple(options.get("party_names") or _stems(paths))
         asked = TableOptions.of(
-            {**options, "name": options.get("name") or "+".join(called), "party_names": called},
+            {
+                "stratified": False,
+                **options,
+                "name": options.get("name") or "+".join(called),
+                "party_names": called,
+            },
             about=_about(paths),
         )
         tables = [_table(path, separator) for path in paths]

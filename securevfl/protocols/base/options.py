@@ -15,11 +15,12 @@ from securevfl.protocols.base.class_weights import EQUAL, ClassWeights
 Delta = Annotated[
     float,
     Field(
-        gt=0,
+        ge=1e-9,
         lt=1,
         description=(
             "Probability delta with which the bound epsilon may fail, for one release and "
-            "for all of them together."
+            "for all of them together. Less than 1e-9 is refused: the tail of noise that is made "
+            "of 53-bit uniforms does not support it."
         ),
     ),
 ]

@@ -373,7 +373,8 @@ class MultiVfl(EmbeddingProtocol):
             why = "the noise is seeded: a party that knows the seed can subtract it"
             return Claim("label owner", "features", "none", why)
         paid = Guarantee(noise.epsilon, noise.delta, noise.spent(self.releases))
-        how = "one row of one data owner replaced; analytic Gaussian mechanism, its weights given"
+        how = "one row of one data owner replaced; analytic Gaussian mechanism, its weights and "
+        how += "the preparation of its columns given"
         why = f"{paid}, {how}"
         return Claim("label owner", "features", "differential", why, guarantees=(paid,))
 

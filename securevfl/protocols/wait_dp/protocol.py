@@ -57,13 +57,16 @@ class WaitDP(EmbeddingProtocol):
         absence="waits",
         deviations=(
             "C, delta, and that epsilon' is of one release of a row are ours",
-            "neighbours: one row replaced, the weights given; the influence of a row on them is "
-            "not covered (epsilon_through_weights bounds it), except by randomised labels",
+            "neighbours: one row replaced, the weights given, and the scale, the categories and "
+            "the indicators of columns, which are fitted on all training rows; the influence of a "
+            "row on these is not covered (epsilon_through_weights bounds that on weights), except "
+            "by randomised labels",
             "noise on gradients and randomised labels are ours; gradients of all clients are one "
             "release, so max aggregation and batch normalisation are refused with it",
             "batches are public, so they amplify nothing; releases of a row compose exactly",
-            "evaluation is of clipped embeddings without noise; inference by the parties would "
-            "add it and spend epsilon of the rows that are asked for",
+            "evaluation is of clipped embeddings without noise, also where organisations measure "
+            "by sending those of test rows: no claim covers test rows; inference by the parties "
+            "would add noise and spend epsilon of the rows that are asked for",
             "noise of 53-bit uniforms, and embeddings rounded to a grid set by sigma",
             "a resumed run sends again, with fresh noise, what came after its checkpoint; parties "
             "of their own processes count both releases, and end before epsilon is exceeded",
@@ -206,7 +209,8 @@ class WaitDP(EmbeddingProtocol):
         if self.config.noise == "seeded":
             return Claim("server", "features", "none", _SEEDED)
         how = "one row of one client replaced; analytic Gaussian mechanism, the client's weights "
-        why, paid = f"{self._paid}, {how}given", (self._paid,)
+        how += "and the preparation of its columns given"
+        why, paid = f"{self._paid}, {how}", (self._paid,)
         return Claim("server", "features", "differential", why, guarantees=paid)
 
     def _labels_claim(self) -> Claim:

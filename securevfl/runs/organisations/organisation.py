@@ -35,6 +35,7 @@ from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.history import HistoryRecorder
 from securevfl.runs.organisations.folder import EVENTS, EventLog, OwnFolder
 from securevfl.runs.organisations.parties import (
+    SENT_TO_MEASURE,
     TableOwnerMaker,
     evaluation_maker,
     measures_of,
@@ -322,7 +323,8 @@ class Organisation:
     def _summary(
         self, made: Protocol, rows: list[Any], events: list[Any], transcript: Any
     ) -> dict[str, Any]:
-        data, last = made.data, (rows[-1] if rows else {})
+        data, last, way = made.data, (rows[-1] if rows else {}), measuring(made)
+        measured = SENT_TO_MEASURE if way == "embeddings of test rows" else ()
         coded = [event for event in events if event["event"] == "inference"]
         last = last | (coded[-1] if coded else {})
         summary: dict[str, Any] = {
@@ -337,7 +339,7 @@ class Organisation:
             "rounds": len(rows) if self.index == SERVER else made.config.rounds,
             "seed": self.terms.seed,
             "secret_choices": "each party's, from its own entropy",
-            "evaluation": "coded inference" if coded else measuring(made),
+            "evaluation": "coded inference" if coded else way,
         }
         for name in ("accuracy", "auc", "f1", "rmse"):
             if name in last:
@@ -350,7 +352,7 @@ class Organisation:
             "silent": sum(event["event"] == "silent" for event in events),
             "restarts": max((e["life"] for e in events if e["event"] == "era"), default=0),
             "derived": made.describe(),
-            "claims": [claim.to_dict() for claim in made.claims + link_claims(True)],
+            "claims": [claim.to_dict() for claim in made.claims + measured + link_claims(True)],
             "sealed": True,
             "engine": ORGANISATIONS,
             "bytes_by_kind": transcript.bytes_by_kind(),

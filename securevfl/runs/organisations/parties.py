@@ -15,6 +15,7 @@ from securevfl.engine.party import Party
 from securevfl.engine.realtime.assignment import own_folder
 from securevfl.engine.streams import OwnEntropy, Secrets, WithPlaceholders
 from securevfl.models.split import mean_loss, measure
+from securevfl.privacy.claims import Asset, Claim
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.engines.own_tables import known_embeddings
 
@@ -50,6 +51,14 @@ class TableOwnerMaker:
         """The party."""
         place = own_folder(str(self.folder), index)
         return SharingTableOwner(index, range(len(self.tables.party_files)), self.tables, place)
+
+
+_OPEN: tuple[Asset, ...] = ("features", "model")
+# No claim of a protocol covers what is sent after training.
+SENT_TO_MEASURE = tuple(
+    Claim("server", about, "none", "test rows: their embeddings are sent in the clear to measure")
+    for about in _OPEN
+)
 
 
 def measuring(made: Protocol) -> Measuring:

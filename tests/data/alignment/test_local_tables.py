@@ -161,3 +161,16 @@ def test_columns_to_drop_are_dropped_where_they_are_and_must_be_somewhere(option
 def test_what_needs_all_columns_in_one_process_is_refused(changed, said, options):
     with pytest.raises(DataError, match=said):
         Tables.of(options | changed)
+
+
+def test_who_is_a_test_row_follows_from_no_label(options, whole, tmp_path):
+    """A client that knows the seed told rows of two classes apart by a stratified split."""
+    labels = pd.read_csv(options["label_file"])
+    labels["digit"] = np.random.default_rng(1).permutation(labels["digit"])
+    labels.to_csv(tmp_path / "y.csv", index=False)
+    other = VerticalDataset.from_files(**options | {"label_file": tmp_path / "y.csv"})
+    for side in ("train", "test"):
+        np.testing.assert_array_equal(getattr(other, side)[0], getattr(whole, side)[0])
+    prepared(Tables.of(options | {"label_file": tmp_path / "y.csv"}), tmp_path / "apart")
+    with pytest.raises(DataError, match="stratified"):
+        Tables.of(options | {"stratified": True})
