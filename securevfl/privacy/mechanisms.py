@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, RangeError
 from securevfl.field.sampling import SYSTEM, Source
 
 #: Largest clipping bound of rows that are noised, in standard deviations of the noise.
@@ -21,12 +21,9 @@ _GRID_BITS = 14
 def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     """Rows scaled to an L2 norm of at most C: ``h min(1, C / |h|)``.
 
-    A row that is not finite, or so long that its square is not, is 0: as it is it would be released
-    without noise, for no noise moves it.
-
     Parameters
     ----------
-    rows : ndarray, (rows, h), floating
+    rows : ndarray, (rows, h), floating and finite
     bound : float
         C, positive.
 
@@ -35,9 +32,6 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     ndarray, (rows, h), float64
     """
     values = rows.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite((values * values).sum(axis=1, keepdims=True))
-    values = np.where(finite, values, 0.0)
     clipped: np.ndarray = values * _scale(values, bound)
     return clipped
 
@@ -115,7 +109,7 @@ def release_rows(
 
     Parameters
     ----------
-    rows : ndarray, (rows, h), floating and finite
+    rows : ndarray, (rows, h), floating
     bound : float
         C, positive; two rows then differ by at most 2C.
     sigma : float
@@ -132,11 +126,19 @@ def release_rows(
     ConfigurationError
         When C or sigma is not positive and finite, or when C exceeds 200 sigma: float32 would not
         hold such a sum to that grid.
+    RangeError
+        When an entry is not finite: no noise moves it, so it would be released as it is.
     """
     if not (0 < bound < math.inf and 0 < sigma < math.inf and bound <= MOST_BOUND * sigma):
         raise ConfigurationError(
             f"release_rows: the bound {bound} and sigma {sigma} must be positive and finite, and "
             "the bound at most 200 sigma"
+        )
+    strange = int((~np.isfinite(rows)).any(axis=1).sum())
+    if strange:
+        raise RangeError(
+            f"release_rows: {strange} of {len(rows)} rows to be released are not finite, and noise "
+            "cannot hide that. Scale the columns (scaling = minmax), or lower lr"
         )
     # |clipped + noise| < 200 sigma + 9 sigma < 2^8 sigma, on a grid of at least 2^-15 sigma: 23
     # bits, and float32 has 24.

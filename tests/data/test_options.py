@@ -209,3 +209,21 @@ def test_a_method_can_be_decorated():
     text = inspect.getdoc(Loader.load)
     assert "size : int\n    How many.\ntest_fraction : float\n    Part of" in text
     assert text.endswith("Returns\n-------\ntuple")
+
+
+@pytest.mark.parametrize("group", [None, "who"])
+def test_a_split_that_is_not_stratified_follows_from_no_label(group):
+    stream = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"a": np.arange(600.0), "b": stream.random(600), "who": np.arange(600) // 3}
+    )
+    found = {}
+    for stratified in (True, False):
+        for labels in (np.arange(600) % 2, stream.permutation(np.arange(600) < 200)):
+            frame["y"] = labels.astype(int)
+            data = VerticalDataset.from_pandas(
+                frame, label="y", group=group, stratified=stratified, parties=2, scaling="none"
+            )
+            found.setdefault(stratified, []).append(data.test[0][:, 0].tolist())
+    assert found[False][0] == found[False][1]
+    assert found[True][0] != found[True][1]

@@ -50,7 +50,7 @@ class Alone:
 def split_rows(
     rows: Rows, groups: NDArray[Any] | None, options: TableOptions
 ) -> tuple[Rows, Rows, str]:
-    """Draw the test rows: by group, stratified by class, or for a regression at random.
+    """Draw the test rows: by group, stratified by class, or at random.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ def split_rows(
     if groups is None:
         train, test, rule = draw_test_rows(labels, options)
     else:
-        regression = (options.task or labels.task()) == "regression"
-        strata = np.zeros(len(labels)) if regression else labels.values
+        classes = options.stratified and (options.task or labels.task()) != "regression"
+        strata = labels.values if classes else np.zeros(len(labels))
         train, test = split_groups(groups, strata, fraction, seed)
         rule = (
             f"{fraction:.0%} of the values of {options.group!r} held out at random with all their "

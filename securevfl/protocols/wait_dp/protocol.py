@@ -67,6 +67,8 @@ class WaitDP(EmbeddingProtocol):
             "evaluation is of clipped embeddings without noise, also where organisations measure "
             "by sending those of test rows: no claim covers test rows; inference by the parties "
             "would add noise and spend epsilon of the rows that are asked for",
+            "a client whose embedding overflows stops the run, which reveals one bit about its "
+            "data",
             "noise of 53-bit uniforms, and embeddings rounded to a grid set by sigma",
             "a resumed run sends again, with fresh noise, what came after its checkpoint; parties "
             "of their own processes count both releases, and end before epsilon is exceeded",

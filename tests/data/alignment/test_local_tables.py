@@ -171,6 +171,11 @@ def test_who_is_a_test_row_follows_from_no_label(options, whole, tmp_path):
     other = VerticalDataset.from_files(**options | {"label_file": tmp_path / "y.csv"})
     for side in ("train", "test"):
         np.testing.assert_array_equal(getattr(other, side)[0], getattr(whole, side)[0])
-    prepared(Tables.of(options | {"label_file": tmp_path / "y.csv"}), tmp_path / "apart")
+    kept = {}
+    for name, given in {"own": {}, "other": {"label_file": tmp_path / "y.csv"}}.items():
+        prepared(Tables.of(options | given), tmp_path / name)
+        kept[name] = np.load(tmp_path / name / "0" / "rows.npz")
+    for side in ("train", "test"):
+        np.testing.assert_array_equal(kept["own"][side], kept["other"][side])
     with pytest.raises(DataError, match="stratified"):
         Tables.of(options | {"stratified": True})
