@@ -297,6 +297,7 @@ def study(
         ),
     ] = None,
     data_dir: DataDir = None,
+    code: Code = None,
     json: AsJson = False,
 ) -> None:
     """Carry out a study: runs of several protocols and seeds, and a summary of them.
@@ -305,7 +306,14 @@ def study(
     """
     from securevfl.cli.studies import study
 
-    study(file, quick=quick, workers=workers, out=out, data_dir=data_dir, as_json=json)
+    study(
+        *(file, code or ()),
+        quick=quick,
+        workers=workers,
+        out=out,
+        data_dir=data_dir,
+        as_json=json,
+    )
 
 
 def datasets(

@@ -88,14 +88,24 @@ class Display:
 
 
 def study(
-    file: Path, *, quick: bool, workers: int, out: Path | None, data_dir: Path | None, as_json: bool
+    file: Path,
+    code: Sequence[str],
+    *,
+    quick: bool,
+    workers: int,
+    out: Path | None,
+    data_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Carry out ``securevfl study``."""
+    from securevfl.runs.from_folder import allow
     from securevfl.studies.study import read_study
 
+    allow(*code)
     name = f"study-{file.stem}{'-quick' if quick else ''}"
     made = read_study(file, quick=quick, data_dir=None if data_dir is None else str(data_dir))
     again = ["securevfl", "study", str(file), *(["--quick"] if quick else [])]
+    again += [f"--code={name}" for name in code]
     folder = out or Path("runs") / name
     _carry_out(made, folder, name, workers, shlex.join([*again, "--out", str(folder)]), as_json)
 

@@ -13,6 +13,7 @@ from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.tables import read_table
 from securevfl.engine.names import PartyNames
 from securevfl.errors import ConfigurationError, DataError
+from securevfl.models.user_code import allow as allow
 from securevfl.models.user_code import allow_options as allow_options
 from securevfl.runs.export import JointModel, export_kept, kept_models
 from securevfl.runs.folders.checksums import read_summary

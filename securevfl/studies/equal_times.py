@@ -38,11 +38,14 @@ def at_times(jobs: Sequence[Job], times: Sequence[float]) -> list[dict[str, Any]
     jobs : sequence of mapping
         Results of `securevfl.studies.jobs.run_job`.
     times : sequence of float
-        Virtual seconds; equal steps up to the end of the longest run if there are none.
+        Virtual seconds; equal steps up to the end of the longest run if there are none. Without
+        delays no time passes, and there is no row.
     """
     curves = [job["curve"] for job in jobs if job["curve"]]
     ends = [curve[-1]["time"] for curve in curves] + [_until(job) for job in jobs]
     longest = max(ends, default=0.0)
+    if not longest:
+        return []
     grid = list(times) or [longest * (step + 1) / GRID for step in range(GRID)]
     return [row for job in jobs if job["curve"] for row in _rows(job, grid)]
 

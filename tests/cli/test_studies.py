@@ -87,6 +87,26 @@ def test_a_study_goes_on_with_the_command_that_its_interruption_names(monkeypatc
     assert found["settings"]["coded"]["options"]["rounds"] == 3
 
 
+def test_a_study_with_a_network_of_one_s_own_needs_its_name_said_again(monkeypatch):
+    Path("nets_of_study.py").write_text(
+        "from torch import nn\n\n\n"
+        "def head(inputs, outputs):\n    return nn.Linear(inputs, outputs)\n"
+    )
+    monkeypatch.setenv("SECUREVFL_CODE", "")
+    named = STUDY.replace("[options]", '[options]\nown_centre = "nets_of_study:head"')
+    write("own.toml", named)
+    refused = call("study", "own.toml", "--quick")
+    assert refused.exit_code == 2
+    assert "files must not name code" in refused.stderr
+    code = ("--code", "nets_of_study:head")
+    done = json.loads(call("study", "own.toml", "--quick", *code, "--json").stdout)
+    assert done["settings"]["plain"]["options"]["own_centre"] == "nets_of_study:head"
+    monkeypatch.setenv("SECUREVFL_CODE", "")
+    again = call("study", "own.toml", "--quick", *code, "--workers", "2")
+    assert again.exit_code == 0, again.stderr
+    assert "(4 were there)" in again.stderr
+
+
 STUDY = """
 title = "of two"
 dataset = "digits"

@@ -476,6 +476,18 @@ def test_without_times_the_table_ends_with_the_longest_run():
     assert max(row["time"] for row in rows) == 8.0
 
 
+def test_no_table_of_times_is_written_where_no_time_passes(tmp_path):
+    study = read_study(write(tmp_path))
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "times.csv").write_text("of an older study")
+    for one in study.jobs:
+        store(tmp_path, one, result(one.label, one.seed, [(0.0, 0.25), (0.0, 0.5)]))
+    content = write_results(study, tmp_path)
+    assert content["times"] == {}
+    assert not (tmp_path / "times.csv").exists()
+    assert asked_times(tmp_path) == []
+
+
 def test_results_are_means_intervals_and_paired_differences(tmp_path):
     study = replace(read_study(write(tmp_path)), times=(2.0,))
     values = {("coded", 0): 0.5, ("coded", 1): 0.7, ("plain", 0): 0.4, ("plain", 1): 0.5}
