@@ -54,6 +54,12 @@ class Party:
     kept_ahead : tuple of str
         Those of `kept` that `write_ahead` writes between safe points. A party that comes back after
         a crash has them as they were written last.
+    begins_once : bool
+        What the party writes ahead are counts that hold for all of its lives, such as releases that
+        a guarantee pays for. Once it has written them, it does not begin its run anew.
+    resumes_measured : bool
+        Whether a simulation in which computing is measured may be resumed. It repeats the round in
+        flight in another order, with secrets that were drawn before: with other survivors, say.
     kept_optional : mapping
         More attributes of the state, each with a default. Checkpoints hold them only where they
         differ from it, so that older checkpoints can be read.
@@ -88,6 +94,8 @@ class Party:
     kept_once: ClassVar[tuple[str, ...]] = ()
     kept_frozen: ClassVar[tuple[str, ...]] = ()
     kept_ahead: ClassVar[tuple[str, ...]] = ()
+    begins_once: ClassVar[bool] = False
+    resumes_measured: ClassVar[bool] = True
     kept_optional: ClassVar[Mapping[str, Any]] = {}
     kept_before: ClassVar[tuple[str, ...]] = ()
     kept_shares: ClassVar[tuple[str, ...]] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Decimal
 from typing import Any, Literal
 
 from securevfl.errors import ConfigurationError
@@ -12,6 +13,9 @@ from securevfl.privacy.adversary import OUTSIDER, Adversary
 Asset = Literal["features", "model", "labels", "messages"]
 Strength = Literal["perfect", "statistical", "computational", "differential", "none"]
 Notion = Strength  # the word of summaries and of reports
+_EXACT = (
+    1e-7  # relative error of an epsilon, of which the accountant's root finding makes a quarter
+)
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,15 @@ class Guarantee:
     def __str__(self) -> str:
         return (
             f"({self.epsilon:g}, {self.delta:g}) for each release of a row and "
-            f"({self.total_epsilon:.3g}, {self.delta:g}) for all of them"
+            f"({rounded_up(self.total_epsilon)}, {self.delta:g}) for all of them"
         )
+
+
+def rounded_up(value: float, digits: int = 3) -> str:
+    """A positive number in so many digits, and no smaller than it is but by its own error."""
+    number = Decimal(value * (1 - _EXACT))
+    step = Decimal(1).scaleb(number.adjusted() + 1 - digits)
+    return f"{float(number.quantize(step, ROUND_CEILING)):.{digits}g}"
 
 
 @dataclass(frozen=True, init=False)

@@ -472,7 +472,8 @@ class FedOnce(EmbeddingProtocol):
             Claim("server", "features", "none", "representations are sent in the clear"),
             Claim("server", "model", "none", "representations are sent in the clear"),
             Claim("client", "labels", "perfect", "guests are sent nothing but row numbers, in an "
-                  "order that depends on no label; the names of the classes are public"),
+                  "order that depends on no label; the names of the classes are public; given "
+                  "that training ends: that it diverges tells of labels"),
         )  # fmt: skip
 
 

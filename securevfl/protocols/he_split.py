@@ -227,15 +227,17 @@ def quorum_of(config: HEConfig, parties: int) -> int:
     Raises
     ------
     PrivacyError
-        When T clients with the sum could be left with one embedding, or there are too few clients.
+        When T clients, or the key holder, with the sum could be left with one embedding, or there
+        are too few clients.
     """
     N, T = parties, config.privacy
-    quorum = config.quorum or max(N - N // 2, T + 2)
-    if not T + 2 <= quorum <= N:
+    needed = max(T, 1) + 2  # the key holder is a client, too, and sees the sum without colluding
+    quorum = config.quorum or max(N - N // 2, needed)
+    if not needed <= quorum <= N:
         raise PrivacyError(
             f"he_split: {quorum} summed embeddings of N = {N} clients with T = {T}: at least "
-            f"T+2 = {T + 2}, else T clients could subtract theirs and be left with one, and at "
-            "most N. Lower privacy, set quorum, or add clients"
+            f"max(T, 1) + 2 = {needed}, else T clients, or the key holder alone, could subtract "
+            "theirs and be left with one, and at most N. Lower privacy, set quorum, or add clients"
         )
     return quorum
 
@@ -278,7 +280,8 @@ class HESplit(EmbeddingProtocol, Encrypted):
             "encryption draws its randomness in SEAL or phe, which key their generators from the "
             "operating system; the project's sampler does not see it",
             "Paillier: 36-bit slots, integers without exponents, sums randomised again",
-            "a client whose value could leave the range stops the run, which reveals one bit about "
+            "a client whose value could leave the range stops the run, which reveals one bit, to a "
+            "cluster's driver the value, about "
             "its data",
             "evaluation uses the clients that were summed most often, as many as the quorum",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",

@@ -62,6 +62,14 @@ def test_a_differential_claim_has_its_numbers_in_files():
 
 
 @pytest.mark.parametrize(
+    ("epsilon", "words"),
+    [(16.4352, "16.5"), (1024.82, "1.03e+03"), (20.75, "20.8"), (4.25, "4.25"), (9.991, "10")],
+)
+def test_the_epsilon_of_all_releases_is_rounded_up(epsilon, words):
+    assert f"and ({words}, 1e-05) for all" in str(Guarantee(1.5, 1e-5, epsilon))
+
+
+@pytest.mark.parametrize(
     "numbers", [(0.0, 1e-5, 1.0), (2.0, 1e-5, 1.0), (1.0, 1.0, 1.0), (1.0, 0.0, float("inf"))]
 )
 def test_numbers_of_a_guarantee_that_promise_nothing_are_refused(numbers):

@@ -188,9 +188,11 @@ def test_paillier_conforms(check):
     ("options", "error", "words"),
     [
         ({"holder": 4}, ConfigurationError, "the 4 clients are 0 to 3"),
-        ({"quorum": 2}, PrivacyError, r"T\+2 = 3"),
+        ({"quorum": 2}, PrivacyError, r"max\(T, 1\) \+ 2 = 3"),
+        ({"quorum": 2, "privacy": 0}, PrivacyError, r"= 3, else T clients, or the key holder"),
+        ({"quorum": 3, "privacy": 2}, PrivacyError, r"max\(T, 1\) \+ 2 = 4"),
         ({"quorum": 5}, PrivacyError, "at most N"),
-        ({"privacy": 3}, PrivacyError, r"T\+2 = 5"),
+        ({"privacy": 3}, PrivacyError, r"max\(T, 1\) \+ 2 = 5"),
         ({"aggregation": "max"}, ConfigurationError, "aggregation"),
         ({"key_bits": 1024}, ConfigurationError, "key_bits"),
     ],

@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.network import SERVER
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import (
+    CheckpointError,
     ConfigurationError,
     NotEnoughResultsError,
     PrivacyError,
@@ -494,3 +497,22 @@ def test_a_signature_of_another_run_life_or_round_does_not_count():
         client.heard = {0: now[0], **{n: old[n] for n in range(1, 6)}}
         with pytest.raises(RunError, match="1 clients signed the survivors"):
             finish(client.agree(everybody, everybody, keys))
+
+
+@pytest.mark.parametrize("compute", ["measured", "modelled", "none"])
+def test_a_round_in_flight_is_not_resumed_where_others_may_survive_it(compute):
+    """The secrets in the checkpoint would be opened again: of one client both, once each."""
+    saved = []
+    price = 1e-9 if compute == "modelled" else 0.0
+    conditions = Conditions(name=compute, compute=compute, seconds_per_multiply_add=price)
+    simulation = Simulation(make("secagg_split", data(5), **SMALL).parties(), conditions=conditions)
+    simulation.request_state(lambda state: saved.append(wire.encode(state)))
+    simulation.run(lambda: bool(saved))
+    again = make("secagg_split", data(5), **SMALL).parties()
+    state = wire.decode(saved[0])
+    if compute == "measured":
+        with pytest.raises(CheckpointError, match=r"secagg_split .* embeddings of single clients"):
+            Simulation.from_state(again, state, resumption=1, conditions=conditions)
+        return
+    Simulation.from_state(again, state, resumption=1, conditions=conditions).run()
+    assert again[SERVER].steps == SMALL["rounds"]

@@ -438,7 +438,7 @@ def test_claims_say_what_is_noised_and_against_whom():
     server, client = ("server", "features"), ("client", "labels")
     told = notions(noise_on="gradients")
     assert (told[server].notion, told[client].notion) == ("none", "differential")
-    assert "the weights given" in told[client].source
+    assert "given the weights and that training ends" in told[client].source
     told = notions(noise_on="both", label_epsilon=2.0)
     assert (told[server].notion, told[client].notion) == ("differential", "differential")
     assert told[client].source.startswith("(2, 0) for the whole training")

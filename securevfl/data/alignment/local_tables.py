@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from securevfl.data.alignment.agreement import checked_places, differing, places_digest
 from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
 from securevfl.data.alignment.psi import intersect
 from securevfl.data.builders.arrays import draw_test_rows
@@ -34,11 +35,12 @@ from securevfl.data.preparation.columns import Column
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.tables import read_table
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER, Party, name_of
 from securevfl.errors import DataError
 from securevfl.reading import read_arrays
 
 ROWS = "rows.npz"
+_SPLIT = ("rows in order", "training rows", "test rows")  # what the server tells the others
 # A group is a column that one party has; the server, which splits the rows, does not.
 # Who is a test row is told to everybody, so it must not follow from labels.
 _TABLE_OPTIONS = set(TableKeywords.__annotations__) - {"group", "about", "stratified"}
@@ -268,6 +270,41 @@ class RemoteColumns(PartyPreprocessor):
         )
 
 
+def checked_split(told: Any, rows: int, who: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Order, training and test rows as the server told them to a party.
+
+    Parameters
+    ----------
+    told : payload
+        As it came.
+    rows : int
+        Common rows.
+    who : str
+        Name of the party.
+
+    Raises
+    ------
+    DataError
+        When they are no order of all rows, or name a row twice: it would be released, or summed,
+        more often than is counted.
+    """
+    whose = f"the server told {who}"
+    if not isinstance(told, tuple | list) or len(told) != len(_SPLIT):
+        raise DataError(f"{whose} its split as {type(told).__name__}; it is {', '.join(_SPLIT)}")
+    order, train, test = (
+        checked_places(part, rows, whose, what) for part, what in zip(told, _SPLIT, strict=True)
+    )
+    if len(order) != rows:
+        raise DataError(f"{whose} an order of {len(order)} rows; {rows} are common")
+    both = np.intersect1d(train, test)
+    if len(both):
+        raise DataError(
+            f"{whose} that {len(both)} rows are training rows and test rows, such as {both[0]}; "
+            "test rows are sent without protection, so a row is one or the other"
+        )
+    return order, train, test
+
+
 class TableOwner(Party):
     """Owner of a local table: finds the common rows with the others, and stores its own.
 
@@ -298,7 +335,9 @@ class TableOwner(Party):
             await self.partition(table, rows)
             return
         self.send(SERVER, "common rows", len(rows))
-        order, train, test = (await self.collect("split", senders=[SERVER]))[SERVER]
+        told = (await self.collect("split", senders=[SERVER]))[SERVER]
+        order, train, test = checked_split(told, len(rows), name_of(self.index))
+        await self.agree_on_split((order, train, test))
         rows = rows[order]
         own = self.tables.part(self.index, rows[train], rows[test])
         self.keep(rows[train], rows[test])
@@ -307,6 +346,22 @@ class TableOwner(Party):
 
     async def run(self) -> None:
         """Nothing is left to do."""
+
+    async def agree_on_split(self, parts: Sequence[np.ndarray]) -> None:
+        """Refuse a split that the server told others otherwise.
+
+        Masks, sums and counts of releases are all by the number of a row. A server that gives the
+        same number to different people would have one client's row summed with rows that it
+        knows, or the same one.
+        """
+        others = [member for member in self.peers if member != self.index]
+        differ = await differing(self, others, places_digest(parts), "split digest")
+        if differ:
+            raise DataError(
+                f"the server told {name_of(self.index)} of other training and test rows than "
+                f"{', '.join(differ)}. All must be told the same; the server, or a party that says "
+                "so, does not follow the protocol"
+            )
 
     async def common(self, table: PartyTable) -> np.ndarray:
         """Rows of the table whose id everybody has; all of them where there is no id column."""

@@ -12,10 +12,11 @@ Against honest-but-curious members, this reveals beyond the intersection: to eve
 the sets; to the collector how many identifiers each sub-family of the sets has in common, and, of
 its own identifiers, which ones each other member has too (with two members that is the
 intersection). A collector that pools with another member learns the same of that member's. Of three
-members or more, two neighbours in the ring that pool learn which identifiers of the second one the
-member after it has too: each was the last to blind the set of the one behind it. A
-dictionary attack needs a member: whoever takes part with guessed identifiers learns which of them
-are common, so identifiers with few possible values stay guessable.
+members or more, any two that pool learn which identifiers of either one the member after it in the
+ring has too, and how many the two members after them share: each set passes both, blinded by the
+same others, and each of them is the last to blind the set of the member after it. More that pool
+learn more. A dictionary attack needs a member: whoever takes part with guessed identifiers learns
+which of them are common, so identifiers with few possible values stay guessable.
 
 Only x-coordinates are sent, 32 bytes an identifier: they are the same for a point and its
 negative, so either lift of an x will do. P-256 has prime order and every x is checked to lie on
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.data.alignment.agreement import checked_places, differing
 from securevfl.engine.party import Party, name_of
 from securevfl.errors import DataError, RunError
 
@@ -312,7 +314,8 @@ async def intersect(
         for member, places in zip(ring, common_places(sets), strict=True):
             party.send(member, f"{name} common", places)
     places = (await party.collect(f"{name} common", senders=[collector]))[collector]
-    check_places(places, len(identifiers), party.index, collector)
+    whose = f"psi: the collector, {name_of(collector)}, told {name_of(party.index)}"
+    checked_places(places, len(identifiers), whose, "common identifiers")
     await _agree_on_count(party, ring, len(places), f"{name} count")
     if not len(places):
         raise DataError(
@@ -324,40 +327,6 @@ async def intersect(
     return rows
 
 
-def check_places(places: Any, held: int, member: int, collector: int) -> None:
-    """Refuse an answer of the collector that names no set of own rows.
-
-    Parameters
-    ----------
-    places : payload
-        What the collector sent: places in the order in which the own set was sent.
-    held : int
-        Identifiers of this member.
-    member, collector : int
-        Numbers of both.
-
-    Raises
-    ------
-    DataError
-        Naming both and what is wrong.
-    """
-    whose = f"psi: the collector, {name_of(collector)}, told {name_of(member)}"
-    if not isinstance(places, np.ndarray) or places.dtype != np.int64 or places.ndim != 1:
-        shape = getattr(places, "shape", "")
-        what = f"{getattr(places, 'dtype', type(places).__name__)} {shape}".strip()
-        raise DataError(f"{whose} its common rows as {what}; they must be a row of int64 numbers")
-    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < held:
-        raise DataError(
-            f"{whose} of places from {int(places.min())} to {int(places.max())}; its set has "
-            f"{held} identifiers, so they must lie in [0, {held})"
-        )
-    if len(np.unique(places)) < len(places):
-        raise DataError(
-            f"{whose} of {len(places)} places, of which {len(np.unique(places))} differ; an "
-            "identifier is common once"
-        )
-
-
 async def _agree_on_count(party: Party, ring: Sequence[int], count: int, name: str) -> None:
     """Refuse an intersection that has not as many rows for every member.
 
@@ -365,11 +334,7 @@ async def _agree_on_count(party: Party, ring: Sequence[int], count: int, name: s
     together. Members send each other a hash, of a number that all of them know.
     """
     others = [member for member in ring if member != party.index]
-    own = count_digest(count)
-    for member in others:
-        party.send(member, name, own)
-    digests = await party.collect(name, senders=others)
-    differ = [name_of(member) for member, digest in digests.items() if digest != own]
+    differ = await differing(party, others, count_digest(count), name)
     if differ:
         raise DataError(
             f"psi: {name_of(party.index)} was told of {count} common rows, and {', '.join(differ)} "

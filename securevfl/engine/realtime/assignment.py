@@ -179,6 +179,8 @@ def begin_incarnation(
     ------
     RunError
         Where there is no such checkpoint, or the party's entropy is lost.
+    CheckpointError
+        Where the party may not begin anew (`Party.begins_once`).
     ConfigurationError, SealError
         Where the manifest is not valid, or its session was used before.
     """
@@ -189,6 +191,8 @@ def begin_incarnation(
         if saved is None:
             of = "" if at is None else f" of round {at}"
             raise RunError(f"{name_of(index)} has no checkpoint{of} to come back from")
+    elif store is not None:
+        store.refuse_to_begin_anew(name_of(index))
     secrets = begun_secrets(store, index, restored=restored)
     party = assignment.make(index, secrets)
     _limit_threads()  # those of libraries that its data brought

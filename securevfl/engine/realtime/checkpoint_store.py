@@ -142,19 +142,67 @@ class CheckpointStore:
         for round in set(rounds) - _worth_keeping(rounds):
             self._path(round).unlink(missing_ok=True)
 
-    def write_ahead(self, round: int, state: bytes) -> None:
-        """Write what the party must not forget, in whichever round a checkpoint is due."""
-        write_file(self.folder / AHEAD, {"round": round, "since": self._since, "state": state})
+    def write_ahead(self, round: int, state: bytes, begins_once: bool = False) -> None:
+        """Write what the party must not forget, in whichever round a checkpoint is due.
+
+        Parameters
+        ----------
+        round : int
+        state : bytes
+            As `securevfl.engine.party_state.ahead` makes it.
+        begins_once : bool
+            Let the run never begin anew in this folder (`refuse_to_begin_anew`).
+        """
+        content = {"round": round, "since": self._since, "state": state, "once": begins_once}
+        write_file(self.folder / AHEAD, content)
 
     def _ahead(self, round: int) -> dict[str, bytes]:
-        """State written ahead after the checkpoint of a round; empty if none can be read."""
-        try:
-            found = read_file(self.folder / AHEAD)
-            # The round is not enough: a party may write both in one, and no older state may win.
-            since = found["since"] if "since" in found else found["round"] - 1
-            return {"ahead": found["state"]} if since >= round else {}
-        except (CheckpointError, KeyError, TypeError):
+        """State written ahead after the checkpoint of a round; empty if there is none."""
+        found = self._written_ahead()
+        if found is None:
             return {}
+        # The round is not enough: a party may write both in one, and no older state may win.
+        since = found["since"] if "since" in found else found["round"] - 1
+        return {"ahead": found["state"]} if since >= round else {}
+
+    def _written_ahead(self) -> dict[str, Any] | None:
+        path = self.folder / AHEAD
+        if not path.exists():
+            return None
+        try:
+            found: dict[str, Any] = read_file(path)
+            if isinstance(found["state"], bytes) and isinstance(found["round"], int):
+                return found
+        except (CheckpointError, KeyError, TypeError):
+            pass
+        raise CheckpointError(
+            f"checkpoint: {path} is damaged. In it stands what has left this party since its last "
+            "checkpoint, so that none of it leaves twice: put it back from a copy, or start "
+            "another run. Nothing was changed"
+        )
+
+    def refuse_to_begin_anew(self, who: str) -> None:
+        """Refuse where counts of an earlier attempt must hold for all attempts.
+
+        Parameters
+        ----------
+        who : str
+            Name of the party.
+
+        Raises
+        ------
+        CheckpointError
+            When the party has released what a guarantee counts, or the file that says so is
+            damaged.
+        """
+        found = self._written_ahead()
+        if found is not None and found.get("once"):
+            raise CheckpointError(
+                f"checkpoint: {who} has sent already in this run what its guarantee counts, such "
+                "as rows with noise. Begun anew it would send it again, and count from 0. Put back "
+                "the folders that parties have lost, and go on; or start another run, in another "
+                "folder, and add up the epsilons of both. Nothing was changed"
+            )
 
     def rounds(self) -> list[int]:
         """Rounds with a checkpoint file, ascending; the file may be damaged."""

@@ -107,7 +107,7 @@ class PartyHost(Owner):
         secrets: Secrets,
         conditions: Conditions = NONE,
         keep: Callable[[Party, Callable[[], dict[str, Any]]], None] | None = None,
-        keep_ahead: Callable[[int, bytes], None] | None = None,
+        keep_ahead: Callable[[int, bytes, bool], None] | None = None,
         setup_done: bool = False,
         rules: MessageRules | None = None,
         observe: Callable[[Event], None] | None = None,
@@ -266,7 +266,7 @@ class PartyHost(Owner):
     def write_ahead(self, party: PartyState) -> None:
         """Have what the party writes ahead on disk before anything else is sent."""
         if self._keep_ahead is not None:
-            self._keep_ahead(party.round, ahead(self.party))
+            self._keep_ahead(party.round, ahead(self.party), self.party.begins_once)
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
         """Note that the party has finished a round, or left it."""

@@ -36,7 +36,7 @@ from securevfl.engine.simulation.slot import PartySlot
 from securevfl.engine.simulation.snapshots import ConsistentSnapshot, check_parties
 from securevfl.engine.streams import Secrets, SecretSeed, keyed_stream
 from securevfl.engine.transcript import Transcript
-from securevfl.errors import StalledError
+from securevfl.errors import CheckpointError, StalledError
 
 _ENDLESS = 5_000_000  # events of one instant, none of them recorded
 _LOOK = 64  # events of one instant after which `pause` is asked: without delays all is one
@@ -638,9 +638,12 @@ class Simulation:
         Raises
         ------
         CheckpointError
-            When the state is of other parties, or of a protocol that keeps other attributes.
+            When the state is of other parties, or of a protocol that keeps other attributes; when
+            parties may not repeat a round in another order, as they would do where computing is
+            measured.
         """
         check_parties(parties, state["parties"])
+        _refuse_another_order(parties, options.get("conditions"))
         transcript = Transcript.from_state(state["transcript"], folder)
         self = cls(parties, seed=state["seed"], transcript=transcript, **options)
         # A run that began before elements were packed ends as it began: with whole words.
@@ -659,3 +662,16 @@ class Simulation:
             if not (slot.done or slot.down):
                 slot.start()
         return self
+
+
+def _refuse_another_order(parties: Mapping[int, Party], conditions: Conditions | None) -> None:
+    """Refuse to repeat a round in flight where it could show what both attempts tell together."""
+    measured = conditions is not None and conditions.compute == "measured"
+    named = [type(party) for party in parties.values() if not party.resumes_measured]
+    if measured and named:
+        raise CheckpointError(
+            f"resume: in {named[0].__module__.rpartition('.')[0]} a round in flight goes on with "
+            "the secrets that it has, and where computing is measured with other survivors than "
+            "before: both attempts together would show embeddings of single clients. Start the "
+            "run again, or compute = 'modelled' in its conditions, which can be resumed"
+        )

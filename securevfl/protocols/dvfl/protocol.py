@@ -251,10 +251,12 @@ class Dvfl(Protocol):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Labels stay with the owner; features are not protected, for codes depend on them."""
+        ends = "; given that training ends: that it diverges tells of labels"
         why = "it receives nothing that depends on them; what its own columns tell of them remains"
+        codes = "it receives codes only, made without labels"
         return (
-            Claim("guest", "labels", "perfect", why),
-            Claim("host", "labels", "perfect", "it receives codes only, made without labels"),
+            Claim("guest", "labels", "perfect", why + ends),
+            Claim("host", "labels", "perfect", codes + ends),
             Claim("host", "features", "none", "activations and codes are sent in the clear"),
             Claim("owner", "features", "none", "encodings are sent in the clear"),
             Claim("host", "model", "none", "activations and codes are sent in the clear"),

@@ -119,7 +119,8 @@ class FedVS(SplitProtocol, CodedProtocol):
             "client that deals inconsistent shares or keys has an honest one named; A+1 colluders "
             "move the sums, and nobody or an honest client is named. Consistent shares of any "
             "data and model move them unseen",
-            "a client whose value could wrap stops the run, which reveals one bit about its data",
+            "a client whose value could wrap stops the run, which reveals one bit about its data, "
+            "and to a cluster's driver how large it is",
             "B is announced with the round, S after sharing; the paper supposes that all share",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
             "organisation with the server, and both start from its own model instead of having a "
@@ -380,7 +381,9 @@ class FedVS(SplitProtocol, CodedProtocol):
         if self.config.pretrain == "full":
             about_server = tuple(
                 replace(
-                    claim, reason=f"of clients 1 to N-1, as client 0 is its own: {claim.reason}"
+                    claim,
+                    reason="of clients 1 to N-1, as client 0 is its own, and one of the T where "
+                    f"they are named: {claim.reason}",
                 )
                 for claim in about_server
             )

@@ -120,6 +120,8 @@ class Client(SplitClient):
 
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "deal": "share"}
     kept_once: ClassVar[tuple[str, ...]] = ("identity", "verifiers")
+    # With other survivors the second time, both secrets of a client would be opened.
+    resumes_measured: ClassVar[bool] = False
 
     public: Parameters
     identity: bytes = field(default=b"", init=False)  # signing key of round 3

@@ -76,7 +76,8 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
             "is, though it is far less work",
             "sums over changing survivors differ by few clients, in batches and in models; nothing "
             "is claimed about their differences",
-            "a client whose value could wrap stops the run, which reveals one bit about its data",
+            "a client whose value could wrap stops the run, which reveals one bit about its data, "
+            "and to a cluster's driver how large it is",
             "evaluation uses the clients that survived most often, as many as the quorum",
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),

@@ -62,6 +62,7 @@ class Client(SplitClient):
 
     kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
+    begins_once: ClassVar[bool] = True
 
     privacy: Privacy
     limit: int = field(kw_only=True)
@@ -122,6 +123,7 @@ class Server(SplitServer):
     kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
     kept_once: ClassVar[tuple[str, ...]] = ("labels",)  # randomised once
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
+    begins_once: ClassVar[bool] = True
 
     privacy: Privacy
     _: KW_ONLY
@@ -167,9 +169,13 @@ class Server(SplitServer):
         return False
 
     def count(self, batch: np.ndarray) -> None:
-        """Count a release of the rows of a batch, before it is asked for."""
+        """Count a release of the rows of a batch, before it is asked for.
+
+        Without counts it notes that gradients of the labels as they were randomised will leave, so
+        that they are not randomised again.
+        """
         self.released = self.counted(batch)
-        if self.released:
+        if self.released or (self.privacy.labels is not None and not self.seeded):
             self.write_ahead()
 
     def counted(self, batch: np.ndarray) -> bytes:

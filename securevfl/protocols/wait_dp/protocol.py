@@ -227,7 +227,8 @@ class WaitDP(EmbeddingProtocol):
         if privacy.gradients:
             ways.append(
                 f"{self._paid}, one row replaced (label and columns of clients that do not pool); "
-                "analytic Gaussian mechanism on gradients, the weights given"
+                "analytic Gaussian mechanism on gradients, given the weights and that training "
+                "ends: that it diverges tells of labels"
             )
             paid.append(self._paid)
         if not ways:

@@ -142,6 +142,71 @@ def test_tables_in_one_order_need_no_ids(options, tmp_path):
         prepared(Tables.of(given), tmp_path)
 
 
+def told_otherwise(monkeypatch, options, folder, lie, liars=(1,)):
+    """The server tells some parties another split than the one it draws."""
+    send = TableOwner.broadcast
+
+    def broadcast(self, kind, payload=None, to=None):
+        if kind != "split":
+            send(self, kind, payload, to)
+            return
+        for n in to:
+            self.send(n, kind, lie(*(part.copy() for part in payload)) if n in liars else payload)
+
+    monkeypatch.setattr(TableOwner, "broadcast", broadcast)
+    prepared(Tables.of(options), folder)
+
+
+ROWS = "it has [0-9]+, so they must"
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        (lambda o, train, t: (o, np.repeat(train[:1], 150), t), "training rows at 150 places"),
+        (lambda o, train, t: (o, train, np.append(t, train[0])), "1 rows are training rows and"),
+        (lambda o, train, t: (o, train, np.append(t, t[0])), "test rows at .* none may come twice"),
+        (lambda o, train, t: (o, np.append(train, len(o)), t), f"training rows at places .*{ROWS}"),
+        (lambda o, train, t: (np.zeros_like(o), train, t), "rows in order at .* of which 1 differ"),
+        (lambda o, train, t: (o[:-1], train, t), "an order of [0-9]+ rows; [0-9]+ are common"),
+        (lambda o, train, t: (o, train.astype(float), t), "its training rows as float64"),
+        (lambda o, train, t: "nothing", "its split as str"),
+    ],
+)
+def test_a_split_that_names_a_row_twice_is_refused(monkeypatch, options, tmp_path, lie, words):
+    with pytest.raises(DataError, match=f"the server told (party|client) 1.*{words}"):
+        told_otherwise(monkeypatch, options, tmp_path, lie)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda o, train, test: (o, train[::-1].copy(), test),
+        lambda o, train, test: (o, train[1:], test),
+        lambda o, train, test: (np.roll(o, 1), train, test),
+        lambda o, train, test: (o, train[1:], np.append(test, train[0])),
+    ],
+)
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_server_that_tells_parties_different_splits_is_refused(
+    monkeypatch, options, tmp_path, lie, ids
+):
+    """One number would be rows of different people, and sums over it nobody's."""
+    if not ids:
+        tables = {n: pd.read_csv(file) for n, file in enumerate(options["party_files"])}
+        for n, table in tables.items():
+            table.drop(columns="id").to_csv(tmp_path / f"{n}.csv", index=False)
+        labels = pd.read_csv(options["label_file"]).drop(columns="id").head(220)
+        labels.to_csv(tmp_path / "y.csv", index=False)
+        options = {
+            "party_files": [tmp_path / f"{n}.csv" for n in tables],
+            "label_file": tmp_path / "y.csv",
+            "label": "digit",
+        }
+    with pytest.raises(DataError, match="of other training and test rows than"):
+        told_otherwise(monkeypatch, options, tmp_path / "own", lie, liars=(1, 2))
+
+
 def test_columns_to_drop_are_dropped_where_they_are_and_must_be_somewhere(options, whole, tmp_path):
     facts = prepared(Tables.of(options | {"drop": ["x0", "kind"]}), tmp_path)
     assert facts.widths == (whole.widths[0] - 1, *whole.widths[1:2], whole.widths[2] - 2, 16)

@@ -84,8 +84,6 @@ def test_what_is_written_ahead_comes_with_the_checkpoints_before_it(tmp_path):
     assert again.read()["ahead"] == b"uploaded"
     write(keeper, [4])
     assert "ahead" not in again.read()  # a newer checkpoint has it
-    (tmp_path / "ahead.svfl").write_bytes(b"damaged")
-    assert "ahead" not in again.read(2)
     keeper.forget(-1)
     assert not list(tmp_path.glob("*.svfl"))
 
@@ -143,11 +141,36 @@ def test_a_damaged_number_of_incarnations_is_not_begun_anew(tmp_path):
         store.begin_incarnation()
 
 
-@pytest.mark.parametrize("content", [{}, [], 3, {"round": "x"}, {"round": 9}])
-def test_a_whole_file_of_another_content_is_passed_over(tmp_path, content):
-    for name in ("round-00000003.svfl", "ahead.svfl"):
-        write_file(tmp_path / name, content)
+CONTENTS = [{}, [], 3, {"round": "x"}, {"round": 9}]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+def test_a_whole_checkpoint_of_another_content_is_passed_over(tmp_path, content):
+    write_file(tmp_path / "round-00000003.svfl", content)
     store = CheckpointStore(tmp_path)
     assert store.whole() == []
     assert store.read() is None
-    assert store._ahead(1) == {}
+
+
+@pytest.mark.parametrize("content", [b"damaged", *CONTENTS])
+def test_a_damaged_file_of_what_was_written_ahead_is_refused(tmp_path, content):
+    """Passed over, it let a party forget what it had released, and release it again."""
+    store = CheckpointStore(tmp_path)
+    write(store, [1])
+    path = tmp_path / "ahead.svfl"
+    path.write_bytes(content) if isinstance(content, bytes) else write_file(path, content)
+    with pytest.raises(CheckpointError, match=r"ahead.svfl is damaged.*Nothing was changed"):
+        store.read()
+    with pytest.raises(CheckpointError, match=r"ahead.svfl is damaged"):
+        store.refuse_to_begin_anew("client 0")
+
+
+def test_counts_that_hold_for_all_attempts_forbid_to_begin_anew(tmp_path):
+    store = CheckpointStore(tmp_path)
+    store.refuse_to_begin_anew("client 0")
+    store.write_ahead(1, b"uploaded")
+    store.refuse_to_begin_anew("client 0")
+    store.write_ahead(1, b"released", True)
+    with pytest.raises(CheckpointError, match=r"client 0 has sent already .* add up the epsilons"):
+        CheckpointStore(tmp_path).refuse_to_begin_anew("client 0")
+    assert store._ahead(-1) == {"ahead": b"released"}

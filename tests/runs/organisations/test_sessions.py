@@ -20,6 +20,7 @@ from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import Process
 from securevfl.errors import ConfigurationError, DataError, RunError
 from securevfl.protocols.split import Client
+from securevfl.protocols.wait_dp.algorithm import Client as WaitClient
 from securevfl.report.loading import read_records
 from securevfl.report.reproduce import how_to_reproduce
 from securevfl.runs.alignment import data_source
@@ -182,6 +183,48 @@ def test_restarts_of_parties_and_server_change_no_number(tmp_path):
     assert said.count("trains") == 1
     assert any(text.startswith("trains, from round") for text in said)
     assert said[-1] == "measures the test rows"
+
+
+async def held_with_a_loss(meeting, lost, said):
+    """Cut a party off once it has said a text, and start it again without its folder."""
+    tasks = {n: asyncio.ensure_future(meeting.take_part(n)) for n in meeting.parties}
+    while not any(text.startswith(said) for text in meeting.said[SERVER]):
+        await asyncio.sleep(0.01)
+    tasks[lost].cancel()
+    await asyncio.wait({tasks[lost]})
+    shutil.rmtree(meeting.folder / name(lost) / "phases" / "training")
+    tasks[lost] = asyncio.ensure_future(meeting.take_part(lost))
+    await asyncio.wait(tasks.values())
+    return {n: task.exception() for n, task in tasks.items()}
+
+
+@pytest.mark.parametrize(
+    ("more", "refuse"),
+    [
+        ({"epsilon": 2.0}, {0, SERVER}),
+        ({"noise_on": "none", "label_epsilon": 1.0}, {SERVER}),
+    ],
+)
+def test_what_was_released_is_not_released_again_where_a_party_lost_its_folder(
+    tmp_path, monkeypatch, more, refuse
+):
+    """Begun anew, all counted from 0, and labels were randomised once more."""
+    train = WaitClient.train
+
+    async def silent(self, batch):  # client 1 takes part in the first round only
+        await (train(self, batch) if self.index == 0 or self.round == 1 else self.sleep(1e6))
+
+    monkeypatch.setattr(WaitClient, "train", silent)
+    options = OPTIONS | {"rounds": 11} | more
+    meeting = Meeting(
+        tmp_path, "wait_dp", 2, data={"name": "digits", "options": {"parties": 2}}, options=options
+    )
+    with one_thread():
+        ended = asyncio.run(held_with_a_loss(meeting, 1, "round 2"))
+    assert all(ended.values())
+    found = {n for n, error in ended.items() if "what its guarantee counts" in str(error)}
+    assert found
+    assert found <= refuse  # who hears of another's error first ends with that
 
 
 def test_who_is_cut_off_is_named_in_time(tmp_path):
