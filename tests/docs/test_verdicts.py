@@ -66,3 +66,5 @@ def test_time_to_a_loss_is_compared_between_runs_of_the_same_settings(
     saved = verdicts.time_saved(*in_step, 0.5, "")
     assert (saved.mean, saved.half, saved.pairs) == (50.0, 0.0, 2)
     assert verdicts.time_saved(*in_step, 0.3, "") is None
+    again = verdicts.time_saved(*in_step, 0.5, "", pace=2.0)
+    assert again.mean == pytest.approx(100 * (1 - 1 / 2))  # as many updates, at twice the pace
