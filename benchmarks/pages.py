@@ -16,7 +16,10 @@ from securevfl.studies.intervals import paired_difference
 def load(folder: Path) -> dict[str, Any] | None:
     """The results of a study and its name, or None where it has not been run."""
     path = folder / "results.json"
-    return {"name": folder.name, **json.loads(path.read_text())} if path.exists() else None
+    if not path.exists():
+        return None
+    own = {"name": folder.name, "study": f"{folder.parent.name}/{folder.name}"}
+    return own | json.loads(path.read_text())
 
 
 def percent(entry: dict[str, Any]) -> str:
@@ -127,4 +130,13 @@ def ours(*contents: dict[str, Any]) -> list[str]:
     commits = sorted({content["commit"] for content in contents})
     count = f"{' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}"
     made = f"commit{'s' * (len(commits) > 1)} {', '.join(f'`{each}`' for each in commits)}"
-    return ["", f"Ours: {'; '.join(parts)}. {count}, {made}."]
+    return ["", f"Ours: {'; '.join(parts)}. {count}, {made}.{''.join(map(files, contents))}"]
+
+
+def files(content: Mapping[str, Any]) -> str:
+    """Links to a study and its results, as a page in docs/ writes them; nothing if not found."""
+    study = Path("benchmarks/papers") / f"{content.get('study')}.toml"
+    if not study.exists():
+        return ""
+    results = Path("benchmarks/results") / content["study"] / "results.json"
+    return f" [{study.stem}](../{study}), [results](../{results})."

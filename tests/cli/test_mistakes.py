@@ -38,6 +38,7 @@ MISTAKES = {
     ),
     "epochs": (["run", "fedvs", "--epochs", "3"], "E * M / B rounds: set rounds"),
     "epochs in --set": (["run", "fedvs", "--set", "epochs=3"], "E * M / B rounds: set rounds"),
+    "data in --set": (["run", "fedvs", "--set", "parties=3"], "it is an option of the data"),
     "no such device": (["run", "fedvs", "--device", "abacus"], "cannot be used: "),
     "no device": (["run", "dvfl", "--gpu", "1"], "on the CPU, but by methods that have the option"),
     "nothing like it": (["export", "x", "--format", "onnx"], "'--format': there is none like it"),

@@ -59,12 +59,14 @@ def test_time_to_a_loss_is_compared_between_runs_of_the_same_settings(
     assert verdicts.ways("here")["adam 0.001"] == ((f"{study}-adam", "d"), (study, "b"))
     with (own / "curves.csv").open("w", newline="") as file:
         out = csv.writer(file)
-        out.writerow(["run", "seed", "time", "test_loss"])
+        out.writerow(["run", "seed", "step", "time", "test_loss"])
         for seed in (0, 1):
-            out.writerows(("a", seed, time, 1 / time) for time in (1, 2, 3 + seed))
-            out.writerows(("c", seed, 2 * time, 1 / time) for time in (1, 2, 3))
+            out.writerows(("a", seed, 9 * time, time, 1 / time) for time in (1, 2, 3 + seed))
+            out.writerows(("c", seed, 9 * time, 2 * time, 1 / time) for time in (1, 2, 3))
     saved = verdicts.time_saved(*in_step, 0.5, "")
     assert (saved.mean, saved.half, saved.pairs) == (50.0, 0.0, 2)
     assert verdicts.time_saved(*in_step, 0.3, "") is None
     again = verdicts.time_saved(*in_step, 0.5, "", pace=2.0)
-    assert again.mean == pytest.approx(100 * (1 - 1 / 2))  # as many updates, at twice the pace
+    assert again.mean == pytest.approx(50.0)  # as many updates, at twice the pace
+    even = verdicts.time_saved(*in_step, 0.5, "", pace=1.25)
+    assert even.mean == pytest.approx(20.0)

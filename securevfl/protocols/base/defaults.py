@@ -48,6 +48,11 @@ NO_OPTION: Mapping[str, str] = {
         "networks are computed on the CPU, but by methods that have the option device: set "
         "device = cuda there, and leave it out elsewhere",
     ),
+    **dict.fromkeys(
+        ("parties", "strips", "test_fraction", "scaling"),
+        "it is an option of the data: in the table [data] of a study, in load_dataset(NAME, ...) "
+        "in Python, and beside --data on the command line",
+    ),
 }
 
 
