@@ -156,14 +156,25 @@ def count_rows(path: Path, columns: Mapping[str, str]) -> int:
 
 
 def _check_size(declared: int, path: Path) -> None:
-    import psutil
-
     size = path.stat().st_size
     if declared > max(_SMALL, _RATIO * size):
         raise ValueError(
             f"its arrays declare {declared} bytes, and a file of {size} bytes may hold "
             f"{max(_SMALL, _RATIO * size)}"
         )
+    refuse_beyond_memory(declared)
+
+
+def refuse_beyond_memory(declared: int) -> None:
+    """Refuse arrays that would fill more than half of the memory that is free.
+
+    Raises
+    ------
+    ValueError
+        Naming both sizes.
+    """
+    import psutil
+
     free = int(psutil.virtual_memory().available) // _SHARE
     if declared > free:
         raise ValueError(f"its arrays declare {declared} bytes, and {free} may be used here")

@@ -224,7 +224,6 @@ WORDS = {"split", "local"}
 MEANT_OTHERWISE = {
     ("cli.app", "local"): "option of data: rows that a party has alone",
     ("cli.output", "split"): "how the test rows of a data set were chosen",
-    ("data.alignment.local_tables", "split"): "kind of a message",
     ("data.partition", "split"): "name of a stream",
     ("engine.cluster.ray_connection", "local"): "Ray's word for a cluster on this machine",
     ("models.pretraining.cross_party", "local"): "key of saved weights",

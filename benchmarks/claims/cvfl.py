@@ -53,7 +53,7 @@ def table_2(name: str) -> Line:
     if name == "mnist":
         found = also(
             found,
-            "Reduced: small networks, 5 seeds. Optimiser and rate, one of the paper's three, by "
+            "Reduced: small networks, 10 seeds. Optimiser and rate, one of the paper's three, by "
             "validation rows",
         )
     elif name == "cifar10":

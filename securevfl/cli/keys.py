@@ -225,4 +225,5 @@ def _say(summary: Mapping[str, str], *, as_json: bool, manifest: Path | None = N
         output.print_json(dict(summary))
         return
     for name, value in (summary if manifest is None else named(summary, manifest)).items():
-        typer.echo(f"{name}: {value}")
+        # What others wrote must neither steer the terminal nor look like lines of ours.
+        typer.echo(output.printable(f"{name}: {value}").replace("\n", "\\n"))

@@ -20,6 +20,7 @@ from securevfl.cli.options import (
     protocol_options,
 )
 from securevfl.cli.run import data_source, sort_out
+from securevfl.engine.checkpoint import write_text
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _data_of(folder: Path, spec: RunSpec, common: Mapping[str, Any]) -> DataSour
 def _write(report: Report, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report.to_dict(), indent=1)
-    folder.joinpath("verify.json").write_text(text + "\n")
+    write_text(folder / "verify.json", text + "\n")  # in the place of a link, not through it
 
 
 def print_report(report: Report) -> None:

@@ -52,7 +52,9 @@ def calibration(shares: np.ndarray, right: np.ndarray) -> dict[str, list[float]]
 def evaluation(
     task: str, scores: np.ndarray, labels: np.ndarray, classes: Sequence[str]
 ) -> dict[str, Any]:
-    """Sums over test rows from which figures are drawn; empty for a regression. No row is in it.
+    """Sums over test rows from which figures are drawn; empty for a regression.
+
+    A sum may be over one row: then it tells that row's confidence, and whether it was right.
 
     Parameters
     ----------

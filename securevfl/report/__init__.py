@@ -82,6 +82,7 @@ def write_report(
     DataError
         When a file of a run is damaged.
     """
+    from securevfl.engine.checkpoint import write_text
     from securevfl.report.loading import read_records
     from securevfl.report.page import render, write_files
 
@@ -91,7 +92,7 @@ def write_report(
     target = _target(paths, None if out is None else Path(out))
     records = read_records(paths, [Path(path) for path in verifications])
     text = render(records)
-    target.write_text(text, encoding="utf-8")
+    write_text(target, text)  # in the place of a link, not through it
     files = () if figures is None else write_files(records, Path(figures))
     missing = []
     for record in records:

@@ -191,7 +191,8 @@ class ServerModel(ExportedModel):
         ConfigurationError
             For a party whose embedding is missing.
         DataError
-            For embeddings whose rows cannot be matched (`securevfl.runs.embeddings.matched`).
+            For embeddings whose rows cannot be matched (`securevfl.runs.embeddings.matched`), and
+            for numbers that are not finite.
         """
         import pandas as pd
 
@@ -204,6 +205,13 @@ class ServerModel(ExportedModel):
             )
         rule = make_aggregation(self.about["aggregation"], N)
         values, ids = matched({n: embeddings[n] for n in used}, self.about.get("id_column"))
+        for n, own in values.items():
+            if not np.isfinite(own).all():
+                row = int(np.argmin(np.isfinite(own).all(axis=1)))
+                raise DataError(
+                    f"model: the embedding of party {n} has a number in row {row} that is not "
+                    "finite; ask that party to embed its rows again"
+                )
         found = _evaluated(self._centre, rule.combine(*gather(values, N)))
         return found if ids is None else pd.DataFrame(found, index=ids)
 

@@ -1,6 +1,7 @@
 """The commands that make identities and manifests."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -87,6 +88,23 @@ def test_terms_are_shown_before_anybody_signs_them(names):
     assert "nobody has to sign before" in shown["signatures"]
     assert shown["fingerprint"] == fingerprint(Manifest.read(names / "t.toml").digest)
     assert "UTC" in shown["begin by"]
+
+
+def test_what_others_wrote_steers_no_terminal(names, tmp_path):
+    """A manifest made its own line of a fingerprint, and concealed the true one."""
+    path = names / "t.toml"
+    assert call("manifest", path, "--server", names / "server.key.pub", "--protocol", "split",
+        *(f"--party={n}={names / f'party-{n}.key.pub'}" for n in range(2)), "--label", "bad",
+        "--id", "customer").exit_code == 0  # fmt: skip
+    manifest = Manifest.read(path)
+    evil = "bad\x1b[8m\nfingerprint: SHA256:AAAA"
+    terms = json.loads(json.dumps(manifest.terms).replace('"bad"', json.dumps(evil)))
+    replace(manifest, terms=terms).write(tmp_path / "evil.toml")
+    shown = call("check", tmp_path / "evil.toml").output
+    assert "\x1b" not in shown
+    assert [line for line in shown.splitlines() if line.startswith("fingerprint: ")] == [
+        f"fingerprint: {fingerprint(Manifest.read(tmp_path / 'evil.toml').digest)}"
+    ]
 
 
 @pytest.mark.parametrize(

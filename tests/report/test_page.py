@@ -683,6 +683,21 @@ def call(*arguments: Any) -> Any:
     return CliRunner().invoke(app, ["report", *map(str, arguments)], prog_name="securevfl")
 
 
+def test_a_link_in_a_folder_is_replaced_and_not_followed(tmp_path):
+    folder = write_run(tmp_path / "run", TWO_ROWS)
+    elsewhere = tmp_path / "elsewhere.html"
+    (folder / "report.html").symlink_to(elsewhere)
+    write_report([folder])
+    assert not elsewhere.exists()
+    assert (folder / "report.html").is_file()
+
+
+def test_messages_that_would_fill_the_memory_are_not_read(plain, tmp_path, monkeypatch):
+    monkeypatch.setattr("securevfl.reading._SHARE", 2**62)
+    with pytest.raises(CheckpointError, match=r"messages.npz is too large: .* may be used here"):
+        write_report([plain.folder], out=tmp_path / "page.html")
+
+
 def test_the_page_goes_into_the_folder_of_a_run(tmp_path):
     folder = write_run(tmp_path / "run", TWO_ROWS)
     done = call(folder, "--json")

@@ -106,6 +106,16 @@ def test_embeddings_of_tables_in_other_orders_are_matched_by_id(run, files, tabl
     np.testing.assert_allclose(shares, known.loc[shares.index], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_embeddings_that_are_not_finite_are_refused(files, tables, value):
+    """A row of them was predicted as the first class."""
+    clients, server = files
+    sent = {n: client.embed(tables[n]) for n, client in enumerate(clients)}
+    sent[1].iloc[3, 0] = value
+    with pytest.raises(DataError, match="party 1 has a number in row 3 that is not finite"):
+        server.predict(sent)
+
+
 def test_embeddings_without_ids_must_have_equally_many_rows(files, tables):
     clients, server = files
     plain = [table.drop(columns="who") for table in tables]

@@ -1,14 +1,16 @@
 """Local tables: each party reads its own file on its own machine, and nobody has the whole.
 
 What `VerticalDataset.from_files` does in one process, parties do here by messages.
-They find their common rows by private set intersection. The owner of the label table splits them
-into training and test rows. Each party fits its own columns on its own training rows. A party's
-`VerticalDataset` then has its own columns, and placeholder arrays of zeros for the others'; the
-server's has the labels and no columns. Row for row they are those of `from_files`.
+They find their common rows by private set intersection, order them by the hashes of their ids, and
+draw training and test rows, each for itself and alike. Each party fits its own columns on its own
+training rows. A party's `VerticalDataset` then has its own columns, and placeholder arrays of zeros
+for the others'; the server's has the labels and no columns. Row for row they are those of
+`from_files`, where the table of the labels has its rows in that order.
 
 What is shared: the number of common rows, which of them are test rows, the names of the classes,
-and how many columns each party has; with an id column, what `securevfl.data.alignment.psi` says
-besides.
+how many columns each party has, and to the server which columns to drop a party has; with an id
+column, what `securevfl.data.alignment.psi` says besides; without one, the order of rows that all
+tables have, which must not follow from labels.
 """
 
 from __future__ import annotations
@@ -21,28 +23,26 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.alignment.agreement import checked_places, differing, places_digest
 from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
-from securevfl.data.alignment.psi import intersect
-from securevfl.data.builders.arrays import draw_test_rows
+from securevfl.data.alignment.psi import id_order, intersect
 from securevfl.data.builders.frame_columns import checked_frame, label_column
 from securevfl.data.builders.tabular import Rows, build
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions
 from securevfl.data.origin import About
+from securevfl.data.partition import split_random
 from securevfl.data.preparation.columns import Column
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.tables import read_table
-from securevfl.engine.party import SERVER, Party, name_of
+from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError
 from securevfl.reading import read_arrays
 
 ROWS = "rows.npz"
-_SPLIT = ("rows in order", "training rows", "test rows")  # what the server tells the others
 # A group is a column that one party has; the server, which splits the rows, does not.
-# Who is a test row is told to everybody, so it must not follow from labels.
+# Everybody knows who is a test row, so it must not follow from labels.
 _TABLE_OPTIONS = set(TableKeywords.__annotations__) - {"group", "about", "stratified"}
 _OPTIONS = {
     "party_files",
@@ -270,41 +270,6 @@ class RemoteColumns(PartyPreprocessor):
         )
 
 
-def checked_split(told: Any, rows: int, who: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Order, training and test rows as the server told them to a party.
-
-    Parameters
-    ----------
-    told : payload
-        As it came.
-    rows : int
-        Common rows.
-    who : str
-        Name of the party.
-
-    Raises
-    ------
-    DataError
-        When they are no order of all rows, or name a row twice: it would be released, or summed,
-        more often than is counted.
-    """
-    whose = f"the server told {who}"
-    if not isinstance(told, tuple | list) or len(told) != len(_SPLIT):
-        raise DataError(f"{whose} its split as {type(told).__name__}; it is {', '.join(_SPLIT)}")
-    order, train, test = (
-        checked_places(part, rows, whose, what) for part, what in zip(told, _SPLIT, strict=True)
-    )
-    if len(order) != rows:
-        raise DataError(f"{whose} an order of {len(order)} rows; {rows} are common")
-    both = np.intersect1d(train, test)
-    if len(both):
-        raise DataError(
-            f"{whose} that {len(both)} rows are training rows and test rows, such as {both[0]}; "
-            "test rows are sent without protection, so a row is one or the other"
-        )
-    return order, train, test
-
-
 class TableOwner(Party):
     """Owner of a local table: finds the common rows with the others, and stores its own.
 
@@ -335,43 +300,30 @@ class TableOwner(Party):
             await self.partition(table, rows)
             return
         self.send(SERVER, "common rows", len(rows))
-        told = (await self.collect("split", senders=[SERVER]))[SERVER]
-        order, train, test = checked_split(told, len(rows), name_of(self.index))
-        await self.agree_on_split((order, train, test))
-        rows = rows[order]
-        own = self.tables.part(self.index, rows[train], rows[test])
-        self.keep(rows[train], rows[test])
+        train, test = self.split(rows)
+        own = self.tables.part(self.index, train, test)
+        self.keep(train, test)
         dropped = [name for name in self.tables.options.drop if name in table.frame.columns]
         self.send(SERVER, "width", (own.widths[0], dropped))
 
     async def run(self) -> None:
         """Nothing is left to do."""
 
-    async def agree_on_split(self, parts: Sequence[np.ndarray]) -> None:
-        """Refuse a split that the server told others otherwise.
-
-        Masks, sums and counts of releases are all by the number of a row. A server that gives the
-        same number to different people would have one client's row summed with rows that it
-        knows, or the same one.
-        """
-        others = [member for member in self.peers if member != self.index]
-        differ = await differing(self, others, places_digest(parts), "split digest")
-        if differ:
-            raise DataError(
-                f"the server told {name_of(self.index)} of other training and test rows than "
-                f"{', '.join(differ)}. All must be told the same; the server, or a party that says "
-                "so, does not follow the protocol"
-            )
-
     async def common(self, table: PartyTable) -> np.ndarray:
-        """Rows of the table whose id everybody has; all of them where there is no id column."""
+        """Rows of the table whose id everybody has; all of them where there is no id column.
+
+        Their order is the same for all: by the hashes of ids, which says nothing of anybody's
+        table, or that of the tables themselves.
+        """
         if self.tables.id_column is None:
             return np.arange(len(table.frame))
         ids = list(own_ids(table, self.tables.id_column))
-        return await intersect(self, ids, [*self.peers, SERVER], collector=SERVER, workers=1)
+        rows = await intersect(self, ids, [*self.peers, SERVER], collector=SERVER, workers=1)
+        ordered: np.ndarray = rows[id_order([ids[row] for row in rows])]
+        return ordered
 
     async def partition(self, table: PartyTable, rows: np.ndarray) -> None:
-        """The server: order the rows as in its table, draw the test rows, and tell the others."""
+        """The server: check that all have as many rows, and find what all may know of them."""
         counts = await self.collect("common rows", senders=self.peers)
         sizes = [*counts.values(), len(rows)]
         if len(set(sizes)) > 1:
@@ -379,14 +331,12 @@ class TableOwner(Party):
                 f"the tables have {sizes} rows, the labels last; name the column that joins them "
                 "with id_column="
             )
-        order = np.argsort(rows)
-        raw = self.tables.labels(table).take(rows[order])
-        train, test = self.split(raw)
-        self.broadcast("split", (order, train, test), to=self.peers)
+        train, test = self.split(rows)
+        raw = self.tables.labels(table)
         labels, test_labels, classes, task = encode_labels(
             raw.take(train), raw.take(test), self.tables.options.task
         )
-        self.keep(rows[order][train], rows[order][test])
+        self.keep(train, test)
         answers = await self.collect("width", senders=self.peers)
         unknown = set(self.tables.options.drop).difference(
             *(names for _, names in answers.values())
@@ -396,10 +346,15 @@ class TableOwner(Party):
         found = tuple(int(answers[n][0]) for n in self.peers)
         self.facts = PublicFacts(found, len(labels), len(test_labels), classes, task).plain()
 
-    def split(self, raw: RawLabels) -> tuple[np.ndarray, np.ndarray]:
-        """Training and test rows, as `from_files` draws them: of no label, for all are told."""
-        train, test, _ = draw_test_rows(raw, self.tables.options)
-        return train, test
+    def split(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Training and test rows: each party draws the same ones, of their number and the seed.
+
+        Nobody tells another which they are. A server that did could give one number to different
+        people, or name a person twice, and what is counted and masked by number would be undone.
+        """
+        options = self.tables.options
+        train, test = split_random(len(rows), options.test_fraction, options.seed)
+        return rows[train], rows[test]
 
     def keep(self, train: np.ndarray, test: np.ndarray) -> None:
         """Store the positions of the own rows on the own disk."""

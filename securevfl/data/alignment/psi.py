@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.alignment.agreement import checked_places, differing
 from securevfl.engine.party import Party, name_of
 from securevfl.errors import DataError, RunError
 
@@ -247,6 +246,26 @@ def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [place[order[full + n]].astype(np.int64) for n in range(len(sets))]
 
 
+def id_order(identifiers: Sequence[str]) -> np.ndarray:
+    """Places of identifiers in an order that follows from them alone, by their hashes.
+
+    Whoever has the same identifiers finds the same order, however its own rows stand. So it tells
+    nobody how the rows of another stand, which may be by their labels.
+
+    Parameters
+    ----------
+    identifiers : sequence of str
+        Each once.
+
+    Returns
+    -------
+    ndarray, (n,), int64
+    """
+    texts = (unicodedata.normalize("NFC", each).encode() for each in identifiers)
+    hashes = [hashlib.sha256(_DOMAIN + b"order" + text).digest() for text in texts]
+    return np.array(sorted(range(len(hashes)), key=hashes.__getitem__), np.int64)
+
+
 async def intersect(
     party: Party,
     identifiers: Sequence[str],
@@ -314,8 +333,7 @@ async def intersect(
         for member, places in zip(ring, common_places(sets), strict=True):
             party.send(member, f"{name} common", places)
     places = (await party.collect(f"{name} common", senders=[collector]))[collector]
-    whose = f"psi: the collector, {name_of(collector)}, told {name_of(party.index)}"
-    checked_places(places, len(identifiers), whose, "common identifiers")
+    check_places(places, len(identifiers), party.index, collector)
     await _agree_on_count(party, ring, len(places), f"{name} count")
     if not len(places):
         raise DataError(
@@ -327,6 +345,40 @@ async def intersect(
     return rows
 
 
+def check_places(places: Any, held: int, member: int, collector: int) -> None:
+    """Refuse an answer of the collector that names no set of own rows.
+
+    Parameters
+    ----------
+    places : payload
+        What the collector sent: places in the order in which the own set was sent.
+    held : int
+        Identifiers of this member.
+    member, collector : int
+        Numbers of both.
+
+    Raises
+    ------
+    DataError
+        Naming both and what is wrong.
+    """
+    whose = f"psi: the collector, {name_of(collector)}, told {name_of(member)}"
+    if not isinstance(places, np.ndarray) or places.dtype != np.int64 or places.ndim != 1:
+        shape = getattr(places, "shape", "")
+        what = f"{getattr(places, 'dtype', type(places).__name__)} {shape}".strip()
+        raise DataError(f"{whose} its common rows as {what}; they must be a row of int64 numbers")
+    if len(places) and not 0 <= int(places.min()) <= int(places.max()) < held:
+        raise DataError(
+            f"{whose} of places from {int(places.min())} to {int(places.max())}; its set has "
+            f"{held} identifiers, so they must lie in [0, {held})"
+        )
+    if len(np.unique(places)) < len(places):
+        raise DataError(
+            f"{whose} of {len(places)} places, of which {len(np.unique(places))} differ; an "
+            "identifier is common once"
+        )
+
+
 async def _agree_on_count(party: Party, ring: Sequence[int], count: int, name: str) -> None:
     """Refuse an intersection that has not as many rows for every member.
 
@@ -334,7 +386,11 @@ async def _agree_on_count(party: Party, ring: Sequence[int], count: int, name: s
     together. Members send each other a hash, of a number that all of them know.
     """
     others = [member for member in ring if member != party.index]
-    differ = await differing(party, others, count_digest(count), name)
+    own = count_digest(count)
+    for member in others:
+        party.send(member, name, own)
+    digests = await party.collect(name, senders=others)
+    differ = [name_of(member) for member, digest in digests.items() if digest != own]
     if differ:
         raise DataError(
             f"psi: {name_of(party.index)} was told of {count} common rows, and {', '.join(differ)} "

@@ -114,6 +114,8 @@ class _Lister:
 
     def test_folder(self) -> str | None:
         """Name of the folder of the test images; None where the classes lie at the top."""
+        for name in (_TRAIN, *_TESTS):
+            self._refuse_outside(self.path / name)
         folders = [one.name for one in self.top() if one.is_dir()]
         tests = [name for name in _TESTS if name in folders]
         if not tests or _TRAIN not in folders:

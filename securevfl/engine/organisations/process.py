@@ -436,7 +436,7 @@ class Process:
             return
         if not self.roster.hear(beacon, asyncio.get_running_loop().time()):
             return
-        if beacon.sender not in self.manifest.signatures:
+        if beacon.sender in self.manifest.unsigned:  # a wrong signature of the file is replaced
             self.manifest = self.manifest.with_signature(beacon.sender, beacon.consent)
         self._awake.set()
 

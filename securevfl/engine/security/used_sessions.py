@@ -32,12 +32,16 @@ def use_session(path: Path, session: str, run: str) -> None:
     ConfigurationError
         When the session was used in another run, or the list cannot be read or written.
     """
+    from filelock import FileLock
+
     name, token = _digest("session", session), _digest("run", run)
     try:
-        text = path.read_text() if path.exists() else ""
-        before = _used(text).get(name)
-        if before is None:
-            _write(path, f"{text}{name} {token}\n")
+        # Two processes that begin at once would each miss what the other writes.
+        with FileLock(path.with_suffix(".lock"), mode=0o600, thread_local=False):
+            text = path.read_text() if path.exists() else ""
+            before = _used(text).get(name)
+            if before is None:
+                _write(path, f"{text}{name} {token}\n")
     except (OSError, ValueError) as error:
         raise _unusable(path, session, error) from None
     if before is not None and before != token:

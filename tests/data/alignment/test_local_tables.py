@@ -6,6 +6,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from securevfl.data.alignment.local_tables import PublicFacts, TableOwner, Tables
+from securevfl.data.alignment.psi import id_order
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
@@ -66,8 +67,12 @@ def apart(options, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(options):
-    return VerticalDataset.from_files(**options)
+def whole(options, tmp_path_factory):
+    """In one process, from a table of labels in the order that owners of tables find."""
+    labels = pd.read_csv(options["label_file"])
+    ordered = tmp_path_factory.mktemp("ordered") / "labels.csv"
+    labels.iloc[id_order(labels["id"].tolist())].to_csv(ordered, index=False)
+    return VerticalDataset.from_files(**options | {"label_file": str(ordered)})
 
 
 def test_everybody_has_its_own_part_of_the_whole(apart, whole):
@@ -142,69 +147,30 @@ def test_tables_in_one_order_need_no_ids(options, tmp_path):
         prepared(Tables.of(given), tmp_path)
 
 
-def told_otherwise(monkeypatch, options, folder, lie, liars=(1,)):
-    """The server tells some parties another split than the one it draws."""
-    send = TableOwner.broadcast
-
-    def broadcast(self, kind, payload=None, to=None):
-        if kind != "split":
-            send(self, kind, payload, to)
-            return
-        for n in to:
-            self.send(n, kind, lie(*(part.copy() for part in payload)) if n in liars else payload)
-
-    monkeypatch.setattr(TableOwner, "broadcast", broadcast)
-    prepared(Tables.of(options), folder)
+def test_nobody_tells_another_which_rows_are_whose(options, tmp_path):
+    """A server that did gave one number to different people, or named one person many times."""
+    tables = Tables.of(options)
+    peers = range(PARTIES)
+    owners = {n: TableOwner(n, peers, tables, tmp_path / str(n)) for n in (SERVER, *peers)}
+    simulation = Simulation(owners)
+    simulation.run()
+    told = simulation.transcript.columns()
+    from_server = set(told["kind"][told["sender"] == SERVER].tolist())
+    assert {str(kind) for kind in from_server} <= {"psi", "psi finished", "psi common", "psi count"}
 
 
-ROWS = "it has [0-9]+, so they must"
-
-
-@pytest.mark.parametrize(
-    ("lie", "words"),
-    [
-        (lambda o, train, t: (o, np.repeat(train[:1], 150), t), "training rows at 150 places"),
-        (lambda o, train, t: (o, train, np.append(t, train[0])), "1 rows are training rows and"),
-        (lambda o, train, t: (o, train, np.append(t, t[0])), "test rows at .* none may come twice"),
-        (lambda o, train, t: (o, np.append(train, len(o)), t), f"training rows at places .*{ROWS}"),
-        (lambda o, train, t: (np.zeros_like(o), train, t), "rows in order at .* of which 1 differ"),
-        (lambda o, train, t: (o[:-1], train, t), "an order of [0-9]+ rows; [0-9]+ are common"),
-        (lambda o, train, t: (o, train.astype(float), t), "its training rows as float64"),
-        (lambda o, train, t: "nothing", "its split as str"),
-    ],
-)
-def test_a_split_that_names_a_row_twice_is_refused(monkeypatch, options, tmp_path, lie, words):
-    with pytest.raises(DataError, match=f"the server told (party|client) 1.*{words}"):
-        told_otherwise(monkeypatch, options, tmp_path, lie)
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [
-        lambda o, train, test: (o, train[::-1].copy(), test),
-        lambda o, train, test: (o, train[1:], test),
-        lambda o, train, test: (np.roll(o, 1), train, test),
-        lambda o, train, test: (o, train[1:], np.append(test, train[0])),
-    ],
-)
-@pytest.mark.parametrize("ids", [True, False])
-def test_a_server_that_tells_parties_different_splits_is_refused(
-    monkeypatch, options, tmp_path, lie, ids
-):
-    """One number would be rows of different people, and sums over it nobody's."""
-    if not ids:
-        tables = {n: pd.read_csv(file) for n, file in enumerate(options["party_files"])}
-        for n, table in tables.items():
-            table.drop(columns="id").to_csv(tmp_path / f"{n}.csv", index=False)
-        labels = pd.read_csv(options["label_file"]).drop(columns="id").head(220)
-        labels.to_csv(tmp_path / "y.csv", index=False)
-        options = {
-            "party_files": [tmp_path / f"{n}.csv" for n in tables],
-            "label_file": tmp_path / "y.csv",
-            "label": "digit",
-        }
-    with pytest.raises(DataError, match="of other training and test rows than"):
-        told_otherwise(monkeypatch, options, tmp_path / "own", lie, liars=(1, 2))
+def test_the_order_of_rows_says_nothing_of_the_order_of_labels(options, tmp_path):
+    """Files are often sorted by label; their order was the order of rows, told to all."""
+    labels = pd.read_csv(options["label_file"])
+    rows = []
+    for name, own in (("sorted", labels.sort_values("digit")), ("shuffled", labels.sample(frac=1))):
+        own.to_csv(tmp_path / f"{name}.csv", index=False)
+        given = options | {"label_file": str(tmp_path / f"{name}.csv")}
+        prepared(Tables.of(given), tmp_path / name)
+        kept = np.load(tmp_path / name / "0" / "rows.npz")
+        rows.append((kept["train"], kept["test"]))
+    np.testing.assert_array_equal(rows[0][0], rows[1][0])
+    np.testing.assert_array_equal(rows[0][1], rows[1][1])
 
 
 def test_columns_to_drop_are_dropped_where_they_are_and_must_be_somewhere(options, whole, tmp_path):
@@ -228,14 +194,17 @@ def test_what_needs_all_columns_in_one_process_is_refused(changed, said, options
         Tables.of(options | changed)
 
 
-def test_who_is_a_test_row_follows_from_no_label(options, whole, tmp_path):
+def test_who_is_a_test_row_follows_from_no_label(options, tmp_path):
     """A client that knows the seed told rows of two classes apart by a stratified split."""
     labels = pd.read_csv(options["label_file"])
     labels["digit"] = np.random.default_rng(1).permutation(labels["digit"])
     labels.to_csv(tmp_path / "y.csv", index=False)
-    other = VerticalDataset.from_files(**options | {"label_file": tmp_path / "y.csv"})
+    own, other = (
+        VerticalDataset.from_files(**options | given)
+        for given in ({}, {"label_file": tmp_path / "y.csv"})
+    )
     for side in ("train", "test"):
-        np.testing.assert_array_equal(getattr(other, side)[0], getattr(whole, side)[0])
+        np.testing.assert_array_equal(getattr(other, side)[0], getattr(own, side)[0])
     kept = {}
     for name, given in {"own": {}, "other": {"label_file": tmp_path / "y.csv"}}.items():
         prepared(Tables.of(options | given), tmp_path / name)

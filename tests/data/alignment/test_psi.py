@@ -173,9 +173,9 @@ def lying(monkeypatch, lie):
 @pytest.mark.parametrize(
     ("lie", "words"),
     [
-        (np.array([1, -1]), r"common identifiers at places from -1 to 1; it has 4, .*in \[0, 4\)"),
-        (np.array([4, 0]), r"at places from 0 to 4; .* in \[0, 4\)"),
-        (np.array([2, 2]), "at 2 places, of which 1 differ"),
+        (np.array([1, -1]), r"of places from -1 to 1; .* 4 identifiers.*in \[0, 4\)"),
+        (np.array([4, 0]), r"of places from 0 to 4; .* in \[0, 4\)"),
+        (np.array([2, 2]), "2 places, of which 1 differ"),
         (np.array([1.0, 2.0]), r"as float64 \(2,\); they must be a row of int64"),
         (np.array([1, 2], np.int32), r"as int32 \(2,\)"),
         (np.array([[1, 2]]), r"as int64 \(1, 2\)"),

@@ -339,6 +339,12 @@ def linked_class(path):
     (path / "dog").symlink_to(path.parent)
 
 
+def linked_part(path):
+    folder(path / "train", 2)
+    folder(path.parent / "elsewhere", 2)
+    (path / "test").symlink_to(path.parent / "elsewhere")
+
+
 FOLDERS = {
     "nothing": (lambda p: p.mkdir(), r"has no folders of images; each class needs one .* A table"),
     "one class": (one_class, "all images are of the class 'cat', and at least two classes"),
@@ -347,6 +353,7 @@ FOLDERS = {
     "a class of test images": (unknown_class, r"owl: there is no .*train/owl"),
     "no folder of test images": (only_train, r"cat is a folder within the class 'train', .* name"),
     "no test images": (no_tests, "test has no folders of images; each class needs one"),
+    "test images elsewhere": (linked_part, r"test is a link to .*elsewhere, outside of"),
     "a class elsewhere": (linked_class, r"dog is a link to .*, outside of"),
 }
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import securevfl as svfl
 from securevfl.cli.app import app
+from securevfl.data.alignment.psi import id_order
 from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER
@@ -39,6 +40,7 @@ def tables(tmp_path_factory):
         table.insert(0, "id", rows)
         table.to_csv(folder / f"{n}.csv", index=False)
     rows = draw.permutation(300)
+    rows = rows[id_order([str(row) for row in rows])]  # then a simulation has the same order
     labels = pd.DataFrame({"id": rows, "digit": digits.target[rows]})
     labels.to_csv(folder / "labels.csv", index=False)
     return folder

@@ -13,6 +13,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import securevfl as svfl
+from securevfl.data.alignment.psi import id_order
 from securevfl.data.source import DataSource
 from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.network import SERVER
@@ -59,6 +60,7 @@ def tables(tmp_path_factory):
         table.insert(0, "id", rows)
         table.to_csv(folder / f"{n}.csv", index=False)
     rows = draw.permutation(200)
+    rows = rows[id_order([str(row) for row in rows])]  # then a simulation has the same order
     pd.DataFrame({"id": rows, "digit": digits.target[rows]}).to_csv(
         folder / "labels.csv", index=False
     )
