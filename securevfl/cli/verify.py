@@ -20,7 +20,6 @@ from securevfl.cli.options import (
     protocol_options,
 )
 from securevfl.cli.run import data_source, sort_out
-from securevfl.engine.checkpoint import write_text
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -199,9 +198,11 @@ def _data_of(folder: Path, spec: RunSpec, common: Mapping[str, Any]) -> DataSour
 
 
 def _write(report: Report, folder: Path) -> None:
+    from securevfl.runs.storage import put_text
+
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report.to_dict(), indent=1)
-    write_text(folder / "verify.json", text + "\n")  # in the place of a link, not through it
+    put_text(folder / "verify.json", text + "\n")
 
 
 def print_report(report: Report) -> None:

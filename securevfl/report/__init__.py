@@ -82,9 +82,9 @@ def write_report(
     DataError
         When a file of a run is damaged.
     """
-    from securevfl.engine.checkpoint import write_text
     from securevfl.report.loading import read_records
     from securevfl.report.page import render, write_files
+    from securevfl.runs.storage import put_text
 
     if not folders:
         raise ConfigurationError("report: name the folder of a run, or several to compare them")
@@ -92,7 +92,7 @@ def write_report(
     target = _target(paths, None if out is None else Path(out))
     records = read_records(paths, [Path(path) for path in verifications])
     text = render(records)
-    write_text(target, text)  # in the place of a link, not through it
+    put_text(target, text)
     files = () if figures is None else write_files(records, Path(figures))
     missing = []
     for record in records:

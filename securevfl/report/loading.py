@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.engine.network import SERVER
-from securevfl.engine.transcript_rows import COLUMNS, ROW_BYTES
 from securevfl.errors import CheckpointError, ConfigurationError, DataError
-from securevfl.reading import NOT_PARSED, count_rows, refuse_beyond_memory
+from securevfl.reading import NOT_PARSED, refuse_beyond_memory
 from securevfl.report.evaluations import evaluation_of
 from securevfl.report.organisations import join_organisations, party_of
 from securevfl.report.records import Messages, Record
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.spec import CONFIG, FORMAT
-from securevfl.runs.storage import HISTORY, MESSAGES, SUMMARY, read_transcript
+from securevfl.runs.storage import HISTORY, MESSAGES, SUMMARY, messages_bytes, read_transcript
 
 VERIFICATION, RESULTS = "verify.json", "results.json"
 _TABLES = ("options", "conditions", "data", "derived", "faults", "versions")
@@ -164,15 +163,10 @@ def _messages(folder: Path) -> Messages | None:
     """None where an older version wrote the folder, and where nobody sent anything."""
     if not (folder / MESSAGES).is_file():
         return None
-    path = folder / MESSAGES
-    try:
-        rows = count_rows(path, COLUMNS)
-    except (OSError, ValueError):
-        rows = 0  # `read_transcript` says what is wrong
     try:  # columns are wide beside what they take packed, and are all needed at once
-        refuse_beyond_memory(rows * ROW_BYTES)
+        refuse_beyond_memory(messages_bytes(folder))
     except ValueError as error:
-        raise CheckpointError(f"report: {path} is too large: {error}") from None
+        raise CheckpointError(f"report: {folder / MESSAGES} is too large: {error}") from None
     columns = read_transcript(folder).columns()
     return Messages(columns) if len(columns["round"]) else None
 

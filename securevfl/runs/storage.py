@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.engine.checkpoint import read_file, write_file
+from securevfl.engine.checkpoint import read_file, write_file, write_text
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
-from securevfl.engine.transcript_rows import CHUNK, COLUMNS
+from securevfl.engine.transcript_rows import CHUNK, COLUMNS, ROW_BYTES
 from securevfl.errors import CheckpointError, ConfigurationError, SecureVFLError
 from securevfl.reading import NOT_PARSED, count_rows, read_pieces, read_small
 from securevfl.runs.folders.models import NO_MODELS
@@ -140,6 +140,19 @@ def write_transcript(folder: Path, transcript: Transcript) -> None:
                 )
                 for part in transcript.parts():
                     file.write(part[name].tobytes())
+
+
+def messages_bytes(folder: Path) -> int:
+    """Memory that the columns of all messages take; 0 where the file is damaged."""
+    try:
+        return count_rows(folder / MESSAGES, COLUMNS) * ROW_BYTES
+    except (OSError, ValueError):
+        return 0
+
+
+def put_text(path: Path, text: str) -> None:
+    """Write a text in the place of a link, not through it: the folder may be a stranger's."""
+    write_text(path, text)
 
 
 def read_transcript(folder: Path) -> Transcript:
