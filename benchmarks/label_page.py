@@ -35,6 +35,7 @@ PAPERS = Path("benchmarks/papers")
 PAGE = Path("docs/results-label-partitioned.md")
 MULTIVFL = (
     "as-printed-mnist",
+    "convolutions-mnist",
     "as-printed-fashion-mnist",
     "figures-2-3-mnist",
     "figures-2-3-fashion-mnist",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from verdicts import Difference, final, judge, values
+from verdicts import RESULTS, Difference, final, judge, values
 
 from claims.line import Line, also, open_question
 
@@ -30,7 +30,7 @@ def lines() -> Iterator[Line]:
         study = f"multivfl/as-printed-{name}"
         seeds = len(values(study, "fedavg-4niid"))
         printed = AS_PRINTED.format(seeds=seeds)
-        yield Line(f"Figure 2, {name}", FALL, also(judge(fall(study)), printed))
+        yield Line(f"Figure 2, {name}", FALL, also(judge(fall(study)), printed + convolutions(name)))
         *others, demon = leads(study)
         yield Line(
             f"Figure 3, {name}",
@@ -50,6 +50,15 @@ def fall(study: str) -> list[Difference]:
         final(study, f"fedavg-{a}niid", f"fedavg-{b}niid", name=f"{a}niid above {b}niid")
         for a, b in itertools.pairwise((1, 2, 3, 4))
     ]
+
+
+def convolutions(name: str) -> str:
+    """The ends of Figure 2 with the layers that the paper prints; nothing where not run."""
+    study = f"multivfl/convolutions-{name}"
+    if not (RESULTS / study).exists():
+        return ""
+    found = final(study, "fedavg-1niid", "fedavg-4niid", name="1niid above 4niid")
+    return f". With the convolutions, {found.pairs} seeds: {found.text(1)}"
 
 
 def leads(study: str) -> list[Difference]:
