@@ -30,7 +30,9 @@ def lines() -> Iterator[Line]:
         study = f"multivfl/as-printed-{name}"
         seeds = len(values(study, "fedavg-4niid"))
         printed = AS_PRINTED.format(seeds=seeds)
-        yield Line(f"Figure 2, {name}", FALL, also(judge(fall(study)), printed + convolutions(name)))
+        yield Line(
+            f"Figure 2, {name}", FALL, also(judge(fall(study)), printed + convolutions(name))
+        )
         *others, demon = leads(study)
         yield Line(
             f"Figure 3, {name}",
