@@ -514,6 +514,22 @@ def test_mistakes_are_one_line(folder, words, part):
     assert len([line for line in result.stderr.splitlines() if "..." not in line]) == 1
 
 
+def test_a_link_in_a_foreign_folder_is_not_written_through(tmp_path):
+    from securevfl.cli.verify import _write
+
+    class Found:
+        def to_dict(self):
+            return {"protocol": "fedvs"}
+
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "verify.json").symlink_to(precious)
+    _write(Found(), tmp_path / "run")
+    assert precious.read_text() == "mine"
+    assert json.loads((tmp_path / "run" / "verify.json").read_text()) == {"protocol": "fedvs"}
+
+
 def test_a_network_of_one_s_own_is_found_in_the_working_folder(folder, monkeypatch):
     Path("my_net_of_cli.py").write_text(
         "from torch import nn\n\n\n"

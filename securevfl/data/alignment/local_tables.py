@@ -41,7 +41,7 @@ from securevfl.errors import DataError
 from securevfl.reading import read_arrays
 
 ROWS = "rows.npz"
-# A group is a column that one party has; the server, which splits the rows, does not.
+# A group is a column that one party has; the others, which draw the same test rows, do not.
 # Everybody knows who is a test row, so it must not follow from labels.
 _TABLE_OPTIONS = set(TableKeywords.__annotations__) - {"group", "about", "stratified"}
 _OPTIONS = {

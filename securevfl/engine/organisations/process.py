@@ -436,7 +436,9 @@ class Process:
             return
         if not self.roster.hear(beacon, asyncio.get_running_loop().time()):
             return
-        if beacon.sender in self.manifest.unsigned:  # a wrong signature of the file is replaced
+        held = self.manifest.signatures.get(beacon.sender)
+        # A wrong signature, which the file came with, is replaced; equal ones need no check.
+        if held != beacon.consent and beacon.sender in self.manifest.unsigned:
             self.manifest = self.manifest.with_signature(beacon.sender, beacon.consent)
         self._awake.set()
 

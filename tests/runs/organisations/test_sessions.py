@@ -331,6 +331,23 @@ def refused(meeting, n=0, **more):
     Member(given.pop("manifest", meeting.manifest), n, **given)
 
 
+def test_a_wrong_signature_in_the_file_is_replaced_by_the_party_s_own(tmp_path):
+    """Whoever forwards a manifest could put one in, and the session never began."""
+    options = {"rounds": 2, "width": 2}
+    meeting = Meeting(
+        tmp_path, "split", 2, data={"name": "digits", "options": {"parties": 2}}, options=options
+    )
+    meeting.manifest = meeting.manifest.with_signature(1, bytes(64))
+
+    async def in_time():
+        return await asyncio.wait_for(
+            asyncio.gather(*(meeting.take_part(n) for n in meeting.parties)), 60
+        )
+
+    with one_thread():
+        assert [summary["rounds"] for summary in asyncio.run(in_time())] == [2, 2, 2]
+
+
 def test_a_wrong_key_is_refused(small):
     with pytest.raises(ConfigurationError, match=r"party 0 is SHA256:.* and this key is SHA256:"):
         refused(small, key=small.key(1))
