@@ -10,12 +10,42 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from securevfl.errors import SecureVFLError
 
 #: What parsers of TOML and JSON raise for texts that are none, that are nested too deep, or that
 #: hold a number of too many digits.
 NOT_PARSED = (ValueError, RecursionError)
+
+
+class Stored(BaseModel):
+    """Fields of a file of ours: of these types and no others, and without infinities and NaN."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def check(cls, content: Any) -> None:
+        """Compare what was read with the fields.
+
+        Raises
+        ------
+        ValueError
+            Naming the first field that is wrong, in a line.
+        """
+        try:
+            cls.model_validate(content)
+        except ValidationError as error:
+            raise ValueError(first_problem(error)) from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """Place of the first wrong field of a file, and its fault."""
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{place}: {message}" if place else message
+
 
 _SHARE = 2  # an archive may fill one of so many parts of the free memory: readers copy it once
 # An archive of more than so many bytes may not be packed better than so. Models, row numbers and

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from securevfl.errors import DataError
+from securevfl.reading import first_problem
 
 EVALUATION = "evaluation_data"
 _Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -70,6 +71,4 @@ def evaluation_of(summary: Mapping[str, Any], where: str) -> Evaluation | None:
     try:
         return Evaluation.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or EVALUATION
-        raise DataError(f"report: {where}, {EVALUATION}: {place}: {first['msg']}") from None
+        raise DataError(f"report: {where}, {EVALUATION}: {first_problem(error)}") from None

@@ -26,7 +26,7 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.client_networks import make_client_network
-from securevfl.models.polynomial_network import expand
+from securevfl.models.polynomial_network import expand, expanded_width
 from securevfl.models.scores import decided, probabilities
 from securevfl.models.split import Centre
 from securevfl.models.tensors import tensor
@@ -35,8 +35,9 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.reading import NOT_PARSED, read_arrays
 from securevfl.runs.embeddings import Embeddings, matched, named
 from securevfl.runs.folders.checksums import read_summary
-from securevfl.runs.folders.descriptions import FORMAT, described, own_arrays, read_descriptions
+from securevfl.runs.folders.descriptions import described, own_arrays, read_descriptions
 from securevfl.runs.folders.models import model_arrays
+from securevfl.runs.folders.stored import FORMAT, check_description
 from securevfl.runs.storage import MODELS, SUMMARY
 
 if TYPE_CHECKING:
@@ -92,7 +93,15 @@ class ExportedModel:
         return found
 
     def _weights(self, prefix: str) -> dict[str, np.ndarray]:
-        return {k[len(prefix) :]: v for k, v in self.arrays.items() if k.startswith(prefix)}
+        """Arrays by the names that follow the prefix, each of finite numbers."""
+        found = {k[len(prefix) :]: v for k, v in self.arrays.items() if k.startswith(prefix)}
+        for name, values in found.items():
+            if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+                raise DataError(
+                    f"model: the array {prefix}{name} ({values.dtype}, {values.shape}) is not of "
+                    "finite numbers; the file is damaged, or training diverged"
+                )
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         return {"about": self.about, "arrays": self.arrays}
@@ -108,18 +117,31 @@ class ClientModel(ExportedModel):
 
     @functools.cached_property
     def _module(self) -> Any:
-        spec = dict(self._network())
+        spec, weights = dict(self._network()), self._weights("network/module/")
+        if not spec["own"]:
+            depth = len(spec["layers"]) + 1 if spec["layers"] else spec["depth"]
+            _refuse_larger(weights, depth, spec["width"], *spec["layers"])
+        shape = spec.pop("image_shape")
         made: Any = make_client_network(
             spec.pop("kind"),
             spec.pop("features"),
             spec.pop("width"),
             spec.pop("depth"),
-            image_shape=None if spec["image_shape"] is None else tuple(spec.pop("image_shape")),
+            image_shape=None if shape is None else tuple(shape),
             stream=np.random.Generator(np.random.Philox(0)),  # the weights are replaced
             optimizer=_UNUSED,
-            **{k: v for k, v in spec.items() if k != "image_shape"},
+            **spec,
         )
-        return _loaded(made.module, self._weights("network/module/"))
+        return _loaded(made.module, weights)
+
+    @functools.cached_property
+    def _polynomial(self) -> np.ndarray:
+        """Weights of a polynomial network, (d D + 1, h) float64."""
+        spec, weights = self._network(), self._weights("network/")
+        shape = (expanded_width(spec["features"], spec["depth"]), spec["width"])
+        if "weight" not in weights or weights["weight"].shape != shape:
+            raise DataError(f"model: the weights are not those of the network, {shape}")
+        return weights["weight"].astype(np.float64)
 
     def embed(self, rows: Any) -> np.ndarray | pd.DataFrame:
         """Embedding of raw rows of this party, (m, h) float64.
@@ -153,7 +175,7 @@ class ClientModel(ExportedModel):
         features = self.preprocessing.apply(rows).astype(np.float64)
         spec = self._network()
         if spec["kind"] == "pn" and not spec["own"]:
-            weight = self.arrays["network/weight"].astype(np.float64)
+            weight = self._polynomial  # which compares the depth before rows are expanded
             embedding: np.ndarray = expand(features, spec["depth"]) @ weight
             return embedding
         return _evaluated(self._module, features)
@@ -164,7 +186,9 @@ class ServerModel(ExportedModel):
 
     @functools.cached_property
     def _centre(self) -> Any:
-        spec = self._network()
+        spec, weights = self._network(), self._weights("centre/network/")
+        if not spec["own"]:
+            _refuse_larger(weights, 1, spec["width"], spec["hidden"], spec["outputs"])
         centre = Centre(
             self.about["task"],
             spec["outputs"],
@@ -175,7 +199,7 @@ class ServerModel(ExportedModel):
             seed=0,
             own=spec["own"],
         )
-        return _loaded(centre.network, self._weights("centre/network/"))
+        return _loaded(centre.network, weights)
 
     def scores(self, embeddings: Embeddings) -> np.ndarray | pd.DataFrame:
         """Raw scores, (m, outputs) float64, of the clients' embeddings by party number.
@@ -212,7 +236,13 @@ class ServerModel(ExportedModel):
                     f"model: the embedding of party {n} has a number in row {row} that is not "
                     "finite; ask that party to embed its rows again"
                 )
-        found = _evaluated(self._centre, rule.combine(*gather(values, N)))
+        joint, width = rule.combine(*gather(values, N)), self._network()["width"]
+        if joint.shape[1] != width:
+            raise DataError(
+                f"model: embeddings of {N} parties join to {joint.shape[1]} numbers a row, and the "
+                f"server model takes {width}; give those of this server's clients"
+            )
+        found = _evaluated(self._centre, joint)
         return found if ids is None else pd.DataFrame(found, index=ids)
 
     def predict(self, embeddings: Embeddings) -> np.ndarray | pd.Series[Any]:
@@ -456,15 +486,16 @@ def load_model(path: Path | str, *, code: Collection[str] = ()) -> ClientModel |
         raise DataError(f"model: {path} cannot be read: {error.strerror or error}") from None
     except (KeyError, *NOT_PARSED) as error:
         raise DataError(f"model: {path} is no exported model, or damaged: {error}") from None
-    if not isinstance(about, dict) or not isinstance(about.get("role", ""), str):
+    if not isinstance(about, dict):
         raise DataError(f"model: {path} is no exported model, or damaged: no description")
     if about.get("format") != FORMAT:
         raise DataError(
             f"model: {path} has format {about.get('format')}, this version reads {FORMAT}"
         )
-    number = "parties" if about.get("role") == "server" else "party"
-    if not isinstance(about.get(number), int):
-        raise DataError(f"model: {path} is damaged: it does not say its {number}")
+    try:
+        check_description(about)
+    except ValueError as error:
+        raise DataError(f"model: {path} is damaged, or of another version: {error}") from None
     allow(*code)
     if about["role"] == "server":
         return ServerModel(about, arrays)
@@ -504,13 +535,22 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
     return JointModel(server, tuple(clients))
 
 
+def _refuse_larger(weights: Mapping[str, np.ndarray], depth: int, *sizes: int) -> None:
+    """Refuse a description whose network would be larger than the weights that are there."""
+    found = {size for values in weights.values() for size in values.shape}
+    absent = [size for size in sizes if size not in found]
+    if absent or depth > len(weights):
+        what = f"no side of an array is {absent[0]}" if absent else f"{depth} layers are described"
+        raise DataError(f"model: the weights are not those of the network: {what}")
+
+
 def _loaded(module: Any, weights: Mapping[str, np.ndarray]) -> Any:
     """A torch module with these weights, in double precision and evaluation mode."""
-
     try:
         module.load_state_dict({k: tensor(v) for k, v in weights.items()})
     except RuntimeError as error:
-        raise DataError(f"model: the weights are not those of the network: {error}") from None
+        why = " ".join(str(error).split())
+        raise DataError(f"model: the weights are not those of the network: {why}") from None
     return module.double().eval()
 
 

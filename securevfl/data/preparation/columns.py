@@ -74,11 +74,11 @@ class Column:
         """Rebuild a column from what `to_json` returned."""
         categories = fields.get("categories")
         return Column(
-            name=str(fields["name"]),
-            categories=None if categories is None else tuple(map(str, categories)),
+            name=fields["name"],
+            categories=None if categories is None else tuple(categories),
             fill=fields.get("fill"),
-            indicator=bool(fields.get("indicator", False)),
-            coded=bool(fields.get("coded", False)),
+            indicator=fields.get("indicator", False),
+            coded=fields.get("coded", False),
         )
 
 

@@ -19,6 +19,7 @@ from securevfl.data.preparation.columns import (
     one_hot,
     unseen_texts,
 )
+from securevfl.data.preparation.stored import StoredPreprocessing
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -162,14 +163,21 @@ class PartyPreprocessor:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> PartyPreprocessor:
-        """Rebuild a party's part from what `to_json` returned."""
+        """Rebuild a party's part from what `to_json` returned.
+
+        Raises
+        ------
+        ValueError
+            Naming the first field that is not as `to_json` writes it.
+        """
+        StoredPreprocessing.check(fields)
         return PartyPreprocessor(
             columns=tuple(map(Column.from_json, fields["columns"])),
             offset=tuple(map(float, fields["offset"])),
             divisor=tuple(map(float, fields["divisor"])),
-            clip=bool(fields["clip"]),
-            missing=tuple(map(str, fields["missing"])),
-            pixels=bool(fields.get("pixels", False)),
+            clip=fields["clip"],
+            missing=tuple(fields["missing"]),
+            pixels=fields.get("pixels", False),
         )
 
     @property

@@ -7,9 +7,10 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 from sklearn.base import BaseEstimator, ClassifierMixin, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
@@ -25,7 +26,7 @@ from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.reading import NOT_PARSED
+from securevfl.reading import NOT_PARSED, Stored
 from securevfl.runs.export import joint_model, load_models
 from securevfl.runs.run import run
 
@@ -33,6 +34,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LABEL = "the label"
+
+
+class _Stored(Stored):
+    """Fields of an estimator's own file; models are in files of theirs."""
+
+    parameters: dict[str, Any]
+    owners: Annotated[list[list[Annotated[int, Field(ge=0)]]], Field(min_length=1)]
+    features: Annotated[int, Field(ge=1)]
+    names: list[str] | None
+    rounds: Annotated[int, Field(ge=0)]
+    texts: bool = False  # none before version 0.2
+    classes: Annotated[list[str | int | float | bool], Field(min_length=2)] | None = None
+
+    @model_validator(mode="after")
+    def _of_its_columns(self) -> Self:
+        columns = sorted(k for owned in self.owners for k in owned)
+        if columns != [*range(len(columns))] or len(columns) != self.features:
+            raise ValueError(f"owners do not own each of {self.features} columns once")
+        if self.names is not None and len(self.names) != self.features:
+            raise ValueError(f"{len(self.names)} names of {self.features} columns")
+        return self
 
 
 def _remedy(features: int, parties: int) -> str:
@@ -251,12 +273,13 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         path = Path(folder) / cls._file
         try:
             content = json.loads(path.read_text())
+            _Stored.check(content)
             made = cls(**cls._restored_parameters(content["parameters"]))
             if "classes" in content or hasattr(made, "predict_proba"):
                 made.classes_ = np.array(content["classes"])
             made.owners_, made.n_features_in_ = content["owners"], content["features"]
             made.n_iter_ = content["rounds"]
-            made.texts_ = bool(content.get("texts", False))  # none before version 0.2
+            made.texts_ = content.get("texts", False)
             if content["names"] is not None:
                 made.feature_names_in_ = np.array(content["names"], dtype=object)
         except (OSError, KeyError, TypeError, *NOT_PARSED) as error:

@@ -25,11 +25,10 @@ from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.reading import NOT_PARSED
+from securevfl.runs.folders.stored import FORMAT, check_description
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
-
-FORMAT = 1
 
 
 def file_of(party: int) -> str:
@@ -75,10 +74,11 @@ def read_descriptions(folder: Path) -> dict[int, dict[str, Any]]:
     while (path := folder / file_of(len(found) - 1)).is_file():
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(about, dict) or about.get("format") != FORMAT:
+                raise CheckpointError(f"load: {path} is damaged, or of another version")
+            check_description(about)
         except NOT_PARSED as error:
             raise CheckpointError(f"load: {path} is damaged: {error}") from None
-        if not isinstance(about, dict) or about.get("format") != FORMAT:
-            raise CheckpointError(f"load: {path} is damaged, or of another version")
         found[len(found) - 1] = about
     return found
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
 
 from securevfl._version import __version__
 from securevfl.data.alignment.local_tables import Tables
@@ -21,9 +23,37 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.reading import Stored
 
 _TABLES = "tables"  # key of the tables' options; a named set has "name" and "options"
 _LONGEST = 40  # characters of a party's name
+
+
+class _Stored(Stored):
+    """The terms in a manifest; `Terms` says what they are."""
+
+    version: str
+    begin_by: str
+    seed: Annotated[int, Field(ge=0)]
+    options: dict[str, Any]
+    data: dict[str, Any]
+    padded: bool = False  # older manifests have no such line
+    names: list[str] = Field(default=[])
+
+    @field_validator("begin_by")
+    @classmethod
+    def _with_its_zone(cls, text: str) -> str:
+        if datetime.fromisoformat(text).tzinfo is None:
+            raise ValueError(f"{text} has no time zone")
+        return text
+
+    @field_validator("data")
+    @classmethod
+    def _of_one_kind(cls, data: dict[str, Any]) -> dict[str, Any]:
+        for name, kind in {_TABLES: dict, "options": dict, "name": str}.items():
+            if not isinstance(data.get(name, kind()), kind):
+                raise ValueError(f"{name} is no {'table' if kind is dict else 'text'}")
+        return data
 
 
 @dataclass(frozen=True)
@@ -105,16 +135,19 @@ class Terms:
         """
         terms = manifest.terms
         try:
+            _Stored.check(terms)
             return cls(
-                version=str(terms["version"]),
-                begin_by=datetime.fromisoformat(str(terms["begin_by"])),
-                seed=int(terms["seed"]),
+                version=terms["version"],
+                begin_by=datetime.fromisoformat(terms["begin_by"]),
+                seed=terms["seed"],
                 options=dict(terms["options"]),
                 data=dict(terms["data"]),
-                padded=bool(terms.get("padded", False)),  # older manifests have no such line
-                names=tuple(map(str, terms.get("names", ()))),
+                padded=terms.get("padded", False),
+                names=tuple(terms.get("names", ())),
             )
-        except (KeyError, ValueError, TypeError) as error:
+        except ValueError as error:
+            if isinstance(error, ConfigurationError):
+                raise
             raise ConfigurationError(
                 f"manifest {manifest.session!r}: it has no terms that this version reads "
                 f"({error}). `securevfl keys manifest --data` or `--label` writes them"

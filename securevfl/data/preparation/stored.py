@@ -1,0 +1,53 @@
+"""Preprocessing as files hold it: what is compared before anything is made of a stranger's file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from securevfl.reading import Stored
+
+
+class StoredColumn(Stored):
+    """Fields of `securevfl.data.preparation.columns.Column.to_json`."""
+
+    name: str
+    categories: Annotated[list[str], Field(min_length=1)] | None = None
+    fill: float | None = None
+    indicator: bool = False
+    coded: bool = False
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        if self.coded and (self.categories is None or self.indicator):
+            raise ValueError("a column of category codes has categories and no indicator")
+        if len(set(self.categories or ())) != len(self.categories or ()):
+            raise ValueError("a category stands twice")
+        return self
+
+    @property
+    def encoded(self) -> int:
+        """Number of encoded columns."""
+        own = 1 if self.categories is None or self.coded else len(self.categories)
+        return own + self.indicator
+
+
+class StoredPreprocessing(Stored):
+    """Fields of `PartyPreprocessor.to_json`: an offset and a divisor for each encoded column."""
+
+    columns: Annotated[list[StoredColumn], Field(min_length=1)]
+    offset: list[float]
+    divisor: list[Annotated[float, Field(ge=0)]]
+    clip: bool
+    missing: list[str]
+    pixels: bool = False
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Self:
+        wanted = sum(column.encoded for column in self.columns)
+        if {len(self.offset), len(self.divisor)} != {wanted}:
+            raise ValueError(
+                f"{len(self.offset)} offsets and {len(self.divisor)} divisors for {wanted} columns"
+            )
+        return self
