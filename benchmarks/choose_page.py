@@ -168,7 +168,8 @@ def labels() -> list[str]:
     sets = ("mnist", "fashion-mnist", "cifar10")
     found = {name: study(f"cvfl/table-2-{name}")["runs"] for name in sets}
     words = {"centralised": "centralised", "cvfl": "`cvfl`", "single": "single"}
-    rows = [["", *sets]]
+    seeds = {name: len(runs["cvfl"]["seeds"]) for name, runs in found.items()}
+    rows = [["", *(f"{name}, {seeds[name]} seeds" for name in sets)]]
     for run, word in words.items():
         rows.append([word, *(percent(found[name][run]["test_accuracy"]) for name in sets)])
     files = [f"cvfl/table-2-{name}/results.json" for name in sets]

@@ -26,14 +26,17 @@ To repeat one: `securevfl study benchmarks/papers/fedvs/NAME.toml` (`--quick` en
 list such as `seeds = [11]` in the file asks for other seeds). Bytes are those of the commit that is
 named: FedVS sends fewer since, on Fashion-MNIST 7.2 GB for 8.3. A column stands where every run had
 an evaluation by then. Times are virtual seconds under the paper's delays and 300 Mbit/s, and
-include what FedVS needs to share its data before the first round. Values are held-out accuracy in
+include what FedVS needs to share its data before the first round; computing is not charged but in
+Figure 3(b), which favours FedVS. Caltech-7 of Figure 2 stands with
+[coded_split](results-coded-split.md#caltech-7). Values are held-out accuracy in
 per cent, mean and 95 % t interval over seeds; between two evaluations they are interpolated, and
 where a run had ended before, its last value stands, marked †. The paper shows curves without
 intervals, so an ordering is what can be compared. `benchmarks/figures_page.py` writes this page.
 
 Rates of Table 1 were chosen on validation rows. In the other studies none were held out: no rate,
-length or beta was chosen by them. What is called ours was set by hand there, and where one value
-was the best of several, by test rows.
+length or beta was chosen by them. What is called ours was set by hand there, also where the paper
+states a rate (0.005 to 0.05 in Figure 2), and where one value was the best of several, by test
+rows.
 """
 
 

@@ -145,7 +145,9 @@ def compared(runs: dict[str, dict[int, Cell]]) -> tuple[list[str], list[str]]:
         said.append(f"{NAMES[leader]} against {NAMES['local']}: {verdict(found)}")
     if best:
         found = {size: difference(mine[size], runs[best[size][1]][size]) for size in sorted(best)}
-        said.append(f"{NAMES[leader]} against the best FedHSSL here: {verdict(found)}")
+        kinds = [name for name in runs if name.startswith("fedhssl")]
+        which = NAMES[kinds[0]] if len(kinds) == 1 else "the best FedHSSL here"
+        said.append(f"{NAMES[leader]} against {which}: {verdict(found)}")
     for name in ("vflhlp-a", "vflhlp-p"):  # the ablation: both parts together are said to be best
         if name in runs and leader == "vflhlp":
             found = {size: difference(mine[size], runs[name][size]) for size in sorted(mine)}

@@ -94,10 +94,15 @@ def judge(differences: Sequence[Difference], digits: int = 1) -> Finding:
     return Finding(word, text)
 
 
+def results(study: str) -> Mapping[str, Any]:
+    """All results of a study."""
+    found: Mapping[str, Any] = json.loads((RESULTS / study / "results.json").read_text())
+    return found
+
+
 def runs(study: str) -> Mapping[str, Any]:
     """The runs of a study's results."""
-    content = json.loads((RESULTS / study / "results.json").read_text())
-    found: Mapping[str, Any] = content["runs"]
+    found: Mapping[str, Any] = results(study)["runs"]
     return found
 
 

@@ -97,6 +97,11 @@ def _kernels() -> Finding:
     """The kernels of field arithmetic in use, and why these."""
     from securevfl.field.kernels import cpu
 
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        advice = (
+            "NUMBA_DISABLE_JIT forbids to compile the kernels, and no others are there. Unset it."
+        )
+        return Finding("kernels", "none: they may not be compiled", advice, FAULT)
     able, asked = cpu.available(), os.environ.get(cpu.VARIABLE)
     there = f"this processor can run {', '.join(able)}"
     try:

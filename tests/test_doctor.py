@@ -52,6 +52,13 @@ def test_slower_kernels_that_were_asked_for_are_told(monkeypatch):
     assert cpu.available()[-1] in found.advice
 
 
+def test_kernels_that_may_not_be_compiled_are_a_fault(monkeypatch):
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    found = finding("kernels")
+    assert found.status == doctor.FAULT
+    assert found.advice.endswith("Unset it.")
+
+
 def test_kernels_that_do_not_exist_are_a_fault(monkeypatch):
     monkeypatch.setenv(cpu.VARIABLE, "fast")
     found = finding("kernels")

@@ -24,8 +24,7 @@ class Tape:
     Attributes
     ----------
     draws : list of ndarray
-        What was drawn; for a client of FedVS: Z for each part of the data, then for each round V
-        and, of a dealer, the coefficients of rho.
+        What was drawn; for a client of FedVS: Z for each part of the data, then V for each round.
     rounds : list of int
         The round in which each was drawn.
     digests : list of str

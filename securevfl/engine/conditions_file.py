@@ -71,6 +71,12 @@ def load_conditions(
         return source
     if isinstance(source, Mapping):
         return conditions_from(source, parties=parties, batch_rows=batch_rows, name="custom")
+    if not isinstance(source, (str, Path)):
+        raise ConfigurationError(
+            f"conditions: a {type(source).__name__} is no name, TOML file, table or Conditions. A "
+            "pattern of your own is given as Conditions(...), or by name where a package declares "
+            f"it (entry point {CONDITIONS.group!r})"
+        )
     name = str(source)
     CONDITIONS.refuse_broken(name)
     known = CONDITIONS.all()

@@ -26,6 +26,13 @@ Link = tuple[int, int]
 LINK = "link"
 
 
+def called(entity: int | Link) -> str:
+    """A party or a link, in words."""
+    if isinstance(entity, int):
+        return name_of(entity)
+    return f"the link from {name_of(entity[0])} to {name_of(entity[1])}"
+
+
 @dataclass(frozen=True)
 class Chain:
     """A two-state chain (up, down) with its rates for each round.
@@ -80,7 +87,8 @@ class Outage:
         start, end = self.span
         if not 0 <= start < end:
             raise ConfigurationError(
-                f"faults: an outage from {start} to {end} must start at 0 or later and end after it"
+                f"faults: an outage of {called(self.entity)} from {start} to {end} must start at "
+                "0 or later and end after it"
             )
         if self.rounds is not None and any(x < math.inf and x != int(x) for x in self.rounds):
             raise ConfigurationError(
@@ -99,6 +107,15 @@ class Outage:
         span = self.rounds if self.seconds is None else self.seconds
         assert span is not None
         return span
+
+    @property
+    def when(self) -> str:
+        """Its start, in words."""
+        return f"round {self.span[0]:g}" if self.seconds is None else f"{self.span[0]:g} s"
+
+    def begins_after(self, round: int, seconds: float) -> bool:
+        """Whether it had not begun by then."""
+        return self.span[0] > (round if self.seconds is None else seconds)
 
     def covers(self, round: int, seconds: float) -> bool:
         """Whether the entity is down."""

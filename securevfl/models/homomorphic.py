@@ -76,8 +76,8 @@ class Scheme(ABC):
     def fault(self, secret: bytes, ciphertexts: Any, values: np.ndarray, summands: int) -> str:
         """Fault of ciphertexts that must hold these values and nothing else, as a text.
 
-        All that is in them is looked at: number, sizes and framing, every slot and every part of
-        it, also those beyond the values.
+        All that is in them is looked at: number, sizes and framing, and every coefficient, also
+        those beyond the values.
 
         Parameters
         ----------

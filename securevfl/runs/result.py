@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.data.labels import MOST_NUMERIC_CLASSES
+from securevfl.engine.faults import called
 from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 
 _ROWS_PER_CLASS = 50  # in the mean, below which more than twenty classes are noticed
+_FEW_TEST_ROWS = 30  # below which a row moves the accuracy by more than three points
 _OVERSHOT = 3.0  # times the loss of a guess: a run that is only too short is below
 _SHOWN = ("accuracy", "auc", "rmse")  # measures that stand in the repr of a run
 
@@ -239,10 +241,26 @@ class Run:
         result["notices"] = [
             *_sums(self.protocol),
             *many_classes(data.num_classes, data.rows),
+            *few_test_rows(data.test_rows),
+            *self._outages_that_never_came(),
             *notices(result, classes),
             *dict.fromkeys(event["text"] for event in self.events if event["event"] == "notice"),
         ]
         return result
+
+    def _outages_that_never_came(self) -> list[str]:
+        """Sentences about scripted outages that begin after the run's end."""
+        if self.spec.faults is None:
+            return []
+        came = {event["party"] for event in self.events if event["event"] == "down"}
+        rounds = (int(part["round"].max(initial=0)) for part in self.transcript.parts())
+        newest = max(len(self.history), *rounds)
+        return [
+            f"the outage of {called(outage.entity)} from {outage.when} on never came: the run "
+            f"ended after round {newest} at {self.virtual_seconds:.4g} s"
+            for outage in self.spec.faults.outages
+            if outage.entity not in came and outage.begins_after(newest, self.virtual_seconds)
+        ]
 
     def scores(self, rows: Any, *, coded: bool = False) -> np.ndarray:
         """Raw scores of new rows, (rows, outputs) float32.
@@ -358,6 +376,16 @@ def many_classes(classes: int, rows: int) -> list[str]:
     return [
         f"the labels have {classes} classes, with {rows / classes:.0f} training rows each in the "
         "mean. Where they name something else, such as customers or days, choose another --label"
+    ]
+
+
+def few_test_rows(rows: int) -> list[str]:
+    """A sentence where the test rows are so few that a measure on them says little."""
+    if not 0 < rows < _FEW_TEST_ROWS:
+        return []
+    return [
+        f"there are {rows} test rows, so each moves the accuracy by {100 / rows:.3g} points; more "
+        "rows, or several seeds, would say more"
     ]
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,20 @@ def test_the_commits_that_results_name_can_be_looked_at():
     told = git("cat-file", "--batch-check=%(objecttype)", input="\n".join(named)).stdout
     found = dict(zip(named, told.splitlines(), strict=True))
     assert {one: named[one] for one, kind in found.items() if kind != "commit"} == {}
+
+
+STUDIES = {
+    f"{file.parent.name}-{file.stem}": (file, results)
+    for file in sorted(ROOT.glob("benchmarks/papers/*/*.toml"))
+    for results in (ROOT / "benchmarks/results" / file.parent.name).glob(
+        f"{file.stem}/results.json"
+    )
+}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_results_say_of_themselves_what_their_study_says(name):
+    """Pages print what results hold: a correction in the study's file must stand there, too."""
+    file, results = STUDIES[name]
+    study, told = tomllib.loads(file.read_text()), json.loads(results.read_text())
+    assert told.get("ours", {}) == study.get("ours", {})

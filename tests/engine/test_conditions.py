@@ -214,6 +214,11 @@ def test_names_and_missing_or_binary_files(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match="not valid TOML"):
         load_conditions(tmp_path / "binary", parties=4, batch_rows=8)
+    (tmp_path / "deep").write_text("a = " + "[" * 5000)
+    with pytest.raises(ConfigurationError, match="deep"):
+        load_conditions(tmp_path / "deep", parties=4, batch_rows=8)
+    with pytest.raises(ConfigurationError, match=r"a function is no name.*securevfl\.conditions"):
+        load_conditions(lambda n: n, parties=4, batch_rows=8)
 
 
 def test_what_describe_says_gives_the_same_conditions():

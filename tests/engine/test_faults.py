@@ -188,6 +188,24 @@ def test_missing_file(tmp_path):
         load_faults(tmp_path / "none.toml")
 
 
+def test_a_file_that_nests_too_deep_is_refused(tmp_path):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 5000)
+    with pytest.raises(ConfigurationError, match=r"deep\.toml"):
+        load_faults(tmp_path / "deep.toml")
+
+
+@pytest.mark.parametrize(
+    ("whose", "called"),
+    [
+        ({"party": 3}, "of party 3 from 5 to 5"),
+        ({"link": [2, "server"]}, "of the link from party 2"),
+    ],
+)
+def test_an_outage_of_no_length_is_refused_by_name(whose, called):
+    with pytest.raises(ConfigurationError, match=called):
+        faults_from({"outage": [whose | {"rounds": [5, 5]}]})
+
+
 def test_a_link_may_fail_in_one_direction():
     content = {"outage": [{"link": [2, "server"], "rounds": [3, 5], "one_way": True}]}
     faults = faults_from(content)

@@ -6,7 +6,7 @@ import pytest
 import securevfl as svfl
 from securevfl.data import VerticalDataset, load_dataset
 from securevfl.models.quality import QUALITY
-from securevfl.runs.result import many_classes, no_slack, notices
+from securevfl.runs.result import few_test_rows, many_classes, no_slack, notices
 
 SUMMARY = {"until": None, "virtual_seconds": 9.5, "rounds": 7, "rounds_asked": 7}
 
@@ -90,3 +90,25 @@ def test_a_regression_has_no_such_measures():
     data = VerticalDataset.from_numpy(columns, columns[0][:, 0] + stream.random(80))
     summary = svfl.run("split", data, rounds=3).summary()
     assert not set(QUALITY) & set(summary)
+
+
+def test_a_run_says_that_its_test_rows_are_few():
+    assert few_test_rows(30) == few_test_rows(0) == []
+    assert "2 test rows, so each moves the accuracy by 50 points" in few_test_rows(2)[0]
+
+
+@pytest.mark.parametrize(
+    ("outage", "told"),
+    [
+        ({"party": 1, "rounds": [7, 9]}, "party 1 from round 7 on never came"),
+        ({"party": 1, "seconds": [1e3, 2e3]}, "party 1 from 1000 s on never came"),
+        ({"link": [0, "server"], "rounds": [9, 10]}, "the link from party 0 to the server from"),
+        ({"party": 1, "rounds": [2, 3]}, ""),
+    ],
+)
+def test_a_run_says_that_an_outage_never_came(data, outage, told):
+    options = {"rounds": 5, "width": 4, "hidden": 4, "stragglers": "zeros", "timeout": 5.0}
+    run = svfl.run("split", data, faults={"outage": [outage]}, **options)
+    found = [text for text in run.summary()["notices"] if "never came" in text]
+    assert len(found) == bool(told)
+    assert told in "".join(found)

@@ -133,6 +133,11 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path, old, new, part):
         read_study(write(tmp_path, TOML.replace(old, new, 1)))
 
 
+def test_a_file_that_nests_too_deep_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="study"):
+        read_study(write(tmp_path, "a = " + "[" * 5000))
+
+
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ConfigurationError, match=r"none\.toml cannot be read"):
         read_study(tmp_path / "none.toml")

@@ -98,7 +98,13 @@ class Preprocessor:
                 )
             return tuple(parts)
         if isinstance(rows, Mapping):
-            rows = pd.DataFrame(rows)
+            try:
+                rows = pd.DataFrame(rows)
+            except (ValueError, TypeError) as error:
+                raise DataError(
+                    f"the rows are a mapping that is no table of columns: {error}. Give a list of "
+                    "values for each column name, or a list of one table per party"
+                ) from None
         if isinstance(rows, pd.DataFrame):
             refuse_repeated(self.columns, "give a list of one table per party")
             return tuple(part.apply(rows) for part in self.parties)

@@ -308,6 +308,10 @@ class CrashInjector:
         what = {"kind": message.kind, "to": message.receiver, "of_round": message.round}
         self._note(message.sender, "late", what)
 
+    def is_down(self, party: int) -> bool:
+        """Whether a party is down now."""
+        return party in self._down_since
+
     def explain(self) -> str:
         """Text for the error of a stalled run: parties that are down, and messages lost last."""
         causes = [

@@ -528,10 +528,15 @@ class Simulation:
         waits = {index: slot.describe_wait() for index, slot in self.slots.items()}
         waiting = [f"{name_of(index)} {text}" for index, text in waits.items() if text is not None]
         faults = "" if self._crashes is None else self._crashes.explain()
+        alone = self._crashes is not None and self._crashes.is_down(SERVER)
         return (
             f"the run stalled at {self.clock / 1e9:.3f} s ({why}): {'; '.join(waiting)}. "
             + (f"Faults: {faults}. " if faults else "")
-            + "A party that never sends must be covered by a timeout or a smaller count."
+            + (
+                "Nobody can go on without the server: let its outage end"
+                if alone
+                else "A party that never sends must be covered by a timeout or a smaller count."
+            )
         )
 
     # -- faults: the clock and the slots of the crash injector ---------------------------------

@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from llvmlite import ir
 
+from securevfl.errors import ConfigurationError
 from securevfl.field.kernels import objects
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
@@ -233,6 +234,10 @@ def compile_to_object(kernel: Kernel, kinds: tuple[Any, ...]) -> tuple[list[byte
     """
     import numba
 
+    if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
+        raise ConfigurationError(
+            "field arithmetic is compiled by numba, and NUMBA_DISABLE_JIT forbids that; unset it"
+        )
     compiler = numba.njit(**_OPTIONS)(kernel.py_func)
     compiler.compile(tuple(map(_type, kinds)))
     (made,) = compiler.overloads.values()

@@ -70,6 +70,8 @@ class Cvfl(EmbeddingProtocol):
             "with the same networks",
             "single: the collaborator serves one active party, which changes no number",
             "an active party's own gradient reaches its bottom model without its delay",
+            "a slow party's delay stands between computing a gradient and its arrival, so that its "
+            "gradients are as old as that when they are used; the paper does not say where it is",
             "section 5.5 proposes, without a trial, to use stale embeddings of slow passive "
             "parties once a certain number have come; here they are used after patience seconds, "
             "up to an age of staleness: both are ours",

@@ -78,6 +78,11 @@ class FedVS(SplitProtocol, CodedProtocol):
         "share_timeout": 60.0,
         "result_timeout": 60.0,
     }
+    refused_options: ClassVar[dict[str, str]] = dict.fromkeys(
+        ("client", "own_client"),
+        "clients compute on shares, which polynomial networks alone allow; its depth is degree. "
+        "`split` and other methods that see single embeddings have other networks",
+    )
     removed_options: ClassVar[dict[str, tuple[Any, str]]] = {
         "absent": (
             "omit",

@@ -73,6 +73,8 @@ class MultiVfl(EmbeddingProtocol):
             "server optimisers are those of the cited works, for the paper's formulas are garbled "
             "in print, but for the division of FedDemonAdam's moment, which the paper alone has: "
             "see securevfl.models.server_optimizers",
+            "means over label owners count each owner once, whatever the number of its labels, and "
+            "FedYogi's second moment begins at 0, where Reddi et al. want at least tau^2",
             "local optimisers begin anew in each round, and are Adam by default; line 7 of the "
             "paper is plain SGD: optimizer = sgd, momentum = 0",
             "the mean loss of each label owner goes to the server, for the history",

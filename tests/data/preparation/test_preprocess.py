@@ -91,6 +91,13 @@ def test_one_hot_columns_are_scaled_as_numbers_would_be(scaling):
     assert np.allclose(part.apply(frame), expected, atol=1e-7)
 
 
+def test_a_mapping_that_is_no_table_is_refused():
+    part = fit_matrix(np.array([[0.0], [1.0]]), ["a"], "minmax")
+    for rows in ({"a": [1.0, 2.0], "b": [1.0]}, {"a": 1.0}):
+        with pytest.raises(DataError, match="a mapping that is no table of columns"):
+            Preprocessor((part,), ((0,),), "minmax").apply(rows)
+
+
 def test_rows_may_come_in_every_form():
     parts = tuple(
         fit_matrix(np.array([[0.0, 0.0], [1.0, 2.0]]), cols, "minmax") for cols in ("ab", "cd")

@@ -142,6 +142,13 @@ def test_who_waits_for_the_dead_is_told_of_them():
         simulate({"outage": [{"link": [0, "server"], "rounds": [2]}]}, timeout=None)
 
 
+def test_a_run_whose_server_stays_down_is_told_so():
+    with pytest.raises(StalledError, match=r"without the server: let its outage end$"):
+        simulate({"outage": [{"party": "server", "rounds": [2]}]}, timeout=None)
+    with pytest.raises(StalledError, match="covered by a timeout"):
+        simulate({"outage": [{"party": 3, "rounds": [2]}]}, timeout=None)
+
+
 def test_a_run_that_nobody_can_help_is_given_up_when_all_have_tried():
     # The lost round is never answered: whoever comes back waits for the next one.
     cut = [{"link": [0, "server"], "rounds": [3]}]

@@ -204,3 +204,15 @@ def test_a_numpy_with_other_array_objects_is_refused(monkeypatch):
     with pytest.raises(RuntimeError, match="lays out its arrays"):
         jit.refuse_other_layout()
     jit.refuse_other_layout.cache_clear()
+
+
+def test_kernels_that_may_not_be_compiled_are_refused_in_one_line(tmp_path):
+    settings = {"NUMBA_DISABLE_JIT": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("NUMBA_DISABLE_JIT forbids that; unset it")

@@ -35,6 +35,12 @@ def test_what_cannot_work_is_refused_with_the_reason(options, why):
         make(CodedSplit, DIGITS, **options)
 
 
+@pytest.mark.parametrize("name", ["client", "own_client"])
+def test_fedvs_says_why_its_clients_have_no_other_networks(name):
+    with pytest.raises(ConfigurationError, match=f"there is no option {name}: .*polynomial"):
+        svfl.run("fedvs", DIGITS, **{name: "mlp"})
+
+
 @pytest.mark.parametrize("name", ["clip", "gradient_clip", "client_clip", "max_norm", "clip_norm"])
 def test_a_clip_of_gradients_is_refused_by_name_with_the_reason(name):
     with pytest.raises(ConfigurationError, match=r"a clip is not linear.*Lower client_lr"):
