@@ -388,6 +388,21 @@ class Subject:
             yield run, log
 
     @property
+    def runs_with_crashes(self) -> tuple[tuple[RecordedRun, randomness.Log], ...]:
+        """Runs of the small instance in which clients crash and come back, each with its log."""
+        return self.shared("runs with crashes", lambda: tuple(self._with_crashes()))
+
+    def _with_crashes(self) -> Iterator[tuple[RecordedRun, randomness.Log]]:
+        for setting in self._settings_of(self.protocol):
+            if setting.faults is None or "client" not in setting.faults.chains:
+                continue
+            self.progress(f"a recorded run: {setting.name}")
+            with randomness.watch() as log:
+                run = record(self.instance(options=setting.options), faults=setting.faults)
+            self.note(f"{self.describe(options=setting.options)}; recorded, {setting.name}")
+            yield run, log
+
+    @property
     def unobserved(self) -> Comparison:
         """A run of the small instance in which no party can see that it is recorded."""
 

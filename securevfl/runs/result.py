@@ -21,12 +21,12 @@ from securevfl.engine.transcript import Transcript
 from securevfl.models.evaluation import evaluation
 from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
-from securevfl.planning.sums import told_by_sums
+from securevfl.planning.sums import few_in_residues, signed_columns, told_by_sums
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.hidden_sums import Encrypted, PairMasked
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.shared_models import KeyMasked
+from securevfl.protocols.base.shared_models import KeyMasked, SharedModels
 from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 _ROWS_PER_CLASS = 50  # in the mean, below which more than twenty classes are noticed
 _FEW_TEST_ROWS = 30  # below which a row moves the accuracy by more than three points
+_QUICKLY_ROUNDED = 1 << 22  # numbers of training rows that a summary rounds anew
 _OVERSHOT = 3.0  # times the loss of a guess: a run that is only too short is below
 _SHOWN = ("accuracy", "auc", "rmse")  # measures that stand in the repr of a run
 
@@ -366,7 +367,11 @@ def _sums(protocol: Protocol) -> list[str]:
     if not isinstance(protocol, (CodedProtocol, KeyMasked, PairMasked, Encrypted)):
         return []
     columns = sum(own.shape[1] for own in protocol.data.train)
-    return [text for text in [told_by_sums(columns, protocol.config.width)] if text]
+    found = [told_by_sums(columns, protocol.config.width)]
+    numbers = sum(own.size for own in protocol.data.train)
+    if isinstance(protocol, (CodedProtocol, SharedModels)) and 0 < numbers <= _QUICKLY_ROUNDED:
+        found.append(few_in_residues(signed_columns(protocol), protocol.code.privacy + 2))
+    return [text for text in found if text]
 
 
 def many_classes(classes: int, rows: int) -> list[str]:

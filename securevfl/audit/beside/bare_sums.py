@@ -7,7 +7,7 @@ steps with sums of whole embeddings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from securevfl.engine.network import Sending
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.models.split import Centre
+from securevfl.planning.sums import few_in_residues, signed_columns
+from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import SharedModels
@@ -27,6 +29,8 @@ from securevfl.runs.threads import one_thread
 _NOTHING = 1e-6  # of the largest part: rounding takes away what is less
 _LITTLE = 1e-2  # of the largest part, for one that was ten times as much at first
 _ROWS = 2000
+_FEW = 200  # rows whose exact parts are computed
+_APART = 10  # times: first weights are drawn alike, and networks of one kind make parts alike
 _FAR = 0.25  # of the largest entry's size
 _BITS = 6  # of numbers: with fewer rounding moves some entries further
 _TOO_FEW = 4  # bits, with fewer of which it moves them so far that nothing can be told
@@ -43,6 +47,50 @@ def bare_at_first(made: Protocol, parties: Mapping[int, Any]) -> str:
     varied = parts > _NOTHING
     needed = min(_needed(made), varied.any(1).sum())
     return _words(varied, np.flatnonzero(varied.sum(0) < needed), needed)
+
+
+def few_in_low_digits(
+    made: CodedProtocol | SharedModels, models: Iterable[Mapping[int, np.ndarray]]
+) -> str:
+    """Clients that alone are in the low digits of exact sums, in words; empty for none.
+
+    Parameters
+    ----------
+    made : CodedProtocol or SharedModels
+    models : iterable of mapping
+        By client W-bar of a sum, (columns, h) field elements.
+    """
+    columns, needed, field = signed_columns(made), made.code.privacy + 2, made.code.field
+    some = {n: own[:_FEW].astype(object) for n, own in columns.items()}
+    parts = (
+        {n: some[n] @ field.signed(model).astype(object) for n, model in each.items()}
+        for each in models
+    )
+    return next(filter(None, (few_in_residues(one, needed) for one in (columns, *parts))), "")
+
+
+def apart_at_first(made: Protocol, parties: Mapping[int, Any]) -> str:
+    """Clients whose embeddings vary far more than their columns do, beside those of the others.
+
+    By first models, which are drawn alike, so that the sum is nearly of these clients.
+    """
+    clients = [n for n in made.peers() if n in parties and n < made.data.parties]
+    sizes = {}
+    for n in clients:
+        columns = made.data.train[n][:_ROWS].astype(np.float64)
+        spread, own = np.sqrt(columns.var(axis=0).mean()), _varied(made, n, parties[n])
+        if own is None:
+            return ""
+        if spread > 0 and own.any():
+            sizes[n] = float(np.sqrt((own**2).mean())) / spread
+    needed = min(_needed(made), len(sizes))
+    large = [n for n, size in sizes.items() if size > max(sizes.values()) / _APART]
+    if len(large) >= needed:
+        return ""
+    return (
+        f"embeddings of clients {large} are more than {_APART} times as large beside their columns "
+        f"as those of the others, so that the sum is nearly theirs; {needed} are needed"
+    )
 
 
 def bare_at_last(made: Protocol, first: np.ndarray | None, parties: Mapping[int, Any]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.messages import SELF, MessageSpec
 
 _BEGINNING = 64  # elements of each stream that are held against other code
+_VARIED = 64  # announced sums whose labels are asked for in other rounds and lives
 _NO_CHANCE = 256  # bits of different streams that are never equal by chance
 
 
@@ -151,6 +152,7 @@ class MaskKeys:
             yield f"keys are asked for {len(other)} labels that are none of the run's sums"
         if any(len(sizes) > 1 for sizes in asked.sizes.values()):
             yield "a key is asked for masks of two sizes under one label"
+        yield from self._alike_elsewhere()
         if asked.wrong:
             yield "a stream of a key is not what other code computes for its label"
         if asked.repeated:
@@ -178,6 +180,33 @@ class MaskKeys:
                 for second, attempt in attempts.items():
                     told = self._protocol.told(round, batch, attempt)
                     yield round, client, hashlib.sha256(told).digest(), (first, second)
+
+    def _alike_elsewhere(self) -> Iterator[str]:
+        """Labels that stay as they are where the round, or the life of a server, is another one.
+
+        Runs here have few rounds and two lives; what is announced in them is put into other ones.
+        """
+        rounds, lives = _other_numbers(self._protocol.config.rounds), _other_numbers(1)
+        announced = {
+            second: (round, batch, attempt)
+            for (round, _), attempts in self._attempts.items()
+            for batch in self._batches.get(round, {}).values()
+            for second, attempt in attempts.items()
+        }
+        for round, batch, attempt in [*announced.values()][:_VARIED]:
+            told = [self._protocol.told(other, batch, attempt) for other in rounds]
+            if len(set(told)) < len(rounds):
+                yield f"sums of two rounds have one label, of the batch of round {round}"
+            if not hasattr(attempt, "life"):
+                continue
+            for other in (round, rounds[-1]):
+                made = [replace(attempt, life=life) for life in lives]
+                told = [self._protocol.told(other, batch, one) for one in made]
+                if len(set(told)) < len(lives):
+                    yield (
+                        f"in round {other} sums of two lives of a server have one label, of the "
+                        f"batch of round {round}"
+                    )
 
     def _answered_twice(self, asked: Asked) -> Iterator[str]:
         """More different uploads than labels: then one mask hides two of them.
@@ -210,6 +239,12 @@ class MaskKeys:
             for key, one in zip(masks.dealt(dealer), drawn, strict=False)
             if client not in masks.blocks[key] and masks.streams(key, least)
         ]
+
+
+def _other_numbers(last: int) -> list[int]:
+    """Numbers near 1, near and beyond the last one, and near powers of two."""
+    powers = {2**k + d for k in range(2, 17) for d in (-1, 0, 1)}
+    return sorted({1, 2, last, last + 1, last + 2, 10 * last, *powers})
 
 
 def faults_of_keys(drawn: list[bytes], blocks: int, log: randomness.Log) -> Iterator[str]:

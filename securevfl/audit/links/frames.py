@@ -278,27 +278,46 @@ def packed_otherwise(
     kinds : sequence of str
         One of them, in turn, at each length.
     """
+    faults = list(_packed_otherwise(links, sealer, protocol, kinds, 5, 2, LENGTHS))
+    for place, epoch in enumerate(_EPOCHS):  # parties come back any number of times
+        round = _ROUNDS[place % len(_ROUNDS)]
+        some = (sealer, protocol, kinds, round, epoch, LENGTHS[:2])
+        faults += _packed_otherwise(links, *some)
+    return faults
+
+
+def _packed_otherwise(
+    links: type[Links],
+    sealer: type[Sealer],
+    protocol: str,
+    kinds: Sequence[str],
+    round: int,
+    epoch: int,
+    lengths: Sequence[int],
+) -> list[str]:
+    """The same in one round, between parties in one incarnation."""
     ends = {index: sealer(protocol, _RUN, index) for index in (-1, 0)}
-    hellos = {index: Hello(2, public_of(end)) for index, end in ends.items()}
-    made = {index: links(_RUN, index, 2, (-1, 0), end) for index, end in ends.items()}
+    hellos = {index: Hello(epoch, public_of(end)) for index, end in ends.items()}
+    made = {index: links(_RUN, index, epoch, (-1, 0), end) for index, end in ends.items()}
     for one in made.values():
         one.add_peers(hellos)
-    text, faults = os.urandom(max(LENGTHS)), dict[str, None]()
+    text, faults = os.urandom(max(lengths)), dict[str, None]()
     counters = dict.fromkeys(_PAIR, 0)
-    for place, length in enumerate(LENGTHS):
+    for place, length in enumerate(lengths):
         kind, link = kinds[place % len(kinds)], _PAIR[place % 2]
         # `unpack` decodes what it opens, so the payload is the encoding of so many bytes.
         payload, number = b"b" + struct.pack("<q", length) + text[:length], counters[link]
         counters[link] += 1
         sender, receiver = link
         between = DocumentedLink.between(ends[sender], ends[receiver])
-        body = between.seal(number, kind, 5, 2, payload)
-        head = (_RUN, sender, receiver, kind, 5, 2, 2, number)
-        frame = made[sender].pack(receiver, kind, 5, payload)
+        body = between.seal(number, kind, round, epoch, payload)
+        head = (_RUN, sender, receiver, kind, round, epoch, epoch, number)
+        frame = made[sender].pack(receiver, kind, round, payload)
         what = f"{len(payload)} bytes of {kind!r} between processes"
         if frame != written((*head, body)):
             seen = "; they are in it" if payload in frame else ""
-            faults[f"the frame of {what} is not as documented{seen}"] = None
+            where = f", in round {round} of incarnation {epoch}"
+            faults[f"the frame of {what} is not as documented{seen}{where}"] = None
             continue
         open_body = struct.pack("<Q", number) + payload
         changed = body[:_HEAD] + bytes([body[_HEAD] ^ 1]) + body[_HEAD + 1 :]
@@ -312,6 +331,8 @@ def packed_otherwise(
 
 
 _PAIR = ((0, -1), (-1, 0))
+_EPOCHS = (0, 1, 3, 4, 8, 17, 64, 257)
+_ROUNDS = (1, 12, 300, 70_000)
 
 
 def _refused(links: Links, frame: bytes) -> bool:

@@ -7,7 +7,7 @@ elements: its results are copied.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from securevfl.audit.following import acts
@@ -16,12 +16,14 @@ from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun,
 from securevfl.audit.tapes import Tape, record_draws, replay_draws
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.faults import Faults
 from securevfl.engine.network import PartyState, Sending
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.simulation.slot import PartySlot
 from securevfl.engine.transcript import Transcript
+from securevfl.errors import RunError
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.threads import one_thread
@@ -173,6 +175,7 @@ def record(
     tapes: Mapping[int, Tape] | None = None,
     parties: dict[int, Party] | None = None,
     followed: bool = False,
+    faults: Faults | None = None,
 ) -> RecordedRun:
     """Run a protocol once and keep everything.
 
@@ -187,6 +190,8 @@ def record(
         The parties, where they are not those of the protocol.
     followed : bool
         Whether the library's own parties follow the states of these.
+    faults : Faults, optional
+        Who crashes and comes back. A run that ends by an error for them is kept as far as it came.
     """
     library = References(protocol) if followed else None  # before `parties` can change the protocol
     made = protocol.parties() if parties is None else parties
@@ -196,7 +201,14 @@ def record(
         if tapes is not None and n in tapes:
             replay_draws(party, tapes[n])
         keep_draws(run, party)
-    with one_thread(), run.watch_chance():
+
+    def again(index: int) -> Party:
+        party = protocol.party(index)
+        keep_draws(run, party)
+        return party
+
+    schedule = faults and faults.bind(protocol.roles(), protocol.seed, last=protocol.last_fault)
+    with one_thread(), run.watch_chance(), suppress(*(() if faults is None else (RunError,))):
         Recorder(
             made,
             recorded=run,
@@ -204,6 +216,8 @@ def record(
             secrets=protocol.secrets,
             conditions=conditions,
             transcript=run.transcript,
+            faults=schedule,
+            make_party=again,
         ).run()
     return run
 

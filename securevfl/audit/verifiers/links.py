@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from securevfl.audit.following.sources import altered
+from securevfl.audit.keyed.other_secrets import other_labels
 from securevfl.audit.links.frames import (
     LENGTHS,
     keys_not_fresh,
@@ -59,7 +61,7 @@ class SealedLinks:
         run = subject.shared("sealed run", lambda: _sealed(subject))
         for fault in (*faults, *run.faults[:1]):
             yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)
-        for text in subject.shared("sizes", lambda: list(_sizes_that_tell(subject))):
+        for text in subject.shared("envelopes", lambda: list(_told_by_envelopes(subject))):
             yield Evidence(self.name, "silent", text, "channel")
         if not faults and not run.faults:
             text = (
@@ -102,34 +104,59 @@ def _sealed(subject: Subject) -> SealedRun:
     return found
 
 
-def _sizes_that_tell(subject: Subject) -> Iterator[str]:
-    """A message whose size is another one where only columns and networks are.
+def _told_by_envelopes(subject: Subject) -> Iterator[str]:
+    """Sizes, numbers and times of messages that are other ones where columns or labels are.
 
-    An outsider sees sizes. Kinds whose sizes are chance, as those of ciphertexts, are left out.
+    An outsider sees all of them. Kinds whose sizes are chance, as those of ciphertexts, are left
+    out, and so are times where they differ between runs with equal inputs.
     """
     one = small_traffic(subject)
     stream = np.random.Generator(np.random.Philox(subject.seed + 13))
     data = subject.instance().data
     columns = {n: (own * stream.random()).astype(own.dtype) for n, own in enumerate(data.train)}
-    other = subject.instance(columns=columns, secrets=SecretSeed(subject.seed + 13))
-    unlike = list(_unlike_sizes(one, traffic_of(other, ITSELF)))
-    if not unlike:
-        return
-    again = traffic_of(subject.instance(), ITSELF)
-    chance = {each.kind for each in _unlike_sizes(one, again)}
-    telling = [key for key in unlike if key.kind not in chance]
-    for key in telling[:1]:
-        yield f"the size of {key.kind!r} depends on columns or networks, in round {key.round}"
+    secrets = SecretSeed(subject.seed + 13)
+    other_ones: dict[str, Any] = {"columns": columns, "secrets": secrets}
+    changes: dict[str, dict[str, Any]] = {"columns or networks": other_ones}
+    if data.train_labels is not None:
+        changes["labels"] = {"labels": other_labels(data.train_labels, stream), "all_rows": True}
+    chance: set[str] | None = None
+    for what, changed in changes.items():
+        other = traffic_of(subject.instance(**changed), ITSELF)
+        if one.envelopes == other.envelopes:
+            continue
+        if chance is None:
+            again = traffic_of(subject.instance(), ITSELF)
+            chance = {each.kind for each in _unlike(_sizes, one, again)}
+            timed = _times(one) == _times(again)
+        telling = [key for key in _unlike(_sizes, one, other) if key.kind not in chance]
+        if telling:
+            key = telling[0]
+            yield f"the size of {key.kind!r} depends on {what}, in round {key.round}"
+        elif timed and _times(one) != _times(other):
+            where = ""
+            for key in _unlike(_times, one, other):
+                where = f": first {key.kind!r}, in round {key.round}"
+                break
+            yield f"number or times of messages depend on {what}{where}"
 
 
-def _unlike_sizes(one: Traffic, other: Traffic) -> Iterator[MessageKey]:
-    """Messages of both that have another number of bytes."""
-    ours, theirs = _sizes(one), _sizes(other)
-    yield from (key for key, sizes in ours.items() if theirs.get(key, sizes) != sizes)
+def _unlike(
+    by: Callable[[Traffic], dict[MessageKey, list[Any]]], one: Traffic, other: Traffic
+) -> Iterator[MessageKey]:
+    """Messages of both that have another number of bytes, or other times."""
+    ours, theirs = by(one), by(other)
+    yield from (key for key, found in ours.items() if theirs.get(key, found) != found)
 
 
 def _sizes(traffic: Traffic) -> dict[MessageKey, list[int]]:
     found: dict[MessageKey, list[int]] = {}
     for *key, size, _, _ in traffic.envelopes:
         found.setdefault(MessageKey(*key), []).append(size)
+    return found
+
+
+def _times(traffic: Traffic) -> dict[MessageKey, list[tuple[int, int]]]:
+    found: dict[MessageKey, list[tuple[int, int]]] = {}
+    for *key, _, sent, arrived in traffic.envelopes:
+        found.setdefault(MessageKey(*key), []).append((sent, arrived))
     return found

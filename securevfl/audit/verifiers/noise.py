@@ -16,9 +16,11 @@ from securevfl.audit.links.hosted_runs import RestartedRun, run_restarted
 from securevfl.audit.noise import labels as randomised
 from securevfl.audit.noise import origin
 from securevfl.audit.noise.calibration import faults_of_numbers, faults_of_options, sigma_of
+from securevfl.audit.noise.counting import counting_fault
 from securevfl.audit.noise.gaussian import battery
 from securevfl.audit.noise.normals import noise_fault
 from securevfl.audit.noise.releases import NoisyRelease, Releases, releases_of
+from securevfl.audit.noise.rows_apart import coupled_rows
 from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.audit.recording.recorder import record
 from securevfl.audit.statistical import Outcome
@@ -90,6 +92,9 @@ class Noise:
         _examine_numbers(claim, subject, noises, labels, found)
         odd = subject.shared("noise of known keys", noise_fault) if noises else ""
         found.gaps += filter(None, (odd, rows_fault(subject.instance().data.train)))
+        if noises:
+            found.gaps += coupled_rows(subject.instance(), claim.asset)
+            found.gaps += filter(None, (subject.shared("counting", counting_fault),))
         runs = 2 + len(subject.beyond)  # of each noise
         share = level / (runs * len(noises) + (labels is not None))
         for noise in noises:

@@ -191,7 +191,7 @@ def _summed(subject: Subject) -> Iterator[int]:
 
 def _of_shares(subject: Subject, protocol: PairMasked) -> list[str]:
     found: list[str] = []
-    for run, log in subject.runs:
+    for run, log in (*subject.runs, *subject.runs_with_crashes):
         rounds = sorted({message.key.round for message in run.messages})
         found += faults_of_shares(protocol, run, rounds, log.keys)
     return found
@@ -199,7 +199,8 @@ def _of_shares(subject: Subject, protocol: PairMasked) -> list[str]:
 
 def _of_encryption(subject: Subject, protocol: Encrypted) -> list[str]:
     """Faults of the keys and ciphertexts of the recorded runs."""
-    return [fault for run, log in subject.runs for fault in _encryption_in(run, log, protocol)]
+    runs = (*subject.runs, *subject.runs_with_crashes)
+    return [fault for run, log in runs for fault in _encryption_in(run, log, protocol)]
 
 
 def _encryption_in(run: RecordedRun, log: Log, protocol: Encrypted) -> list[str]:

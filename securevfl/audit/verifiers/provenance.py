@@ -9,13 +9,18 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.beside.bare_sums import bare_at_first, other_sums
+from securevfl.audit.beside.bare_sums import (
+    apart_at_first,
+    bare_at_first,
+    few_in_low_digits,
+    other_sums,
+)
 from securevfl.audit.beside.beginnings import beginning_faults, has_engines
 from securevfl.audit.beside.held import arrays_of
 from securevfl.audit.beside.known_answers import entropy_fault, rows_fault, sampler_fault
 from securevfl.audit.following.other_code import own_layers
 from securevfl.audit.keyed.mask_keys import faults_of_keys
-from securevfl.audit.recorded_runs import CodedRun
+from securevfl.audit.recorded_runs import CodedRun, RunFactory
 from securevfl.audit.settings import MANY_ROWS, hides_columns
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -76,6 +81,8 @@ def _faults(subject: Subject) -> Iterator[str]:
             subject.chosen_draws,
             rows_fault(subject.instance().data.train),
             _bare_at_first(subject),
+            _apart_at_first(subject),
+            _few_in_low_digits(subject.instance()),
             other_sums(subject.instance()),
             *(found.bare for found in subject.settings),
             *map(own_layers, subject.instance().parties().values()),
@@ -131,6 +138,24 @@ def _bare_at_first(subject: Subject) -> str:
     return bare_at_first(made, made.parties())
 
 
+def _apart_at_first(subject: Subject) -> str:
+    made = subject.instance(rows=MANY_ROWS)
+    return apart_at_first(made, made.parties())
+
+
+def _few_in_low_digits(made: Protocol) -> str:
+    """Clients that alone are in the low digits of sums, by columns and models of a run."""
+    if isinstance(made, SharedModels):  # models stay in shares after the first one
+        parties = made.parties()
+        owners = range(made.owners)
+        return few_in_low_digits(made, [{n: made.integers(parties[n]).model for n in owners}])
+    if not isinstance(made, CodedProtocol):
+        return ""
+    models = RunFactory(made).run().models
+    rounds = sorted(set.intersection(*(set(own) for own in models.values())))
+    return few_in_low_digits(made, [{n: models[n][r] for n in models} for r in rounds])
+
+
 def _altered_columns(protocol: Protocol) -> str:
     """A client whose shared columns are not its own, rounded: by other code, of all its rows.
 
@@ -138,12 +163,7 @@ def _altered_columns(protocol: Protocol) -> str:
     """
     if not isinstance(protocol, (CodedProtocol, SharedModels)):
         return ""
-    if isinstance(protocol, CodedProtocol):
-        shared = protocol.quantised_columns()
-    else:
-        owners = range(protocol.data.parties)
-        made = protocol.parties()
-        shared = {n: protocol.integers(made[n]).data["train"] for n in owners}
+    shared = protocol.quantised_columns()
     for n, own in enumerate(protocol.data.train):
         rows = shared[n].reshape(-1, shared[n].shape[-1])
         sizes = np.abs(own).max(axis=1)

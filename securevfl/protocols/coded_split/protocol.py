@@ -82,7 +82,9 @@ class CodedSplit(SplitProtocol, SharedModels):
             "server": "the exact sums of embeddings of each batch, and who answered when. With its "
             "own steps they give the inner products of all rows after about d/h epochs, so the "
             "rows up to one rotation of all columns; with d known rows, or columns that are nearly "
-            "independent, the columns themselves, if not whose they are. In a simulation the first "
+            "independent, the columns themselves, if not whose they are. Modulo 2^lx columns of "
+            "zeros and ones are not in the sums: an owner with other numbers, among owners with "
+            "such columns alone, is alone there. In a simulation the first "
             "weights follow from the secret seed: a server that knows it has them, and with the "
             "sums the rows where all columns together are at most h; on a cluster each owner's "
             "weights are its own",

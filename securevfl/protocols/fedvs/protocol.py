@@ -109,7 +109,9 @@ class FedVS(SplitProtocol, CodedProtocol):
             "a server that knows the secret seed of a simulation has both, and given the sums "
             "nothing is hidden from it; on a cluster each client's choices are its own. With SGD "
             "the sums and its own gradients give X X^T of columns and powers: at degree 1 all data "
-            "up to a rotation (1.3 to 1.5 % off on breast-cancer, h = 64), with powers more",
+            "up to a rotation (1.3 to 1.5 % off on breast-cancer, h = 64), with powers more. "
+            "Columns of zeros and ones are not in them modulo 2^lx: a client with other numbers, "
+            "among clients with such columns alone, is read off them exactly",
             "client": "shares of data and models (any T uniform), dL/dH, batches and sharers",
             "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
             "masked, what both know put together, so the sums of the others",

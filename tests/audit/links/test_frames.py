@@ -190,7 +190,7 @@ def test_sizes_that_are_chance_hide_no_size_that_depends_on_columns(monkeypatch)
     runs = []
 
     def traffic(protocol, setting):
-        """The second run has other columns, the third the first one's again."""
+        """The second run has other columns, the third the first one's, the fourth other labels."""
         runs.append(protocol)
         other = len(runs) == 2
         sent = [("embedding", 1, 0, -1, 100 + len(runs)), ("gradient", 1, -1, 0, 50 + 9 * other)]
@@ -198,9 +198,43 @@ def test_sizes_that_are_chance_hide_no_size_that_depends_on_columns(monkeypatch)
 
     monkeypatch.setattr(links, "traffic_of", traffic)
     monkeypatch.setattr(pairs, "traffic_of", traffic)
-    found = list(links._sizes_that_tell(Subject(make("split", **SMALL))))
-    assert len(runs) == 3
+    found = list(links._told_by_envelopes(Subject(make("split", **SMALL))))
+    assert len(runs) == 4
     assert found == ["the size of 'gradient' depends on columns or networks, in round 1"]
+
+
+@pytest.mark.parametrize(("changed", "told"), [(2, "columns or networks"), (4, "labels")])
+def test_times_that_depend_on_columns_or_labels_are_told(monkeypatch, changed, told):
+    runs = []
+
+    def traffic(protocol, setting):
+        runs.append(protocol)
+        later = 3 * (len(runs) == changed)
+        return Traffic((("embedding", 1, 0, -1, 100, 5 + later, 9 + later),), (), ())
+
+    monkeypatch.setattr(links, "traffic_of", traffic)
+    monkeypatch.setattr(pairs, "traffic_of", traffic)
+    if changed == 4:  # no run beyond that with other columns differs before
+        runs.append(None)
+    found = list(links._told_by_envelopes(Subject(make("split", **SMALL))))
+    where = ": first 'embedding', in round 1"
+    assert found == [f"number or times of messages depend on {told}{where}"]
+
+
+class OpenLater(Links):
+    """Frames of late incarnations are not sealed."""
+
+    def pack(self, receiver, kind, round, payload):
+        frame = super().pack(receiver, kind, round, payload)
+        if self.epoch < 3:
+            return frame
+        return wire.encode((*wire.decode(frame)[:-1], payload))
+
+
+def test_frames_that_are_open_in_late_incarnations_are_found():
+    faults = packed_otherwise(OpenLater, Sealer, "split", KINDS)
+    assert faults
+    assert all("they are in it, in round" in one for one in faults)
 
 
 @pytest.mark.parametrize("name", sorted(find_protocols()))

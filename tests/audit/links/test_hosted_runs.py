@@ -184,3 +184,24 @@ def test_a_party_that_forgets_is_refused_by_those_who_do_not():
     sent = run_restarted(small("wait_dp", **options), 4, forgetful=[SERVER]).sent
     assert max(n for key, n in sent.items() if key.kind == "embedding") == 1
     assert max(key.round for key in sent if key.kind == "embedding") <= 4
+
+
+def test_a_host_that_gives_its_party_another_method_is_found(monkeypatch):
+    made = PartyHost.__init__
+
+    def seeded(self, party, *given, **more):
+        made(self, party, *given, **more)
+        party.uniform = lambda shape: np.zeros(shape, np.uint64)
+
+    monkeypatch.setattr(PartyHost, "__init__", seeded)
+    found = run_hosted(small("split")).wrong_events
+    assert "its host gave it 'uniform' of its own" in found[0]
+
+
+def test_a_host_that_tells_what_was_in_a_late_message_is_found(monkeypatch):
+    def late(self, message):
+        what = {"kind": f"{message.kind} {message.payload}", "sender": 0, "of_round": 1}
+        self.record(self.party, "late", what)
+
+    monkeypatch.setattr(PartyHost, "_late", late)
+    assert "reports 'late' with other fields" in run_hosted(small()).wrong_events[0]

@@ -1,0 +1,57 @@
+"""Sums that are nearly of few clients, or whose low digits are, are found."""
+
+import numpy as np
+import pytest
+
+from securevfl.audit.beside.bare_sums import apart_at_first, few_in_low_digits
+from securevfl.audit.verifiers.provenance import _few_in_low_digits
+from securevfl.data import VerticalDataset
+from securevfl.testing.runs import make
+
+SOUND = ["fedvs", "coded_split", "secagg_split", "he_split", "split"]
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_first_models_make_parts_of_one_size(name):
+    made = make(name)
+    assert apart_at_first(made, made.parties()) == ""
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_sums_have_low_digits_of_all(name):
+    assert _few_in_low_digits(make(name)) == ""
+
+
+@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize(("large", "told"), [(1, True), (2, True), (3, False)])
+def test_weights_of_another_size_are_found(name, large, told):
+    """With T = 1 three clients must be in each sum."""
+    made = make(name)
+    parties = made.parties()
+    for n in made.peers()[large:]:
+        parties[n].network.weight.data *= 0.01
+    found = apart_at_first(made, parties)
+    assert bool(found) is told
+    assert not told or f"of clients {[*range(large)]} are more than 10 times" in found
+
+
+@pytest.mark.parametrize(("fine", "told"), [(1, True), (2, True), (3, False)])
+def test_weights_on_a_lattice_are_found(fine, told):
+    made, rng = make("fedvs"), np.random.default_rng(0)
+    columns, h = made.quantised_columns(), made.config.width
+    models = {n: rng.integers(-(2**17), 2**17, (own.shape[-1], h)) for n, own in columns.items()}
+    models = {n: own if n < fine else own // 256 * 256 for n, own in models.items()}
+    found = few_in_low_digits(made, [{n: made.code.field.reduce(own) for n, own in models.items()}])
+    assert bool(found) is told
+    assert (
+        not told or f"modulo 256, which the server learns, are of clients {[*range(fine)]}" in found
+    )
+
+
+def test_columns_on_a_lattice_are_found():
+    rng = np.random.default_rng(3)
+    parts = [rng.random((60, 1)), *(1.0 * rng.integers(0, 2, (60, 3)) for _ in range(5))]
+    labels = (parts[0][:, 0] > 0.5).astype(int)
+    data = VerticalDataset.from_numpy(parts, labels, test_fraction=0.25)
+    for name in ("fedvs", "coded_split"):
+        assert "of clients [0] alone" in _few_in_low_digits(make(name, data))
