@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,51 @@ def ours(*contents: dict[str, Any]) -> list[str]:
     commits = sorted({content["commit"] for content in contents})
     count = f"{' or '.join(map(str, seeds))} seed{'s' * (seeds != [1])}"
     made = f"commit{'s' * (len(commits) > 1)} {', '.join(f'`{each}`' for each in commits)}"
-    return ["", f"Ours: {'; '.join(parts)}. {count}, {made}.{''.join(map(files, contents))}"]
+    lines = ["", f"Ours: {'; '.join(parts)}. {count}, {made}.{''.join(map(files, contents))}"]
+    return [*lines, *(line for each in contents for line in ("", settings(each)))]
+
+
+def settings(content: Mapping[str, Any]) -> str:
+    """Options of a study's runs: those that all share, then those that some have, by value."""
+    runs = content["settings"]
+    whole = {name: run["options"] | _rhythm(run) for name, run in runs.items()}
+    common = _shared(whole.values())
+    parts = [f"`{key} = {_text(value)}`" for key, value in common.items()]
+    for key in dict.fromkeys(key for run in whole.values() for key in run if key not in common):
+        by: dict[str, list[str]] = {}
+        for name, run in whole.items():
+            if key in run:
+                by.setdefault(_text(run[key]), []).append(name)
+        told = ", ".join(f"{value} ({_names(names)})" for value, names in by.items())
+        parts.append(f"`{key}`: {told if len(by) <= _VALUES else 'by run'}")
+    own = f" of {content['name']}" if content.get("name") else ""
+    return f"Options{own}, beside the defaults of its commit: {'; '.join(parts)}."
+
+
+_AT_THE_END = 10**6  # rounds from one evaluation to the next
+_VALUES, _NAMES = 8, 4  # of an option, and of the runs that have one, that a page lists
+
+
+def _rhythm(run: Mapping[str, Any]) -> dict[str, Any]:
+    """How often a run is evaluated."""
+    asked = run.get("asked", run)
+    found = {key: asked.get(key) for key in ("eval_every", "eval_seconds")}
+    return {key: value for key, value in found.items() if value is not None and value < _AT_THE_END}
+
+
+def _shared(runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    first, *others = runs
+    return {k: v for k, v in first.items() if all(k in run and run[k] == v for run in others)}
+
+
+def _names(names: Sequence[str]) -> str:
+    if len(names) <= _NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[: _NAMES - 1])} and {len(names) - _NAMES + 1} more"
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def files(content: Mapping[str, Any]) -> str:
