@@ -51,9 +51,9 @@ READING = {
     "digits": "The means of coded_split with two helpers are above all others at every time; "
     "above VAFL's at 5 s, and its own without helpers at 60 s, by less than the interval. Without "
     "helpers all four fast owners must answer (R = 4): VAFL leads it until 10 s and is level from "
-    "20 s on, FedVS leads it at 5 s and is behind at 20 and 60 s. Values of coded_split at 5 and 10 s "
-    "are points of curves that swing by tens of points within a second: on five other seeds it had "
-    "49.7 ± 13.1 and 75.1 ± 17.0, and FedVS's lead at 5 s was 10.3 ± 16.7.",
+    "20 s on, FedVS leads it at 5 s and is behind at 20 and 60 s. Values of coded_split at 5 and "
+    "10 s are points of curves that swing by tens of points within a second: on five other seeds "
+    "it had 49.7 ± 13.1 and 75.1 ± 17.0, and FedVS's lead at 5 s was 10.3 ± 16.7.",
     "digits-occupies": "Every round of FedVS needs a share of every model, and a client whose "
     "delay occupies it shares late: FedVS makes nine rounds in 60 s, as many as Wait, and some 120 "
     "where delays are latency. coded_split waits for no slow owner: without helpers "
@@ -123,9 +123,9 @@ READING = {
     "74.2 with them, 76.1 with columns that owners standardise (`prepare = scale`); VAFL 73.2, "
     "Ignore 72.5, FedVS 69.4, Wait 66.1 (times.csv). The server model has batch normalisation, as "
     "the paper's, and its running moments lag behind where owners step by Adam, by amounts that "
-    "depend on a processor's rounding: FedVS's seed 0 has 64 or 22 % at its seventh step. Owners of "
-    "coded_split step by SGD and have the same values everywhere. So this comparison handicaps the "
-    "others early on.",
+    "depend on a processor's rounding: FedVS's seed 0 has 64 or 22 % at its seventh step. Owners "
+    "of coded_split step by SGD and have the same values everywhere. So this comparison handicaps "
+    "the others early on.",
     "credit-card-occupies": "Nearly a tie as above, and nobody has a mean beyond 81.3. With two "
     "helpers coded_split leads VAFL at 25 and 50 s and FedVS from 50 s on, each by an interval; "
     "without helpers it leads VAFL at 25 s and FedVS at 50 and 200 s. Ignore is level with both at "
