@@ -431,7 +431,8 @@ def page() -> str:
         "diverge with our sizes, which a run refuses now. Guests have the paper's rates, which "
         "were not searched: on Credit Card a higher one is better on validation rows (0.03: 81.9 "
         "%, 0.001: 81.3), and with it an independent reader had DVFL 0.54 ± 0.40 points below "
-        "SplitNN on the same five seeds, where the table has 1.43. Credit Card has a fifth to a third of "
+        "SplitNN on the same five seeds, where the table has 1.43. Credit Card has a fifth to "
+        "a third of "
         f"the others' epochs. {rate_ends()}"
     )
     body = [*pairs(results, {name: name for name in TABLES}), "", f"- {other}"]
