@@ -156,7 +156,7 @@ _VALUES, _NAMES = 8, 4  # of an option, and of the runs that have one, that a pa
 
 
 def _rhythm(run: Mapping[str, Any]) -> dict[str, Any]:
-    """How often a run is evaluated."""
+    """Rounds or seconds between the evaluations of a run."""
     asked = run.get("asked", run)
     found = {key: asked.get(key) for key in ("eval_every", "eval_seconds")}
     return {key: value for key, value in found.items() if value is not None and value < _AT_THE_END}

@@ -330,6 +330,30 @@ def _packed_otherwise(
     return list(faults)
 
 
+def unverified_hellos(links: type[Links], sealer: type[Sealer]) -> list[str]:
+    """Introductions that are believed though no identity has signed them, in words.
+
+    Whoever carries frames could introduce an incarnation of a party, with a key of its own.
+    """
+    believed, signed = dict[str, None](), True
+
+    def verify(peer: int, hello: Hello) -> None:
+        if not signed:
+            raise SealError("nobody has signed it")
+
+    for epoch in _EPOCHS:
+        end, other = sealer("links", _RUN, 0), sealer("links", _RUN, -1)
+        one, signed = links(_RUN, 0, 0, (-1, 0), end, verify), True
+        if epoch:  # as one that comes back after an incarnation that was known
+            one.add_peers({-1: Hello(0, public_of(other))})
+        signed = False
+        with suppress(SealError):
+            one.add_peers({-1: Hello(epoch, public_of(sealer("links", _RUN, -1)))})
+            if epoch or one.knows(-1):
+                believed[f"incarnation {epoch} of a party is believed unsigned"] = None
+    return list(believed)
+
+
 _PAIR = ((0, -1), (-1, 0))
 _EPOCHS = (0, 1, 3, 4, 8, 17, 64, 257)
 _ROUNDS = (1, 12, 300, 70_000)

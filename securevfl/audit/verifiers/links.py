@@ -15,6 +15,7 @@ from securevfl.audit.links.frames import (
     packed_otherwise,
     restored_simulations,
     sealed_otherwise,
+    unverified_hellos,
 )
 from securevfl.audit.links.hosted_runs import weak_keys
 from securevfl.audit.links.powers import FRAMES, link_faults
@@ -91,6 +92,7 @@ def _faults(subject: Subject) -> Iterator[str]:
     yield from keys_not_fresh(Sealer)
     yield from restored_simulations(Sealing)
     yield from packed_otherwise(Links, Sealer, protocol.name, kinds)
+    yield from unverified_hellos(Links, Sealer)[:1]
     yield from talk_sealed(protocol.name, kinds).faults[:1]
     yield from weak_keys(subject.instance())[:1]
 

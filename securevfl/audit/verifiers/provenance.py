@@ -18,6 +18,7 @@ from securevfl.audit.beside.bare_sums import (
 from securevfl.audit.beside.beginnings import beginning_faults, has_engines
 from securevfl.audit.beside.held import arrays_of
 from securevfl.audit.beside.known_answers import entropy_fault, rows_fault, sampler_fault
+from securevfl.audit.beside.own_tables import order_tells_labels, told_before_training
 from securevfl.audit.following.other_code import own_layers
 from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun, RunFactory
@@ -82,6 +83,8 @@ def _faults(subject: Subject) -> Iterator[str]:
             rows_fault(subject.instance().data.train),
             _bare_at_first(subject),
             _apart_at_first(subject),
+            subject.shared("own tables", lambda: told_before_training(protocol)),
+            order_tells_labels(protocol.data.train_labels),
             _few_in_low_digits(subject.instance()),
             other_sums(subject.instance()),
             *(found.bare for found in subject.settings),

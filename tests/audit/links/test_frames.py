@@ -11,6 +11,7 @@ from securevfl.audit.links.frames import (
     packed_otherwise,
     restored_simulations,
     sealed_otherwise,
+    unverified_hellos,
 )
 from securevfl.audit.links.sealed_runs import run_sealed, talk_sealed
 from securevfl.audit.subject import Subject
@@ -121,6 +122,20 @@ def test_frames_of_the_library_are_as_documented():
     assert packed_otherwise(Links, Sealer, "split", KINDS) == []
     assert keys_not_fresh(Sealer) == []
     assert restored_simulations(Sealing) == []
+
+
+class Trusting(Links):
+    """Verifies the first introduction of a party alone."""
+
+    def add_peers(self, hellos):
+        if any(self.knows(peer) for peer in hellos):
+            self._verify = None
+        return super().add_peers(hellos)
+
+
+def test_introductions_that_nobody_signed_are_found():
+    assert unverified_hellos(Links, Sealer) == []
+    assert "of a party is believed unsigned" in unverified_hellos(Trusting, Sealer)[0]
 
 
 def test_private_keys_of_few_bits_are_found():
