@@ -27,6 +27,7 @@ from securevfl.audit.statistical import Outcome
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.declaration import unlike
+from securevfl.audit.verifiers.influence import before_training
 from securevfl.audit.verifiers.specification import own_words
 from securevfl.engine.network import name_of
 from securevfl.engine.streams import SecretSeed
@@ -100,6 +101,7 @@ class Noise:
         for noise in noises:
             _examine_noise(subject, noise, found, share)
         if labels is not None:
+            found.gaps += before_training(subject)
             _examine_labels(subject, labels, found, share)
         _examine_pattern(subject, claim, found, seed)
         yield from self._evidence(found, level)

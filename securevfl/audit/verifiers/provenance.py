@@ -18,7 +18,6 @@ from securevfl.audit.beside.bare_sums import (
 from securevfl.audit.beside.beginnings import beginning_faults, has_engines
 from securevfl.audit.beside.held import arrays_of
 from securevfl.audit.beside.known_answers import entropy_fault, rows_fault, sampler_fault
-from securevfl.audit.beside.own_tables import order_tells_labels, told_before_training
 from securevfl.audit.following.other_code import own_layers
 from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun, RunFactory
@@ -26,6 +25,7 @@ from securevfl.audit.settings import MANY_ROWS, hides_columns
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coded, factory, provable
+from securevfl.audit.verifiers.influence import before_training
 from securevfl.engine.streams import OwnEntropy
 from securevfl.field import PrimeField
 from securevfl.privacy.adversary import OUTSIDER
@@ -83,8 +83,7 @@ def _faults(subject: Subject) -> Iterator[str]:
             rows_fault(subject.instance().data.train),
             _bare_at_first(subject),
             _apart_at_first(subject),
-            subject.shared("own tables", lambda: told_before_training(protocol)),
-            order_tells_labels(protocol.data.train_labels),
+            *before_training(subject),
             _few_in_low_digits(subject.instance()),
             other_sums(subject.instance()),
             *(found.bare for found in subject.settings),
