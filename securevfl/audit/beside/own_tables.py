@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.alignment.local_tables import TableOwner, Tables
+from securevfl.data.partition import split_groups, split_random, split_stratified
 from securevfl.engine import wire
 from securevfl.engine.network import SERVER, Sending
 from securevfl.engine.simulation.simulator import Simulation
@@ -163,3 +164,17 @@ def order_tells_labels(labels: np.ndarray | None) -> str:
         f"the order of the {len(labels)} training rows, which all know, tells labels: a fifth of "
         "them has other classes than the next, or classes take turns; shuffle the rows"
     )
+
+
+def split_tells_labels(seed: int) -> str:
+    """The same of how the library divides rows into training and test rows, with known labels."""
+    labels = np.repeat(np.arange(3), 80)
+    for what, parts in {
+        "stratified": split_stratified(labels, 0.25, seed),
+        "random": split_random(len(labels), 0.25, seed),
+        "by groups": split_groups(np.arange(len(labels)), labels, 0.25, seed),
+    }.items():
+        for rows in parts:
+            if order_tells_labels(labels[rows]):
+                return f"rows that are divided ({what}) stand in an order that tells labels"
+    return ""

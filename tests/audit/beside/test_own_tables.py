@@ -72,3 +72,16 @@ def test_orders_that_tell_labels_are_told_from_groups_of_rows():
     assert "tells labels" in order_tells_labels(np.sort(labels))
     assert "classes take turns" in order_tells_labels(np.arange(300) % 3)
     assert order_tells_labels(labels.astype(np.float32)) == order_tells_labels(None) == ""
+
+
+def test_a_split_that_sorts_by_class_is_found(monkeypatch):
+    assert own_tables.split_tells_labels(0) == ""
+    split = own_tables.split_stratified
+
+    def by_class(labels, *given):
+        return tuple(
+            rows[np.argsort(labels[rows], kind="stable")] for rows in split(labels, *given)
+        )
+
+    monkeypatch.setattr(own_tables, "split_stratified", by_class)
+    assert "(stratified) stand in an order that tells" in own_tables.split_tells_labels(0)
