@@ -91,10 +91,9 @@ class SharedModels(KeyMasked):
     def integers(self, owner: Party) -> Integers:
         """Numbers that an owner shares; it must not have begun."""
 
+    @abstractmethod
     def quantised_columns(self) -> dict[int, np.ndarray]:
         """X-bar of the training rows by owner, (K, rows, columns), field elements."""
-        made = self.parties()
-        return {n: self.integers(made[n]).data["train"] for n in range(self.owners)}
 
     @abstractmethod
     def use_of(self, round: int) -> Use:

@@ -362,11 +362,21 @@ class CodedSplit(SplitProtocol, SharedModels):
 
     def integers(self, owner: Any) -> Integers:
         """X-bar of each part and W-bar, as the owner shares them."""
-        public, data = self.public, {}
-        for part, features in owner.features.items():
-            whole = whole_rows(public, owner.index, features)
-            data[part] = public.batches[part].lay_out(public.field.reduce(whole))
-        return Integers(data, first_model(public, owner.weights))
+        data = {
+            part: self._laid_out(owner.index, part, features)
+            for part, features in owner.features.items()
+        }
+        return Integers(data, first_model(self.public, owner.weights))
+
+    def quantised_columns(self) -> dict[int, np.ndarray]:
+        """X-bar of the training rows by owner."""
+        columns = enumerate(self.data.train)
+        return {n: self._laid_out(n, "train", self.preparation(n).apply(own)) for n, own in columns}
+
+    def _laid_out(self, owner: int, part: str, prepared: np.ndarray) -> np.ndarray:
+        whole = whole_rows(self.public, owner, prepared)
+        laid_out: np.ndarray = self.public.batches[part].lay_out(self.public.field.reduce(whole))
+        return laid_out
 
     @property
     def batch_rows(self) -> int:
