@@ -63,10 +63,10 @@ ends in minutes). Values are held-out accuracy in per cent, mean and 95 % t inte
 differences are paired by seed, and bold where the interval leaves out 0. What the methods are is in
 [label-partitioned.md](label-partitioned.md). `benchmarks/label_page.py` writes this page.
 
-In CVFL's Table 2 on MNIST, in its Figure 2, in its Figures 3 to 6 on Fashion-MNIST and CIFAR-10 and
-with slow passive parties, rates were chosen on validation rows of another seed, where the page says
-so. In all other studies none were held out: what is called ours was set by hand, and where one
-value was the best of several, by test rows.
+In CVFL's Table 2 on MNIST and Fashion-MNIST, in its Figure 2, in its Figures 3 to 6 on
+Fashion-MNIST and CIFAR-10 and with slow passive parties, rates were chosen on validation rows of
+another seed, where the page says so. In all other studies none were held out: what is called ours
+was set by hand, and where one value was the best of several, by test rows.
 """
 
 

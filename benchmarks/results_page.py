@@ -41,9 +41,9 @@ line by Holm's rule, which are wider.
 Learning rates, lengths and beta were chosen on validation rows in the studies of
 [coded_split](results-coded-split.md), which the lines on FedVS's Figure 2 go by but for the end of
 Credit Card and Parkinson, in FedVS's Table 1, in CVFL's Figure 2, in its Figures 3 to 6 on
-Fashion-MNIST and CIFAR-10 and in its Table 2 on MNIST, in VFLHLP's on Criteo and Avazu, and in
-DVFL's Table 2. Elsewhere they were chosen by us: where a rate was chosen at all, it was on test
-rows of another seed than the study's. `benchmarks/results_page.py` writes this page from
+Fashion-MNIST and CIFAR-10 and in its Table 2 on MNIST and Fashion-MNIST, in VFLHLP's on Criteo and
+Avazu, and in DVFL's Table 2. Elsewhere they were chosen by us: where a rate was chosen at all, it
+was on test rows of another seed than the study's. `benchmarks/results_page.py` writes this page from
 `benchmarks/results`.
 """
 
