@@ -43,8 +43,8 @@ Learning rates, lengths and beta were chosen on validation rows in the studies o
 Credit Card and Parkinson, in FedVS's Table 1, in CVFL's Figure 2, in its Figures 3 to 6 on
 Fashion-MNIST and CIFAR-10 and in its Table 2 on MNIST and Fashion-MNIST, in VFLHLP's on Criteo and
 Avazu, and in DVFL's Table 2. Elsewhere they were chosen by us: where a rate was chosen at all, it
-was on test rows of another seed than the study's. `benchmarks/results_page.py` writes this page from
-`benchmarks/results`.
+was on test rows of another seed than the study's. `benchmarks/results_page.py` writes this page
+from `benchmarks/results`.
 """
 
 NO_RESULT = """Tables and figures that hold no result have no line: FedVS's Table 2, CVFL's Table 1
