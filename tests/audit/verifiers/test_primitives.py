@@ -8,7 +8,7 @@ import pytest
 
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.declaration import DeclaredMessages
-from securevfl.audit.verifiers.primitives import Hypotheses
+from securevfl.audit.verifiers.primitives import Hypotheses, _of_shares
 from securevfl.audit.verify import judge
 from securevfl.engine.party import SERVER
 from securevfl.field import LagrangeCode, encoding
@@ -158,7 +158,34 @@ def test_shares_of_late_rounds_are_looked_at_where_all_rounds_run(monkeypatch, w
     made = make(base, rounds=10, batch=15, width=4, hidden=16)
     subject = Subject(made, whole=whole)
     subject.shared("settings", tuple)
+    subject.shared(
+        "runs with crashes", tuple
+    )  # in which attempts count as rounds, so there are more
     claims = {(one.who, one.asset): one for one in made.claims}
     found = judge(claims[WHO], subject, [Hypotheses()])
     assert found.verdict == ("NO VIOLATION FOUND" if whole else "HYPOTHESES HOLD")
     assert ("masks of shares of seeds are no stream of a fresh key" in found.words) == whole
+
+
+def test_shares_of_who_comes_back_are_looked_at(monkeypatch):
+    """Masks that everybody knows, in lives after a crash alone."""
+    deal = algorithm.Client.deal
+
+    def known(self, pairing, seed):
+        if not self.returned:
+            return deal(self, pairing, seed)
+        with monkeypatch.context() as patched:
+            encode = LagrangeCode.encode
+
+            def plain(code, values, masks=None):
+                none = np.zeros((code.privacy, *values.shape[1:]), code.field.dtype)
+                return encode(code, values, masks=none if masks is None else masks)
+
+            patched.setattr(LagrangeCode, "encode", plain)
+            return deal(self, pairing, seed)
+
+    made = make("secagg_split", rounds=8, batch=15, width=4)
+    assert _of_shares(Subject(made), made) == []
+    monkeypatch.setattr(algorithm.Client, "deal", known)
+    made = make("secagg_split", rounds=8, batch=15, width=4)
+    assert "no stream of a fresh key of their own" in "".join(_of_shares(Subject(made), made))
