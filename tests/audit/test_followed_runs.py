@@ -160,6 +160,17 @@ def test_a_mask_that_comes_again_in_another_life_is_found(monkeypatch):
     assert all("sums of two lives of a server have one label" in fault for fault in faults)
 
 
+def test_labels_that_forget_the_life_in_rounds_that_no_run_has_are_found(monkeypatch):
+    def told(attempt, round, batch):
+        life = attempt.life if round <= 3 * ROUNDS else 0
+        return wire.encode(("fedvs", round, batch, replace(attempt, life=life)))
+
+    monkeypatch.setattr(Attempt, "told", told)
+    faults = followed("fedvs", "as configured").mask_keys
+    assert faults
+    assert all(fault.startswith("in round 65537 sums of two lives") for fault in faults)
+
+
 @pytest.mark.parametrize("first", [2, 5])
 def test_a_seed_that_comes_again_in_a_later_round_is_found(monkeypatch, first):
     """Two steps dealt under one seed tell their difference to each holder."""
