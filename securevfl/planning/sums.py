@@ -34,16 +34,20 @@ def told_by_sums(columns: int, width: int) -> str:
     )
 
 
-def signed_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray]:
-    """Numbers that each client with columns multiplies with its weights, (rows, columns) int64."""
+def steps_of_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray]:
+    """Steps of the columns that each client multiplies with its weights, (columns,) int64.
+
+    All numbers of a column differ by multiples of its step; that of a constant one is 0.
+    """
     found = {}
     for n, own in made.quantised_columns().items():
         rows = made.code.field.signed(own.reshape(-1, own.shape[-1]))
-        found[n] = rows[rows.any(axis=1)]  # padding is zero, its ones included
+        rows = rows[rows.any(axis=1)]  # padding is zero, its ones included
+        found[n] = np.gcd.reduce(np.abs(rows - rows[:1]), axis=0)
     return found
 
 
-def few_in_residues(columns: Mapping[int, np.ndarray], needed: int) -> str:
+def few_in_residues(steps: Mapping[int, int], needed: int) -> str:
     """Clients that alone are in exact sums modulo some number, in words; empty where they are not.
 
     A column of zeros and ones is a column of multiples of 2^16 with 16 bits. Its products with
@@ -51,15 +55,15 @@ def few_in_residues(columns: Mapping[int, np.ndarray], needed: int) -> str:
 
     Parameters
     ----------
-    columns : mapping of int to ndarray of int64, (rows, columns)
-        What each client multiplies with its weights. Constant columns tell nothing.
+    steps : mapping of int to int
+        By client a number by multiples of which all its parts of sums differ; 0 where they are
+        constant, which tells nothing.
     needed : int
         Clients that a sum must be of, T + 2.
     """
-    steps = {n: _step(own) for n, own in columns.items()}
     varied = [n for n, step in steps.items() if step]
     needed = min(needed, len(varied))
-    for modulus in sorted({m for step in steps.values() for m in _moduli(step)}, reverse=True):
+    for modulus in sorted({m for n in varied for m in _moduli(steps[n])}, reverse=True):
         left = [n for n in varied if steps[n] % modulus]
         if 0 < len(left) < needed:
             return (
@@ -69,11 +73,6 @@ def few_in_residues(columns: Mapping[int, np.ndarray], needed: int) -> str:
                 "of other numbers, or deal the columns otherwise"
             )
     return ""
-
-
-def _step(own: np.ndarray) -> int:
-    """Largest number by multiples of which all entries of a column differ, for all columns."""
-    return int(np.gcd.reduce(np.abs(own - own[:1]), axis=None)) if own.size else 0
 
 
 def _moduli(step: int) -> Iterator[int]:

@@ -12,7 +12,7 @@ import functools
 import io
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 ABOUT = "about"
 _AT_ONCE = 512  # rows through an exported network, to bound its memory
 _UNUSED = {"name": "sgd", "lr": 1.0}  # an exported network is not trained
+_OTHER = "model: the weights are not those of the network"
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,21 +119,23 @@ class ClientModel(ExportedModel):
     @functools.cached_property
     def _module(self) -> Any:
         spec, weights = dict(self._network()), self._weights("network/module/")
-        if not spec["own"]:
-            depth = len(spec["layers"]) + 1 if spec["layers"] else spec["depth"]
-            _refuse_larger(weights, depth, spec["width"], *spec["layers"])
-        shape = spec.pop("image_shape")
-        made: Any = make_client_network(
-            spec.pop("kind"),
-            spec.pop("features"),
-            spec.pop("width"),
-            spec.pop("depth"),
-            image_shape=None if shape is None else tuple(shape),
-            stream=np.random.Generator(np.random.Philox(0)),  # the weights are replaced
-            optimizer=_UNUSED,
-            **spec,
-        )
-        return _loaded(made.module, weights)
+        depth = len(spec["layers"]) + 1 if spec["layers"] else spec["depth"]
+        if depth > len(weights) and not spec["own"]:
+            raise DataError(f"{_OTHER}: {depth} layers are described")
+        places = (spec.pop(name) for name in ("kind", "features", "width", "depth"))
+        shape, positional = spec.pop("image_shape"), tuple(places)
+
+        def make() -> Any:
+            made: Any = make_client_network(
+                *positional,
+                image_shape=None if shape is None else tuple(shape),
+                stream=np.random.Generator(np.random.Philox(0)),  # the weights are replaced
+                optimizer=_UNUSED,
+                **spec,
+            )
+            return made.module
+
+        return _loaded(make, weights, own=bool(spec["own"]))
 
     @functools.cached_property
     def _polynomial(self) -> np.ndarray:
@@ -140,7 +143,7 @@ class ClientModel(ExportedModel):
         spec, weights = self._network(), self._weights("network/")
         shape = (expanded_width(spec["features"], spec["depth"]), spec["width"])
         if "weight" not in weights or weights["weight"].shape != shape:
-            raise DataError(f"model: the weights are not those of the network, {shape}")
+            raise DataError(f"{_OTHER}, {shape}")
         return weights["weight"].astype(np.float64)
 
     def embed(self, rows: Any) -> np.ndarray | pd.DataFrame:
@@ -186,20 +189,22 @@ class ServerModel(ExportedModel):
 
     @functools.cached_property
     def _centre(self) -> Any:
-        spec, weights = self._network(), self._weights("centre/network/")
-        if not spec["own"]:
-            _refuse_larger(weights, 1, spec["width"], spec["hidden"], spec["outputs"])
-        centre = Centre(
-            self.about["task"],
-            spec["outputs"],
-            spec["width"],
-            network=spec["name"],
-            hidden=spec["hidden"],
-            optimizer=_UNUSED,
-            seed=0,
-            own=spec["own"],
-        )
-        return _loaded(centre.network, weights)
+        spec = self._network()
+
+        def make() -> Any:
+            centre = Centre(
+                self.about["task"],
+                spec["outputs"],
+                spec["width"],
+                network=spec["name"],
+                hidden=spec["hidden"],
+                optimizer=_UNUSED,
+                seed=0,
+                own=spec["own"],
+            )
+            return centre.network
+
+        return _loaded(make, self._weights("centre/network/"), own=bool(spec["own"]))
 
     def scores(self, embeddings: Embeddings) -> np.ndarray | pd.DataFrame:
         """Raw scores, (m, outputs) float64, of the clients' embeddings by party number.
@@ -535,23 +540,40 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
     return JointModel(server, tuple(clients))
 
 
-def _refuse_larger(weights: Mapping[str, np.ndarray], depth: int, *sizes: int) -> None:
-    """Refuse a description whose network would be larger than the weights that are there."""
-    found = {size for values in weights.values() for size in values.shape}
-    absent = [size for size in sizes if size not in found]
-    if absent or depth > len(weights):
-        what = f"no side of an array is {absent[0]}" if absent else f"{depth} layers are described"
-        raise DataError(f"model: the weights are not those of the network: {what}")
+def _loaded(make: Callable[[], Any], weights: Mapping[str, np.ndarray], *, own: bool) -> Any:
+    """A torch module with these weights, in double precision and evaluation mode.
 
+    Its shapes are compared before it is made, without memory, for a file may describe one of any
+    size. A network of the user's own need not be one that can be made so.
+    """
+    import torch
 
-def _loaded(module: Any, weights: Mapping[str, np.ndarray]) -> Any:
-    """A torch module with these weights, in double precision and evaluation mode."""
+    if not own:
+        try:
+            with torch.device("meta"):
+                shapes = {name: tuple(one.shape) for name, one in make().state_dict().items()}
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise DataError(f"{_OTHER}: {' '.join(str(error).split())}") from None
+        _refuse_other_shapes(shapes, {name: values.shape for name, values in weights.items()})
+    module = make()
     try:
         module.load_state_dict({k: tensor(v) for k, v in weights.items()})
     except RuntimeError as error:
-        why = " ".join(str(error).split())
-        raise DataError(f"model: the weights are not those of the network: {why}") from None
+        raise DataError(f"{_OTHER}: {' '.join(str(error).split())}") from None
     return module.double().eval()
+
+
+def _refuse_other_shapes(
+    described: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]
+) -> None:
+    for name in sorted(described.keys() | found.keys()):
+        wanted, there = described.get(name), found.get(name)
+        if wanted != there:
+            raise DataError(
+                f"{_OTHER}: {name} is {there or 'absent'}, and the network has {wanted or 'none'}"
+            )
 
 
 def _evaluated(module: Any, rows: np.ndarray) -> np.ndarray:

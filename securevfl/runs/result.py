@@ -21,7 +21,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.models.evaluation import evaluation
 from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
-from securevfl.planning.sums import few_in_residues, signed_columns, told_by_sums
+from securevfl.planning.sums import few_in_residues, steps_of_columns, told_by_sums
 from securevfl.privacy.claims import Claim, link_claims
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.hidden_sums import Encrypted, PairMasked
@@ -370,7 +370,8 @@ def _sums(protocol: Protocol) -> list[str]:
     found = [told_by_sums(columns, protocol.config.width)]
     numbers = sum(own.size for own in protocol.data.train)
     if isinstance(protocol, (CodedProtocol, SharedModels)) and 0 < numbers <= _QUICKLY_ROUNDED:
-        found.append(few_in_residues(signed_columns(protocol), protocol.code.privacy + 2))
+        steps = {n: int(np.gcd.reduce(own)) for n, own in steps_of_columns(protocol).items()}
+        found.append(few_in_residues(steps, protocol.code.privacy + 2))
     return [text for text in found if text]
 
 

@@ -269,6 +269,10 @@ KINDS = {
     "fedvs": ("fedvs", {}),
     "concatenated perceptrons": ("split", {"client": "mlp", "aggregation": "concat"}),
     "the maximum, batch norm": ("split", {"aggregation": "max", "centre": "batch_norm_mlp"}),
+    "one Linear layer on top": ("split", {"centre": "linear"}),
+    "convolutions on top": ("split", {"centre": "conv", "aggregation": "concat"}),
+    "vgg13": ("split", {"centre": "vgg13"}),
+    "of DVFL": ("split", {"client": "leaky_encoder", "centre": "host_mlp"}),
     "those in time": ("split", {"stragglers": "ignore", "layers": "4", "client": "mlp"}),
 }
 

@@ -7,6 +7,7 @@ steps with sums of whole embeddings.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from securevfl.engine.network import Sending
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.models.split import Centre
-from securevfl.planning.sums import few_in_residues, signed_columns
+from securevfl.planning.sums import few_in_residues, steps_of_columns
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
@@ -29,7 +30,6 @@ from securevfl.runs.threads import one_thread
 _NOTHING = 1e-6  # of the largest part: rounding takes away what is less
 _LITTLE = 1e-2  # of the largest part, for one that was ten times as much at first
 _ROWS = 2000
-_FEW = 200  # rows whose exact parts are computed
 _APART = 10  # times: first weights are drawn alike, and networks of one kind make parts alike
 _FAR = 0.25  # of the largest entry's size
 _BITS = 6  # of numbers: with fewer rounding moves some entries further
@@ -57,32 +57,47 @@ def few_in_low_digits(
     Parameters
     ----------
     made : CodedProtocol or SharedModels
+        With the columns that are looked at.
     models : iterable of mapping
         By client W-bar of a sum, (columns, h) field elements.
     """
-    columns, needed, field = signed_columns(made), made.code.privacy + 2, made.code.field
-    some = {n: own[:_FEW].astype(object) for n, own in columns.items()}
+    columns, needed, field = steps_of_columns(made), made.code.privacy + 2, made.code.field
+    alone = {n: math.gcd(*own.tolist()) for n, own in columns.items()}
     parts = (
-        {n: some[n] @ field.signed(model).astype(object) for n, model in each.items()}
-        for each in models
+        {n: _step(columns[n], field.signed(model)) for n, model in each.items()} for each in models
     )
-    return next(filter(None, (few_in_residues(one, needed) for one in (columns, *parts))), "")
+    return next(filter(None, (few_in_residues(one, needed) for one in (alone, *parts))), "")
+
+
+def _step(columns: np.ndarray, weights: np.ndarray) -> int:
+    """Number by multiples of which products of rows with weights differ, whatever the rows are.
+
+    Parameters
+    ----------
+    columns : ndarray of int64, (columns,)
+        Steps of the columns.
+    weights : ndarray of int64, (columns, h)
+    """
+    of_weights = np.gcd.reduce(np.abs(weights), axis=1)
+    pairs = zip(columns.tolist(), of_weights.tolist(), strict=True)
+    return math.gcd(*(step * weight for step, weight in pairs))
 
 
 def apart_at_first(made: Protocol, parties: Mapping[int, Any]) -> str:
     """Clients whose embeddings vary far more than their columns do, beside those of the others.
 
-    By first models, which are drawn alike, so that the sum is nearly of these clients.
+    By first models, which are drawn alike, so that the sum is nearly of these clients. The mean
+    variance of an entry is that of the columns times that of a weight, however columns depend on
+    each other.
     """
-    clients = [n for n in made.peers() if n in parties and n < made.data.parties]
     sizes = {}
-    for n in clients:
-        columns = made.data.train[n][:_ROWS].astype(np.float64)
-        spread, own = np.sqrt(columns.var(axis=0).mean()), _varied(made, n, parties[n])
-        if own is None:
+    for n in (n for n in made.peers() if n in parties and n < made.data.parties):
+        found = _variances(made, n, parties[n])
+        if found is None:
             return ""
-        if spread > 0 and own.any():
-            sizes[n] = float(np.sqrt((own**2).mean())) / spread
+        columns, entries = found
+        if columns > 0 and entries > 0:
+            sizes[n] = math.sqrt(entries / columns)
     needed = min(_needed(made), len(sizes))
     large = [n for n, size in sizes.items() if size > max(sizes.values()) / _APART]
     if len(large) >= needed:
@@ -91,6 +106,20 @@ def apart_at_first(made: Protocol, parties: Mapping[int, Any]) -> str:
         f"embeddings of clients {large} are more than {_APART} times as large beside their columns "
         f"as those of the others, so that the sum is nearly theirs; {needed} are needed"
     )
+
+
+def _variances(made: Protocol, client: int, party: Any) -> tuple[float, float] | None:
+    """Mean variance over rows of a client's columns, and of its entries; None if it has none."""
+    if isinstance(made, SharedModels):
+        shared = made.integers(party)
+        rows = made.code.field.signed(np.concatenate(shared.data["train"])).astype(np.float64)
+        columns, entries = rows, rows @ made.code.field.signed(shared.model).astype(np.float64)
+    else:
+        columns = made.data.train[client][:_ROWS].astype(np.float64)
+        entries = made.embed(party, made.data.train[client][:_ROWS])
+        if entries is None:
+            return None
+    return float(columns.var(axis=0).mean()), float(np.var(entries, axis=0).mean())
 
 
 def bare_at_last(made: Protocol, first: np.ndarray | None, parties: Mapping[int, Any]) -> str:

@@ -34,7 +34,7 @@ _FEW = 20  # rows, of fewer of which nothing is said
 
 @dataclass
 class _Told:
-    """Contents by kind, sender and receiver; sizes of the same; rows that parties kept."""
+    """Contents by kind, sender and receiver; sizes of the same; rows and facts that are kept."""
 
     contents: dict[tuple[str, int, int], list[str]] = field(default_factory=dict)
     sizes: dict[tuple[str, int, int], list[int]] = field(default_factory=dict)
@@ -90,8 +90,9 @@ def _told(seed: int, *, columns: bool = False, labels: bool = False) -> _Told:
         places = {n: Path(folder) / f"owner {n}" for n in (SERVER, *peers)}
         owners: dict[int, Any] = {n: TableOwner(n, peers, tables, places[n]) for n in places}
         _Listening(owners, told).run()
-        told.kept = {n: _digest_of(place) for n, place in places.items()}
-        told.kept[len(peers)] = repr(sorted(owners[SERVER].facts.items()))
+        told.kept = {
+            n: f"{_digest_of(places[n])} {sorted(one.facts.items())}" for n, one in owners.items()
+        }
     return told
 
 
@@ -114,10 +115,8 @@ def _tables(folder: Path, seed: int, *, columns: bool, labels: bool) -> Tables:
     files = []
     for n in range(_OWNERS):
         rows = stream.permutation(_PEOPLE)[:_EACH]
-        numbers, texts = (
-            stream.normal(size=_EACH),
-            np.array(["x", "y"])[stream.integers(0, 2, _EACH)],
-        )
+        numbers = stream.normal(size=_EACH)
+        texts = np.array(["x", "y"])[stream.integers(0, 2, _EACH)]
         if columns:
             numbers, texts = 3.0 + 7.0 * numbers[::-1], texts[::-1]
         frame = pd.DataFrame({"id": people[rows], f"n{n}": numbers, f"t{n}": texts})

@@ -21,7 +21,7 @@ from securevfl.audit.links.hosted_runs import weak_keys
 from securevfl.audit.links.powers import FRAMES, link_faults
 from securevfl.audit.links.sealed_runs import SealedRun, run_sealed, talk_sealed
 from securevfl.audit.subject import Subject
-from securevfl.audit.traffic.pairs import small_traffic
+from securevfl.audit.traffic.pairs import small_traffic, small_traffic_again
 from securevfl.audit.traffic.seen import Traffic, traffic_of
 from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence
@@ -121,24 +121,19 @@ def _told_by_envelopes(subject: Subject) -> Iterator[str]:
     changes: dict[str, dict[str, Any]] = {"columns or networks": other_ones}
     if data.train_labels is not None:
         changes["labels"] = {"labels": other_labels(data.train_labels, stream), "all_rows": True}
-    chance: set[str] | None = None
     for what, changed in changes.items():
         other = traffic_of(subject.instance(**changed), ITSELF)
         if one.envelopes == other.envelopes:
             continue
-        if chance is None:
-            again = traffic_of(subject.instance(), ITSELF)
-            chance = {each.kind for each in _unlike(_sizes, one, again)}
-            timed = _times(one) == _times(again)
+        again = small_traffic_again(subject)
+        chance = {each.kind for each in _unlike(_sizes, one, again)}
         telling = [key for key in _unlike(_sizes, one, other) if key.kind not in chance]
         if telling:
             key = telling[0]
             yield f"the size of {key.kind!r} depends on {what}, in round {key.round}"
-        elif timed and _times(one) != _times(other):
-            where = ""
-            for key in _unlike(_times, one, other):
-                where = f": first {key.kind!r}, in round {key.round}"
-                break
+        elif _times(one) == _times(again) and _times(one) != _times(other):
+            first = next(_unlike(_times, one, other), None)  # none where one has more messages
+            where = "" if first is None else f": first {first.kind!r}, in round {first.round}"
             yield f"number or times of messages depend on {what}{where}"
 
 

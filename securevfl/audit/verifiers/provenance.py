@@ -84,7 +84,7 @@ def _faults(subject: Subject) -> Iterator[str]:
             _bare_at_first(subject),
             _apart_at_first(subject),
             *before_training(subject),
-            _few_in_low_digits(subject.instance()),
+            _few_in_low_digits(protocol, subject.instance()),
             other_sums(subject.instance()),
             *(found.bare for found in subject.settings),
             *map(own_layers, subject.instance().parties().values()),
@@ -145,17 +145,22 @@ def _apart_at_first(subject: Subject) -> str:
     return apart_at_first(made, made.parties())
 
 
-def _few_in_low_digits(made: Protocol) -> str:
-    """Clients that alone are in the low digits of sums, by columns and models of a run."""
+def _few_in_low_digits(protocol: Protocol, made: Protocol) -> str:
+    """Clients that alone are in the low digits of sums: by all rows, and by models of a small run.
+
+    Of few rows more columns would be ones of multiples than are.
+    """
+    if not isinstance(protocol, (CodedProtocol, SharedModels)):
+        return ""
     if isinstance(made, SharedModels):  # models stay in shares after the first one
         parties = made.parties()
         owners = range(made.owners)
-        return few_in_low_digits(made, [{n: made.integers(parties[n]).model for n in owners}])
-    if not isinstance(made, CodedProtocol):
-        return ""
-    models = RunFactory(made).run().models
-    rounds = sorted(set.intersection(*(set(own) for own in models.values())))
-    return few_in_low_digits(made, [{n: models[n][r] for n in models} for r in rounds])
+        models = [{n: made.integers(parties[n]).model for n in owners}]
+    else:
+        used = RunFactory(made).run().models
+        rounds = sorted(set.intersection(*(set(own) for own in used.values())))
+        models = [{n: used[n][r] for n in used} for r in rounds]
+    return few_in_low_digits(protocol, models)
 
 
 def _altered_columns(protocol: Protocol) -> str:
