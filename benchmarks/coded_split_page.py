@@ -52,8 +52,9 @@ READING = {
     "above VAFL's at 5 s, and its own without helpers at 60 s, by less than the interval. Without "
     "helpers all four fast owners must answer (R = 4): VAFL leads it until 10 s and is level from "
     "20 s on, FedVS leads it at 5 s and is behind at 20 and 60 s. Values of coded_split at 5 and "
-    "10 s are points of curves that swing by tens of points within a second: on five other seeds "
-    "it had 49.7 ± 13.1 and 75.1 ± 17.0, and FedVS's lead at 5 s was 10.3 ± 16.7.",
+    "10 s are points of curves that swing by tens of points within a second: on five other seeds, "
+    "of a reading whose runs are not kept, it had 49.7 ± 13.1 and 75.1 ± 17.0, and FedVS's lead at "
+    "5 s was 10.3 ± 16.7.",
     "digits-occupies": "Every round of FedVS needs a share of every model, and a client whose "
     "delay occupies it shares late: FedVS makes nine rounds in 60 s, as many as Wait, and some 120 "
     "where delays are latency. coded_split waits for no slow owner: without helpers "
