@@ -358,13 +358,16 @@ def test_activations_are_those_of_the_forward_pass_and_codes_of_the_trained_gues
     made = outcome.protocol
     fresh = make("dvfl", data(), **SMALL).parties()
     batch = made.batches.samples(made.batches.draw(1))
-    for guest, host, round, codes in sent(outcome, "activation")[:8]:
-        assert (host in made.hosts, round) == (True, 1)
-        wanted = fresh[guest].network.encode(made.features[guest][batch])
-        np.testing.assert_array_equal(codes, wanted)
-    for guest, _, _, codes in sent(outcome, "code"):
-        wanted = outcome.parties[guest].network.encode(data().train[guest])
-        np.testing.assert_array_equal(codes, wanted)
+    with (
+        one_thread()
+    ):  # as the run was: some kernels divide rows among threads, and round otherwise
+        for guest, host, round, codes in sent(outcome, "activation")[:8]:
+            assert (host in made.hosts, round) == (True, 1)
+            wanted = fresh[guest].network.encode(made.features[guest][batch])
+            np.testing.assert_array_equal(codes, wanted)
+        for guest, _, _, codes in sent(outcome, "code"):
+            wanted = outcome.parties[guest].network.encode(data().train[guest])
+            np.testing.assert_array_equal(codes, wanted)
     assert {(c.who, c.about): c.notion for c in made.claims} == {
         ("guest", "labels"): "perfect",
         ("host", "labels"): "perfect",
