@@ -94,7 +94,7 @@ class Party:
     kept_once: ClassVar[tuple[str, ...]] = ()
     kept_frozen: ClassVar[tuple[str, ...]] = ()
     kept_ahead: ClassVar[tuple[str, ...]] = ()
-    begins_once: ClassVar[bool] = False
+    begins_once: bool = False
     resumes_measured: ClassVar[bool] = True
     kept_optional: ClassVar[Mapping[str, Any]] = {}
     kept_before: ClassVar[tuple[str, ...]] = ()

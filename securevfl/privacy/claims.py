@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Literal
 
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.adversary import OUTSIDER, Adversary
+from securevfl.privacy.released_equations import Odometer
 
 Asset = Literal["features", "model", "labels", "messages"]
 Strength = Literal["perfect", "statistical", "computational", "differential", "none"]
@@ -84,6 +86,9 @@ class Claim:
         What the adversary is granted besides, such as "decoded sums".
     guarantees : tuple of Guarantee
         Of a differential claim: epsilon and delta of each mechanism that protects the asset.
+    tells : str
+        What the ideal output gives away by itself in this configuration, as a sentence. `source`
+        says it behind the reason, so that nobody reads one without the other.
 
     Examples
     --------
@@ -98,6 +103,7 @@ class Claim:
     reason: str
     given: tuple[str, ...] = ()
     guarantees: tuple[Guarantee, ...] = ()
+    tells: str = ""
 
     def __init__(
         self,
@@ -107,9 +113,10 @@ class Claim:
         reason: str,
         given: tuple[str, ...] = (),
         guarantees: tuple[Guarantee, ...] = (),
+        tells: str = "",
     ) -> None:
         adversary = Adversary.parse(against) if isinstance(against, str) else against
-        values = (adversary, asset, strength, reason, tuple(given), tuple(guarantees))
+        values = (adversary, asset, strength, reason, tuple(given), tuple(guarantees), tells)
         for name, value in zip(self.__dataclass_fields__, values, strict=True):
             object.__setattr__(self, name, value)
 
@@ -130,8 +137,8 @@ class Claim:
 
     @property
     def source(self) -> str:
-        """The reason."""
-        return self.reason
+        """The reason, and what the ideal output gives away."""
+        return f"{self.reason}. {self.tells}" if self.tells else self.reason
 
     def to_dict(self) -> dict[str, Any]:
         """The four words that are written to files, and the numbers of a differential claim."""
@@ -142,6 +149,17 @@ class Claim:
             "notion": self.notion,
             "source": self.source,
         } | ({"guarantees": numbers} if numbers else {})
+
+
+SUMS = "decoded sums"  # among what an adversary is granted
+
+
+def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Claim, ...]:
+    """The claims; each that grants the decoded sums says what these give away."""
+    if odometer is None:
+        return tuple(claims)
+    sentence = f"What these sums tell: {odometer.sentence()}"
+    return tuple(replace(c, tells=sentence) if SUMS in c.given else c for c in claims)
 
 
 #: Of methods whose clients send embeddings and get gradients as they are.

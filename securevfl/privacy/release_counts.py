@@ -1,4 +1,4 @@
-"""Counts of releases with noise, one for each row of a party, kept by the party itself.
+"""Counts of releases, one for each row of a party, kept by the party itself.
 
 What all releases of a row cost is a promise of the party that sends them. So it counts them where
 nobody else can change the count, refuses what goes beyond the promise, and writes the count before
@@ -56,8 +56,12 @@ def refuse_repeated(rows: np.ndarray, who: str) -> None:
         )
 
 
-def refuse_exceeding(counts: bytes, rows: np.ndarray, limit: int, who: str) -> None:
+def refuse_exceeding(
+    counts: bytes, rows: np.ndarray, limit: int, who: str, allows: str = "its epsilon allows"
+) -> None:
     """Refuse a request for a row that was released `limit` times.
+
+    `allows` names what sets the limit, for the error.
 
     Raises
     ------
@@ -71,7 +75,7 @@ def refuse_exceeding(counts: bytes, rows: np.ndarray, limit: int, who: str) -> N
         row = int(rows[np.argmax(found)])
         raise PrivacyError(
             f"{who} was asked for row {row} again, which it has released {int(found.max())} times, "
-            f"and its epsilon allows {limit}. Nothing was sent. Releases before a crash or a "
+            f"and {allows} {limit}. Nothing was sent. Releases before a crash or a "
             "resume count too; the run can go no further, and its last checkpoint holds what was "
             "trained"
         )

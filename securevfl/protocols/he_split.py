@@ -30,7 +30,7 @@ from securevfl.engine.party import ANNOUNCE, SERVER, Party
 from securevfl.errors import ConfigurationError, PrivacyError, RangeError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.hidden_sums import Encrypted
@@ -246,6 +246,7 @@ class HESplit(EmbeddingProtocol, Encrypted):
     """Split learning with homomorphic encryption on one data set."""
 
     name = "he_split"
+    tells_sums = True
     apart = True
     Config = HEConfig
     card = Card(
@@ -492,7 +493,7 @@ class HESplit(EmbeddingProtocol, Encrypted):
             "key holder": f"{given}: it decrypts sums {opened}; not over dL/dH",
         }
         hidden = tuple(
-            Claim(who, about, "computational", why)
+            Claim(who, about, "computational", why, given=(SUMS,))
             for who, why in reasons.items()
             for about in ("features", "model")
         )
@@ -500,4 +501,5 @@ class HESplit(EmbeddingProtocol, Encrypted):
             Claim("server + key holder", about, "none", "it decrypts every embedding")
             for about in ("features", "model")
         )
-        return (*hidden, *open_, Claim("client", "labels", "none", "dL/dH depends on them"))
+        told = Claim("client", "labels", "none", "dL/dH depends on them")
+        return given_sums((*hidden, *open_, told), self.released())

@@ -22,7 +22,8 @@ from securevfl.models.evaluation import evaluation
 from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
 from securevfl.planning.sums import few_in_residues, steps_of_columns, told_by_sums
-from securevfl.privacy.claims import Claim, link_claims
+from securevfl.privacy.claims import Claim, given_sums, link_claims
+from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.hidden_sums import Encrypted, PairMasked
 from securevfl.protocols.base.protocol import Protocol
@@ -133,7 +134,13 @@ class Run:
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Claims of the protocol in this configuration, and of its links."""
-        return self.protocol.claims + link_claims(self.spec.sealed)
+        stated = given_sums(self.protocol.claims, self.released)
+        return stated + link_claims(self.spec.sealed)
+
+    @functools.cached_property
+    def released(self) -> Odometer | None:
+        """Equations that the decoded sums gave about a row; None where nobody decodes sums."""
+        return self.protocol.released(self.history[-1]["round"] if self.history else 0)
 
     @functools.cached_property
     def quality(self) -> dict[str, float]:
@@ -232,6 +239,7 @@ class Run:
             "clipped": sum(event["event"] == "clipped" for event in self.events),
             "derived": self.protocol.describe(),
             "claims": [claim.to_dict() for claim in self.claims],
+            "released": None if self.released is None else self.released.to_dict(),
             "sealed": self.spec.sealed,
             "engine": self.spec.engine,
             "bytes_by_kind": self.transcript.bytes_by_kind(),

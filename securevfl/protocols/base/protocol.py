@@ -19,6 +19,7 @@ from securevfl.engine.streams import (
 )
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim
+from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.card import Card, Exposure
 from securevfl.protocols.base.messages import (
     Draw,
@@ -299,6 +300,13 @@ class Protocol(ABC):
         verdict on a computational claim is stronger than NO VIOLATION FOUND.
         """
         return ()
+
+    def released(self, rounds: int | None = None) -> Odometer | None:
+        """Equations that decoded sums give about a row in so many rounds, all if not given.
+
+        None where nobody decodes sums.
+        """
+        return None
 
     def describe(self) -> dict[str, Any]:
         """Derived parameters that summaries show, such as K, T, R and p."""

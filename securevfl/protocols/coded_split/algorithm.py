@@ -19,8 +19,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER, Message
-from securevfl.errors import CheckpointError
+from securevfl.errors import CheckpointError, PrivacyError
+from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.mask_keys import KeyHolder
+from securevfl.protocols.base.sum_budget import agree_on_unknowns
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.messages import (
     NO_STEPS,
@@ -41,6 +43,7 @@ from securevfl.protocols.coded_split.terms import (
 
 Model = tuple[np.ndarray, int, tuple[int, ...], bytes]
 _LARGE = 2**20  # bytes
+_REMEMBERED = 1024  # labels: a run goes back by no more steps than lie between checkpoints
 _EVENLY, _DOUBLED = 20, 10  # questions without a word: at equal times, then ever more rarely
 
 
@@ -63,6 +66,12 @@ class Holder(KeyHolder):
         whom it is.
     dealt : dict
         Of each dealer the newest mask that it dealt: round, digest of the steps, value.
+    unknowns : int
+        Independent columns of all owners, with a budget of sums.
+    named : dict of int to bytes
+        With a budget of sums, the digest of the steps in the model by training label, of the newest
+        labels that it answered. The budget counts each batch once, so no label is answered with
+        other steps.
     """
 
     kept_before: ClassVar[tuple[str, ...]] = ("answered",)
@@ -75,7 +84,10 @@ class Holder(KeyHolder):
         "told": 0,
         "dealt": {},
         "dealt_round": 0,
+        "unknowns": 0,
+        "named": {},
     }
+    kept_ahead: ClassVar[tuple[str, ...]] = ("named",)
     kept_shares: ClassVar[tuple[str, ...]] = ("model",)
     round_ends: ClassVar[tuple[str, ...]] = ("deal", "seed")  # the step of a round ends it
 
@@ -96,6 +108,9 @@ class Holder(KeyHolder):
         self.dealt_round = 0  # the round of which it has dealt masks last
         self.told = 0  # the step up to which it said that it has stored its shares
         self.released: tuple[np.ndarray, ...] = ()  # an owner's own models, if they are released
+        self.unknowns = 0
+        self.named: dict[int, bytes] = {}
+        self.begins_once = self.budgeted  # the labels that it answered hold for all lives
 
     async def setup(self) -> None:
         """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
@@ -110,6 +125,24 @@ class Holder(KeyHolder):
                 shape = self.public.sizes[n], self.public.config.width
                 check_elements(self.public, "'model'", n, models[n], shape)
             self.model = (np.concatenate([models[n] for n in owners]), 0, (), NO_STEPS)
+        if self.budgeted:
+            columns, width = dict(enumerate(self.public.widths)), self.public.config.width
+            own = self.own_unknowns()
+            self.unknowns = await agree_on_unknowns(self, "coded_split", own, columns, width)
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether sums of training rows are limited."""
+        return self.public.trains and self.public.config.sum_budget
+
+    @property
+    def last_step(self) -> int:
+        """Last step of the run: that of the last round, or of the budget."""
+        return self.public.steps_allowed(self.unknowns)
+
+    def own_unknowns(self) -> int | None:
+        """A helper has no columns."""
+        return None
 
     async def collect_data(self, part: str) -> np.ndarray:
         """F(alpha_j) of all owners side by side; when it returns, their messages may be freed."""
@@ -183,7 +216,7 @@ class Holder(KeyHolder):
         else:
             for number, share, digest in steps_in(self.public, kind, step, payload):
                 self.apply(number, share, digest)
-        if self.model[1] < self.public.last_step and (self.model[2] or kind == "request"):
+        if self.model[1] < self.last_step and (self.model[2] or kind == "request"):
             self.ask()
 
     def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
@@ -221,14 +254,14 @@ class Holder(KeyHolder):
     def uploads(self) -> bool:
         """Whether it can upload the batch of the next step."""
         _, done, ahead, _ = self.model
-        wanted = not ahead and self.uploaded <= done < self.public.last_step
+        wanted = not ahead and self.uploaded <= done < self.last_step
         return wanted and self.has_masks(done + 1)
 
     @property
     def answers(self) -> bool:
         """Whether it can upload the piece of test rows that the server asked for."""
         _, done, ahead, _ = self.model
-        if ahead or self.asked is None or done < self.public.last_step:
+        if ahead or self.asked is None or done < self.last_step:
             return False
         return self.has_masks(self.public.last_step + 1 + self.asked.piece)
 
@@ -237,12 +270,13 @@ class Holder(KeyHolder):
         """Whether it has all steps and is to release the models, and has not done so."""
         _, done, ahead, _ = self.model
         wanted = self.public.config.release and self.public.trains and not ahead
-        return wanted and self.uploaded <= self.public.last_step == done
+        return wanted and self.uploaded <= self.public.last_step and done == self.last_step
 
     def answer(self) -> None:
         """Upload what is due, from a model with exactly the steps that the label says (line 5)."""
         done, last = self.model[1], self.public.last_step
         if self.uploads:
+            self.name_steps(done + 1)
             self.uploaded = done + 1
             rows = self.public.batches["train"].draw(done + 1)
             self.upload(Label("train", done + 1), rows, done + 1)
@@ -252,6 +286,29 @@ class Holder(KeyHolder):
             label = Label("test", last, request.piece)
             self.upload(label, request.rows, last + 1 + request.piece)
         self.release_once()
+
+    def name_steps(self, label: int) -> None:
+        """Note which steps are in the model of a training label; refuse others for it.
+
+        Raises
+        ------
+        PrivacyError
+            Where the label was answered with other steps, or is older than what is remembered.
+        """
+        if not self.budgeted:
+            return
+        digest, oldest = self.model[3], min(self.named, default=0)
+        if self.named.get(label, digest) != digest or label < oldest:
+            raise PrivacyError(
+                f"coded_split: party {self.index} answered the batch of step {label} already, with "
+                "other steps in the model or too long ago to compare, and a second sum of these "
+                "rows is not in the budget. Nothing was sent. The server went back to an older "
+                "state and went on otherwise; start the run again, or use sum_budget = false"
+            )
+        newest = dict(sorted((self.named | {label: digest}).items())[-_REMEMBERED:])
+        if newest != self.named:
+            self.named = newest
+            self.write_ahead()
 
     def release_once(self) -> None:
         """Release the models, if that is due and has not been done."""
@@ -381,6 +438,10 @@ class Owner(Holder):
         self.features = features
         self.weights = weights
 
+    def own_unknowns(self) -> int | None:
+        """Number of independent columns."""
+        return independent_columns(self.features["train"], 2.0**-self.public.config.data_bits)
+
     def share_own(self) -> None:
         """Lines 1 and 2: F_n(alpha_j) and G_n(alpha_j) to every holder j."""
         public, T = self.public, self.public.code.privacy
@@ -408,7 +469,7 @@ class Owner(Holder):
         models = signed_models(public, shares)
         unit = -public.config.data_bits - public.config.gradient_bits
         grown = np.ldexp(models.astype(np.float64), unit)
-        self.released = tuple(grown * public.scale(public.config.rounds))
+        self.released = tuple(grown * public.scale(self.last_step))
         self.record("released", replicas=len(self.released))
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from securevfl.privacy.claims import Asset, Claim
+from securevfl.privacy.claims import SUMS, Asset, Claim
 
 _ASSETS: tuple[Asset, ...] = ("features", "model", "labels")
 _VIEWS = (
     "Theorem 1 (docs/coded-split-proof.md), with ideal PRF and links, given when training ends; "
     "that tells of labels where it diverges"
 )
-_SUMS = "Theorem 2 (docs/coded-split-proof.md), given the sums; what these tell is on the card"
+_SUMS = "Theorem 2 (docs/coded-split-proof.md), given the sums"
 _RELEASED = "given the released models; not proved (docs/coded-split-proof.md)"
 HOLDERS = tuple(Claim("T clients", asset, "perfect", _VIEWS) for asset in _ASSETS)
 SERVER = tuple(
-    Claim(who, asset, "perfect", _SUMS, given=("decoded sums",))
+    Claim(who, asset, "perfect", _SUMS, given=(SUMS,))
     for who in ("server", "server + T clients")
     for asset in _ASSETS[:2]
 )

@@ -16,6 +16,7 @@ from securevfl.protocols.base.messages import (
     MessageSpec,
     last_word,
 )
+from securevfl.protocols.base.sum_budget import unknowns_messages
 from securevfl.protocols.coded_split.dealing import SEED
 from securevfl.protocols.coded_split.messages import STORED_EVERY
 from securevfl.protocols.coded_split.parameters import Parameters
@@ -136,6 +137,8 @@ def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
             source="section 6: shares of the steps that a holder lacks",
         ),
     )
+    if public.config.sum_budget:
+        made = (*made, *unknowns_messages("owner"))
     if rounds >= STORED_EVERY + 2:
         stored = MessageSpec(
             *("stored", "client", "server", "control"),

@@ -16,9 +16,11 @@ import numpy as np
 
 from securevfl.engine.party import SERVER
 from securevfl.models.split import Centre
+from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.mask_keys import as_array, dealt_keys, keys_of
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
 from securevfl.protocols.base.shared_models import Use
+from securevfl.protocols.base.sum_budget import UNKNOWNS
 from securevfl.protocols.coded_split.messages import NO_STEPS, Label, Request, joined, piece_of
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
 from securevfl.protocols.coded_split.quantisation import (
@@ -69,6 +71,7 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
         "mask": dealt_mask,
         "unmasked": lacking,
         "stored": last_step,
+        UNKNOWNS: own_unknowns,
         "stop": the_end,
     }
     return {kind: functools.partial(formula, protocol) for kind, formula in made.items()}
@@ -87,6 +90,12 @@ def data_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.nda
 
     share: np.ndarray = secrets.once(key, "shares", shares)[key.receiver]
     return share
+
+
+def own_unknowns(protocol: Method, secrets: RunSecrets, key: MessageKey) -> int:
+    """Number of independent columns of an owner's prepared training rows."""
+    prepared = protocol.preparation(key.sender).apply(secrets.data(key.sender)["train"])
+    return independent_columns(prepared, 2.0**-protocol.config.data_bits)
 
 
 def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from securevfl.protocols.base.options import TrainingConfig
+from securevfl.protocols.base.options import SumBudget, TrainingConfig
 
 # Line 10 adds F^T Gamma to a share: the step of a model must be linear in what the server deals.
 _ONLY_SGD = "holders add their shares of the step to their shares of the models, so it must be "
@@ -94,6 +94,7 @@ class CodedSplitConfig(TrainingConfig):
             "too many."
         ),
     )
+    sum_budget: SumBudget = False
     secure: bool = Field(
         False, description="Whether the test set is evaluated on secret shares (coded inference)."
     )

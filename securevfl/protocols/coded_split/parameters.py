@@ -19,6 +19,7 @@ from securevfl.field.designs import blocks_of
 from securevfl.field.prss import Prss, mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
+from securevfl.privacy.released_equations import visits_allowed
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 
 PRIMES = (2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1)  # those with kernels of their own
@@ -61,6 +62,16 @@ class Parameters:
     def last_step(self) -> int:
         """Steps of a whole run; of a prediction none."""
         return self.config.rounds if self.trains else 0
+
+    def steps_allowed(self, unknowns: int) -> int:
+        """Steps of a run: all rounds, or as many epochs as the budget of sums allows.
+
+        An epoch releases each row once at most.
+        """
+        if not (self.trains and self.config.sum_budget):
+            return self.last_step
+        epochs = visits_allowed(unknowns, self.config.width)
+        return min(self.last_step, epochs * self.batches["train"].per_epoch)
 
     @functools.cached_property
     def prss(self) -> Prss:

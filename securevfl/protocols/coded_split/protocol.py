@@ -14,7 +14,7 @@ from securevfl.errors import NotEnoughResultsError, WouldOverflowError
 from securevfl.field import LagrangeCode
 from securevfl.field.prss import Prss
 from securevfl.models.split import Batches
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import Claim, given_sums
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
     Draw,
@@ -67,6 +67,7 @@ class CodedSplit(SplitProtocol, SharedModels):
     """Coded split learning on one data set."""
 
     name = "coded_split"
+    tells_sums = True
     Config = CodedSplitConfig
     refused_options: ClassVar[dict[str, str]] = REFUSED
     fault_options: ClassVar[dict[str, Any]] = {"result_timeout": 60.0, "ask_timeout": 60.0}
@@ -386,7 +387,7 @@ class CodedSplit(SplitProtocol, SharedModels):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Theorem 1, and what a release gives away."""
-        return claims_of(release=self.config.release)
+        return given_sums(claims_of(release=self.config.release), self.released())
 
     @property
     def points(self) -> dict[int, int]:

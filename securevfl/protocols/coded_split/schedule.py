@@ -24,6 +24,7 @@ from securevfl.protocols.base.schedule import (
     Stage,
     hollow,
 )
+from securevfl.protocols.base.sum_budget import unknowns_posts
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import SEED
 from securevfl.protocols.coded_split.messages import (
@@ -134,6 +135,8 @@ def setup(public: Parameters) -> tuple[Post, ...]:
         for part, layout in public.batches.items()
     ]
     posts.append(shares("model", sizes, [public.config.width] * len(sizes)))
+    if public.config.sum_budget:
+        posts += unknowns_posts((*public.widths, *nothing), owners)
     return (*posts, *key_posts(public.prss))
 
 
@@ -175,7 +178,7 @@ def training(public: Parameters) -> Phase:
         Stage((stored, *masks(public, coded), uploads), **answer),
         Stage((seeds, deals), fastest_first=True),
     )
-    return Phase(None, stages, public.config.rounds)
+    return Phase(None, stages, public.steps_allowed(sum(public.widths)))
 
 
 def masks(public: Parameters, rows: int) -> tuple[Post, ...]:

@@ -14,8 +14,10 @@ from securevfl.engine.party import SERVER, Message, Party
 from securevfl.errors import NotEnoughResultsError, RangeError
 from securevfl.field.prss import KEY
 from securevfl.models.split import Centre, measure
+from securevfl.privacy.released_equations import visits_allowed
 from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.base.mask_keys import as_array, fresh_bytes
+from securevfl.protocols.base.sum_budget import agree_on_unknowns, budget_spent
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.decoding import decode_sums
@@ -52,7 +54,9 @@ class Server(Party):
     )
     kept_once: ClassVar[tuple[str, ...]] = ("secret",)
     kept_frozen: ClassVar[tuple[str, ...]] = ("log",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"stored": {}, "forgotten": 0, "recent": ()}
+    kept_optional: ClassVar[Mapping[str, Any]] = {"stored": {}, "forgotten": 0, "recent": ()} | {
+        "unknowns": 0
+    }
 
     def __init__(
         self,
@@ -75,14 +79,18 @@ class Server(Party):
         self.answers = np.zeros(len(self.peers), np.int64)  # how often each was among the first
         self.test_scores: dict[int, np.ndarray] = {}
         self.asking: Request | None = None  # what it asks for after the last step
+        self.unknowns = 0  # independent columns of all owners, with a budget of sums
         if public.trains:
             self.bound = RangeBound.of(public)
             shape = (public.code.segments, public.batches["train"].length, public.config.width)
             self.residual = np.zeros(shape)
 
     async def setup(self) -> None:
-        """Draw the secret of all masks."""
+        """Draw the secret of all masks; hear of the unknowns."""
         self.secret = self.secret_bytes(KEY)
+        if self.public.trains and self.public.config.sum_budget:
+            columns, width = dict(enumerate(self.public.widths)), self.public.config.width
+            self.unknowns = await agree_on_unknowns(self, "coded_split", None, columns, width)
 
     def secret_bytes(self, count: int) -> bytes:
         """Bytes from the operating system."""
@@ -98,14 +106,22 @@ class Server(Party):
         while True:
             self.safe_point()  # one record: Gbar, network, optimiser and e (line 8)
             self.deal()
-            if self.steps == self.public.config.rounds:
+            if self.steps == self.public.steps_allowed(self.unknowns):
                 break
             self.begin(self.steps + 1)
             rows = self.public.batches["train"].draw(self.round)
             self.train(rows, await self.sums(len(rows), self.bound.promised(rows)))
+        self.report_budget()
         if self.public.config.secure:
             await self.infer(self.public.config.rounds)
         self.broadcast("stop", None)
+
+    def report_budget(self) -> None:
+        """Record that the budget of sums ended the training, if it did."""
+        if self.steps < self.public.config.rounds:
+            width = self.public.config.width
+            visits = visits_allowed(self.unknowns, width)
+            self.record("sum_budget", **budget_spent(visits, self.unknowns, width))
 
     def begin(self, round: int) -> None:
         """Enter a round: uploads of earlier ones are late."""

@@ -22,8 +22,18 @@ from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre, measure, rows_of
 from securevfl.models.weights import load_weights, weights_of
+from securevfl.privacy.release_counts import refuse_exceeding
+from securevfl.privacy.released_equations import independent_columns, visits_allowed
 from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.base.mask_keys import KeyHolder
+from securevfl.protocols.base.sum_budget import (
+    affords,
+    agree_on_unknowns,
+    allowance,
+    budget_spent,
+    counted,
+    most_visits,
+)
 from securevfl.protocols.fedvs.decoding import decode_uploads
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step, upload_streams
@@ -41,6 +51,7 @@ from securevfl.protocols.fedvs.terms import (
     check_elements,
     check_gradient,
     check_models,
+    check_rows,
     why_not_announced,
 )
 
@@ -53,13 +64,23 @@ class Client(KeyHolder):
     answered : dict
         By life of the server the newest round to which it uploaded, and a hash of all that it was
         told of that sum. Its masks of these labels are used up.
+    unknowns : int
+        Independent columns of all clients, with a budget of sums.
+    released : dict of str to bytes
+        By part, how often it shared a model for a sum of each coded row, with a budget of sums.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum", "keys")
-    kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered")
+    kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered", "released")
     kept_before: ClassVar[tuple[str, ...]] = ("held",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"unsure": (0, 0), "heard": 0, "answered": {}}
+    kept_optional: ClassVar[Mapping[str, Any]] = {
+        "unsure": (0, 0),
+        "heard": 0,
+        "answered": {},
+        "unknowns": 0,
+        "released": {},
+    }
     uploaded = of_ledger("stored_uploads")  # names of the ledger's state in checkpoints
     unsure = of_ledger("unsure")
     heard = of_ledger("last_step")
@@ -86,6 +107,9 @@ class Client(KeyHolder):
         self.answered: dict[int, tuple[int, bytes]] = {}
         self.ledger = SumLedger(parties=len(peers), threshold=1)  # of its own uploads
         self.rows = 0  # |B| of the present round
+        self.unknowns = 0
+        self.released: dict[str, bytes] = {}
+        self.begins_once = public.config.sum_budget  # its counts hold for all lives
         # Models by round that are shared instead of trained ones (`CodedProtocol.parties_with`).
         self.given_models: Mapping[int, np.ndarray] | None = None
 
@@ -100,6 +124,7 @@ class Client(KeyHolder):
             with round_:
                 batch: Batch = round_.payload
                 self.rows = len(batch.rows)
+                self.count_release(batch)
                 model = self.quantised_model()  # line 15
                 self.check_range(batch, model)
                 masks = self.uniform((self.public.code.privacy, *model.shape))  # V, line 16
@@ -136,6 +161,27 @@ class Client(KeyHolder):
             self.write_ahead()  # a crash must not undo that it uploaded
             self.send(SERVER, "embedding", upload)
 
+    def count_release(self, batch: Batch) -> None:
+        """Count a sum of these rows before the model for it is shared; refuse what is too much.
+
+        It may be decoded from the others' uploads alone, so the client counts what it shares for.
+
+        Raises
+        ------
+        PrivacyError
+            Where E h would exceed the unknowns of a row.
+        """
+        if not self.public.config.sum_budget:
+            return
+        check_rows(self.public, batch)
+        limit = visits_allowed(self.unknowns, self.public.config.width)
+        counts, who = self.released.get(batch.part, b""), f"fedvs: client {self.index}"
+        allows = allowance(self.unknowns, self.public.config.width)
+        refuse_exceeding(counts, batch.rows, limit, who, allows)
+        held = self.public.batches[batch.part].length
+        self.released = counted(self.released, batch.part, batch.rows, held)
+        self.write_ahead()
+
     async def setup(self) -> None:
         """Share the data (lines 2-10), agree on keys; with pre-training, pre-train before."""
         if self.pretraining is not None:
@@ -149,6 +195,11 @@ class Client(KeyHolder):
             self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
             for n, share in self.data_shares[part].items():
                 check_data(self.public, part, n, share)
+        if self.public.config.sum_budget:
+            config = self.public.config
+            columns = {n: (w - 1) // config.degree for n, w in self.widths("train").items()}
+            own = independent_columns(self.features["train"], 2.0**-config.data_bits)
+            self.unknowns = await agree_on_unknowns(self, "fedvs", own, columns, config.width)
         if self.public.config.masked:
             await self.agree_on_keys(self.public.prss)
 
@@ -316,8 +367,13 @@ class Server(Party):
         *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped"),
     )
     kept_before: ClassVar[tuple[str, ...]] = ("latest",)
-    kept_ahead: ClassVar[tuple[str, ...]] = ("summed",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"received": {}, "partly": ()}
+    kept_ahead: ClassVar[tuple[str, ...]] = ("summed", "released")
+    kept_optional: ClassVar[Mapping[str, Any]] = {
+        "received": {},
+        "partly": (),
+        "unknowns": 0,
+        "released": {},
+    }
     received, partly = of_ledger("received"), of_ledger("partly")
     summed = of_ledger("stored_sums")  # names of the ledger's state in checkpoints
     harmless = of_ledger("below_threshold")
@@ -341,6 +397,9 @@ class Server(Party):
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the present attempt
         self.test_scores: dict[int, np.ndarray] = {}
         self.ledger = SumLedger(parties=len(peers), threshold=public.telling_uploads)
+        self.unknowns = 0
+        self.released: dict[str, bytes] = {}  # as a client's; the clients refuse by their own
+        self.begins_once = public.config.sum_budget
 
     async def run(self) -> None:
         """Train (lines 25-31), then score the test set from its shares if that is wanted."""
@@ -349,6 +408,8 @@ class Server(Party):
         while self.steps < self.public.config.rounds:
             self.safe_point()
             batch = self.next_batch()
+            if not self.affordable(batch):
+                break
             attempt = await self.attempt(batch)
             embedding = await self.decode(attempt)
             if embedding is not None:
@@ -365,6 +426,7 @@ class Server(Party):
         not made: two sums of the same rows and other models reveal their difference.
         """
         self.batch = batch
+        self.count_release(batch)
         self.announce(self.round + 1, batch)
         timeout = self.public.config.share_timeout
         shared = await self.collect("shared", timeout=timeout)
@@ -382,6 +444,24 @@ class Server(Party):
             self.write_ahead()
             self.broadcast("attempt", attempt)
         return attempt
+
+    def affordable(self, batch: Batch) -> bool:
+        """Whether the clients allow one more sum of these rows; the end is recorded if not."""
+        config = self.public.config
+        limit = visits_allowed(self.unknowns, config.width)
+        if not config.sum_budget or affords(self.released, batch.part, batch.rows, limit):
+            return True
+        self.record(
+            "sum_budget", **budget_spent(most_visits(self.released), self.unknowns, config.width)
+        )
+        return False
+
+    def count_release(self, batch: Batch) -> None:
+        """Count a sum of these rows before it is asked for."""
+        if self.public.config.sum_budget:
+            held = self.public.batches[batch.part].length
+            self.released = counted(self.released, batch.part, batch.rows, held)
+            self.write_ahead()
 
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
@@ -454,7 +534,10 @@ class Server(Party):
             )
 
     async def setup(self) -> None:
-        """Have client 0 pre-train on the labels of its rows, and start from its head."""
+        """Hear of the unknowns; have client 0 pre-train, and start from its head."""
+        if self.public.config.sum_budget:
+            columns, width = dict.fromkeys(self.peers), self.public.config.width
+            self.unknowns = await agree_on_unknowns(self, "fedvs", None, columns, width)
         if self.public.config.pretrain == "full":
             more = [] if self.alone_labels is None else [self.alone_labels]
             self.send(0, "labels", np.concatenate([self.labels["train"], *more]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import SUMS, Claim
 
 SHARES = (
     Claim("T clients", "features", "perfect", "Theorem 5.2, over the shares; not over dL/dH"),
@@ -13,7 +13,7 @@ _MASKED = (
     "this run and that no T clients hold all of (docs/masking.md)"
 )
 MASKED = tuple(
-    Claim(who, about, "perfect", _MASKED)
+    Claim(who, about, "perfect", _MASKED, given=(SUMS,))
     for who in ("server", "server + T clients")
     for about in ("features", "model")
 )

@@ -22,6 +22,7 @@ from securevfl.protocols.base.messages import (
     in_rounds,
     in_setup,
 )
+from securevfl.protocols.base.sum_budget import unknowns_messages
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 
 Rows = Callable[[int], int | None]
@@ -99,6 +100,8 @@ def messages_of(
             source="line 23, equation 5",
         ),
     )
+    if public.config.sum_budget and training:
+        every = (*every, *unknowns_messages())
     if public.config.masked:
         every = (*every, *key_messages(public.prss, "ours"))
     if training:

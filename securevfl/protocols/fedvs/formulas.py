@@ -18,8 +18,10 @@ from securevfl.engine.party import SERVER
 from securevfl.field import LagrangeCode
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Centre
+from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.mask_keys import dealt_keys, keys_of
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
+from securevfl.protocols.base.sum_budget import UNKNOWNS
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 from securevfl.protocols.fedvs.quantisation import quantised_data
@@ -55,6 +57,7 @@ def formulas_of(protocol: Method) -> dict[str, Formula]:
         "round": announced,
         "model": model_share,
         "key": sent_keys,
+        UNKNOWNS: own_unknowns,
         "shared": uploads_since_the_last_step,
         "attempt": named_attempt,
         "embedding": upload,
@@ -77,6 +80,12 @@ def data_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.nda
 
     share: np.ndarray = secrets.once(key, "shares", shares)[key.receiver]
     return share
+
+
+def own_unknowns(protocol: Method, secrets: RunSecrets, key: MessageKey) -> int:
+    """Number of independent columns of the sender's training rows."""
+    unit = 2.0**-protocol.config.data_bits
+    return independent_columns(secrets.data(key.sender)["train"], unit)
 
 
 def announced(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:

@@ -18,7 +18,7 @@ from securevfl.field.designs import blocks_of, stream_count
 from securevfl.field.prss import Prss
 from securevfl.models.pretraining.trainer import SupervisedOptions
 from securevfl.models.split import Batches
-from securevfl.protocols.base.options import TrainingConfig
+from securevfl.protocols.base.options import SumBudget, TrainingConfig
 
 
 class FedVSConfig(SupervisedOptions, TrainingConfig):
@@ -84,6 +84,7 @@ class FedVSConfig(SupervisedOptions, TrainingConfig):
     max_attempts: int = Field(
         3, ge=1, description="Attempts given up in a row after which the run ends."
     )
+    sum_budget: SumBudget = False
     pretrain: Literal["none", "p", "full"] = Field(
         "none",
         description=(

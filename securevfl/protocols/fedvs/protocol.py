@@ -20,7 +20,7 @@ from securevfl.field.prss import Prss
 from securevfl.models.polynomial_network import PolynomialNetwork, expanded_width
 from securevfl.models.pretraining.pretext import make_objective
 from securevfl.models.pretraining.trainer import Pretraining, check_stop, pretraining_optimizer
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import Claim, given_sums
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.mask_keys import key_posts
@@ -34,6 +34,7 @@ from securevfl.protocols.base.messages import (
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
+from securevfl.protocols.base.sum_budget import unknowns_posts
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
 from securevfl.protocols.fedvs.declaration import (
@@ -69,6 +70,7 @@ class FedVS(SplitProtocol, CodedProtocol):
     name = "fedvs"
     apart = True
     twin = "split"
+    tells_sums = True
     Config = FedVSConfig
     told_events: ClassVar[dict[str, str]] = {
         **SplitProtocol.told_events,
@@ -181,6 +183,8 @@ class FedVS(SplitProtocol, CodedProtocol):
             )
             for part, rows in lengths.items()
         )
+        if config.sum_budget:
+            setup += (*unknowns_posts(shape.widths),)
         coded = coded_rows(config, K, lengths["train"])
         gradient = Post(
             "gradient",
@@ -329,7 +333,7 @@ class FedVS(SplitProtocol, CodedProtocol):
     def predicting(self, rows: int) -> Self:
         """A copy with the parameters of a coded prediction of so many rows."""
         made = copy.copy(self)
-        made.config = self.config.model_copy(update={"pretrain": "none"})
+        made.config = self.config.model_copy(update={"pretrain": "none", "sum_budget": False})
         layout = self.batches(self.public.code.segments, "test", rows, short=True)
         made.public = replace(self.public, config=made.config, batches={"test": layout})
         return made
@@ -394,7 +398,7 @@ class FedVS(SplitProtocol, CodedProtocol):
                 )
                 for claim in about_server
             )
-        return SHARES + about_server + UNPROTECTED
+        return given_sums(SHARES + about_server + UNPROTECTED, self.released())
 
     @property
     def paper_claims(self) -> tuple[Claim, ...]:

@@ -103,7 +103,7 @@ class DataOwner(Party):
 
     kept: ClassVar[tuple[str, ...]] = ("copies", "merged")
     kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
-    begins_once: ClassVar[bool] = True
+    begins_once = True
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
     kept_once: ClassVar[tuple[str, ...]] = ("rows",)  # as setup aligned them
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}

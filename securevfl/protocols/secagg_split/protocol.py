@@ -10,7 +10,7 @@ import numpy as np
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.hidden_sums import MaskedUpload, PairMasked
@@ -40,6 +40,7 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
     """Split learning with secure aggregation on one data set."""
 
     name = "secagg_split"
+    tells_sums = True
     apart = True
     Config = SecAggConfig
     fault_options: ClassVar[dict[str, Any]] = {"share_timeout": 60.0, "result_timeout": 60.0}
@@ -173,7 +174,13 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
             "survivors, under X25519, HKDF-SHA256 and AES-256-CTR; not over dL/dH"
         )
         hidden = tuple(
-            Claim(who, about, "computational", why.format(theorem))
+            Claim(
+                who,
+                about,
+                "computational",
+                why.format(theorem),
+                given=(SUMS,) if "server" in who else (),
+            )
             for who, theorem in (
                 ("server", "6.3"),
                 ("T clients", "6.2"),
@@ -181,4 +188,5 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
             )
             for about in ("features", "model")
         )
-        return (*hidden, Claim("client", "labels", "none", "dL/dH depends on them"))
+        told = Claim("client", "labels", "none", "dL/dH depends on them")
+        return given_sums((*hidden, told), self.released())

@@ -62,7 +62,7 @@ class Client(SplitClient):
 
     kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
-    begins_once: ClassVar[bool] = True
+    begins_once = True
 
     privacy: Privacy
     limit: int = field(kw_only=True)
@@ -123,7 +123,7 @@ class Server(SplitServer):
     kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
     kept_once: ClassVar[tuple[str, ...]] = ("labels",)  # randomised once
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
-    begins_once: ClassVar[bool] = True
+    begins_once = True
 
     privacy: Privacy
     _: KW_ONLY

@@ -8,7 +8,7 @@ import pytest
 import securevfl as svfl
 from securevfl.data import VerticalDataset
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.base.class_weights import read
+from securevfl.protocols.base.options import read
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 
 SMALL = {"rounds": 4, "width": 4, "hidden": 4, "batch": 16}

@@ -1,0 +1,163 @@
+"""Equations that sums of embeddings give about a row, against the numbers that are unknown in it.
+
+A sum of polynomial embeddings is linear in the powers of a row: each time a row stands in a batch,
+whoever decodes the sums learns h numbers about it, h the width of an embedding. After E visits
+these are E h equations. The unknowns of a row are its linearly independent columns; powers of a
+column are functions of it, and no unknowns of their own. While E h stays below their number, many
+tables give the same sums; docs/sums.md has the theorem, and what attacks get beyond it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.errors import ConfigurationError
+
+PAGE = "docs/sums.md"
+BOUNDED = f"{PAGE}, Theorem 1"
+OTHER_ROWS = "Who has other rows, labels or weights besides learns more"
+SPANNED = (
+    "with degree 2 or more a server that knows nothing else computes most raw columns, with "
+    "degree 1 it has the rows up to one linear map"
+)
+
+
+def independent_columns(rows: np.ndarray, unit: float) -> int:
+    """Number of linearly independent columns beside a constant: rank of [X | 1], less 1.
+
+    Directions in which the rows differ by less than a unit, in the root mean square, do not count:
+    fixed-point numbers of that unit do not have them.
+
+    Parameters
+    ----------
+    rows : ndarray, (M, d)
+        Finite numbers.
+    unit : float
+        2^-lx, lx the fractional bits of the data.
+
+    Returns
+    -------
+    int
+        From 0, where all rows are alike, to min(d, M - 1).
+    """
+    centred = rows.astype(np.float64) - rows.mean(axis=0, dtype=np.float64)
+    # Singular values by the smaller Gram matrix; its eigenvalues are their squares.
+    M, d = centred.shape
+    gram = centred.T @ centred if d <= M else centred @ centred.T
+    squares = np.linalg.eigvalsh(gram)
+    exact = np.finfo(np.float64).eps * max(M, d) * float(squares.max(initial=0.0))
+    return int((squares > max(M * unit**2, exact)).sum())
+
+
+def visits_allowed(unknowns: int, width: int) -> int:
+    """Largest number of visits E of a row with E h below its unknowns."""
+    return max(unknowns - 1, 0) // width
+
+
+@dataclass(frozen=True)
+class Odometer:
+    """Equations released about the row that was used most, against its unknowns.
+
+    Attributes
+    ----------
+    width : int
+        h.
+    unknowns : int
+        Independent columns of all parties together.
+    rank : int or None
+        Rank r of the expanded rows [X | ... | X^D | 1]. From E h = r on, linear algebra gives the
+        space that all columns and powers span. None of embeddings that are no polynomials.
+    visits : int
+        E: in how many decoded batches the row was, at most.
+    visits_planned : int
+        E at the end of the run as it is configured, without a budget.
+    per_epoch : int
+        Rounds of an epoch.
+    budget : bool
+        Whether the parties refuse more than the unknowns allow.
+    """
+
+    width: int
+    unknowns: int
+    rank: int | None
+    visits: int
+    visits_planned: int
+    per_epoch: int
+    budget: bool
+
+    @property
+    def equations(self) -> int:
+        """E h."""
+        return self.visits * self.width
+
+    @property
+    def share(self) -> float:
+        """Equations for each unknown; 1 and more: the columns may be determined."""
+        return self.equations / max(self.unknowns, 1)
+
+    @property
+    def full_after(self) -> int:
+        """Last round in which every row has fewer equations than unknowns."""
+        return visits_allowed(self.unknowns, self.width) * self.per_epoch
+
+    @property
+    def spanned_from(self) -> int | None:
+        """Round from which some row has E h >= r; None of embeddings that are no polynomials."""
+        if self.rank is None:
+            return None
+        return (math.ceil(self.rank / self.width) - 1) * self.per_epoch + 1
+
+    def sentence(self) -> str:
+        """Sentence on what the sums gave, with its numbers, for readers of a verdict on them."""
+        told = (
+            f"each row is in at most {self.visits} decoded sums, which are {self.equations} "
+            f"equations (h = {self.width} each) about its {self.unknowns} unknowns"
+        )
+        if self.equations < self.unknowns:
+            free = self.unknowns - self.equations
+            return (
+                f"{told}; {free} stay free in the mean for a server that has nothing else "
+                f"({BOUNDED}). {OTHER_ROWS}"
+            )
+        if self.rank is None or self.equations < self.rank:
+            return f"{told}. That is more than enough: nothing is promised of the columns"
+        return (
+            f"{told}. From round {self.spanned_from} on they determine the space of all columns: "
+            f"{SPANNED}. Read it as no protection of the columns from who decodes the sums"
+        )
+
+    def to_dict(self) -> dict[str, int | float | bool | None]:
+        """Numbers for summaries."""
+        return {
+            "equations": self.equations,
+            "unknowns": self.unknowns,
+            "share": self.share,
+            "width": self.width,
+            "rank": self.rank,
+            "visits": self.visits,
+            "planned_equations": self.visits_planned * self.width,
+            "full_after_round": self.full_after,
+            "spanned_from_round": self.spanned_from,
+            "budget": self.budget,
+        }
+
+
+def refuse_width(who: str, unknowns: int, width: int) -> None:
+    """Refuse embeddings of which a single sum has more equations than a row has unknowns.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming both numbers and the remedies.
+    """
+    if width < unknowns:
+        return
+    raise ConfigurationError(
+        f"{who}: a sum of embeddings is width = {width} equations about a row, and all parties "
+        f"together have {unknowns} independent columns: a single sum would determine the row for "
+        f"whoever knows the weights. Use width < {unknowns}, or sum_budget = false, "
+        "with which nothing is promised of the columns"
+    )

@@ -1,0 +1,114 @@
+"""Budget of sums: parties count what was released of each row, and refuse what goes beyond.
+
+The count is each party's own: it counts what it shares or uploads for, whatever the server says,
+before the message leaves, and writes the count ahead (`securevfl.engine.party.Party.write_ahead`).
+So neither a crash, nor a resume, nor a server that forgets makes it smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.privacy.release_counts import after_release, most_releases
+from securevfl.privacy.released_equations import refuse_width
+from securevfl.protocols.base.messages import MessageSpec, in_setup
+from securevfl.protocols.base.received import check_number
+from securevfl.protocols.base.schedule import Post
+
+UNKNOWNS = "unknowns"  # kind of message
+_MOST = 2**31
+
+
+async def agree_on_unknowns(
+    party: Party, protocol: str, own: int | None, columns: Mapping[int, int | None], width: int
+) -> int:
+    """Tell all others the number of own independent columns, and add up everybody's.
+
+    Parameters
+    ----------
+    party : Party
+    protocol : str
+        Name, for errors.
+    own : int or None
+        None of a party without columns.
+    columns : mapping of int to int or None
+        Columns of each party that has some: it has no more independent ones. None if unknown.
+    width : int
+        h.
+
+    Returns
+    -------
+    int
+        Unknowns of a row.
+
+    Raises
+    ------
+    ProtocolError
+        Where a party tells something else than a number up to that of its columns.
+    ConfigurationError
+        Where a single sum would have more equations than the row has unknowns.
+    """
+    if own is not None:
+        party.broadcast(UNKNOWNS, own, to=(*party.peers, SERVER))
+    told = await party.collect(UNKNOWNS, senders=columns)
+    for n, number in told.items():
+        most = columns[n]
+        check_number(f"{protocol}: '{UNKNOWNS}'", n, number, 0, _MOST if most is None else most)
+    total: int = sum(told.values())
+    refuse_width(protocol, total, width)
+    return total
+
+
+def unknowns_messages(sender: str = "client") -> tuple[MessageSpec, ...]:
+    """Declaration of the numbers of independent columns, to all holders and to the server."""
+    return tuple(
+        MessageSpec(
+            UNKNOWNS, sender, receiver, "measure", count=in_setup, source="ours: docs/sums.md"
+        )
+        for receiver in ("client", "server")
+    )
+
+
+def unknowns_posts(
+    columns: Sequence[int], senders: Callable[[int], Sequence[int]] | None = None
+) -> list[Post]:
+    """Planned messages of `unknowns_messages`, with the largest numbers that there may be."""
+    payloads = tuple(columns)
+    return [Post(UNKNOWNS, to, payloads, senders) for to in ("peers", "server")]
+
+
+def allowance(unknowns: int, width: int) -> str:
+    """The limit on sums of a row in words, for errors."""
+    return f"its {unknowns} unknowns, at h = {width} equations a sum, allow"
+
+
+def affords(released: Mapping[str, bytes], part: str, rows: np.ndarray, limit: int) -> bool:
+    """Whether each of the rows of a part may be released once more."""
+    counts = np.frombuffer(released.get(part, b""), "<u4")
+    return limit > 0 and not (counts.size and rows.size and int(counts[rows].max()) >= limit)
+
+
+def counted(
+    released: Mapping[str, bytes], part: str, rows: np.ndarray, held: int
+) -> dict[str, bytes]:
+    """Counts by part after one more release of the rows, of which the party holds `held`."""
+    return {**released, part: after_release(released.get(part, b""), rows, held)}
+
+
+def most_visits(released: Mapping[str, bytes]) -> int:
+    """Largest number of releases that a training row had."""
+    return most_releases(released.get("train", b""))
+
+
+def budget_spent(visits: int, unknowns: int, width: int) -> dict[str, int | str]:
+    """Fields of the event with which a run ends: what was released, and why no more is."""
+    return {
+        "visits": visits,
+        "equations": visits * width,
+        "unknowns": unknowns,
+        "why": f"each row has {unknowns} unknowns, sums gave {visits * width} equations about some "
+        f"of them (h = {width}, {visits} visits), and one more visit would be too much",
+    }
