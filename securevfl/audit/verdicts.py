@@ -227,7 +227,7 @@ def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
     if "channel" in bearings:
         return ClaimVerdict(claim, NOT_TESTED, found)
     if not bearings & {"gap", "unread"}:
-        if "proof" in bearings and claim.strength == "perfect":
+        if "proof" in bearings and claim.strength in ("perfect", "undetermined"):
             return ClaimVerdict(claim, PROVED, found)
         if "hypothesis" in bearings and claim.strength == "computational":
             return ClaimVerdict(claim, HOLDS, found)

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.adversary import OUTSIDER, Adversary
-from securevfl.privacy.released_equations import Odometer
+from securevfl.privacy.released_equations import BOUNDED, Odometer
 
 Asset = Literal["features", "model", "labels", "messages"]
-Strength = Literal["perfect", "statistical", "computational", "differential", "none"]
+Strength = Literal[
+    "perfect", "statistical", "computational", "differential", "undetermined", "none"
+]
 Notion = Strength  # the word of summaries and of reports
 _EXACT = (
     1e-7  # relative error of an epsilon, of which the accountant's root finding makes a quarter
@@ -77,9 +79,10 @@ class Claim:
         May be given by its phrase: "server", "T clients", "server + T clients", "outsider".
     asset : {"features", "model", "labels", "messages"}
         What is protected. "messages": that nothing is sent but what is declared.
-    strength : {"perfect", "statistical", "computational", "differential", "none"}
-        "perfect" supposes ideal randomness and private channels; "none" says that the protocol
-        claims nothing here, which is stated so that nobody has to guess.
+    strength : {"perfect", "statistical", "computational", "differential", "undetermined", "none"}
+        "perfect" supposes ideal randomness and private channels; "undetermined" says that other
+        values give the adversary the same view, and not that all are alike to it; "none" says that
+        the protocol claims nothing here, which is stated so that nobody has to guess.
     reason : str
         The theorem, or why nothing is claimed.
     given : tuple of str
@@ -160,6 +163,18 @@ def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Clai
         return tuple(claims)
     sentence = f"What these sums tell: {odometer.sentence()}"
     return tuple(replace(c, tells=sentence) if SUMS in c.given else c for c in claims)
+
+
+def budget_claims(odometer: Odometer | None) -> tuple[Claim, ...]:
+    """Claim of a budget of sums; empty without one."""
+    if odometer is None or not odometer.budget:
+        return ()
+    reason = (
+        f"{BOUNDED}, while E h < {odometer.unknowns}: around almost every table lie others that "
+        "give the server the same sums in the whole run, in all rows jointly. Of real numbers, "
+        "and of who has nothing else"
+    )
+    return (Claim("server", "features", "undetermined", reason),)
 
 
 #: Of methods whose clients send embeddings and get gradients as they are.

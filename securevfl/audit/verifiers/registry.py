@@ -23,6 +23,7 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.primitives import Hypotheses
     from securevfl.audit.verifiers.provenance import Provenance, Sources
     from securevfl.audit.verifiers.recovery import RecoveryAttack
+    from securevfl.audit.verifiers.released_sums import ReleasedSums
     from securevfl.audit.verifiers.shared_models import Theorem
     from securevfl.audit.verifiers.specification import Specification
     from securevfl.audit.verifiers.traffic import TrafficComparison
@@ -48,6 +49,7 @@ def _built_in() -> Mapping[str, Verifier]:
         PlainHistory(),
         BetweenMachines(),
         SealedLinks(),
+        ReleasedSums(),
     )
     return {one.name: one for one in every}
 

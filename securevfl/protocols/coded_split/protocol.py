@@ -14,7 +14,7 @@ from securevfl.errors import NotEnoughResultsError, WouldOverflowError
 from securevfl.field import LagrangeCode
 from securevfl.field.prss import Prss
 from securevfl.models.split import Batches
-from securevfl.privacy.claims import Claim, given_sums
+from securevfl.privacy.claims import Claim, budget_claims, given_sums
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
     Draw,
@@ -387,7 +387,9 @@ class CodedSplit(SplitProtocol, SharedModels):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Theorem 1, and what a release gives away."""
-        return given_sums(claims_of(release=self.config.release), self.released())
+        odometer = self.released()
+        stated = claims_of(release=self.config.release) + budget_claims(odometer)
+        return given_sums(stated, odometer)
 
     @property
     def points(self) -> dict[int, int]:

@@ -18,7 +18,7 @@ from securevfl.engine.party import SERVER
 from securevfl.field import LagrangeCode
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Centre
-from securevfl.privacy.released_equations import independent_columns
+from securevfl.privacy.released_equations import Odometer, independent_columns, visits_allowed
 from securevfl.protocols.base.mask_keys import dealt_keys, keys_of
 from securevfl.protocols.base.messages import Formula, MessageKey, RunSecrets
 from securevfl.protocols.base.sum_budget import UNKNOWNS
@@ -44,6 +44,9 @@ class Method(Interface):
 
     def centre(self) -> Centre:
         """New server model."""
+
+    def released(self, rounds: int | None = None) -> Odometer | None:
+        """Equations of sums against unknowns."""
 
     def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Secret stream of a party."""
@@ -91,7 +94,8 @@ def own_unknowns(protocol: Method, secrets: RunSecrets, key: MessageKey) -> int:
 def announced(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
     """The round's batch, which is public, or the end."""
     server, parts = secrets.state(key), protocol.public.batches
-    if "train" in parts and server["steps"] < protocol.config.rounds:
+    trains = "train" in parts and server["steps"] < protocol.config.rounds
+    if trains and within_budget(protocol, key.round):
         return Batch("train", parts["train"].draw(key.round))
     if "test" in parts:
         batches = parts["test"]
@@ -100,6 +104,21 @@ def announced(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
         if done < batches.length:
             return Batch("test", np.arange(done, min(done + step, batches.length), dtype=np.uint32))
     return "stop"
+
+
+def within_budget(protocol: Method, round: int) -> bool:
+    """Whether the budget of sums allows the batch of a round, after all those before it."""
+    if not protocol.config.sum_budget:
+        return True
+    odometer = protocol.released()
+    assert odometer is not None
+    if round <= odometer.full_after:
+        return True
+    batches = protocol.public.batches["train"]
+    before = np.concatenate([batches.draw(t) for t in range(1, round)])
+    visits = np.bincount(before, minlength=batches.length)[batches.draw(round)]
+    allowed = visits_allowed(odometer.unknowns, odometer.width)
+    return bool(visits.max() < allowed)
 
 
 def model_share(protocol: Method, secrets: RunSecrets, key: MessageKey) -> np.ndarray:

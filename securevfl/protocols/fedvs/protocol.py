@@ -20,7 +20,7 @@ from securevfl.field.prss import Prss
 from securevfl.models.polynomial_network import PolynomialNetwork, expanded_width
 from securevfl.models.pretraining.pretext import make_objective
 from securevfl.models.pretraining.trainer import Pretraining, check_stop, pretraining_optimizer
-from securevfl.privacy.claims import Claim, given_sums
+from securevfl.privacy.claims import Claim, budget_claims, given_sums
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.mask_keys import key_posts
@@ -398,7 +398,9 @@ class FedVS(SplitProtocol, CodedProtocol):
                 )
                 for claim in about_server
             )
-        return given_sums(SHARES + about_server + UNPROTECTED, self.released())
+        odometer = self.released()
+        stated = SHARES + about_server + UNPROTECTED + budget_claims(odometer)
+        return given_sums(stated, odometer)
 
     @property
     def paper_claims(self) -> tuple[Claim, ...]:

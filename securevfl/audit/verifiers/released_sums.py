@@ -1,0 +1,79 @@
+"""Verifier of the claim that sums leave columns undetermined: Theorem 1 of docs/sums.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from securevfl.audit.equal_sums import equal_sums
+from securevfl.audit.recording.recorder import record
+from securevfl.audit.subject import Subject
+from securevfl.audit.verdicts import Evidence
+from securevfl.engine.party import SERVER
+from securevfl.privacy.claims import Claim
+from securevfl.privacy.released_equations import visits_allowed
+from securevfl.protocols.base.protocol import Protocol
+
+_BEYOND = 3  # rounds that are asked for beyond the budget
+
+
+class ReleasedSums:
+    """Counts decoded sums of each row in a run beyond the budget; finds another table."""
+
+    name = "released sums"
+
+    def applies(self, claim: Claim, protocol: Protocol) -> bool:
+        """The claim of a budget of sums."""
+        return claim.strength == "undetermined" and protocol.released() is not None
+
+    def examine(
+        self, claim: Claim, subject: Subject, *, seed: int, level: float
+    ) -> Iterable[Evidence]:
+        """The hypothesis E h < u, counted; the theorem at a small size, computed."""
+        yield subject.shared(self.name, lambda: _counted(subject))
+        yield subject.shared("equal sums", lambda: _another_table(subject, seed))
+
+
+def _counted(subject: Subject) -> Evidence:
+    """Visits of the row that was used most, in a run that would go on beyond the budget."""
+    subject.progress("a run beyond the budget of sums")
+    whole = {"batch": subject.instance().data.rows}  # of which each round is an epoch
+    odometer = subject.instance(options=whole).released()
+    assert odometer is not None
+    asked = visits_allowed(odometer.unknowns, odometer.width) + _BEYOND
+    made = subject.instance(options=whole | {"rounds": asked})
+    run = record(made)
+    summed = {m.key.round for m in run.messages if _to_server(m.key)}
+    layout = made.train_layout()
+    rounds = [layout.draw(t) for t in sorted(summed) if t <= asked]
+    visits = int(np.bincount(np.concatenate(rounds)).max()) if rounds else 0
+    equations = visits * odometer.width
+    text = (
+        f"{len(rounds)} of {asked} rounds were summed: no row is in more than {visits} sums, "
+        f"{equations} equations for {odometer.unknowns} unknowns"
+    )
+    if equations >= odometer.unknowns:
+        return Evidence(ReleasedSums.name, "accuses", text, "demonstration", p_value=0.0)
+    return Evidence(ReleasedSums.name, "supports", f"E h < u: {text}", "proof")
+
+
+def _to_server(key: object) -> bool:
+    return (key.kind, key.receiver) == ("embedding", SERVER)
+
+
+def _another_table(subject: Subject, seed: int) -> Evidence:
+    """Theorem 1 at a small size, by the degree and the optimiser of the configuration."""
+    subject.progress("another table with equal sums")
+    config = subject.protocol.config
+    optimizer = getattr(config, "client_step", config.optimizer)
+    found = equal_sums(degree=config.degree, optimizer=optimizer, seed=seed)
+    text = (
+        f"at {found.rows.shape[0]} rows of {found.rows.shape[1]} columns, degree {config.degree}, "
+        f"{optimizer}: another table, no row nearer than {found.least_change:.2g}, gives "
+        f"{found.first.size} sums that differ by {found.distance:.1g} at most; the fibre has "
+        f"dimension {found.free}, at least {found.promised} are promised"
+    )
+    if not (found.equal and found.free >= found.promised):
+        return Evidence(ReleasedSums.name, "silent", f"no second table was found: {text}", "gap")
+    return Evidence(ReleasedSums.name, "supports", text, "proof")
