@@ -169,10 +169,12 @@ def budget_claims(odometer: Odometer | None) -> tuple[Claim, ...]:
     """Claim of a budget of sums; empty without one."""
     if odometer is None or not odometer.budget:
         return ()
+    below = odometer.budget * odometer.unknowns
     reason = (
-        f"{BOUNDED}, while E h < {odometer.unknowns}: around almost every table lie others that "
-        "give the server the same sums in the whole run, in all rows jointly. Of real numbers, "
-        "and of who has nothing else"
+        f"{BOUNDED}, while E h < {below:g}: around almost every table lie others that give the "
+        "server the same sums in the whole run, in all rows jointly. Of real numbers, of who has "
+        "nothing else, and no bound on guesses: columns that depend on each other are estimated "
+        "from fewer equations"
     )
     return (Claim("server", "features", "undetermined", reason),)
 

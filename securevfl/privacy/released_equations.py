@@ -52,9 +52,17 @@ def independent_columns(rows: np.ndarray, unit: float) -> int:
     return int((squares > max(M * unit**2, exact)).sum())
 
 
-def visits_allowed(unknowns: int, width: int) -> int:
-    """Largest number of visits E of a row with E h below its unknowns."""
-    return max(unknowns - 1, 0) // width
+def visits_allowed(unknowns: int, width: int, share: float = 1.0) -> int:
+    """Largest number of visits E of a row with E h below a share of its unknowns.
+
+    Parameters
+    ----------
+    unknowns, width : int
+        u and h.
+    share : float
+        In (0, 1].
+    """
+    return max(math.ceil(share * unknowns) - 1, 0) // width
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,8 @@ class Odometer:
         E at the end of the run as it is configured, without a budget.
     per_epoch : int
         Rounds of an epoch.
-    budget : bool
-        Whether the parties refuse more than the unknowns allow.
+    budget : float
+        Share of the unknowns that equations stay below, as parties enforce it; 0: they do not.
     """
 
     width: int
@@ -86,7 +94,7 @@ class Odometer:
     visits: int
     visits_planned: int
     per_epoch: int
-    budget: bool
+    budget: float
 
     @property
     def equations(self) -> int:
@@ -100,8 +108,8 @@ class Odometer:
 
     @property
     def full_after(self) -> int:
-        """Last round in which every row has fewer equations than unknowns."""
-        return visits_allowed(self.unknowns, self.width) * self.per_epoch
+        """Last round in which every row has fewer equations than the budget, or than unknowns."""
+        return visits_allowed(self.unknowns, self.width, self.budget or 1.0) * self.per_epoch
 
     @property
     def spanned_from(self) -> int | None:
@@ -129,7 +137,7 @@ class Odometer:
             f"{SPANNED}. Read it as no protection of the columns from who decodes the sums"
         )
 
-    def to_dict(self) -> dict[str, int | float | bool | None]:
+    def to_dict(self) -> dict[str, int | float | None]:
         """Numbers for summaries."""
         return {
             "equations": self.equations,
@@ -145,19 +153,20 @@ class Odometer:
         }
 
 
-def refuse_width(who: str, unknowns: int, width: int) -> None:
-    """Refuse embeddings of which a single sum has more equations than a row has unknowns.
+def refuse_width(who: str, unknowns: int, width: int, share: float) -> None:
+    """Refuse embeddings of which a single sum is more than a budget of sums allows.
 
     Raises
     ------
     ConfigurationError
         Naming both numbers and the remedies.
     """
-    if width < unknowns:
+    if visits_allowed(unknowns, width, share):
         return
+    below = math.ceil(share * unknowns)
     raise ConfigurationError(
-        f"{who}: a sum of embeddings is width = {width} equations about a row, and all parties "
-        f"together have {unknowns} independent columns: a single sum would determine the row for "
-        f"whoever knows the weights. Use width < {unknowns}, or sum_budget = false, "
-        "with which nothing is promised of the columns"
+        f"{who}: a sum of embeddings is width = {width} equations about a row, all parties "
+        f"together have {unknowns} independent columns, and with sum_budget = {share:g} the "
+        f"equations must stay below {below}. Use width < {below}, or sum_budget = 0, with which "
+        "nothing is promised of the columns"
     )

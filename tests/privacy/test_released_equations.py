@@ -14,7 +14,7 @@ from securevfl.privacy.released_equations import (
 )
 
 ODOMETER = Odometer(
-    width=4, unknowns=13, rank=27, visits=2, visits_planned=9, per_epoch=10, budget=False
+    width=4, unknowns=13, rank=27, visits=2, visits_planned=9, per_epoch=10, budget=0.0
 )
 
 
@@ -67,6 +67,12 @@ def test_sentence_by_equations(visits, words):
 
 
 def test_width_above_the_unknowns_is_refused():
-    refuse_width("fedvs", 13, 12)
-    with pytest.raises(ConfigurationError, match=r"width = 13 .* 13 independent .* width < 13"):
-        refuse_width("fedvs", 13, 13)
+    refuse_width("fedvs", 13, 12, 1.0)
+    with pytest.raises(ConfigurationError, match=r"width = 7 .* 13 independent .* width < 7"):
+        refuse_width("fedvs", 13, 7, 0.5)
+
+
+@pytest.mark.parametrize(("share", "visits"), [(1.0, 60), (0.5, 30), (0.25, 15)])
+def test_a_share_of_the_unknowns(share, visits):
+    assert visits_allowed(61, 1, share) == visits
+    assert visits_allowed(60, 1, 0.5) == 29

@@ -1,5 +1,7 @@
 """The budget of sums: no row is in more decoded sums than its unknowns allow, whoever asks."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -8,12 +10,12 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.faults import faults_from
 from securevfl.engine.party import SERVER
 from securevfl.engine.party_state import ahead, restore, snapshot
-from securevfl.errors import ConfigurationError, PrivacyError
+from securevfl.errors import ConfigurationError, PrivacyError, SecureVFLError
 from securevfl.protocols.fedvs.messages import Batch
 from securevfl.testing.runs import make, simulate
 
 METHODS = ("fedvs", "coded_split")
-OPTIONS = {"width": 2, "batch": 10, "hidden": 4, "sum_budget": True}
+OPTIONS = {"width": 2, "batch": 10, "hidden": 4, "sum_budget": 1.0}
 PARTIES, COLUMNS, ROWS = 5, 2, 40  # 10 unknowns: 4 visits, 16 rounds of 10 rows
 
 
@@ -52,7 +54,7 @@ def test_run_ends_where_the_budget_ends(method, data):
 def test_training_is_that_without_a_budget_until_then(method, data):
     options = OPTIONS | {"rounds": 16}
     with_budget = simulate(method, data, conditions=NONE, defaults={}, **options)
-    free = options | {"sum_budget": False}
+    free = options | {"sum_budget": 0.0}
     without = simulate(method, data, conditions=NONE, defaults={}, **free)
     assert with_budget.losses == without.losses
 
@@ -135,3 +137,44 @@ def test_crashes_release_nothing_beyond_the_budget(method, data):
     released = [p.released for n, p in outcome.parties.items() if n != SERVER and method == "fedvs"]
     for counts in released:
         assert np.frombuffer(counts["train"], "<u4").max() <= 4
+
+
+RUNS = int(os.environ.get("SECUREVFL_CHAOS", "8"))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_server_that_lies_after_two_crashes_of_all_clients_gets_no_sum_more(
+    data, monkeypatch, seed
+):
+    """It forgets what it asked for, and asks for the same rows in every round."""
+    from securevfl.protocols.fedvs.algorithm import Server
+
+    rng, decoded = np.random.default_rng(seed), []
+    asked = [rng.permutation(ROWS)[:10].astype(np.uint32) for _ in range(2)]
+    interpolate = Server.interpolate
+
+    def noted(self, uploads):
+        sums = interpolate(self, uploads)
+        decoded.append(self.batch.rows)
+        return sums
+
+    monkeypatch.setattr(Server, "interpolate", noted)
+    monkeypatch.setattr(Server, "affordable", lambda self, batch: True)
+    monkeypatch.setattr(Server, "count_release", lambda self, batch: None)
+    again = lambda self: Batch("train", asked[self.round % 2])  # noqa: E731
+    monkeypatch.setattr(Server, "next_batch", again)
+    first = rng.integers(2, 4, PARTIES)
+    outages = [
+        {"party": n, "rounds": [int(start), int(start) + int(rng.integers(1, 3))]}
+        for n in range(PARTIES)
+        for start in (first[n], first[n] + 4)
+    ]
+    waits = {"share_timeout": 1.0, "result_timeout": 1.0, "max_attempts": 99}
+    options = {**OPTIONS, **waits, "rounds": 30, "segments": 1}
+    faults = faults_from({"outage": outages})
+    with pytest.raises(SecureVFLError) as failure:
+        simulate("fedvs", data, conditions=NONE, faults=faults, defaults={}, **options)
+    visits = np.bincount(np.concatenate([*decoded, *asked]), minlength=ROWS)
+    visits -= np.bincount(np.concatenate(asked), minlength=ROWS)
+    assert 0 < visits.max() <= 4, failure.value

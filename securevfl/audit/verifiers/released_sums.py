@@ -41,7 +41,7 @@ def _counted(subject: Subject) -> Evidence:
     whole = {"batch": subject.instance().data.rows}  # of which each round is an epoch
     odometer = subject.instance(options=whole).released()
     assert odometer is not None
-    asked = visits_allowed(odometer.unknowns, odometer.width) + _BEYOND
+    asked = visits_allowed(odometer.unknowns, odometer.width, odometer.budget) + _BEYOND
     made = subject.instance(options=whole | {"rounds": asked})
     run = record(made)
     summed = {m.key.round for m in run.messages if _to_server(m.key)}
@@ -53,7 +53,7 @@ def _counted(subject: Subject) -> Evidence:
         f"{len(rounds)} of {asked} rounds were summed: no row is in more than {visits} sums, "
         f"{equations} equations for {odometer.unknowns} unknowns"
     )
-    if equations >= odometer.unknowns:
+    if equations >= odometer.budget * odometer.unknowns:
         return Evidence(ReleasedSums.name, "accuses", text, "demonstration", p_value=0.0)
     return Evidence(ReleasedSums.name, "supports", f"E h < u: {text}", "proof")
 

@@ -94,12 +94,14 @@ NoiseSource = Annotated[
 ]
 
 SumBudget = Annotated[
-    bool,
+    float,
     Field(
+        ge=0,
+        le=1,
         description=(
-            "Whether parties count what sums tell of each row, and refuse a sum that would give "
-            "more equations (h a visit) than the row has independent columns. The run then ends, "
-            "with everything saved."
+            "Budget of sums: each visit of a row gives h equations about it, which stay below this "
+            "share of its independent columns. Parties count and refuse more; the run then ends, "
+            "with everything saved. 0: no budget, and nothing is promised of the columns."
         ),
     ),
 ]

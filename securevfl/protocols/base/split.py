@@ -157,9 +157,11 @@ class SplitProtocol(Protocol):
             return None
         layout, config = self.train_layout(), self.config
         unknowns, rank = self._unknowns
-        budget = getattr(config, "sum_budget", False)
+        budget = getattr(config, "sum_budget", 0.0)
         planned = math.ceil(config.rounds / layout.per_epoch)
-        allowed = min(planned, visits_allowed(unknowns, config.width)) if budget else planned
+        allowed = planned
+        if budget:
+            allowed = min(planned, visits_allowed(unknowns, config.width, budget))
         visits = allowed if rounds is None else math.ceil(rounds / layout.per_epoch)
         return Odometer(config.width, unknowns, rank, visits, planned, layout.per_epoch, budget)
 

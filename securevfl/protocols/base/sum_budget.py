@@ -8,6 +8,7 @@ So neither a crash, nor a resume, nor a server that forgets makes it smaller.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ _MOST = 2**31
 
 
 async def agree_on_unknowns(
-    party: Party, protocol: str, own: int | None, columns: Mapping[int, int | None], width: int
+    party: Party, protocol: str, own: int | None, columns: Mapping[int, int | None], config: Any
 ) -> int:
     """Tell all others the number of own independent columns, and add up everybody's.
 
@@ -36,8 +37,8 @@ async def agree_on_unknowns(
         None of a party without columns.
     columns : mapping of int to int or None
         Columns of each party that has some: it has no more independent ones. None if unknown.
-    width : int
-        h.
+    config : TrainingConfig
+        With `width` and `sum_budget`.
 
     Returns
     -------
@@ -49,7 +50,7 @@ async def agree_on_unknowns(
     ProtocolError
         Where a party tells something else than a number up to that of its columns.
     ConfigurationError
-        Where a single sum would have more equations than the row has unknowns.
+        Where a single sum would be more than the budget.
     """
     if own is not None:
         party.broadcast(UNKNOWNS, own, to=(*party.peers, SERVER))
@@ -58,7 +59,7 @@ async def agree_on_unknowns(
         most = columns[n]
         check_number(f"{protocol}: '{UNKNOWNS}'", n, number, 0, _MOST if most is None else most)
     total: int = sum(told.values())
-    refuse_width(protocol, total, width)
+    refuse_width(protocol, total, config.width, config.sum_budget)
     return total
 
 
@@ -80,9 +81,12 @@ def unknowns_posts(
     return [Post(UNKNOWNS, to, payloads, senders) for to in ("peers", "server")]
 
 
-def allowance(unknowns: int, width: int) -> str:
+def allowance(unknowns: int, config: Any) -> str:
     """The limit on sums of a row in words, for errors."""
-    return f"its {unknowns} unknowns, at h = {width} equations a sum, allow"
+    return (
+        f"its {unknowns} unknowns, at h = {config.width} equations a sum and "
+        f"sum_budget = {config.sum_budget:g}, allow"
+    )
 
 
 def affords(released: Mapping[str, bytes], part: str, rows: np.ndarray, limit: int) -> bool:
@@ -103,12 +107,13 @@ def most_visits(released: Mapping[str, bytes]) -> int:
     return most_releases(released.get("train", b""))
 
 
-def budget_spent(visits: int, unknowns: int, width: int) -> dict[str, int | str]:
+def budget_spent(visits: int, unknowns: int, config: Any) -> dict[str, int | str]:
     """Fields of the event with which a run ends: what was released, and why no more is."""
+    equations = visits * config.width
     return {
         "visits": visits,
-        "equations": visits * width,
+        "equations": equations,
         "unknowns": unknowns,
-        "why": f"each row has {unknowns} unknowns, sums gave {visits * width} equations about some "
-        f"of them (h = {width}, {visits} visits), and one more visit would be too much",
+        "why": f"sums gave {equations} equations about rows of {unknowns} unknowns ({visits} "
+        f"visits, h = {config.width}); one more visit is not in sum_budget = {config.sum_budget:g}",
     }

@@ -126,14 +126,14 @@ class Holder(KeyHolder):
                 check_elements(self.public, "'model'", n, models[n], shape)
             self.model = (np.concatenate([models[n] for n in owners]), 0, (), NO_STEPS)
         if self.budgeted:
-            columns, width = dict(enumerate(self.public.widths)), self.public.config.width
+            columns, config = dict(enumerate(self.public.widths)), self.public.config
             own = self.own_unknowns()
-            self.unknowns = await agree_on_unknowns(self, "coded_split", own, columns, width)
+            self.unknowns = await agree_on_unknowns(self, "coded_split", own, columns, config)
 
     @property
     def budgeted(self) -> bool:
         """Whether sums of training rows are limited."""
-        return self.public.trains and self.public.config.sum_budget
+        return self.public.trains and self.public.config.sum_budget > 0
 
     @property
     def last_step(self) -> int:
@@ -303,7 +303,7 @@ class Holder(KeyHolder):
                 f"coded_split: party {self.index} answered the batch of step {label} already, with "
                 "other steps in the model or too long ago to compare, and a second sum of these "
                 "rows is not in the budget. Nothing was sent. The server went back to an older "
-                "state and went on otherwise; start the run again, or use sum_budget = false"
+                "state and went on otherwise; start the run again, or use sum_budget = 0"
             )
         newest = dict(sorted((self.named | {label: digest}).items())[-_REMEMBERED:])
         if newest != self.named:

@@ -94,7 +94,7 @@ class CodedSplitConfig(TrainingConfig):
             "too many."
         ),
     )
-    sum_budget: SumBudget = False
+    sum_budget: SumBudget = 0.0
     secure: bool = Field(
         False, description="Whether the test set is evaluated on secret shares (coded inference)."
     )

@@ -70,7 +70,7 @@ class Parameters:
         """
         if not (self.trains and self.config.sum_budget):
             return self.last_step
-        epochs = visits_allowed(unknowns, self.config.width)
+        epochs = visits_allowed(unknowns, self.config.width, self.config.sum_budget)
         return min(self.last_step, epochs * self.batches["train"].per_epoch)
 
     @functools.cached_property

@@ -14,7 +14,6 @@ from securevfl.engine.party import SERVER, Message, Party
 from securevfl.errors import NotEnoughResultsError, RangeError
 from securevfl.field.prss import KEY
 from securevfl.models.split import Centre, measure
-from securevfl.privacy.released_equations import visits_allowed
 from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.base.mask_keys import as_array, fresh_bytes
 from securevfl.protocols.base.sum_budget import agree_on_unknowns, budget_spent
@@ -89,8 +88,8 @@ class Server(Party):
         """Draw the secret of all masks; hear of the unknowns."""
         self.secret = self.secret_bytes(KEY)
         if self.public.trains and self.public.config.sum_budget:
-            columns, width = dict(enumerate(self.public.widths)), self.public.config.width
-            self.unknowns = await agree_on_unknowns(self, "coded_split", None, columns, width)
+            columns, config = dict(enumerate(self.public.widths)), self.public.config
+            self.unknowns = await agree_on_unknowns(self, "coded_split", None, columns, config)
 
     def secret_bytes(self, count: int) -> bytes:
         """Bytes from the operating system."""
@@ -119,9 +118,8 @@ class Server(Party):
     def report_budget(self) -> None:
         """Record that the budget of sums ended the training, if it did."""
         if self.steps < self.public.config.rounds:
-            width = self.public.config.width
-            visits = visits_allowed(self.unknowns, width)
-            self.record("sum_budget", **budget_spent(visits, self.unknowns, width))
+            visits = self.steps // self.public.batches["train"].per_epoch
+            self.record("sum_budget", **budget_spent(visits, self.unknowns, self.public.config))
 
     def begin(self, round: int) -> None:
         """Enter a round: uploads of earlier ones are late."""

@@ -109,7 +109,7 @@ class Client(KeyHolder):
         self.rows = 0  # |B| of the present round
         self.unknowns = 0
         self.released: dict[str, bytes] = {}
-        self.begins_once = public.config.sum_budget  # its counts hold for all lives
+        self.begins_once = public.config.sum_budget > 0  # its counts hold for all lives
         # Models by round that are shared instead of trained ones (`CodedProtocol.parties_with`).
         self.given_models: Mapping[int, np.ndarray] | None = None
 
@@ -174,9 +174,10 @@ class Client(KeyHolder):
         if not self.public.config.sum_budget:
             return
         check_rows(self.public, batch)
-        limit = visits_allowed(self.unknowns, self.public.config.width)
+        config = self.public.config
+        limit = visits_allowed(self.unknowns, config.width, config.sum_budget)
         counts, who = self.released.get(batch.part, b""), f"fedvs: client {self.index}"
-        allows = allowance(self.unknowns, self.public.config.width)
+        allows = allowance(self.unknowns, config)
         refuse_exceeding(counts, batch.rows, limit, who, allows)
         held = self.public.batches[batch.part].length
         self.released = counted(self.released, batch.part, batch.rows, held)
@@ -199,7 +200,7 @@ class Client(KeyHolder):
             config = self.public.config
             columns = {n: (w - 1) // config.degree for n, w in self.widths("train").items()}
             own = independent_columns(self.features["train"], 2.0**-config.data_bits)
-            self.unknowns = await agree_on_unknowns(self, "fedvs", own, columns, config.width)
+            self.unknowns = await agree_on_unknowns(self, "fedvs", own, columns, config)
         if self.public.config.masked:
             await self.agree_on_keys(self.public.prss)
 
@@ -399,7 +400,7 @@ class Server(Party):
         self.ledger = SumLedger(parties=len(peers), threshold=public.telling_uploads)
         self.unknowns = 0
         self.released: dict[str, bytes] = {}  # as a client's; the clients refuse by their own
-        self.begins_once = public.config.sum_budget
+        self.begins_once = public.config.sum_budget > 0
 
     async def run(self) -> None:
         """Train (lines 25-31), then score the test set from its shares if that is wanted."""
@@ -448,12 +449,10 @@ class Server(Party):
     def affordable(self, batch: Batch) -> bool:
         """Whether the clients allow one more sum of these rows; the end is recorded if not."""
         config = self.public.config
-        limit = visits_allowed(self.unknowns, config.width)
+        limit = visits_allowed(self.unknowns, config.width, config.sum_budget)
         if not config.sum_budget or affords(self.released, batch.part, batch.rows, limit):
             return True
-        self.record(
-            "sum_budget", **budget_spent(most_visits(self.released), self.unknowns, config.width)
-        )
+        self.record("sum_budget", **budget_spent(most_visits(self.released), self.unknowns, config))
         return False
 
     def count_release(self, batch: Batch) -> None:
@@ -536,8 +535,8 @@ class Server(Party):
     async def setup(self) -> None:
         """Hear of the unknowns; have client 0 pre-train, and start from its head."""
         if self.public.config.sum_budget:
-            columns, width = dict.fromkeys(self.peers), self.public.config.width
-            self.unknowns = await agree_on_unknowns(self, "fedvs", None, columns, width)
+            columns, config = dict.fromkeys(self.peers), self.public.config
+            self.unknowns = await agree_on_unknowns(self, "fedvs", None, columns, config)
         if self.public.config.pretrain == "full":
             more = [] if self.alone_labels is None else [self.alone_labels]
             self.send(0, "labels", np.concatenate([self.labels["train"], *more]))

@@ -117,7 +117,7 @@ def within_budget(protocol: Method, round: int) -> bool:
     batches = protocol.public.batches["train"]
     before = np.concatenate([batches.draw(t) for t in range(1, round)])
     visits = np.bincount(before, minlength=batches.length)[batches.draw(round)]
-    allowed = visits_allowed(odometer.unknowns, odometer.width)
+    allowed = visits_allowed(odometer.unknowns, odometer.width, odometer.budget)
     return bool(visits.max() < allowed)
 
 

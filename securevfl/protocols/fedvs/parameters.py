@@ -84,7 +84,7 @@ class FedVSConfig(SupervisedOptions, TrainingConfig):
     max_attempts: int = Field(
         3, ge=1, description="Attempts given up in a row after which the run ends."
     )
-    sum_budget: SumBudget = False
+    sum_budget: SumBudget = 0.0
     pretrain: Literal["none", "p", "full"] = Field(
         "none",
         description=(

@@ -333,7 +333,7 @@ class FedVS(SplitProtocol, CodedProtocol):
     def predicting(self, rows: int) -> Self:
         """A copy with the parameters of a coded prediction of so many rows."""
         made = copy.copy(self)
-        made.config = self.config.model_copy(update={"pretrain": "none", "sum_budget": False})
+        made.config = self.config.model_copy(update={"pretrain": "none", "sum_budget": 0.0})
         layout = self.batches(self.public.code.segments, "test", rows, short=True)
         made.public = replace(self.public, config=made.config, batches={"test": layout})
         return made

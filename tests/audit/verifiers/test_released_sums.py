@@ -8,7 +8,7 @@ from securevfl.audit.verify import judge
 from securevfl.data import load_dataset
 from securevfl.testing.runs import make
 
-OPTIONS = {"width": 16, "sum_budget": True}
+OPTIONS = {"width": 16, "sum_budget": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -40,5 +40,5 @@ def test_clients_that_do_not_count_are_accused(data, monkeypatch):
 
 
 def test_without_a_budget_nothing_is_claimed(data):
-    made = make("fedvs", data, defaults={}, width=16, sum_budget=False)
+    made = make("fedvs", data, defaults={}, width=16, sum_budget=0.0)
     assert not [c for c in made.claims if c.strength == "undetermined"]
