@@ -158,11 +158,7 @@ class Holder(KeyHolder):
 
     async def run(self) -> None:
         """Apply every step that is dealt, answer every label that is due and undecided (line 5)."""
-        if len(self.model) < 4:
-            raise CheckpointError(
-                "coded_split: the checkpoint is of an earlier version, and has no digest of the "
-                "steps in the model, by which uploads must be masked. Start the run again"
-            )
+        with_digest(self.model)
         self.check_keys(self.public.prss)
         self.on("mask", self.take_mask)
         self.on("unmasked", self.deal_masks_again)
@@ -402,6 +398,22 @@ class Holder(KeyHolder):
         if kind == "mask":
             return entries * public.prss.seeded
         return int(entries * (2 * sum(public.sizes) + public.streams))
+
+
+def with_digest(model: Model) -> Model:
+    """The model itself.
+
+    Raises
+    ------
+    CheckpointError
+        Where an earlier version stored it, without a digest.
+    """
+    if len(model) < 4:
+        raise CheckpointError(
+            "coded_split: the checkpoint is of an earlier version, and has no digest of the "
+            "steps in the model, by which uploads must be masked. Start the run again"
+        )
+    return model
 
 
 def patience(seconds: float | None, silent: int) -> float | None:

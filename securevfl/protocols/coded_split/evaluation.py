@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party
-from securevfl.errors import NotEnoughResultsError
+from securevfl.errors import CheckpointError, NotEnoughResultsError
 from securevfl.models.split import Batches
-from securevfl.protocols.coded_split.algorithm import Holder
+from securevfl.protocols.coded_split.algorithm import Holder, Model, with_digest
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.messages import joined
 from securevfl.protocols.coded_split.parameters import Parameters
@@ -22,17 +22,23 @@ from securevfl.protocols.coded_split.quantisation import first_model, mean_of_su
 from securevfl.protocols.coded_split.server import Server
 
 
-def caught_up(public: Parameters, server: Server, holder: Holder) -> np.ndarray:
-    """A holder's share of the models after the server's last step."""
-    values, done, ahead, *_ = holder.model
+def caught_up(public: Parameters, server: Server, holder: Holder) -> Model:
+    """A holder's share of the models after the server's last step, and the digest of its steps.
+
+    Both come from what the holder has and from the steps that it lacks, together: so a share with
+    other steps has another digest, and masks by it do not fit those of the rest.
+    """
+    values, done, ahead, digest = with_digest(holder.model)
     for t in range(done + 1, server.steps + 1):
         if t in ahead:
             continue
-        share = server.dealing.shares(server.secret, t, server.dealt(t))[holder.index]
+        step = server.dealt(t)
+        share = server.dealing.shares(server.secret, t, step)[holder.index]
         rows = public.batches["train"].draw(t)
         moved = public.field.matmul(holder.data_shares["train"][rows].T, share)
         values = public.field.add(values, moved)
-    return values
+        digest = joined((digest, server.dealing.digest(server.secret, t, step)))
+    return values, server.steps, (), digest
 
 
 def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray:
@@ -52,7 +58,7 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
         first = public.field.signed(np.concatenate(own))
         return np.broadcast_to(first, (public.code.segments, *first.shape))
     chosen.sort(key=lambda holder: holder.index)
-    return signed_models(public, {j.index: caught_up(public, server, j) for j in chosen})
+    return signed_models(public, {j.index: caught_up(public, server, j)[0] for j in chosen})
 
 
 def settle(public: Parameters, server: Server, holders: Iterable[Holder]) -> None:
@@ -61,15 +67,33 @@ def settle(public: Parameters, server: Server, holders: Iterable[Holder]) -> Non
     The files of a run hold shares of the models only, and nothing that brings them further.
     """
     for holder in holders:
-        done = holder.model[1]
-        if done < server.steps and can_catch_up(server, holder):
-            digest = joined(
-                server.dealing.digest(server.secret, t, server.dealt(t))
-                for t in range(done + 1, server.steps + 1)
-                if t not in holder.model[2]
-            )
-            values = caught_up(public, server, holder)
-            holder.model = (values, server.steps, (), joined((holder.model[3], digest)))
+        if holder.model[1] < server.steps and can_catch_up(server, holder):
+            holder.model = caught_up(public, server, holder)
+
+
+def check_same_steps(models: Mapping[int, Model]) -> None:
+    """Refuse shares of the models whose digests say that they have different steps.
+
+    Parameters
+    ----------
+    models : mapping of int to tuple
+        `Holder.model` by holder.
+
+    Raises
+    ------
+    CheckpointError
+        With the holders of each digest.
+    """
+    alike: dict[bytes, list[int]] = {}
+    for j, model in models.items():
+        alike.setdefault(model[3], []).append(j)
+    if len(alike) > 1:
+        groups = "; ".join(f"parties {', '.join(map(str, one))}" for one in alike.values())
+        raise CheckpointError(
+            "coded_split: a coded prediction needs shares of one model, and the holders' shares "
+            f"have {len(alike)} different sets of steps: {groups}. Bring back the states of one "
+            "run, at one time of it, or train again"
+        )
 
 
 def can_catch_up(server: Server, holder: Holder) -> bool:

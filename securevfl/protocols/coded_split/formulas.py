@@ -244,7 +244,8 @@ def model_at(
     public = protocol.public
     if not public.trains:  # a prediction, by the share that the holder has from the run
         had = MessageKey("own-keys", 0, holder, holder)
-        return secrets.state(had)["model"][0], NO_STEPS
+        values, *_, digest = secrets.state(had)["model"]
+        return values, digest
     first = MessageKey("model", 0, 0, holder)
     memory: MutableMapping[int, tuple[np.ndarray, bytes]]
     memory = secrets.once(first, f"shares of {holder}", dict)

@@ -1,6 +1,7 @@
 """Parties of a coded prediction: they predict new rows on shares, by the models of a run.
 
 Rows are shared anew and keys are drawn anew, so labels of one prediction mean nothing in another.
+Labels have the digest of all steps of the run: a share with other steps has other masks.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from securevfl.protocols.coded_split.declaration import again, draws_of, message
 from securevfl.protocols.coded_split.evaluation import (
     can_catch_up,
     caught_up,
+    check_same_steps,
     joint_embedding,
     settle,
     whole_models,
@@ -234,6 +235,8 @@ class CodedSplit(SplitProtocol, SharedModels):
             Where the sums of rows that were never decoded could wrap.
         NotEnoughResultsError
             Where too few holders have all steps.
+        CheckpointError
+            Where their shares have different steps.
         """
         trained: Any = parties
         server = trained[SERVER]
@@ -251,6 +254,8 @@ class CodedSplit(SplitProtocol, SharedModels):
                 f"holders with all {server.steps} steps, and {len(able)} have them: "
                 f"{', '.join(f'party {j}' for j in able) or 'none'}"
             )
+        shares = {j: caught_up(self.public, server, trained[j]) for j in able}
+        check_same_steps(shares)
         public = self.predicting(len(features[0])).public
         predicting = PredictingServer(self.peers(), public, server.centre, lasting, server.steps)
         made: dict[int, Party] = {SERVER: predicting}
@@ -261,8 +266,8 @@ class CodedSplit(SplitProtocol, SharedModels):
                 holder = Owner(j, self.peers(), public, own, trained[j].weights)
             else:
                 holder = Holder(j, self.peers(), public)
-            if j in able:
-                holder.model = (caught_up(self.public, server, trained[j]), 0, (), NO_STEPS)
+            if j in able:  # the digest is that of the run's steps, so that labels bind these
+                holder.model = (shares[j][0], 0, (), shares[j][3])
             else:  # it lacks steps, and does not answer
                 holder.model = (trained[j].model[0], 0, (1,), NO_STEPS)
             made[j] = holder
