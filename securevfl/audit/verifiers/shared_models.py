@@ -69,7 +69,8 @@ SUPPOSED = (
     "lacks the key; (S2) the operating system's entropy is uniform and the sampler exact; (S3) "
     "links are private and authentic; (S4) all parties follow the protocol and at most T holders, "
     "helpers among them, collude; (S5) rounds, batches, options and p are fixed in public "
-    "beforehand"
+    "beforehand; (S6) real times tell no more than virtual ones: arithmetic is not of constant "
+    "time, and the server records an event where it shrinks a step"
 )
 GIVEN = (
     "the theorem is about what is seen beyond the decoded sums; what these tell by themselves (the "

@@ -103,19 +103,17 @@ class RangeBound:
         """
         # A step adds at most rho2 sum_i |step[i, c]| to a sum, so that |U| <= worst + rho2 asked
         # stays within (p-1)/2 while asked <= room. Floats decide it but for their last digits; what
-        # they let pass is added up in integers.
+        # they let pass is added up in integers. All columns are computed alike, shrunk or not, so
+        # the time of a deal does not tell holders how many were.
         room = (self.limit - self.worst) // self.square
         asked = np.abs(step).sum(axis=1)
         beyond = asked > room * (1 + 1e-9)
         admitted = np.where(beyond[:, None], 0.0, step).astype(np.int64)
         beyond |= np.abs(admitted).sum(axis=1) > room  # exact
-        for k, c in np.argwhere(beyond):
-            # trunc moves towards 0, and 1e-9 is more than the products' rounding: the sum stays in
-            # room.
-            factor = int(room[k, c]) / float(asked[k, c]) * (1 - 1e-9)
-            admitted[k, :, c] = np.trunc(step[k, :, c] * factor).astype(np.int64)
+        # trunc moves towards 0, and 1e-9 is more than products are rounded by: it stays in room.
+        least = room / np.maximum(asked, 1) * (1 - 1e-9)
+        factor = np.where(beyond, least, 1.0)
+        admitted = np.trunc(step * factor[:, None]).astype(np.int64)
         self.spent = self.spent + np.abs(admitted).sum(axis=1)
-        if not beyond.any():
-            return admitted, 0
-        over = (asked / np.maximum(room, 1))[beyond].max()
-        return admitted, max(1, math.ceil(math.log2(over)))
+        over = np.where(beyond, asked / np.maximum(room, 1), 0.0).max()
+        return admitted, max(1, math.ceil(math.log2(over))) if over else 0

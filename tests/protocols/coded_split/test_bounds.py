@@ -1,5 +1,8 @@
 """The server's range bound: nothing ever wraps, and holders see nothing of it."""
 
+import copy
+import sys
+
 import numpy as np
 import pytest
 
@@ -65,6 +68,58 @@ def test_steps_are_admitted_up_to_the_last_unit_and_not_beyond(more):
     assert not admitted.any()
     assert bits >= 1
     assert (bound.worst <= bound.limit).all()
+
+
+def admitted_by_column(bound, step):
+    """Line 8 in plain numbers, column by column."""
+    K, _, h = step.shape
+    found, room = np.zeros(step.shape, np.int64), (bound.limit - bound.worst) // bound.square
+    for k in range(K):
+        for c in range(h):
+            column, most = [int(one) for one in step[k, :, c]], int(room[k, c])
+            asked = sum(map(abs, column))
+            factor = most / asked * (1 - 1e-9) if asked > most else 1
+            found[k, :, c] = [int(one * factor) for one in column]
+    return found
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e8, 1e15, 1e20])
+def test_columns_are_shrunk_as_they_are_one_by_one(scale):
+    bound = RangeBound.of(make(CodedSplit, DIGITS, segments=2, helpers=1, **SMALL).public)
+    K, h = bound.spent.shape
+    step = np.rint(np.random.default_rng(0).standard_normal((K, 9, h)) * scale)
+    step[:, :, 1:3] = np.sign(step[:, :, 1:3])
+    wanted = admitted_by_column(bound, step)
+    admitted, bits = bound.admit(step)
+    assert (admitted == wanted).all()
+    assert (bits > 0) == (wanted != step).any()
+
+
+def test_the_work_of_a_deal_does_not_depend_on_how_many_columns_are_shrunk():
+    """A loop over those that would wrap told holders their number by the time of a deal."""
+    first = RangeBound.of(make(CodedSplit, DIGITS, **SMALL).public)
+    K, h = first.spent.shape
+    lines, found = [], []
+
+    def follow(frame, event, _):
+        if frame.f_code is not RangeBound.admit.__code__:
+            return None
+        lines.append(event)
+        return follow
+
+    for count in (0, 1, h):
+        step = np.ones((K, 2, h))
+        step[:, :, :count] = 2.0**60
+        bound, before = copy.deepcopy(first), sys.gettrace()
+        lines.clear()
+        sys.settrace(follow)
+        try:
+            admitted, _ = bound.admit(step)
+        finally:
+            sys.settrace(before)
+        assert (admitted != step).any(axis=(0, 1)).sum() == count
+        found.append(len(lines))
+    assert found[0] == found[1] == found[2] > 0
 
 
 def test_a_decoded_row_begins_anew_where_rows_come_by_turns_and_not_where_any_may_come():
