@@ -256,11 +256,11 @@ def print_plan(found: Forecast, given: str) -> None:
         )
     if best.helpers is not None:
         console.print(
-            f"helpers: with {best.helpers} of them, R = {best.threshold} is met by fast parties, "
-            f"and a round takes {best.helped_seconds:.4g} s; {best.keys} keys"
+            f"catching up: {best.replay:.3g} multiply-adds for each round that a client missed"
         )
         console.print(
-            f"catching up: {best.replay:.3g} multiply-adds for each round that a client missed"
+            f"helpers: with {best.helpers} of them, R = {best.threshold} is met by fast parties, "
+            f"and a round takes {best.helped_seconds:.4g} s; {best.keys} keys"
         )
     if best.tolerated == 0:
         _print_remedies(found)

@@ -26,7 +26,7 @@ from securevfl.planning.sums import told_by_sums
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.protocols.base.schedule import Needs, Shape
+from securevfl.protocols.base.schedule import HELPERS_COUNT, Needs, Shape, shares_of_one_operator
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -53,7 +53,8 @@ class Forecast:
     command : str
         The run that it stands for, as options of ``securevfl run``.
     warnings : tuple of str
-        What the decoded sums give away at these sizes, one text each; often none.
+        What helpers count for where any are planned or proposed, and what the decoded sums give
+        away at these sizes, one text each; often none.
     remedies : tuple of Remedy
         Where no straggler is tolerated, changes of the plan with which one is.
     """
@@ -191,7 +192,7 @@ def _by_needs(
                     f"plan: K = {K} and T = {config.privacy} need {found.results} results of "
                     f"{found.parties} parties. Use helpers = "
                     f"{config.helpers + found.results - found.parties}, or lower segments or "
-                    "privacy"
+                    f"privacy. {HELPERS_COUNT}"
                 )
             break
         configs.append(made)
@@ -220,6 +221,10 @@ def _forecast(
 ) -> Forecast:
     """The forecast whose command has these settings and the segments of the best choice."""
     best, config, shape = _fastest(choices), planned.config, planned.shape
+    changes = remedies(planned, best)
+    helped = best.helpers or any(one.helpers for one in changes)
+    of_one = shares_of_one_operator(best.segments, config.privacy) if helped else ""
+    warnings = [of_one, told_by_sums(sum(shape.widths), config.width)]
     return Forecast(
         protocol=planned.protocol.name,
         parties=parties,
@@ -233,8 +238,8 @@ def _forecast(
         command=" ".join(
             _flag(key, value) for key, value in {**settings, "segments": best.segments}.items()
         ),
-        warnings=tuple(filter(None, [told_by_sums(sum(shape.widths), config.width)])),
-        remedies=remedies(planned, best),
+        warnings=tuple(filter(None, warnings)),
+        remedies=changes,
     )
 
 

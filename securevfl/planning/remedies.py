@@ -21,7 +21,7 @@ _LOWER = {
     "privacy": (1, "claims hold against one colluder fewer"),
     "tolerate_corrupt": (0, "one wrong upload fewer is corrected"),
 }
-_HELPERS = "machines without columns hold shares"
+_HELPERS = "machines without columns hold shares, of operators that count apart"
 _OF_THE_FIELD = ("prime", "data_bits", "model_bits")  # each protocol takes its own
 
 
@@ -42,6 +42,8 @@ class Remedy:
     bytes : int
         Sent by all parties in the whole run.
     client_memory : int
+    helpers : int
+        Machines without columns that it adds to the parties.
     """
 
     protocol: str
@@ -52,6 +54,7 @@ class Remedy:
     total_seconds: float
     bytes: int
     client_memory: int
+    helpers: int = 0
 
 
 @dataclass(frozen=True)
@@ -138,4 +141,5 @@ def _remedy(
         total_seconds=cost.total_seconds,
         bytes=cost.bytes,
         client_memory=cost.client_memory,
+        helpers=options.get("helpers", 0),
     )

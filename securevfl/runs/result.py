@@ -27,6 +27,7 @@ from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.hidden_sums import Encrypted, PairMasked
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.base.shared_models import KeyMasked, SharedModels
 from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import replaced_together, write_summary
@@ -454,5 +455,5 @@ def no_slack(derived: Mapping[str, Any]) -> str:
     return (
         f"no straggler is tolerated: each round waits for the uploads of all N = {N} parties, for "
         f"R{' + 2A' if A else ''} = {R + 2 * A}. {ways[0].upper()}{ways[1:]} "
-        "would leave room: `securevfl plan` says what each costs"
+        f"would leave room: `securevfl plan` says what each costs. {HELPERS_COUNT}"
     )

@@ -59,6 +59,19 @@ def test_helpers_are_the_least_number_that_leaves_room():
     assert with_one_fewer.best.tolerated == 0
 
 
+def test_where_helpers_are_planned_or_proposed_the_plan_says_whom_they_count_with():
+    words = "A helper that an owner or the server runs counts with it: at K = 1 and T = "
+    for asked in (
+        {"parties": 3},
+        {"parties": 7, "privacy": 3},
+        {"parties": 8, "protocol": "coded_split", "helpers": 1, "segments": 1},
+    ):
+        found = plan(**asked, **SMALL)
+        assert found.warnings[0].startswith(f"{words}{found.privacy} an owner")
+    for asked in ({"parties": 8}, {"parties": 8, "protocol": "coded_split", "conditions": "none"}):
+        assert words not in " ".join(plan(**asked, segments=1, **SMALL).warnings)
+
+
 def test_the_command_shows_the_notice_and_the_prices(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     shown = call("plan", "--rows", "200", "--features", "14", "--parties", "3", "--rounds", "10")
@@ -66,4 +79,5 @@ def test_the_command_shows_the_notice_and_the_prices(monkeypatch):
     assert "no straggler is tolerated: each round waits for the uploads of all R = N = 3" in words
     assert "coded_split --helpers 2" in words
     assert "as planned" in words
+    assert "warning: A helper that an owner or the server runs counts with it" in words
     assert "no straggler" not in call("plan", "--rows", "200", "--features", "14").stdout

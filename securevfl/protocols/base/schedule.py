@@ -10,6 +10,8 @@ import numpy as np
 
 from securevfl.engine.party import ANNOUNCE
 
+HELPERS_COUNT = "A helper that an owner or the server runs counts with it"
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -66,6 +68,22 @@ class Needs:
     replay: int
     client_memory: int
     simulation_memory: int
+
+
+def shares_of_one_operator(segments: int, privacy: int) -> str:
+    """A sentence on what an owner has that runs helpers: with T of them, T + 1 shares.
+
+    Parameters
+    ----------
+    segments, privacy : int
+        K and T. T + 1 shares tell labels, K + T everything.
+    """
+    K, T = segments, privacy
+    some = "one helper" if T == 1 else f"{T} helpers"
+    found = "K + T shares, which are all data, models and labels"
+    if K > 1:
+        found = f"T + 1 shares, which tell labels; with {K + T - 1} helpers it has everything"
+    return f"{HELPERS_COUNT}: at K = {K} and T = {T} an owner that runs {some} has {found}"
 
 
 @dataclass(frozen=True)

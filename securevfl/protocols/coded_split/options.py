@@ -43,7 +43,11 @@ class CodedSplitConfig(TrainingConfig):
         0,
         ge=0,
         le=1000,
-        description="Helpers: parties without data that hold shares and compute, as owners do.",
+        description=(
+            "Helpers: parties without data that hold shares and compute, as owners do. One that an "
+            "owner or the server runs counts with it: at K = T = 1 an owner with one helper has "
+            "everything."
+        ),
     )
     prime: int | None = Field(
         None,

@@ -20,6 +20,7 @@ from securevfl.field.prss import Prss, mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
 from securevfl.privacy.released_equations import visits_allowed
+from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 
 PRIMES = (2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1)  # those with kernels of their own
@@ -187,7 +188,7 @@ def check_numbers(config: CodedSplitConfig, owners: int) -> None:
             f"coded_split: decoding needs R + 2A = 3(K+T-1)+1+2A = {needed} uploads with K = {K}, "
             f"T = {T}, A = {A}, and there are N = {N} holders ({owners} owners, {config.helpers} "
             f"helpers). Use helpers = {needed - owners}, or lower segments, privacy or "
-            "tolerate_corrupt"
+            f"tolerate_corrupt. {HELPERS_COUNT}"
         )
 
 

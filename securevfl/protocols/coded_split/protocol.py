@@ -95,7 +95,9 @@ class CodedSplit(SplitProtocol, SharedModels):
             "server + 1 client": "with T = 1 and both honest but curious, what both know put "
             "together, so the sums of the others; the client's columns are known ones against the "
             "rotation that is left",
-            "T + 1 clients": "linear combinations of all data, models and steps; K + T all of it",
+            "T + 1 clients": "linear combinations of all data, models and steps; K + T all of it. "
+            "A helper that an owner or the server runs counts with it: at K = T = 1 an owner with "
+            "one helper has all of it",
             "outsider": "kinds, sizes and times; without sealed links all shares",
         },
         absence="tolerates",

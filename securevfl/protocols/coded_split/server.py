@@ -16,6 +16,7 @@ from securevfl.field.prss import KEY
 from securevfl.models.split import Centre, measure
 from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.base.mask_keys import as_array, fresh_bytes
+from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.base.sum_budget import agree_on_unknowns, budget_spent
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import Dealing
@@ -144,7 +145,8 @@ class Server(Party):
             raise NotEnoughResultsError(
                 f"coded_split: round {self.round}: R + 2A = {public.results_needed} uploads are "
                 f"needed and {len(uploads)} came within result_timeout = {timeout} s; missing: "
-                f"{', '.join(f'party {n}' for n in missing)}. Wait longer, or use more helpers"
+                f"{', '.join(f'party {n}' for n in missing)}. Wait longer, or use more helpers. "
+                f"{HELPERS_COUNT}"
             )
         sums, wrong = decode_sums(public, uploads, rows)
         if wrong:

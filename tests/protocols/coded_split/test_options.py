@@ -26,7 +26,7 @@ SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6}
         ({"client_weight_decay": 0.25}, r"client_weight_decay = 1 must be below 1"),
         ({"client_weight_decay": 0.1, "rounds": 500}, r"c = 1\.1\de-111 in 500 rounds"),
         ({"weight_bound": 16.0}, "nobody can clip what nobody sees"),
-        ({"segments": 3}, r"= 10 uploads with K = 3.*Use helpers = 2"),
+        ({"segments": 3}, r"= 10 uploads with K = 3.*Use helpers = 2.*server runs counts"),
         ({"privacy": 2, "tolerate_corrupt": 2}, r"= 11 uploads with .*Use helpers = 3"),
     ],
 )
