@@ -86,10 +86,11 @@ class CodedSplit(SplitProtocol, SharedModels):
             "rows up to one rotation of all columns; with d known rows, or columns that are nearly "
             "independent, the columns themselves, if not whose they are. Modulo 2^lx columns of "
             "zeros and ones are not in the sums: an owner with other numbers, among owners with "
-            "such columns alone, is alone there. In a simulation the first "
-            "weights follow from the secret seed: a server that knows it has them, and with the "
-            "sums the rows where all columns together are at most h; on a cluster each owner's "
-            "weights are its own",
+            "such columns alone, is alone there. All owners are in every sum, whoever is late or "
+            "away: no two sums differ by one owner, as they may in fedvs with share_timeout, where "
+            "single clients' embeddings follow. In a simulation the first weights follow from the "
+            "secret seed: a server that knows it has them, and with the sums the rows where all "
+            "columns together are at most h; on a cluster each owner's weights are its own",
             "client": "uniform shares of data, models and steps; labels of batches; when the "
             "server stops",
             "server + 1 client": "with T = 1 and both honest but curious, what both know put "
