@@ -91,13 +91,14 @@ def predict(
 def _rows(found: dict[str, Any]) -> Iterable[list[Any]]:
     """Head and lines of a table of predictions."""
     classes, shares, ids = found["classes"], found["probabilities"], found["ids"]
+    written = dict(zip(found["class_values"], classes, strict=True))  # as the file has them
     named = [] if ids is None else [found["id_column"]]
     cell = output.csv_cell
     yield [*map(cell, named), "prediction", *(cell(f"p({name})") for name in classes)]
     for place, prediction in enumerate(found["predictions"]):
         who = [] if ids is None else [ids[place]]
         own = [] if shares is None else [f"{value:.6g}" for value in shares[place]]
-        yield [*map(cell, who), cell(prediction), *own]
+        yield [*map(cell, who), cell(written.get(prediction, prediction)), *own]
 
 
 def export(

@@ -177,6 +177,32 @@ def check_labels(asked: str, labels: NDArray[Any], task: str, classes: Sequence[
         )
 
 
+def frozen_classes(asked: str, values: Any, names: Sequence[str]) -> NDArray[Any]:
+    """Return the values of the classes as a read-only array.
+
+    Parameters
+    ----------
+    asked : str
+        Beginning of the messages.
+    values : ndarray or sequence of str
+        One for each name; a sequence stands for texts.
+    names : sequence of str
+        Names of the classes.
+
+    Raises
+    ------
+    DataError
+        For another number of values than of names.
+    """
+    array = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
+    if array.shape != (len(names),):
+        raise DataError(
+            f"{asked}: class_values have the shape {array.shape} for {len(names)} classes; one "
+            "value each is needed."
+        )
+    return frozen(array, array.dtype)
+
+
 def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence[str]) -> None:
     """Check one party's column names.
 

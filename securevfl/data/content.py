@@ -17,6 +17,7 @@ from securevfl.data.checks import (
     check_features,
     check_labels,
     frozen,
+    frozen_classes,
 )
 from securevfl.data.labels import Task
 from securevfl.data.origin import About
@@ -51,6 +52,7 @@ class DatasetContent:
     strips: Strips | None = None
     alone: Features = ()
     alone_labels: NDArray[Any] | None = None
+    class_values: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         asked = f"data set {self.name!r}"
@@ -65,6 +67,8 @@ class DatasetContent:
             widths = [array.shape[-1] for array in self.train]
             check_features(f"{asked}, {side}", features, widths, len(labels))
             check_labels(f"{asked}, {side} labels", labels, self.task, self.classes)
+        values = self.classes if self.class_values is None else self.class_values
+        object.__setattr__(self, "class_values", frozen_classes(asked, values, self.classes))
         named = {len(self.party_names), len(self.columns), len(self.transform.parties)}
         if named != {self.parties}:
             raise DataError(

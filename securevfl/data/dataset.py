@@ -55,6 +55,9 @@ class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
         there are none; see `securevfl.data.alignment.overlap.limit_overlap`.
     alone_labels : ndarray, optional
         Labels of ``alone[0]``, if party 0 has any.
+    class_values : ndarray, optional
+        The classes in order as the user gave them, (C,) of the type that they had; predictions are
+        of these. Texts, those of `classes`, unless given.
 
     Raises
     ------

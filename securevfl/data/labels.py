@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from securevfl.data.class_values import (
+    TEXT_CELLS,
+    Classes,
+    as_classes,
+    capital_notes,
+    given_values,
+    one_each,
+    refuse_other_writing,
+)
 from securevfl.data.preparation.cells import (
     MISSING_TEXTS,
     odd_cell,
     read_numbers,
     read_texts,
     row_name,
+    text_of,
 )
 from securevfl.errors import DataError
 
@@ -41,10 +51,16 @@ class RawLabels:
         Numbers if every label is one, else texts.
     name : str
         What messages call them.
+    given : ndarray, shape (rows,)
+        As the user gave them, of the type that they had.
+    texts : bool
+        Whether they are the texts of a file, which has no types.
     """
 
     values: NDArray[Any]
     name: str
+    given: NDArray[Any]
+    texts: bool = False
 
     @property
     def numeric(self) -> bool:
@@ -56,7 +72,17 @@ class RawLabels:
 
     def take(self, rows: NDArray[np.int64]) -> RawLabels:
         """Return the labels of the given rows."""
-        return RawLabels(self.values[rows], self.name)
+        return replace(self, values=self.values[rows], given=self.given[rows])
+
+    def followed_by(self, more: RawLabels) -> RawLabels:
+        """Return these labels and others of the same column."""
+        values = np.concatenate([self.values, more.values])
+        return replace(self, values=values, given=np.concatenate([self.given, more.given]))
+
+    def as_texts(self) -> RawLabels:
+        """Return the labels with texts for values."""
+        texts = [text_of(label) for label in self.given.tolist()]
+        return replace(self, values=np.array(texts, dtype=object))
 
     def task(self) -> Task:
         """Tell classes from a regression's target.
@@ -90,6 +116,38 @@ class RawLabels:
             )
 
 
+class EncodedLabels(NamedTuple):
+    """Numbered classes, or targets, of the two parts of a data set.
+
+    Attributes
+    ----------
+    train, test : ndarray
+        int64 class numbers, or float32 targets.
+    classes : Classes or None
+        In the order of their values (of texts: of their letters); None for a regression.
+    task : {"binary", "multiclass", "regression"}
+    notes : tuple of str
+        What there is to say about the classes.
+    """
+
+    train: NDArray[Any]
+    test: NDArray[Any]
+    classes: Classes | None
+    task: Task
+    notes: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a data set that say what its labels are."""
+        values, names = self.classes or (None, ())
+        return {
+            "task": self.task,
+            "train_labels": self.train,
+            "test_labels": self.test,
+            "classes": names,
+            "class_values": values,
+        }
+
+
 def read_labels(
     labels: pd.Series[Any] | ArrayLike,
     name: str = "labels",
@@ -117,15 +175,9 @@ def read_labels(
     """
     import pandas as pd
 
+    array = None
     if not isinstance(labels, pd.Series):
-        array = np.asarray(labels)
-        if array.ndim == 2 and array.shape[1] == 1:
-            array = array[:, 0]
-        if array.ndim != 1:
-            raise DataError(
-                f"{name} have shape {array.shape}; one label per row is needed "
-                f"(class numbers or names, not one-hot rows)."
-            )
+        array = _as_array(labels, name)
         labels = pd.Series(array, name=name)
     series = labels
     categorical = isinstance(series.dtype, pd.CategoricalDtype)
@@ -146,12 +198,33 @@ def read_labels(
             f"label column {series.name!r}: {int(absent.sum())} of {len(values)} labels are "
             f"missing, the first in {at}; every row needs a label."
         )
-    return RawLabels(values, str(series.name))
+    # Pandas has no type for texts of NumPy's.
+    given = given_values(series) if array is None or array.dtype.kind != "U" else array
+    return RawLabels(values, str(series.name), given, bool(series.attrs.get(TEXT_CELLS)))
 
 
-def encode_labels(
-    train: RawLabels, test: RawLabels, task: str | None = None
-) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...], Task]:
+def _as_array(labels: ArrayLike, name: str) -> NDArray[Any]:
+    """Labels that are no series as an array of one axis."""
+    array = np.asarray(labels)
+    if isinstance(labels, (list, tuple)) and len({*map(_sort, labels)}) > 1:
+        array = np.array(labels, dtype=object)  # else 1 becomes a text beside texts, and True 1
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise DataError(
+            f"{name} have shape {array.shape}; one label per row is needed "
+            f"(class numbers or names, not one-hot rows)."
+        )
+    return array
+
+
+def _sort(label: object) -> str:
+    if isinstance(label, (bool, np.bool_)):
+        return "truth value"
+    return "text" if isinstance(label, str) else "another"
+
+
+def encode_labels(train: RawLabels, test: RawLabels, task: str | None = None) -> EncodedLabels:
     """Number the classes by the training rows' order of values.
 
     Parameters
@@ -163,25 +236,21 @@ def encode_labels(
 
     Returns
     -------
-    train_labels, test_labels : ndarray
-        int64 class numbers, or float32 targets.
-    classes : tuple of str
-        Names in the order of the numbers, sorted (numbers by value); () for a regression.
-    task : {"binary", "multiclass", "regression"}
+    EncodedLabels
 
     Raises
     ------
     DataError
-        For a single class, a class that only the test rows have, or labels that do not suit
-        the task that was asked for.
+        For a single class, a class that only the test rows have, labels that are written
+        differently and read alike, or that do not suit the task that was asked for.
     """
     if task is not None and task not in get_args(Task):
         raise DataError(f"task={task!r} does not exist; use binary, multiclass or regression.")
     chosen = cast("Task", task) if task is not None else train.task()
     if train.numeric != test.numeric:
-        train, test = _as_texts(train), _as_texts(test)
+        train, test = train.as_texts(), test.as_texts()
     if chosen == "regression":
-        return *_targets(train, test), (), chosen
+        return EncodedLabels(*_targets(train, test), None, chosen)
     distinct = np.array(sorted(set(train.values.tolist())), dtype=train.values.dtype)
     if len(distinct) < 2:
         raise DataError(
@@ -202,8 +271,19 @@ def encode_labels(
         )
     numbers = {value: k for k, value in enumerate(distinct.tolist())}
     coded = [np.array([numbers[v] for v in p.values.tolist()], np.int64) for p in (train, test)]
+    classes = _classes(train, test, distinct.tolist())
+    notes = tuple(capital_notes(classes.names, train.name))
     chosen = "binary" if len(distinct) == 2 else "multiclass"
-    return coded[0], coded[1], tuple(map(_name, distinct.tolist())), chosen
+    return EncodedLabels(coded[0], coded[1], classes, chosen, notes)
+
+
+def _classes(train: RawLabels, test: RawLabels, keys: list[Any]) -> Classes:
+    """The classes behind the sorted values of the training labels."""
+    given, tested = (one_each(part.values, part.given, part.name) for part in (train, test))
+    both = (given, train.given, train.texts), (tested, test.given, test.texts)
+    refuse_other_writing(*both, train.name)
+    labels = [given[key] for key in keys]
+    return as_classes(labels, train.given.dtype, train.name, texts=train.texts)
 
 
 def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -242,10 +322,6 @@ def _all_truth_texts(series: pd.Series[Any]) -> bool:
     if series.dtype.kind in "biufc":
         return False
     return all(str(v).strip().lower() in ("true", "false") for v in series.dropna().unique())
-
-
-def _as_texts(labels: RawLabels) -> RawLabels:
-    return RawLabels(np.array([_name(v) for v in labels.values], dtype=object), labels.name)
 
 
 def _name(value: object) -> str:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from securevfl.errors import ConfigurationError
 
 
-def decided(task: str, classes: Sequence[str], scores: np.ndarray) -> np.ndarray:
-    """Names of the classes that raw scores stand for, or the values of a regression."""
+def decided(task: str, classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The classes that raw scores stand for, or the values of a regression.
+
+    Parameters
+    ----------
+    task : {"binary", "multiclass", "regression"}
+    classes : ndarray, (C,)
+        In order, as the user gave them; the result is of their type.
+    scores : ndarray, (rows, 1) of two classes or a regression, or (rows, C)
+    """
     if task == "regression":
         return scores.reshape(-1)
     best = scores.argmax(axis=1) if task == "multiclass" else scores.reshape(-1) > 0
-    return np.array(classes)[best.astype(np.int64)]
+    found: np.ndarray = classes[best.astype(np.int64)]
+    return found
 
 
 def probabilities(task: str, scores: np.ndarray) -> np.ndarray:

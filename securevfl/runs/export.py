@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.data.class_values import restored_classes
 from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.tables import as_frame
@@ -250,16 +251,26 @@ class ServerModel(ExportedModel):
         found = _evaluated(self._centre, joint)
         return found if ids is None else pd.DataFrame(found, index=ids)
 
+    @functools.cached_property
+    def class_values(self) -> np.ndarray:
+        """The classes in order as the user gave them, (C,)."""
+        return restored_classes(self.about.get("class_values"), self.about["classes"])
+
     def predict(self, embeddings: Embeddings) -> np.ndarray | pd.Series[Any]:
-        """Names of the predicted classes, or real values of a regression; with ids a series."""
+        """Predicted labels as the user gave them, or real values of a regression.
+
+        With ids a series.
+        """
         import pandas as pd
 
         scores = self.scores(embeddings)
-        found = decided(self.about["task"], self.about["classes"], np.asarray(scores))
+        found = decided(self.about["task"], self.class_values, np.asarray(scores))
         return pd.Series(found, index=scores.index) if isinstance(scores, pd.DataFrame) else found
 
     def predict_proba(self, embeddings: Embeddings) -> np.ndarray | pd.DataFrame:
         """Probabilities of the classes, (m, C) float64; with ids a frame, a column for each class.
+
+        The columns are called as `predict` calls the classes.
 
         Raises
         ------
@@ -274,7 +285,7 @@ class ServerModel(ExportedModel):
         found = probabilities(self.about["task"], np.asarray(scores))
         if not isinstance(scores, pd.DataFrame):
             return found
-        return pd.DataFrame(found, index=scores.index, columns=self.about["classes"])
+        return pd.DataFrame(found, index=scores.index, columns=self.class_values)
 
 
 @dataclass(frozen=True)
@@ -300,6 +311,11 @@ class JointModel:
     def classes(self) -> tuple[str, ...]:
         """Names of the classes in order; () for a regression."""
         return tuple(self.server.about["classes"])
+
+    @property
+    def class_values(self) -> np.ndarray:
+        """The classes in order as the user gave them, (C,)."""
+        return self.server.class_values
 
     def scores(self, rows: Any) -> np.ndarray:
         """Raw scores of raw rows, (m, outputs) float64.
@@ -331,9 +347,8 @@ class JointModel:
         return np.asarray(self.server.scores({n: client.values(own) for n, (client, own) in parts}))
 
     def predict(self, rows: Any) -> np.ndarray:
-        """Names of the predicted classes, or real values of a regression."""
-        about = self.server.about
-        return decided(about["task"], about["classes"], self.scores(rows))
+        """Predicted labels as the user gave them, or real values of a regression."""
+        return decided(self.task, self.class_values, self.scores(rows))
 
     def predict_proba(self, rows: Any) -> np.ndarray:
         """Probabilities of the classes, (m, C) float64."""

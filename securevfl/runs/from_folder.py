@@ -50,9 +50,9 @@ def predict_files(
         ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without), ``left_out``
         (rows of each file whose id is not in every file), ``unseen`` (rows with a text that the
         training rows lack, which counts as none, by column; of several files by file and column,
-        ``bank.csv, colour``), ``predictions``, ``classes``,
-        ``probabilities`` (None for a regression), and of a coded prediction ``virtual_seconds``,
-        ``messages``, ``bytes``.
+        ``bank.csv, colour``), ``predictions`` (of ``class_values``, the labels as the user gave
+        them), ``classes`` (their names), ``probabilities`` (None for a regression), and of a coded
+        prediction ``virtual_seconds``, ``messages``, ``bytes``.
 
     Raises
     ------
@@ -121,15 +121,16 @@ def _predictions(
         cost |= {"messages": found.transcript.messages, "bytes": found.transcript.bytes}
     else:
         scores = model.scores(rows)
-    task, classes = model.task, model.classes
+    task, values = model.task, model.class_values
     shares = None if task == "regression" else probabilities(task, scores).tolist()
     return {
         "run_folder": str(folder),
         "rows": len(scores),
         "coded": coded,
         **told,
-        "predictions": decided(task, classes, scores).tolist(),
-        "classes": list(classes),
+        "predictions": decided(task, values, scores).tolist(),
+        "classes": list(model.classes),
+        "class_values": values.tolist(),
         "probabilities": shares,
         **cost,
     }

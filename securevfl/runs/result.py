@@ -122,6 +122,12 @@ class Run:
         return self.protocol.data.classes
 
     @property
+    def class_values(self) -> np.ndarray:
+        """The classes in order as the user gave them, (C,); none for a regression."""
+        values: np.ndarray = self.protocol.data.class_values
+        return values
+
+    @property
     def names(self) -> PartyNames:
         """Names of the parties, for people; numbers where the data set names none."""
         return PartyNames(self.protocol.data.party_names)
@@ -292,12 +298,13 @@ class Run:
             return self.protocol.scores(self.parties, features)
 
     def predict(self, rows: Any, *, coded: bool = False) -> np.ndarray:
-        """Names of the predicted classes of new rows, or real values of a regression.
+        """Predicted labels of new rows as the user gave them, or real values of a regression.
+
+        They are of the type of the training labels: numbers, truth values or texts.
 
         The parameters are those of `scores`.
         """
-        data = self.protocol.data
-        return decided(data.task, data.classes, self.scores(rows, coded=coded))
+        return decided(self.task, self.class_values, self.scores(rows, coded=coded))
 
     def predict_proba(self, rows: Any, *, coded: bool = False) -> np.ndarray:
         """Probabilities of the classes, (rows, C), in the order of ``protocol.data.classes``.

@@ -124,7 +124,7 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
     ):
         monkeypatch.setattr(f"securevfl.{name}", lambda *a, **_: called.append(a) or ((), 0))
     nothing = {"classes": (), "probabilities": None, "predictions": (), "ids": None, "left_out": {}}
-    nothing |= {"unseen": {}}
+    nothing |= {"unseen": {}, "class_values": ()}
     monkeypatch.setattr("securevfl.runs.from_folder.predict_files", lambda *_, **__: nothing)
     monkeypatch.setattr(
         "securevfl.runs.from_folder.export_folder", lambda run, out, **_: called.append(out) or []

@@ -27,8 +27,9 @@ from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
 from securevfl.data.alignment.psi import id_order, intersect
 from securevfl.data.builders.frame_columns import checked_frame, label_column
 from securevfl.data.builders.tabular import Rows, build
+from securevfl.data.class_values import StoredClassValues, restored_classes, stored_classes
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.labels import EncodedLabels, RawLabels, encode_labels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions
 from securevfl.data.origin import About
 from securevfl.data.partition import split_random
@@ -65,6 +66,8 @@ class PublicFacts:
     rows, test_rows : int
     classes : tuple of str
     task : str
+    class_values : mapping or None
+        As `securevfl.data.class_values.stored_classes` gives them; None for a regression.
     """
 
     widths: tuple[int, ...]
@@ -72,15 +75,26 @@ class PublicFacts:
     test_rows: int
     classes: tuple[str, ...]
     task: str
+    class_values: Mapping[str, Any] | None = None
 
     def plain(self) -> dict[str, Any]:
         """Plain values, for messages and files."""
         return asdict(self) | {"widths": list(self.widths), "classes": list(self.classes)}
 
     @classmethod
+    def of_labels(cls, widths: tuple[int, ...], labels: EncodedLabels) -> PublicFacts:
+        """From the parties' widths and what the server knows."""
+        sizes, classes = (len(labels.train), len(labels.test)), labels.classes
+        if classes is None:
+            return cls(widths, *sizes, (), labels.task)
+        return cls(widths, *sizes, classes.names, labels.task, stored_classes(classes.values))
+
+    @classmethod
     def of(cls, values: Mapping[str, Any]) -> PublicFacts:
         """Inverse of `plain`."""
         lists = {"widths": tuple(values["widths"]), "classes": tuple(values["classes"])}
+        if values.get("class_values") is not None:
+            StoredClassValues.check(values["class_values"])
         return cls(**dict(values) | lists)
 
 
@@ -182,7 +196,7 @@ class Tables:
                 "least one column, so leave this party out."
             )
         train_rows, test_rows = (
-            Rows((table.frame.iloc[rows][columns],), RawLabels(np.arange(len(rows)) % 2.0, "none"))
+            Rows((table.frame.iloc[rows][columns],), _no_labels(len(rows)))
             for rows in (train, test)
         )
         places = (tuple(range(len(columns))),)
@@ -216,7 +230,8 @@ class Tables:
                 ) from None
             if index == SERVER:
                 raw = self.labels(self.read(index))
-                labels = list(encode_labels(raw.take(train), raw.take(test), self.options.task)[:2])
+                found = encode_labels(raw.take(train), raw.take(test), self.options.task)
+                labels, notes = [found.train, found.test], found.notes
             else:
                 own = self.part(index, train, test)
                 features[0][index], features[1][index] = own.train[0], own.test[0]
@@ -239,6 +254,7 @@ class Tables:
             train_labels=labels[0],
             test_labels=labels[1],
             classes=facts.classes,
+            class_values=restored_classes(facts.class_values, facts.classes),
             columns=tuple(f.encoded for f in fitted),
             party_names=self.options.called(len(fitted)),
             about=about,
@@ -246,6 +262,12 @@ class Tables:
                 tuple(fitted), positions, self.options.scaling_rule, self.id_column
             ),
         )
+
+
+def _no_labels(rows: int) -> RawLabels:
+    """Targets that mean nothing."""
+    numbers = np.arange(rows) % 2.0
+    return RawLabels(numbers, "none", numbers)
 
 
 class RemoteColumns(PartyPreprocessor):
@@ -333,9 +355,7 @@ class TableOwner(Party):
             )
         train, test = self.split(rows)
         raw = self.tables.labels(table)
-        labels, test_labels, classes, task = encode_labels(
-            raw.take(train), raw.take(test), self.tables.options.task
-        )
+        labels = encode_labels(raw.take(train), raw.take(test), self.tables.options.task)
         self.keep(train, test)
         answers = await self.collect("width", senders=self.peers)
         unknown = set(self.tables.options.drop).difference(
@@ -344,7 +364,7 @@ class TableOwner(Party):
         if unknown:
             raise DataError(f"drop= names {min(unknown)!r}, which no party's table has.")
         found = tuple(int(answers[n][0]) for n in self.peers)
-        self.facts = PublicFacts(found, len(labels), len(test_labels), classes, task).plain()
+        self.facts = PublicFacts.of_labels(found, labels).plain()
 
     def split(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Training and test rows: each party draws the same ones, of their number and the seed.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.data.content import D, DatasetContent, ImageShape
-from securevfl.data.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.labels import EncodedLabels, RawLabels, encode_labels, read_labels
 from securevfl.data.options import ArrayKeywords, TableOptions, own_data, table_options
 from securevfl.data.partition import (
     Positions,
@@ -118,17 +118,12 @@ class FromArrays(DatasetContent):
             train_rows, test_rows, split = draw_test_rows(raw, asked)
             train_part = (matrix[train_rows], raw.take(train_rows))
             test_part = (matrix[test_rows], raw.take(test_rows))
-        train_numbers, test_numbers, classes, task = encode_labels(
-            train_part[1], test_part[1], asked.task
-        )
         return from_matrix(
             cls,
             asked,
             train=train_part[0],
             test=test_part[0],
-            labels=(train_numbers, test_numbers),
-            classes=classes,
-            task=task,
+            labels=encode_labels(train_part[1], test_part[1], asked.task),
             names=_column_names(columns, matrix.shape[1]),
             views=None if len(views) == 1 else views,
             parties=parties,
@@ -174,9 +169,7 @@ def from_matrix(
     *,
     train: NDArray[Any],
     test: NDArray[Any],
-    labels: tuple[NDArray[Any], NDArray[Any]],
-    classes: tuple[str, ...],
-    task: Any,
+    labels: EncodedLabels,
     names: Sequence[str],
     split: str,
     parties: int | None = None,
@@ -196,7 +189,7 @@ def from_matrix(
         Name, scaling, names of the parties and origin of the data.
     train, test : ndarray, shape (M, d) and (M_test, d)
         Raw features, of any real dtype.
-    labels : pair of ndarray
+    labels : EncodedLabels
         Class numbers or targets of both.
     names : sequence of str, length d
         Names of the source columns.
@@ -204,7 +197,7 @@ def from_matrix(
         Number of columns of each view, where each view is one party's.
     split : str
         A sentence for reports.
-    parties, owners, strips, image_shape, classes, task
+    parties, owners, strips, image_shape
         As for `from_numpy` and `VerticalDataset`.
     pixels : bool
         Whether all values are bytes of images, which become parts of 255 before they are scaled.
@@ -228,20 +221,20 @@ def from_matrix(
         block = take_columns(train, party)
         fitted.append(fit_matrix(block, columns, rule, pixels=pixels))
         scaled.append(fitted[-1].scale_matrix(block))
+    notes = (*about.notes, *labels.notes)
     return kind(
         name=options.name,
-        task=task,
         train=tuple(scaled),
         test=tuple(
             part.scale_matrix(take_columns(test, party))
             for part, party in zip(fitted, positions, strict=True)
         ),
-        train_labels=labels[0],
-        test_labels=labels[1],
-        classes=classes,
+        **labels.fields(),
         columns=tuple(map(tuple, owned)),
         party_names=options.called(len(positions)),
-        about=replace(about, split=split, scaling=SCALING_RULES[rule], partition=partition),
+        about=replace(
+            about, split=split, scaling=SCALING_RULES[rule], partition=partition, notes=notes
+        ),
         transform=Preprocessor(tuple(fitted), positions, rule),
         image_shape=image_shape,
         strips=cut,

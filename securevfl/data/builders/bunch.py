@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 
 from securevfl.data.builders.arrays import FromArrays
 from securevfl.data.builders.frames import FromFrames
+from securevfl.data.content import D
 from securevfl.errors import DataError
 
 _LABEL = "target"
@@ -25,8 +27,8 @@ class FromBunch(FromArrays, FromFrames):
         ----------
         bunch : Bunch
             With ``data`` (an array, or a data frame where it was loaded with ``as_frame=True``) and
-            ``target``. Class numbers get the names of ``target_names``; the shape of ``images`` is
-            kept, so that ``strips=`` works.
+            ``target``. Class numbers are shown by the names of ``target_names`` and predicted as
+            numbers; the shape of ``images`` is kept, so that ``strips=`` works.
         **options
             As for `from_pandas` where the data are a frame, else as for
             `from_numpy`.
@@ -40,8 +42,6 @@ class FromBunch(FromArrays, FromFrames):
         DataError
             For data that are sparse or have several targets, and for whatever cannot be used.
         """
-        import pandas as pd
-
         for part in ("data", "target"):
             if part not in bunch:
                 raise DataError(f"the bunch has no {part!r}; it has {', '.join(sorted(bunch))}.")
@@ -56,13 +56,23 @@ class FromBunch(FromArrays, FromFrames):
                 f"the bunch has targets of shape {np.shape(target)}; one label per row is needed."
             )
         options.setdefault("name", "bunch")
-        labels = _named(np.asarray(target), bunch.get("target_names"))
+        names = _names(np.asarray(target), bunch.get("target_names"))
+        if names:
+            options.setdefault("task", "multiclass")
+        return _renamed(cls._of_parts(features, target, bunch, options), names)
+
+    @classmethod
+    def _of_parts(cls, features: Any, labels: Any, bunch: Any, options: dict[str, Any]) -> Self:
+        """By frames or arrays, as the features are."""
+        import pandas as pd
+
         if isinstance(features, pd.DataFrame):
             if _LABEL in features.columns:
                 raise DataError(
                     f"the data have a column {_LABEL!r}, which the labels need; rename it."
                 )
-            return cls.from_pandas(features.assign(**{_LABEL: labels}), _LABEL, **options)
+            whole = features.assign(**{_LABEL: np.asarray(labels)})
+            return cls.from_pandas(whole, _LABEL, **options)
         names = bunch.get("feature_names")
         if names is not None and len(names) == features.shape[1]:
             options.setdefault("columns", tuple(map(str, names)))
@@ -72,11 +82,17 @@ class FromBunch(FromArrays, FromFrames):
         return cls.from_numpy(features, labels, **options)
 
 
-def _named(target: np.ndarray, names: Sequence[Any] | None) -> np.ndarray:
-    """Class numbers by the names of the classes; other targets as they are."""
+def _names(target: np.ndarray, names: Sequence[Any] | None) -> tuple[str, ...]:
+    """Names of class numbers; () where there are none."""
     if names is None or len(names) < 2 or target.dtype.kind not in "iu":
-        return target
+        return ()
     if target.min(initial=0) < 0 or target.max(initial=0) >= len(names):
-        return target
-    named: np.ndarray = np.asarray(names)[target]
-    return named
+        return ()
+    return tuple(map(str, names))
+
+
+def _renamed(data: D, names: tuple[str, ...]) -> D:
+    """The data set with the names of its class numbers."""
+    if not (names and data.classes):
+        return data
+    return replace(data, classes=tuple(names[int(number)] for number in data.classes))

@@ -100,15 +100,12 @@ class FromImageFolder(DatasetContent):
         else:
             pixels = [images for images, _ in read]
             split = f"folders train and {listed.split}"
-        train_numbers, test_numbers, classes, task = encode_labels(labels[0], labels[1])
         return from_matrix(
             cls,
             asked,
             train=pixels[0],
             test=pixels[1],
-            labels=(train_numbers, test_numbers),
-            classes=classes,
-            task=task,
+            labels=encode_labels(labels[0], labels[1]),
             names=pixel_names(form.shape),
             parties=number,
             strips=strips,
@@ -120,7 +117,8 @@ class FromImageFolder(DatasetContent):
 
 def _labels(part: ClassFolders) -> RawLabels:
     # Names as they are: "01" and "1" are two classes, and "NA" is one.
-    return RawLabels(np.array(part.classes, dtype=object), "class")
+    names = np.array(part.classes, dtype=object)
+    return RawLabels(names, "class", names)
 
 
 def _parties(path: Path, parties: int | None, shape: ImageShape, strips: str) -> int:

@@ -123,23 +123,20 @@ def build(
     fitted = [part.fitted for part in parts]
     notes = describe([column for preprocessor in fitted for column in preprocessor.columns])
     notes += [note for part in parts for note in part.notes]
-    train_labels, test_labels, classes, task = encode_labels(
-        train.labels, test.labels, options.task
-    )
+    encoded = encode_labels(train.labels, test.labels, options.task)
     labelled = alone is not None and alone.labels is not None
     if options.task is None and labels.numeric:
-        found = f"{len(classes)} classes" if classes else "the target of a regression"
+        classes = encoded.classes
+        found = f"{len(classes.names)} classes" if classes else "the target of a regression"
         notes.append(f"label {train.labels.name!r} is numeric and was taken as {found}")
+    notes += encoded.notes
     return kind(
         name=options.name,
-        task=task,
         train=tuple(part.train[:rows] for part in parts),
         test=tuple(part.test for part in parts),
-        train_labels=train_labels[:rows],
-        test_labels=test_labels,
+        **encoded.fields() | {"train_labels": encoded.train[:rows]},
         alone=() if alone is None else tuple(part.train[rows:] for part in parts),
-        alone_labels=train_labels[rows:] if labelled else None,
-        classes=classes,
+        alone_labels=encoded.train[rows:] if labelled else None,
         columns=tuple(f.encoded for f in fitted),
         party_names=options.called(len(fitted)),
         about=replace(
@@ -160,8 +157,7 @@ def _with_rows(train: Rows, alone: Alone) -> Rows:
     both = zip(train.parts, alone.parts, strict=True)
     labels = train.labels
     if alone.labels is not None:
-        values = np.concatenate([labels.values, alone.labels.values])
-        labels = RawLabels(values, labels.name)
+        labels = labels.followed_by(alone.labels)
     return Rows(tuple(pd.concat([part, more]) for part, more in both), labels)
 
 

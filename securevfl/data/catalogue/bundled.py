@@ -81,19 +81,14 @@ def load_digits(
     """
     pixels, digits = bundled_digits()
     asked = TableOptions.of(options, name=DIGITS.name, about=DIGITS.about())
-    labels = RawLabels(digits.astype(np.float64), "digit")
+    labels = RawLabels(digits.astype(np.float64), "digit", digits.astype(np.int64))
     train, test, split = draw_test_rows(labels, asked)
-    train_labels, test_labels, classes, task = encode_labels(
-        labels.take(train), labels.take(test), "multiclass"
-    )
     return from_matrix(
         VerticalDataset,
         asked,
         train=pixels[train],
         test=pixels[test],
-        labels=(train_labels, test_labels),
-        classes=classes,
-        task=task,
+        labels=encode_labels(labels.take(train), labels.take(test), "multiclass"),
         names=[f"pixel {y},{x}" for y in range(8) for x in range(8)],
         parties=DIGITS.parties if parties is None else parties,
         strips=strips,

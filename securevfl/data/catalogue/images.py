@@ -20,8 +20,10 @@ from securevfl.data.catalogue.image_files import (
     read_emnist,
     read_idx,
 )
+from securevfl.data.class_values import Classes
 from securevfl.data.content import ImageShape
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.labels import EncodedLabels
 from securevfl.data.options import ScalingKeywords, TableOptions, table_options
 from securevfl.data.partition import pixel_names, split_stratified
 from securevfl.errors import DataError
@@ -183,9 +185,12 @@ def load_images(
         asked,
         train=images.train,
         test=images.test,
-        labels=(images.train_labels.astype(np.int64), images.test_labels.astype(np.int64)),
-        classes=kind.classes,
-        task="multiclass",
+        labels=EncodedLabels(
+            images.train_labels.astype(np.int64),
+            images.test_labels.astype(np.int64),
+            Classes(_values(kind), kind.classes),
+            "multiclass",
+        ),
         names=pixel_names(kind.shape),
         parties=facts.parties if parties is None else parties,
         strips=strips or kind.strips,
@@ -229,6 +234,12 @@ def load_cifar10(
         test=test,
         **options,
     )
+
+
+def _values(kind: _Kind) -> NDArray[Any]:
+    """Numbers of digits; the names of anything else."""
+    numbers = kind.classes is _DIGITS
+    return np.arange(len(kind.classes)) if numbers else np.array(kind.classes, dtype=object)
 
 
 def _from_openml(kind: _Kind, seed: int) -> Images:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from securevfl.data.builders.arrays import draw_test_rows, from_matrix
 from securevfl.data.catalogue.facts import Facts
+from securevfl.data.class_values import TEXT_CELLS, Classes
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import RawLabels, encode_labels, read_labels
 from securevfl.data.options import SplitKeywords, TableOptions, table_options
@@ -140,18 +141,16 @@ def _load(
         options, name=facts.name, party_names=names, about=facts.about(views.notes)
     )
     train, test, split = draw_test_rows(labels, asked)
-    train_labels, test_labels, classes, task = encode_labels(
-        labels.take(train), labels.take(test), "multiclass"
-    )
+    encoded = encode_labels(labels.take(train), labels.take(test), "multiclass")
+    if encoded.classes is not None and len(class_names) == len(encoded.classes.names):
+        encoded = encoded._replace(classes=Classes(np.array(class_names, object), class_names))
     whole = np.concatenate(views.arrays, axis=1)
     return from_matrix(
         VerticalDataset,
         asked,
         train=whole[train],
         test=whole[test],
-        labels=(train_labels, test_labels),
-        classes=class_names if len(class_names) == len(classes) else classes,
-        task=task,
+        labels=encoded,
         names=[
             f"{view} {k}"
             for view, array in zip(views.names, views.arrays, strict=True)
@@ -191,7 +190,9 @@ def _handwritten_openml() -> _Views:
     for data_id in HANDWRITTEN.openml:
         frame, target = fetch(HANDWRITTEN, data_id)
         arrays.append(frame.to_numpy(dtype=np.float64))
-        held.append(read_labels(target.astype(str), "label"))
+        texts = target.astype(str)
+        texts.attrs[TEXT_CELLS] = True
+        held.append(read_labels(texts, "label"))
     numbers = ", ".join(map(str, HANDWRITTEN.openml))
     return _same_labels(arrays, held, (f"from OpenML {numbers}",))
 

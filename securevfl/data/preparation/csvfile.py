@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from securevfl.data.class_values import TEXT_CELLS
 from securevfl.data.preparation.columns import refuse_repeated
 from securevfl.data.preparation.other_files import refuse_other_kind
 from securevfl.errors import DataError
@@ -39,7 +40,8 @@ def read_csv(
     -------
     DataFrame
         Of texts; empty cells are "". The index is called ``FILE, line``, so that a
-        message about a cell names its file.
+        message about a cell names its file, and the attribute `TEXT_CELLS` says that the file has
+        no types.
 
     Raises
     ------
@@ -75,12 +77,14 @@ def read_csv(
         raise DataError(f"{path.name}: {error}") from None
     index = pd.Index(lines, name=f"{path.name}, line")
     columns = zip(*rows, strict=True)
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             name: pd.Series(cells, dtype=object, index=index)
             for name, cells in zip(names, columns, strict=True)
         }
     )
+    frame.attrs[TEXT_CELLS] = True
+    return frame
 
 
 def _read(

@@ -22,6 +22,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from securevfl.data.class_values import StoredClassValues, restored_classes, stored_classes
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
@@ -45,7 +46,7 @@ class _Stored(Stored):
     names: list[str] | None
     rounds: Annotated[int, Field(ge=0)]
     texts: bool = False  # none before version 0.2
-    classes: Annotated[list[str | int | float | bool], Field(min_length=2)] | None = None
+    classes: StoredClassValues | list[str | int | float | bool] | None = None  # a list at first
 
     @model_validator(mode="after")
     def _of_its_columns(self) -> Self:
@@ -251,9 +252,9 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             "rounds": self.n_iter_,
             "texts": self.texts_,
         }
-        if hasattr(self, "classes_"):
-            content["classes"] = self.classes_.tolist()
         try:
+            if hasattr(self, "classes_"):
+                content["classes"] = stored_classes(self.classes_)
             text = json.dumps(content, indent=1)
         except TypeError as error:
             raise ConfigurationError(f"{type(self).__name__}: cannot be saved: {error}") from None
@@ -276,7 +277,9 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             _Stored.check(content)
             made = cls(**cls._restored_parameters(content["parameters"]))
             if "classes" in content or hasattr(made, "predict_proba"):
-                made.classes_ = np.array(content["classes"])
+                kept = content["classes"]
+                listed = isinstance(kept, list)
+                made.classes_ = np.array(kept) if listed else restored_classes(kept)
             made.owners_, made.n_features_in_ = content["owners"], content["features"]
             made.n_iter_ = content["rounds"]
             made.texts_ = content.get("texts", False)

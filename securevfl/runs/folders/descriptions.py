@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.data.class_values import stored_classes
 from securevfl.engine.network import SERVER
 from securevfl.errors import CheckpointError
 from securevfl.models.aggregation import make_aggregation
@@ -173,6 +174,7 @@ def _about_server(
         "parties": data.parties,
         "task": data.task,
         "classes": list(data.classes),
+        "class_values": stored_classes(data.class_values) if data.classes else None,
         **_ids(protocol),
         "aggregation": rule,
         "evaluated": evaluated,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from securevfl.data.class_values import StoredClassValues
 from securevfl.data.preparation.stored import StoredPreprocessing
 from securevfl.models.client_networks import Kind
 from securevfl.models.split import Task
@@ -84,6 +85,7 @@ class _Server(_Description):
     parties: Annotated[int, Field(ge=1, le=MOST_PARTIES)]
     task: Task
     classes: list[str]
+    class_values: StoredClassValues | None = None  # texts, in the first folders
     aggregation: str
     evaluated: list[_Number]
     network: _Centre | None
@@ -93,6 +95,9 @@ class _Server(_Description):
         fewest, most = {"regression": (0, inf), "binary": (2, 2), "multiclass": (2, inf)}[self.task]
         if not fewest <= len(self.classes) <= most:
             raise ValueError(f"{len(self.classes)} classes of a {self.task} task")
+        values = None if self.class_values is None else self.class_values.values
+        if values is not None and len(values) != len(self.classes):
+            raise ValueError(f"{len(values)} values of {len(self.classes)} classes")
         if self.network is None:
             return self
         outputs = len(self.classes) if self.task == "multiclass" else 1

@@ -15,12 +15,12 @@ from securevfl.errors import DataError
 def test_a_bunch_of_arrays_is_the_same_as_its_arrays():
     bunch = datasets.load_breast_cancer()
     ours = VerticalDataset.from_sklearn(bunch, parties=5, seed=3)
-    names = np.array(["malignant", "benign"])[bunch.target]
-    theirs = VerticalDataset.from_numpy(bunch.data, names, parties=5, seed=3)
+    theirs = VerticalDataset.from_numpy(bunch.data, bunch.target, parties=5, seed=3)
     for n in range(5):
         assert (ours.train[n] == theirs.train[n]).all()
     assert (ours.train_labels == theirs.train_labels).all()
-    assert ours.classes == ("benign", "malignant")
+    assert ours.classes == ("malignant", "benign")
+    assert ours.class_values.tolist() == theirs.class_values.tolist() == [0, 1]
     assert ours.columns[0][0] == "mean radius"
 
 

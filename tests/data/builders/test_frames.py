@@ -95,7 +95,7 @@ def test_new_rows_are_encoded_as_the_training_rows_were(tmp_path):
         (["no", "yes"] * 10, ("no", "yes"), "binary"),
         ([True, False] * 10, ("False", "True"), "binary"),
         ([1, -1] * 10, ("-1", "1"), "binary"),
-        ([2.0, 10.0, 1.0, 2.0] * 5, ("1", "2", "10"), "multiclass"),
+        ([2.0, 10.0, 1.0, 2.0] * 5, ("1.0", "2.0", "10.0"), "multiclass"),
         ([f"c{k % 4}" for k in range(20)], ("c0", "c1", "c2", "c3"), "multiclass"),
         (list(pd.Categorical([3, 5] * 10)), ("3", "5"), "binary"),
         (np.linspace(0, 1, 20).tolist(), (), "regression"),
@@ -111,7 +111,8 @@ def test_labels_of_any_type(labels, classes, task):
         if not classes:
             assert np.isclose(label, labels[row])
         else:
-            assert classes[label] == str(labels[row]).removesuffix(".0")
+            assert classes[label] == str(labels[row])
+            assert data.class_values[label] == labels[row]
 
 
 def test_a_task_that_is_asked_for_wins():

@@ -1,0 +1,272 @@
+"""Classes as the user gave them: their values, by which rows are predicted, and their names.
+
+A label is what the user gave. Labels from arrays and frames keep their values and type. A CSV file
+has no types, so its labels are what `pandas.read_csv` makes of the column (whole numbers, numbers,
+truth values or texts), and their names are what the file has. Two labels that are written
+differently are never taken for one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from securevfl.errors import DataError
+from securevfl.reading import Stored
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Attribute of a frame whose cells are the texts of a file, which has no types.
+TEXT_CELLS = "securevfl: cells are the texts of a file"
+
+_WHOLE = re.compile(r"[+-]?\d+")
+_MOST_NOTED = 5
+_Type = Literal[
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "str", "object",
+]  # fmt: skip
+
+
+class Classes(NamedTuple):
+    """Classes in the order of their numbers.
+
+    Attributes
+    ----------
+    values : ndarray, shape (C,)
+        As the user gave them, of the type that they had.
+    names : tuple of str
+        As they are shown.
+    """
+
+    values: NDArray[Any]
+    names: tuple[str, ...]
+
+
+class StoredClassValues(Stored):
+    """Values of classes as a file holds them."""
+
+    type: _Type
+    values: Annotated[list[bool | int | float | str], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _of_their_type(self) -> Self:
+        try:
+            back = restored_classes({"type": self.type, "values": self.values}).tolist()
+        except OverflowError as error:
+            raise ValueError(str(error)) from None
+        if [*map(type, back)] != [*map(type, self.values)] or len({*back}) < len(back):
+            raise ValueError(f"values are no different classes of type {self.type}")
+        return self
+
+
+def given_values(labels: pd.Series[Any]) -> NDArray[Any]:
+    """Labels as they were given, none of them missing: (rows,) of a NumPy type.
+
+    Categories count as their values, and numbers and truth values of pandas' and Arrow's own types
+    as those of NumPy; texts are objects.
+    """
+    import pandas as pd
+
+    dtype: Any = labels.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        of_category: NDArray[Any] = given_values(pd.Series(dtype.categories))
+        return of_category[labels.cat.codes.to_numpy()]
+    if isinstance(dtype, pd.SparseDtype):
+        return given_values(labels.sparse.to_dense())
+    kind = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
+    numbers = kind is not None and kind.kind in "biuf"
+    return labels.to_numpy(dtype=kind if numbers else object)
+
+
+def one_each(keys: NDArray[Any], given: NDArray[Any], column: str) -> dict[Hashable, Any]:
+    """The one given label that stands behind each key.
+
+    Parameters
+    ----------
+    keys : ndarray, shape (rows,)
+        What labels are read as: numbers, or texts without surrounding blanks.
+    given : ndarray, shape (rows,)
+        The labels as they were given.
+    column : str
+        What messages call them.
+
+    Raises
+    ------
+    DataError
+        For two labels that are given differently and read alike, such as 1 and 1.0 in a file.
+    """
+    raw = given.tolist()
+    found: dict[Hashable, Any] = {}
+    for key, _, label in dict.fromkeys(zip(keys.tolist(), map(type, raw), raw, strict=True)):
+        if key in found:
+            raise _alike(column, found[key], label)
+        found[key] = label
+    return found
+
+
+def refuse_other_writing(
+    train: tuple[Mapping[Hashable, Any], NDArray[Any], bool],
+    test: tuple[Mapping[Hashable, Any], NDArray[Any], bool],
+    column: str,
+) -> None:
+    """Refuse a test label that is given otherwise than the training label that it is read as.
+
+    Parameters
+    ----------
+    train, test : tuple of mapping, ndarray and bool
+        What `one_each` gave, the labels as they were given, and whether they are texts of a file.
+    column : str
+        What messages call them.
+
+    Raises
+    ------
+    DataError
+    """
+    (ours, our_labels, our_texts), (theirs, their_labels, their_texts) = train, test
+    same_type = our_labels.dtype == their_labels.dtype
+    for key, label in theirs.items():
+        one = ours[key]
+        if our_texts != their_texts:
+            alike = str(one).strip() == str(label).strip()
+        else:  # whole numbers are those of a test column of floats, too
+            alike = one == label and (not same_type or type(one) is type(label))
+        if not alike:
+            raise _alike(column, one, label, " in training and test rows")
+
+
+def as_classes(given: Sequence[Any], dtype: Any, column: str, *, texts: bool) -> Classes:
+    """Values and names of the classes.
+
+    Parameters
+    ----------
+    given : sequence, length C
+        One label of each class, in the order of their numbers.
+    dtype : dtype
+        Of the labels.
+    column : str
+        What messages call them.
+    texts : bool
+        Whether they are the texts of a file without types.
+
+    Raises
+    ------
+    DataError
+        For labels that are no numbers, truth values or texts, equal ones such as 1 and True, and
+        texts that only look different to a machine.
+    """
+    values = _typed(given) if texts else _array(given, dtype, column)
+    names = tuple(str(label).strip() for label in (given if texts else values))
+    seen: dict[Hashable, Any] = {}
+    for label, value in zip(given, values.tolist(), strict=True):
+        if value in seen:
+            raise _alike(column, seen[value], label)
+        seen[value] = label
+    _refuse_look_alikes(names, column)
+    return Classes(values, names)
+
+
+def capital_notes(names: Sequence[str], column: str) -> list[str]:
+    """A sentence for each few classes whose names differ only in capital letters."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.casefold(), []).append(name)
+    notes = [
+        f"label {column!r}: {', '.join(map(repr, group))} differ only in capital letters and are "
+        f"{len(group)} classes; if they are one, write them alike"
+        for group in groups.values()
+        if len(group) > 1
+    ]
+    return notes[:_MOST_NOTED]
+
+
+def stored_classes(values: NDArray[Any]) -> dict[str, Any]:
+    """Values of classes in JSON types, for files and messages; `restored_classes` is the inverse.
+
+    Raises
+    ------
+    TypeError
+        For values of a type that `StoredClassValues` does not take.
+    """
+    kinds = {"U": "str", "O": "object"}
+    name = kinds.get(values.dtype.kind, values.dtype.name)
+    if name not in get_args(_Type):
+        raise TypeError(f"classes are of type {name}; they can be {', '.join(get_args(_Type))}")
+    return {"type": name, "values": values.tolist()}
+
+
+def restored_classes(content: Mapping[str, Any] | None, names: Sequence[str] = ()) -> NDArray[Any]:
+    """Values of classes from what `stored_classes` gave and `StoredClassValues` has checked.
+
+    Where nothing was stored the names are the values.
+    """
+    if content is None:
+        return np.array(names, dtype=object)
+    return np.array(content["values"], dtype=content["type"])
+
+
+def _typed(texts: Sequence[str]) -> NDArray[Any]:
+    """Texts of a file as `pandas.read_csv` reads them."""
+    bare = [text.strip() for text in texts]
+    if all(text.lower() in ("true", "false") for text in bare):
+        return np.array([text.lower() == "true" for text in bare])
+    try:
+        if all(map(_WHOLE.fullmatch, bare)):
+            return np.array([int(text) for text in bare], dtype=np.int64)
+        if not any("_" in text for text in bare):  # float() would read 1_000 as a number
+            return np.array([float(text) for text in bare])
+    except (ValueError, OverflowError):  # whole numbers beyond 64 bits stay texts, too
+        pass
+    return np.array(list(texts), dtype=object)
+
+
+def _array(given: Sequence[Any], dtype: Any, column: str) -> NDArray[Any]:
+    """Labels of arrays and frames, in their own type."""
+    if dtype.kind == "U":
+        return np.array(given)
+    if dtype.kind != "O":
+        return np.array(given, dtype=np.float64 if dtype == np.longdouble else dtype)
+    values = np.empty(len(given), dtype=object)
+    values[:] = [_scalar(label, column) for label in given]
+    return values
+
+
+def _scalar(label: Any, column: str) -> bool | int | float | str:
+    if isinstance(label, (bool, np.bool_)):
+        return bool(label)
+    if isinstance(label, (int, np.integer)):
+        return int(label)
+    if isinstance(label, (float, np.floating)):
+        return float(label)
+    if isinstance(label, str):
+        return str.__str__(label)
+    raise DataError(
+        f"label column {column!r} holds objects of {type(label).__name__}, such as {label!r}; "
+        "classes are numbers, truth values or texts, so turn them into these (.astype(str), for "
+        "example)."
+    )
+
+
+def _refuse_look_alikes(names: Sequence[str], column: str) -> None:
+    """Refuse names that differ in their code points and look the same."""
+    seen: dict[str, str] = {}
+    for name in names:
+        first = seen.setdefault(unicodedata.normalize("NFC", name), name)
+        if first != name:
+            raise DataError(
+                f"label column {column!r}: {first!a} and {name!a} look the same and are "
+                "different texts; write them alike (Unicode's form NFC)."
+            )
+
+
+def _alike(column: str, first: Any, second: Any, where: str = "") -> DataError:
+    return DataError(
+        f"label column {column!r} has {first!r} and {second!r}{where}, which are written "
+        "differently and would be read as one label; write each label in one way."
+    )
