@@ -60,7 +60,7 @@ class StoredClassValues(Stored):
         try:
             back = restored_classes({"type": self.type, "values": self.values}).tolist()
         except OverflowError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(f"values: {error}") from None
         if [*map(type, back)] != [*map(type, self.values)] or len({*back}) < len(back):
             raise ValueError(f"values are no different classes of type {self.type}")
         return self
@@ -266,7 +266,8 @@ def _refuse_look_alikes(names: Sequence[str], column: str) -> None:
 
 
 def _alike(column: str, first: Any, second: Any, where: str = "") -> DataError:
+    one, other = sorted((first, second), key=repr)  # whatever the order of rows
     return DataError(
-        f"label column {column!r} has {first!r} and {second!r}{where}, which are written "
+        f"label column {column!r} has {one!r} and {other!r}{where}, which are written "
         "differently and would be read as one label; write each label in one way."
     )

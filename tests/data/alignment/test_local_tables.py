@@ -84,6 +84,9 @@ def test_everybody_has_its_own_part_of_the_whole(apart, whole):
     for side in ("train_labels", "test_labels"):
         np.testing.assert_array_equal(getattr(apart[SERVER], side), getattr(whole, side))
     assert apart[SERVER].classes == whole.classes
+    for data in apart.values():
+        assert data.class_values.dtype == np.dtype("int64")
+        assert data.class_values.tolist() == whole.class_values.tolist() == [0, 1, 2]
 
 
 def test_nobody_has_anything_of_the_others(apart):
