@@ -49,6 +49,24 @@ class Classes(NamedTuple):
     names: tuple[str, ...]
 
 
+class Given(NamedTuple):
+    """Labels by what they are read as.
+
+    Attributes
+    ----------
+    labels : mapping
+        As they were given, by key.
+    dtype : dtype
+        Of the array or column in which they were.
+    texts : bool
+        Whether they are the texts of a file, which has no types.
+    """
+
+    labels: Mapping[Hashable, Any]
+    dtype: np.dtype[Any]
+    texts: bool
+
+
 class StoredClassValues(Stored):
     """Values of classes as a file holds them."""
 
@@ -79,13 +97,14 @@ def given_values(labels: pd.Series[Any]) -> NDArray[Any]:
         of_category: NDArray[Any] = given_values(pd.Series(dtype.categories))
         return of_category[labels.cat.codes.to_numpy()]
     if isinstance(dtype, pd.SparseDtype):
-        return given_values(labels.sparse.to_dense())
+        sparse: Any = labels
+        return given_values(sparse.sparse.to_dense())
     kind = dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", None)
     numbers = kind is not None and kind.kind in "biuf"
     return labels.to_numpy(dtype=kind if numbers else object)
 
 
-def one_each(keys: NDArray[Any], given: NDArray[Any], column: str) -> dict[Hashable, Any]:
+def one_each(keys: NDArray[Any], given: NDArray[Any], column: str, *, texts: bool) -> Given:
     """The one given label that stands behind each key.
 
     Parameters
@@ -96,6 +115,8 @@ def one_each(keys: NDArray[Any], given: NDArray[Any], column: str) -> dict[Hasha
         The labels as they were given.
     column : str
         What messages call them.
+    texts : bool
+        Whether they are the texts of a file without types.
 
     Raises
     ------
@@ -108,20 +129,16 @@ def one_each(keys: NDArray[Any], given: NDArray[Any], column: str) -> dict[Hasha
         if key in found:
             raise _alike(column, found[key], label)
         found[key] = label
-    return found
+    return Given(found, given.dtype, texts)
 
 
-def refuse_other_writing(
-    train: tuple[Mapping[Hashable, Any], NDArray[Any], bool],
-    test: tuple[Mapping[Hashable, Any], NDArray[Any], bool],
-    column: str,
-) -> None:
+def refuse_other_writing(train: Given, test: Given, column: str) -> None:
     """Refuse a test label that is given otherwise than the training label that it is read as.
 
     Parameters
     ----------
-    train, test : tuple of mapping, ndarray and bool
-        What `one_each` gave, the labels as they were given, and whether they are texts of a file.
+    train, test : Given
+        Each test label has the key of a training label.
     column : str
         What messages call them.
 
@@ -129,11 +146,10 @@ def refuse_other_writing(
     ------
     DataError
     """
-    (ours, our_labels, our_texts), (theirs, their_labels, their_texts) = train, test
-    same_type = our_labels.dtype == their_labels.dtype
-    for key, label in theirs.items():
-        one = ours[key]
-        if our_texts != their_texts:
+    same_type = train.dtype == test.dtype
+    for key, label in test.labels.items():
+        one = train.labels[key]
+        if train.texts != test.texts:
             alike = str(one).strip() == str(label).strip()
         else:  # whole numbers are those of a test column of floats, too
             alike = one == label and (not same_type or type(one) is type(label))
@@ -141,19 +157,16 @@ def refuse_other_writing(
             raise _alike(column, one, label, " in training and test rows")
 
 
-def as_classes(given: Sequence[Any], dtype: Any, column: str, *, texts: bool) -> Classes:
+def as_classes(keys: Sequence[Hashable], given: Given, column: str) -> Classes:
     """Values and names of the classes.
 
     Parameters
     ----------
-    given : sequence, length C
-        One label of each class, in the order of their numbers.
-    dtype : dtype
-        Of the labels.
+    keys : sequence, length C
+        What the labels of each class are read as, in the order of the classes' numbers.
+    given : Given
     column : str
         What messages call them.
-    texts : bool
-        Whether they are the texts of a file without types.
 
     Raises
     ------
@@ -161,10 +174,11 @@ def as_classes(given: Sequence[Any], dtype: Any, column: str, *, texts: bool) ->
         For labels that are no numbers, truth values or texts, equal ones such as 1 and True, and
         texts that only look different to a machine.
     """
-    values = _typed(given) if texts else _array(given, dtype, column)
-    names = tuple(str(label).strip() for label in (given if texts else values))
+    labels = [given.labels[key] for key in keys]
+    values = _typed(labels) if given.texts else _array(labels, given.dtype, column)
+    names = tuple(str(label).strip() for label in (labels if given.texts else values))
     seen: dict[Hashable, Any] = {}
-    for label, value in zip(given, values.tolist(), strict=True):
+    for label, value in zip(labels, values.tolist(), strict=True):
         if value in seen:
             raise _alike(column, seen[value], label)
         seen[value] = label

@@ -52,7 +52,7 @@ class DatasetContent:
     strips: Strips | None = None
     alone: Features = ()
     alone_labels: NDArray[Any] | None = None
-    class_values: NDArray[Any] | None = None
+    class_values: NDArray[Any] = None  # type: ignore[assignment]  # then the names
 
     def __post_init__(self) -> None:
         asked = f"data set {self.name!r}"

@@ -279,11 +279,11 @@ def encode_labels(train: RawLabels, test: RawLabels, task: str | None = None) ->
 
 def _classes(train: RawLabels, test: RawLabels, keys: list[Any]) -> Classes:
     """The classes behind the sorted values of the training labels."""
-    given, tested = (one_each(part.values, part.given, part.name) for part in (train, test))
-    both = (given, train.given, train.texts), (tested, test.given, test.texts)
-    refuse_other_writing(*both, train.name)
-    labels = [given[key] for key in keys]
-    return as_classes(labels, train.given.dtype, train.name, texts=train.texts)
+    given, tested = (
+        one_each(part.values, part.given, part.name, texts=part.texts) for part in (train, test)
+    )
+    refuse_other_writing(given, tested, train.name)
+    return as_classes(keys, given, train.name)
 
 
 def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -124,8 +124,7 @@ class Run:
     @property
     def class_values(self) -> np.ndarray:
         """The classes in order as the user gave them, (C,); none for a regression."""
-        values: np.ndarray = self.protocol.data.class_values
-        return values
+        return self.protocol.data.class_values
 
     @property
     def names(self) -> PartyNames:
