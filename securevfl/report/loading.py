@@ -17,12 +17,18 @@ from securevfl.report.organisations import join_organisations, party_of
 from securevfl.report.records import Messages, Record
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.spec import CONFIG, FORMAT
-from securevfl.runs.storage import HISTORY, MESSAGES, SUMMARY, messages_bytes, read_transcript
+from securevfl.runs.storage import (
+    HISTORY,
+    MESSAGES,
+    SUMMARY,
+    messages_bytes,
+    parse_history,
+    read_transcript,
+)
 
 VERIFICATION, RESULTS = "verify.json", "results.json"
 _TABLES = ("options", "conditions", "data", "derived", "faults", "versions")
 _CLAIM = ("who", "about", "notion", "source")
-_ENTRY: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
 
 
 def read_records(folders: Sequence[Path], verifications: Sequence[Path] = ()) -> list[Record]:
@@ -136,27 +142,11 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def _history(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    rows: list[dict[str, Any]] = []
-    events: list[dict[str, Any]] = []
-    for number, line in enumerate(_text(path).splitlines(), 1):
-        if not line.strip():
-            continue
-        entry = _json(line, f"{path}, line {number}")
-        _check_entry(entry, f"{path}, line {number}")
-        is_row = entry["event"] == "round" and entry["party"] == SERVER
-        (rows if is_row else events).append(entry)
-    for entries in (rows, events):
-        entries.sort(key=lambda entry: entry["time"])
-    return rows, events
-
-
-def _check_entry(entry: Any, where: str) -> None:
-    for name, kind in _ENTRY.items():
-        if not isinstance(entry, dict) or not isinstance(entry.get(name), kind):
-            raise DataError(
-                f"report: {where} is no event of a run: it needs a {name!r}; the file was changed "
-                "or is of another version"
-            )
+    text = _text(path)
+    try:
+        return parse_history(text)
+    except ValueError as error:
+        raise DataError(f"report: {path}, {error}") from None
 
 
 def _messages(folder: Path) -> Messages | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from heapq import merge
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -61,7 +63,7 @@ def _joined(parties: Mapping[int, Record]) -> Record:
             "the steps are in the server's. Name that one, too"
         )
     server = parties[SERVER]
-    events = [event for record in parties.values() for event in record.events]
+    events = [record.events for record in parties.values()]
     found = [r.messages.columns for r in parties.values() if r.messages is not None]
     sums = {
         name: sum(int(record.summary.get(name, 0)) for record in parties.values())
@@ -69,7 +71,7 @@ def _joined(parties: Mapping[int, Record]) -> Record:
     }
     return replace(
         server,
-        events=sorted(events, key=lambda event: float(event["time"])),
+        events=list(merge(*events, key=itemgetter("round"))),  # whose clocks are several
         messages=_all(found) if found else None,
         summary={**server.summary, **sums, "folders": len(parties)},
     )

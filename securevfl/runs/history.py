@@ -265,6 +265,12 @@ class HistoryRecorder:
     def _measured(self) -> dict[str, float]:
         return measures(self.protocol, self.parties)
 
+    @property
+    def newest(self) -> int:
+        """Nanoseconds of the run at its newest row or event; 0 before the first."""
+        seconds = max((entry["time"] for entry in (*self.rows, *self.events)), default=0.0)
+        return round(seconds * 1e9)
+
     def state(self) -> dict[str, Any]:
         """Content for a checkpoint."""
         return {

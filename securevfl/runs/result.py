@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,6 +40,7 @@ from securevfl.runs.storage import (
     MODELS,
     PARTIES,
     TOTALS,
+    write_history,
     write_parties,
     write_transcript,
 )
@@ -358,9 +358,7 @@ class Run:
         self.protocol.settle(self.parties)
         with replaced_together(self.folder, last=SUMMARY) as beside:
             (beside / CONFIG).write_text(self.spec.to_toml(self.protocol.describe()))
-            entries = sorted(self.history + self.events, key=lambda entry: entry["time"])
-            lines = [json.dumps(entry) for entry in entries]
-            (beside / HISTORY).write_text("\n".join(lines) + "\n")
+            write_history(beside / HISTORY, self.history, self.events)
             self.transcript.write_csv(beside / TOTALS)
             write_transcript(beside, self.transcript)
             write_parties(beside / PARTIES, self.parties)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -89,40 +91,78 @@ def _give_back(path: Path, saved: dict[int, dict[str, Any]], parties: Mapping[in
                 setattr(party, name, value.copy() if isinstance(value, np.ndarray) else value)
 
 
+def write_history(
+    path: Path, rows: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]
+) -> None:
+    """Write rows and other events, both in the order in which they were recorded.
+
+    The event of a round follows the row of it. Times say nothing of the order: a clock may be set.
+    """
+    entries = merge(rows, events, key=itemgetter("round"))
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
 def read_history(folder: Path) -> tuple[History, History]:
-    """Rows of the history, and all other events, in the order of time.
+    """Rows of the history, and all other events, in the order in which they were recorded.
 
     Raises
     ------
     ConfigurationError
         When the folder has none.
     CheckpointError
-        When it is damaged.
+        When it is damaged, or its steps do not ascend.
     """
     path = folder / HISTORY
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        entries = [json.loads(line) for line in lines if line]
+        return parse_history(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"load: {path} cannot be read: {error.strerror}") from None
-    except NOT_PARSED as error:
+    except ValueError as error:  # also of bytes that are no text
         raise CheckpointError(f"load: {path} is damaged: {error}") from None
-    rows, events = History(), History()
-    for number, entry in enumerate(entries, 1):
-        if not _is_event(entry):
-            raise CheckpointError(f"load: {path} is damaged: entry {number} is no event of a run")
-        steps = entry["event"] == "round" and entry["party"] == SERVER
-        (rows if steps else events).append(entry)
+
+
+def parse_history(text: str) -> tuple[History, History]:
+    """Rows and other events of the text of a history.
+
+    Raises
+    ------
+    ValueError
+        With the line that is no event of a run, or whose step does not follow those before it.
+    """
+    rows, events, newest = History(), History(), -1
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except NOT_PARSED as error:
+            raise ValueError(f"line {number} is not valid JSON: {error}") from None
+        if not _is_step(entry, number):
+            events.append(entry)
+            continue
+        if entry["step"] <= newest:
+            raise ValueError(
+                f"line {number} is of step {entry['step']}, and stands after step {newest}. A "
+                "version before this one ordered resumed runs by a clock: run it again"
+            )
+        newest = entry["step"]
+        rows.append(entry)
     return rows, events
 
 
 _EVENT: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
 
 
-def _is_event(entry: Any) -> bool:
-    return isinstance(entry, dict) and all(
-        isinstance(entry.get(name), kind) for name, kind in _EVENT.items()
-    )
+def _is_step(entry: Any, number: int) -> bool:
+    """Whether an entry is a row of the history; it is refused if it is no event at all."""
+    row = isinstance(entry, dict) and (entry.get("event"), entry.get("party")) == ("round", SERVER)
+    for name, kind in (_EVENT | {"step": int} if row else _EVENT).items():
+        if not isinstance(entry, dict) or not isinstance(entry.get(name), kind):
+            raise ValueError(
+                f"line {number} is no event of a run: it needs a {name!r}; the file was changed or "
+                "is of another version"
+            )
+    return row
 
 
 def write_transcript(folder: Path, transcript: Transcript) -> None:

@@ -12,7 +12,6 @@ import asyncio
 import math
 import os
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -316,9 +315,9 @@ class _Hosts:
             self._noted[n] = _Noted(actor.host, self._modulus)
             actor.host.party.engine = self._noted[n]
             await actor.connect({to: _Handle(self, n, to) for to in self._actors}, hellos)
-        self._until, begun = until, time.time_ns()
+        self._until = until
         for actor in self._actors.values():
-            await actor.go(begun)
+            await actor.go(0)
         loop = asyncio.get_running_loop()
         end = loop.time() + _MOST
         while not await self._poll():

@@ -138,7 +138,8 @@ class Cluster:
         self._reset()
 
     def _reset(self) -> None:
-        self._origin = 0
+        self._before = 0  # nanoseconds of the run that earlier drivers saw
+        self._zero: int | None = None  # monotonic time at which this one let the parties go
         self._floor = 0
         self._moved = time.monotonic()
         self._signature: Any = None
@@ -192,6 +193,7 @@ class Cluster:
         *,
         at: int | None = None,
         restored: bool = False,
+        passed: int = 0,
         pause: Callable[[], bool] | None = None,
     ) -> Ended | None:
         """Run to the end; None if `pause` returned true before.
@@ -204,6 +206,8 @@ class Cluster:
             Round from whose checkpoints a run that was broken goes on; the newest if not given.
         restored : bool
             Go on from checkpoints.
+        passed : int
+            Nanoseconds of the run that are over, from which all clocks go on.
 
         Raises
         ------
@@ -215,7 +219,7 @@ class Cluster:
         StalledError
             When nothing moves for `patience` seconds.
         """
-        self._on_event = on_event
+        self._on_event, self._before = on_event, passed
         self._start_actors()
         self._begin_all(restored, at)
         while True:
@@ -327,11 +331,17 @@ class Cluster:
             record.hello, record.epoch, record.came_back = hello, hello.epoch, restored
         actors = {n: record.actor for n, record in self._records.items()}
         self._answers({n: actor.connect.remote(actors, hellos) for n, actor in actors.items()})
-        self._origin = self._origin or time.time_ns()
-        going = self._answers({n: actor.go.remote(self._origin) for n, actor in actors.items()})
+        if self._zero is None:
+            self._zero = time.monotonic_ns()
+        going = self._answers({n: actor.go.remote(self._passed) for n, actor in actors.items()})
         for n, goes in going.items():
             if not goes:  # Ray has started its process anew since it was made
                 raise DiedError(n)
+
+    @property
+    def _passed(self) -> int:
+        """Nanoseconds of the run: no clock of a machine, which may be set, and none of a node."""
+        return self._before + (0 if self._zero is None else time.monotonic_ns() - self._zero)
 
     def _anybody_is_away(self) -> bool:
         """Whether a party's new process is not there yet, or will never be."""
@@ -553,7 +563,7 @@ class Cluster:
         actors = {n: other.actor for n, other in self._records.items()}
         hellos = {n: other.hello for n, other in self._records.items()}
         record.actor.connect.remote(actors, hellos)
-        record.actor.go.remote(self._origin)
+        record.actor.go.remote(self._passed)
         self._record(index, "up", {"life": hello.epoch})
 
     def _fell(self, index: int, **why: str) -> None:
@@ -566,7 +576,7 @@ class Cluster:
 
     def _record(self, index: int, name: str, fields: dict[str, Any]) -> Event:
         """Record an event of the cluster itself."""
-        event = Event(time.time_ns() - self._origin, index, self._floor, name, fields)
+        event = Event(self._passed, index, self._floor, name, fields)
         self._on_event(event)
         self._moved = time.monotonic()
         return event

@@ -37,8 +37,8 @@ class Phase:
     go_back : callable
         Called with the round to which the party goes back, or None for the beginning. It forgets
         the result, and what was observed after that round.
-    origin : int
-        ``time.time_ns()`` at the beginning of the phase, from which its clock counts.
+    passed : callable
+        Nanoseconds of the phase that are over, from which its clock goes on.
     doing : str
         What the party does in it, as a sentence without its subject.
     advance : callable
@@ -55,7 +55,7 @@ class Phase:
     used: Callable[[], None]
     observe: Callable[[Event], None]
     go_back: Callable[[int | None], None]
-    origin: int
+    passed: Callable[[], int]
     doing: str
     advance: Callable[[PartyHost], None]
 

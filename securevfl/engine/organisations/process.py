@@ -330,7 +330,7 @@ class Process:
                 self._begun = True
                 since = "" if self._from is None else f", from round {self._from} on"
                 self._say(f"{phase.doing}{since}")
-                host.start(phase.origin)
+                host.start(phase.passed())
             return
         phase.advance(host)
         if host.status.failed:

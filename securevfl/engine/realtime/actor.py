@@ -106,14 +106,14 @@ class PartyActor:
         if self.host is not None:
             self.host.add_peers(dict(hellos))
 
-    async def go(self, origin: int) -> bool:
-        """Start the party; its clock counts from `origin`.
+    async def go(self, passed: int) -> bool:
+        """Start the party; `passed` nanoseconds of the run are over.
 
         False if the process was restarted meanwhile and has no party yet.
         """
         if self.host is None:
             return False
-        self.host.start(origin)
+        self.host.start(passed)
         return True
 
     async def take(self, data: bytes) -> None:

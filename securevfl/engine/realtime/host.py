@@ -138,16 +138,14 @@ class PartyHost(Owner):
 
     # -- from outside --------------------------------------------------------------------------
 
-    def start(self, origin: int | None = None) -> None:
+    def start(self, passed: int = 0) -> None:
         """Start the party, or go on with it.
 
         Parameters
         ----------
-        origin : int, optional
-            ``time.time_ns()`` at the beginning of the run, from which the clock counts; now if not
-            given. Steps of the wall clock do not show: it is read once.
+        passed : int
+            Nanoseconds of the run that are over, from which the party's clock goes on.
         """
-        passed = 0 if origin is None else time.time_ns() - origin
         self._zero = time.monotonic_ns() - passed
         self._guard(lambda: self._runner.start(setup_done=self._runner.setup_done))
 

@@ -126,6 +126,7 @@ class Driver:
         if isinstance(make, LocalTableFactory):
             recorder.measured = functools.partial(measured, self.cluster, make)
         self._due = 0.0
+        self._began = time.monotonic()
 
     def _cluster(self, assembled: Assembled, options: ClusterOptions) -> Cluster:
         """The cluster whose actors have aligned the tables, or a new one."""
@@ -148,7 +149,13 @@ class Driver:
         """Run to the end; False if `pause` stopped it before."""
         try:
             at = self._take_up() if resumed else None
-            ended = self.cluster.run(self._on_event, at=at, restored=at is not None, pause=pause)
+            ended = self.cluster.run(
+                self._on_event,
+                at=at,
+                restored=at is not None,
+                passed=self.recorder.newest,
+                pause=pause,
+            )
             if ended is None:
                 self._write(needed=True)
                 return False
@@ -156,6 +163,11 @@ class Driver:
         finally:
             self.cluster.close()
         return True
+
+    @property
+    def spent(self) -> float:
+        """Real seconds of the run, those of earlier drivers included."""
+        return time.monotonic() - self._began
 
     def _on_event(self, event: Event) -> None:
         self.transcript.bytes = self.cluster.bytes
@@ -167,7 +179,8 @@ class Driver:
         began = time.monotonic()
         if self.folder is not None:
             try:
-                write_file(self.folder / HISTORY, self.recorder.state())
+                content = {**self.recorder.state(), "wall_seconds": self.spent}
+                write_file(self.folder / HISTORY, content)
             except OSError as error:
                 if needed:
                     raise
@@ -185,7 +198,9 @@ class Driver:
         path = self.folder / HISTORY
         known = path.exists()
         if known:
-            self.recorder.restore(read_file(path))
+            found = read_file(path)
+            self.recorder.restore(found)
+            self._began -= found.get("wall_seconds", 0.0)
         at = self._go_back(self.cluster.rounds(), known=known)
         _LOG.info("the run goes on from round %s", at or 0)
         return at
@@ -298,12 +313,11 @@ class RayEngine:
         The parties write a checkpoint after every round, whatever `checkpoint_seconds` says.
         """
         assert isinstance(options, ClusterOptions)
-        started = time.monotonic()
         driver = Driver(job, recorder, options)
         with one_thread():
             if not driver.run(pause, resumed=resume_from is not None):
                 return None
-        return Ended(driver.transcript, time.monotonic() - started)
+        return Ended(driver.transcript, driver.spent)
 
     def clear(self, folder: Path) -> None:
         """Remove checkpoints and the driver's own history; a finished run keeps no shares."""

@@ -199,9 +199,9 @@ class EventLog:
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
 
-    def events(self, phase: str) -> list[Event]:
-        """Events of a phase, in the order in which they were recorded."""
-        return [Event(**entry["event"]) for entry in self._entries if entry["phase"] == phase]
+    def events(self, *phases: str) -> list[Event]:
+        """Events of phases, in the order in which they were recorded."""
+        return [Event(**entry["event"]) for entry in self._entries if entry["phase"] in phases]
 
     def go_back(self, phase: str, at: int | None) -> None:
         """Forget what a phase recorded after a round; all of it for None."""

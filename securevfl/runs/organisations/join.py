@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from securevfl.errors import CarrierError, ConfigurationError, RunError
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.organisations.folder import SESSION, OwnFolder
 from securevfl.runs.organisations.invitation import Invitation
-from securevfl.runs.organisations.organisation import PHASES, PROCESS, Organisation
+from securevfl.runs.organisations.organisation import PHASES, PROCESS, TRAINING, Organisation
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import SUMMARY
 
@@ -169,8 +168,7 @@ class Member:
         """Keep an event of the process itself."""
         own = self._organisation
         if own is not None:
-            passed = time.time_ns() - self.folder.origin("training")
-            own.log.add(PROCESS, Event(max(0, passed), self.index, 0, name, fields))
+            own.log.add(PROCESS, Event(own.passed(TRAINING), self.index, 0, name, fields))
 
 
 def _kept_manifest(folder: Path, invitation: Invitation) -> Manifest:

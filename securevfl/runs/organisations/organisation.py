@@ -7,7 +7,6 @@ has another's model: the models are measured by messages, as `measuring` says.
 from __future__ import annotations
 
 import functools
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +50,7 @@ from securevfl.runs.storage import (
     TOTALS,
     read_parties,
     read_transcript,
+    write_history,
     write_parties,
     write_transcript,
 )
@@ -206,7 +206,7 @@ class Organisation:
             used=lambda: None,  # it was noted before the process spoke
             observe=functools.partial(self._observe, name),
             go_back=functools.partial(self._go_back, name),
-            origin=self.folder.origin(name),
+            passed=functools.partial(self.passed, name),
             doing=_DOING[name],
             advance=self._say_round if name == TRAINING else lambda host: None,
         )
@@ -231,6 +231,14 @@ class Organisation:
                     f"session: party {index} has the point {entry.point} in the manifest, and "
                     f"{made.points.get(index)} by its terms. Write another manifest"
                 )
+
+    def passed(self, phase: str) -> int:
+        """Nanoseconds since a phase began, whatever lay between this party's processes.
+
+        Never less than its newest event has: the machine's clock may have been set back.
+        """
+        newest = max((event.time for event in self.log.events(phase)), default=0)
+        return max(newest, time.time_ns() - self.folder.origin(phase))
 
     def _observe(self, phase: str, event: Event) -> None:
         self.log.add(phase, event)
@@ -271,9 +279,7 @@ class Organisation:
         summary = self._summary(made, rows, events, transcript)
         with replaced_together(self.folder.path, last=SUMMARY) as beside:
             (beside / CONFIG).write_text(self._config(made))
-            entries = sorted(rows + events, key=lambda entry: entry["time"])
-            lines = [json.dumps(entry) + "\n" for entry in entries]
-            (beside / HISTORY).write_text("".join(lines))
+            write_history(beside / HISTORY, rows, events)
             transcript.write_csv(beside / TOTALS)
             write_transcript(beside, transcript)
             write_parties(beside / PARTIES, {self.index: parties[self.index]})
@@ -289,9 +295,8 @@ class Organisation:
         """Rows of the server's history, none elsewhere, and the other events of this party."""
         recorder = HistoryRecorder(made, {}, eval_every=1 << 62, progress=None)
         recorder.measured = dict
-        for phase in (PROCESS, TRAINING, EVALUATION):
-            for event in self.log.events(phase):
-                recorder.record(event)
+        for event in self.log.events(PROCESS, TRAINING, EVALUATION):
+            recorder.record(event)
         rows, events = list(recorder.rows), list(recorder.events)
         if rows and self.folder.has_result(EVALUATION):
             rows[-1] |= self.folder.result(EVALUATION)

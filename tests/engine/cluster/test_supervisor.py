@@ -48,7 +48,8 @@ def silent_cluster(monkeypatch, *, setup_done=True):
     clock = [0.0]
     monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
     cluster = object.__new__(Cluster)
-    cluster.answer, cluster._floor, cluster._origin, cluster._moved = 30.0, 4, 0, 0.0
+    cluster.answer, cluster._floor, cluster._moved = 30.0, 4, 0.0
+    cluster._before, cluster._zero = 0, None
     cluster._ray, cluster._most, heard = SilentRay(), -1, []
     cluster.assignment = SimpleNamespace(folder="folder")
     cluster._spares, cluster._go_back, cluster._fallen = (lambda gone: False), None, {}

@@ -54,6 +54,16 @@ def run_actor(folder, *, restored=False, index=0, assigned=None):
     return asyncio.run(scenario())
 
 
+def test_a_party_s_clock_goes_on_from_the_time_that_it_is_told():
+    async def scenario():
+        actor = PartyActor(0, assignment(None))
+        await actor.begin(0, restored=False, at=None, floor=0)
+        await actor.go(5 * 10**9)
+        return actor.host.time(actor.host.party)
+
+    assert 5 * 10**9 <= asyncio.run(scenario()) < 65 * 10**9
+
+
 def entropy_file(folder, index=0):
     return own_folder(str(folder), index) / "entropy.svfl"
 

@@ -194,7 +194,15 @@ def test_a_run_that_ctrl_c_stopped_and_whose_driver_was_killed_is_taken_up_again
     assert resumed.summary()["test_accuracy"] == wanted.summary()["test_accuracy"]
     assert all(0 <= row["accuracy"] <= 1 for row in resumed.history)  # evaluated on the way, too
     assert not {"parties", "driver.svfl"} & {path.name for path in folder.iterdir()}  # no shares
-    assert json.loads((folder / "summary.json").read_text())["rounds"] == 60
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["rounds"] == 60
+    # The saved order is that of the steps, and the clock goes on from the life before.
+    loaded = svfl.load_run(folder)
+    assert (loaded.history, loaded.events) == (resumed.history, resumed.events)
+    assert loaded.summary()["train_loss"] == summary["train_loss"] == resumed.history[-1]["loss"]
+    times = [row["time"] for row in loaded.history]
+    assert times == sorted(times)
+    assert summary["wall_seconds"] > times[-1]
 
 
 class Killing:

@@ -2,10 +2,13 @@
 
 import asyncio
 import hashlib
+import itertools
 import json
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -162,8 +165,16 @@ async def held_with_restarts(meeting, killed):
     return dict(zip(tasks, await asyncio.gather(*tasks.values()), strict=True))
 
 
-def test_restarts_of_parties_and_server_change_no_number(tmp_path):
-    """A hostile carrier drops, doubles, delays, forges and replays meanwhile."""
+def test_restarts_of_parties_and_server_change_no_number(tmp_path, monkeypatch):
+    """A hostile carrier drops, doubles, delays, forges and replays meanwhile.
+
+    Wherever a machine's clock is read, it was set back by an hour once more.
+    """
+    hours = itertools.count(1)
+    clock = SimpleNamespace(
+        monotonic=time.monotonic, time_ns=lambda: time.time_ns() - next(hours) * 3600 * 10**9
+    )
+    monkeypatch.setattr("securevfl.runs.organisations.organisation.time", clock)
     options = OPTIONS | {"rounds": 24}
     meeting = Meeting(
         tmp_path, "split", 3, data=DIGITS, options=options, hostility=Hostility.of(0.05)
@@ -173,6 +184,9 @@ def test_restarts_of_parties_and_server_change_no_number(tmp_path):
     wanted = simulated(meeting, "split", DataSource("digits", {"parties": 3, "seed": 0}), **options)
     assert losses(meeting) == [row["loss"] for row in wanted.history]
     assert summaries[SERVER]["test_accuracy"] == wanted.summary()["test_accuracy"]
+    times = [row["time"] for row in read_history(tmp_path / "server")[0]]
+    assert times == sorted(times)
+    assert times[0] >= 0
     eras = [e for e in read_history(tmp_path / "party-0")[1] if e["event"] == "era"]
     assert any(era["from_round"] > 0 for era in eras)
     assert meeting.relay.forged > 0
