@@ -346,17 +346,29 @@ class Run:
         found.names = self.names
         return found
 
-    def save(self, folder: Path | str) -> None:
+    def save(self, folder: Path | str, *, own: bool = False) -> None:
         """Write configuration, history, messages, models, curves and summary into a folder.
 
         All of them are there afterwards, or none is changed. The summary has the checksums of the
         others.
+
+        Parameters
+        ----------
+        folder : Path
+            Made if needed.
+        own : bool
+            Replace whatever has these names: the folder was claimed for this run.
+
+        Raises
+        ------
+        ConfigurationError
+            When a file of these names is there that is no earlier result's.
         """
         from securevfl.runs.plots import draw_curves
 
         self.folder = Path(folder)
         self.protocol.settle(self.parties)
-        with replaced_together(self.folder, last=SUMMARY) as beside:
+        with replaced_together(self.folder, last=SUMMARY, own=own) as beside:
             (beside / CONFIG).write_text(self.spec.to_toml(self.protocol.describe()))
             write_history(beside / HISTORY, self.history, self.events)
             self.transcript.write_csv(beside / TOTALS)

@@ -43,7 +43,7 @@ from securevfl.runs.engines.registry import (
     get_engine,
     reads_local_tables,
 )
-from securevfl.runs.folders.claim import claimed
+from securevfl.runs.folders.claim import claimed, unmark
 from securevfl.runs.history import HistoryRecorder, Progress
 from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
@@ -338,6 +338,7 @@ def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
 
     with suppress(OSError):
         np.savez(folder / MODELS, **arrays)
+        unmark(folder)  # else the next run in this folder would remove them
         return f"The models of step {step}, the last good ones evaluated, are in {folder / MODELS}"
     return f"The models of step {step} could not be written"
 
@@ -351,7 +352,7 @@ def _save(result: Run, folder: Path, ended: Ended) -> None:
         When the folder cannot be written, as on a full disk.
     """
     try:
-        result.save(folder)
+        result.save(folder, own=True)
     except OSError as error:
         why = f"run: the result could not be written to {folder}: {error.strerror or error}"
         with suppress(OSError):

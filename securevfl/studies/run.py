@@ -65,7 +65,7 @@ def run_study(
     check_jobs([job for job in every if stored(folder, job) is None])
     if workers < 1:
         raise ConfigurationError(f"study: {workers} workers are too few; use 1 or more")
-    if folder.exists() and any(folder.iterdir()) and not (folder / "jobs").is_dir():
+    if folder.exists() and not _is_study(folder):
         raise ConfigurationError(
             f"study: the folder {folder} holds something else than a study; name another with --out"
         )
@@ -84,3 +84,10 @@ def run_study(
     if done < len(study.jobs):
         raise Interrupted(folder)
     return write_results(study, folder)
+
+
+def _is_study(folder: Path) -> bool:
+    """Whether a folder is a study's: it has a job's result, or nothing but a place for them."""
+    if {path.name for path in folder.iterdir()} <= {"jobs"}:
+        return True
+    return any(path.read_bytes().startswith(b'{"key": ') for path in folder.glob("jobs/*.json"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from securevfl.errors import DivergedError, RangeError
+from securevfl.errors import ConfigurationError, DivergedError, RangeError
 from securevfl.models.split import measure
 from tests.runs.folders import small
 
@@ -42,6 +42,10 @@ def test_growth_is_told_once_when_it_begins_and_the_last_good_models_are_kept(tm
     assert len(warnings) == 1
     with np.load(tmp_path / "model.npz") as kept:
         assert all(np.isfinite(kept[name]).all() for name in kept.files)
+    before = (tmp_path / "model.npz").read_bytes()
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        small.run(tmp_path)
+    assert (tmp_path / "model.npz").read_bytes() == before
     last = told[-1][0]
     assert next(round for round, count in told if count) < last  # before the end
 

@@ -18,22 +18,43 @@ from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.reading import NOT_PARSED
 
 _FILES, _OWN = "files", "checksum"
-_BESIDE = "saving.part"
+BESIDE = "saving.part"
 
 
 @contextmanager
-def replaced_together(folder: Path, last: str) -> Iterator[Path]:
+def replaced_together(folder: Path, last: str, *, own: bool) -> Iterator[Path]:
     """A folder within `folder` whose files are moved up when all of them are whole.
 
     Nothing is moved if one cannot be written, as on a full disk. The file `last` is moved last: it
     says that the others are there.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if needed.
+    last : str
+        The summary.
+    own : bool
+        Whether the folder is the run's, and what lies there may be replaced. Else only a result
+        is, whose summary has checksums.
+
+    Raises
+    ------
+    ConfigurationError
+        When another's file would be replaced; nothing is changed then.
     """
-    beside = folder / _BESIDE
-    shutil.rmtree(beside, ignore_errors=True)
+    beside = folder / BESIDE
+    if own:
+        shutil.rmtree(beside, ignore_errors=True)
+    elif beside.exists():
+        raise _not_replaced(beside)
     beside.mkdir(parents=True)
     try:
         yield beside
         written = sorted(beside.iterdir(), key=lambda path: (path.name == last, path.name))
+        there = [folder / path.name for path in written if (folder / path.name).exists()]
+        if there and not own and not _is_result(folder / last):
+            raise _not_replaced(there[0])
         for path in written:
             with path.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -42,6 +63,22 @@ def replaced_together(folder: Path, last: str) -> Iterator[Path]:
             os.replace(path, folder / path.name)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _not_replaced(path: Path) -> ConfigurationError:
+    return ConfigurationError(
+        f"save: {path} is there, and the folder holds no result of a run; it is not replaced. "
+        "Choose another folder"
+    )
+
+
+def _is_result(summary: Path) -> bool:
+    """Whether a file is a summary of this library: it has its own checksum."""
+    try:
+        content = json.loads(summary.read_text(encoding="utf-8"))
+        return bool(content.pop(_OWN) == _own(content))
+    except (OSError, KeyError, AttributeError, TypeError, *NOT_PARSED):
+        return False
 
 
 def write_summary(path: Path, summary: Mapping[str, Any]) -> None:

@@ -1,4 +1,8 @@
-"""The claim on a run's folder: one process at a time writes into it."""
+"""The claim on a run's folder: one process at a time writes into it.
+
+A run that begins takes an empty folder and leaves a marker there, ``run.begun``, until it has
+ended. Only where that marker stands is anything removed that an earlier process has left.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from securevfl.engine.checkpoint import has_checkpoint
+from securevfl.engine.checkpoint import has_checkpoint, write_text
 from securevfl.errors import ConfigurationError
+from securevfl.runs.folders.checksums import BESIDE
 from securevfl.runs.storage import CONFIG, DESCRIPTION, FACTS, RESULT, SUMMARY
 
-LOCK = "run.lock"
-_BEGUN = (CONFIG, LOCK, FACTS, "parties", *RESULT)  # what a run without a checkpoint may have left
+LOCK, MARKER = "run.lock", "run.begun"
+_MARK = "A run of securevfl was begun in this folder, which was empty.\n"
+_BEGUN = (CONFIG, LOCK, MARKER, FACTS, *RESULT)  # what a run without a checkpoint may have left
+_BEGUN_FOLDERS = ("parties", BESIDE)
 _PARTIAL = (".part", ".svfl")  # files that were being written, and constants of no checkpoint
 
 
@@ -41,6 +48,7 @@ def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = FileLock(folder / LOCK, thread_local=False)
     try:
+        _refuse_other_lock(folder / LOCK)
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
     except Timeout:
@@ -56,12 +64,15 @@ def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
     try:
         if new:
             refuse_used(folder)
+            mark(folder)
         yield
     except ConfigurationError:
-        if new and not _has_progress(folder):
+        if new and is_begun(folder) and not _has_progress(folder):
             _remove(path for path in folder.iterdir() if path.name not in there)
         raise
     finally:
+        if (folder / SUMMARY).exists() and is_begun(folder):
+            unmark(folder)
         with suppress(OSError):
             (folder / LOCK).unlink()
         lock.release()
@@ -70,10 +81,37 @@ def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
                 path.rmdir()
 
 
-def refuse_used(folder: Path) -> None:
-    """Refuse a folder with a run that ended or can be resumed, and one with foreign files.
+def _refuse_other_lock(path: Path) -> None:
+    """Refuse a file of the lock's name with content: to lock a file empties it."""
+    if path.is_file() and path.stat().st_size:
+        raise ConfigurationError(
+            f"run: {path} is no lock of a run: it has content. Choose another folder; nothing was "
+            "changed"
+        )
 
-    What is left of a run that came to no checkpoint is removed, but tables that parties prepared.
+
+def is_begun(folder: Path) -> bool:
+    """Whether a run has begun in a folder that was empty, and has not ended."""
+    try:
+        return (folder / MARKER).read_text() == _MARK
+    except (OSError, ValueError):
+        return False
+
+
+def mark(folder: Path) -> None:
+    """Put the marker into a folder that is empty."""
+    write_text(folder / MARKER, _MARK)
+
+
+def unmark(folder: Path) -> None:
+    """Remove the marker: what lies in the folder is to stay."""
+    (folder / MARKER).unlink(missing_ok=True)
+
+
+def refuse_used(folder: Path) -> None:
+    """Refuse a folder that is not empty, unless a run began there and came to no checkpoint.
+
+    What such a run left is removed, but tables that parties prepared.
 
     Raises
     ------
@@ -86,16 +124,20 @@ def refuse_used(folder: Path) -> None:
             f"it holds a run that was stopped. Go on with `securevfl resume {folder}`, or choose "
         )
         what += "another folder"
-    elif any(not _may_be_left(path) for path in folder.iterdir()):
+    elif any(path.name != LOCK for path in folder.iterdir()) and not (
+        is_begun(folder) and all(map(_may_be_left, folder.iterdir()))
+    ):
         what = "it is no folder of a run. Choose another"
     else:
-        kept = (LOCK, FACTS, "parties")
+        kept = (LOCK, MARKER, FACTS, "parties")
         _remove(path for path in folder.iterdir() if path.name not in kept)
         return
     raise ConfigurationError(f"run: the folder {folder} is not empty: {what}")
 
 
 def _may_be_left(path: Path) -> bool:
+    if path.is_dir():
+        return path.name in _BEGUN_FOLDERS
     named = path.name in _BEGUN or DESCRIPTION.fullmatch(path.name) is not None
     return named or path.suffix in _PARTIAL
 

@@ -277,7 +277,7 @@ class Organisation:
         rows, events = self._history(made)
         transcript = read_transcript(self.folder.path / "phases" / TRAINING)
         summary = self._summary(made, rows, events, transcript)
-        with replaced_together(self.folder.path, last=SUMMARY) as beside:
+        with replaced_together(self.folder.path, last=SUMMARY, own=True) as beside:
             (beside / CONFIG).write_text(self._config(made))
             write_history(beside / HISTORY, rows, events)
             transcript.write_csv(beside / TOTALS)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from filelock import FileLock
 import securevfl as svfl
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.runs.folders import checksums
-from securevfl.runs.folders.claim import LOCK, claimed
+from securevfl.runs.folders.claim import LOCK, MARKER, claimed, mark
 from tests.runs.folders import small
 
 
@@ -87,16 +88,17 @@ def refused(folder, name):
 
 
 def test_a_refusal_by_the_engine_removes_what_the_run_wrote(tmp_path):
-    (tmp_path / "parties").mkdir()  # prepared tables, which were there before
-    with pytest.raises(ConfigurationError):
+    (tmp_path / "parties").mkdir()  # tables that an earlier process prepared
+    mark(tmp_path)
+    with pytest.raises(ConfigurationError, match="not signed"):
         refused(tmp_path, "config.toml")
-    assert files(tmp_path) == ["parties"]
+    assert files(tmp_path) == ["parties", MARKER]
 
 
 def test_a_mistake_that_shows_after_a_checkpoint_removes_nothing(tmp_path):
     with pytest.raises(ConfigurationError):
         refused(tmp_path, "checkpoint.svfl")
-    assert files(tmp_path) == ["checkpoint.svfl", "more"]
+    assert files(tmp_path) == ["checkpoint.svfl", "more", MARKER]
 
 
 def test_a_folder_whose_run_came_to_no_checkpoint_can_be_taken_again(tmp_path):
@@ -104,9 +106,49 @@ def test_a_folder_whose_run_came_to_no_checkpoint_can_be_taken_again(tmp_path):
     for name in ("config.toml", "once-0.svfl", "history.jsonl", "checkpoint.part"):
         (tmp_path / name).touch()
     (tmp_path / "saving.part").mkdir()
+    mark(tmp_path)
     run = small.run(tmp_path)
     assert len(run.history) == 4
-    assert not {"once-0.svfl", "checkpoint.part", "saving.part"} & set(files(tmp_path))
+    assert not {"once-0.svfl", "checkpoint.part", "saving.part", MARKER} & set(files(tmp_path))
+
+
+THEIRS = (
+    *("model.npz", "config.toml", "curves.png", "history.jsonl", "messages.csv", "server.json"),
+    *("party-3.json", "notes.part", "keys.svfl", "results.part/deep.txt", "parties/list.txt"),
+    "run.lock",
+)
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_files_of_somebody_else_stay_whatever_their_names(tmp_path, name):
+    """They were taken for the rest of a run that never came to a checkpoint."""
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    run = small.run()
+    for use in (lambda: small.run(tmp_path), lambda: run.save(tmp_path)):
+        with suppress(ConfigurationError):  # what does not stand in the way may stay beside
+            use()
+        assert path.read_text() == "mine"
+
+
+def test_what_a_killed_run_left_is_removed_but_not_what_another_put_there(tmp_path):
+    mark(tmp_path)
+    (tmp_path / "history.jsonl").touch()
+    (tmp_path / "results.part").mkdir()
+    with pytest.raises(ConfigurationError, match="no folder of a run"):
+        small.run(tmp_path)
+    assert files(tmp_path) == ["history.jsonl", "results.part", MARKER]
+
+
+def test_another_s_result_is_not_saved_over(tmp_path):
+    run = small.run(tmp_path / "run")
+    for name in ("summary.json", "config.toml"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(ConfigurationError, match=r"config\.toml is there.*not replaced"):
+        run.save(tmp_path)
+    assert [(tmp_path / name).read_text() for name in ("summary.json", "config.toml")] == ["{}"] * 2
+    run.save(tmp_path / "run")  # its own may be written again
 
 
 @pytest.mark.parametrize(
