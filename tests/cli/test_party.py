@@ -206,7 +206,7 @@ def test_an_old_session_and_another_version_are_refused_at_once(
     line = invitations(organisations, address)["party 0"]
     words = [*join_words(organisations, line, tmp_path), "--manifest",
              organisations / "session.toml"]  # fmt: skip
-    sessions = organisations / "0.sessions"
+    sessions = organisations / "0.key.sessions"
     before = sessions.read_text() if sessions.exists() else None
     from securevfl.engine.security.used_sessions import use_session
 

@@ -28,7 +28,7 @@ from securevfl.engine.realtime.assignment import begin_incarnation
 from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.realtime.host import PartyHost
 from securevfl.engine.security.identity import Identity, Manifest
-from securevfl.errors import RunError, SealError, WireError
+from securevfl.errors import ConfigurationError, RunError, SealError, WireError
 
 _TICK = 0.05  # seconds at most between two looks at the state of things
 _OFTEN, _SELDOM = 0.25, 2.0  # seconds between beacons, before and while a phase runs
@@ -54,6 +54,8 @@ class Process:
     carrier : Carrier
     life : int
         How often its process was started before, in this session.
+    used : callable
+        Notes that the session is used; called before anything that was signed for it leaves.
     record : callable
         Called with the name of an event of the process, and its fields: "relay lost" and "relay
         back", "silent" and "heard" (`peer`), "gave up" (`peer`), "era" (`phase`, `round`).
@@ -73,6 +75,7 @@ class Process:
         carrier: Carrier,
         *,
         life: int,
+        used: Callable[[], None],
         record: Callable[[str, dict[str, Any]], None],
         say: Callable[[str], None],
         patience: float = 15.0,
@@ -84,6 +87,7 @@ class Process:
         self.patience = patience
         self._padded = padded
         self._identity = identity
+        self._used = used
         self._record = record
         self._say = say
         self._channels = Channels(carrier, self._relay)
@@ -113,8 +117,21 @@ class Process:
     # -- the session ---------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect out."""
+        """Connect out, and note that the session is used: what is signed leaves from here on.
+
+        Raises
+        ------
+        CarrierError
+            When no relay lets the party in; then the session is not used.
+        ConfigurationError
+            When it was used in another run meanwhile.
+        """
         await self._channels.open()
+        try:
+            self._used()
+        except ConfigurationError:
+            await self.close()
+            raise
         await self._beacons.open(self._take)
         if self.index == SERVER:
             await ManifestSource(self._channels, self.manifest).open()

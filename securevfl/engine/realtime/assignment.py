@@ -22,7 +22,7 @@ from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.realtime.host import PartyHost, Transmit
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.sealing import Sealer
-from securevfl.engine.security.used_sessions import use_session
+from securevfl.engine.security.used_sessions import list_beside, use_session
 from securevfl.engine.streams import OwnEntropy, Secrets
 from securevfl.errors import ConfigurationError, RunError
 
@@ -84,10 +84,13 @@ class PartyAssignment:
         """
         if self.manifest is None:
             return None
-        assert self.keys is not None
-        found = Identity.read(Path(self.keys) / f"{_key_name(index)}.key")
+        found = Identity.read(self._key_file(index))
         self.manifest.signed(index, found)
         return found
+
+    def _key_file(self, index: int) -> Path:
+        assert self.keys is not None
+        return Path(self.keys) / f"{_key_name(index)}.key"
 
     def use_session(self, index: int, store: CheckpointStore | None) -> None:
         """Note on a party's node that it uses the manifest's session; refuse one used before.
@@ -96,9 +99,9 @@ class PartyAssignment:
         ------
         ConfigurationError
         """
-        assert self.keys is not None
         run = self.start if store is None else store.run_token()
-        use_session(Path(self.keys) / f"{_key_name(index)}.sessions", self.run_id, run)
+        used = list_beside(self._key_file(index))
+        use_session(used, self.run_id, run, None if store is None else store.folder)
 
     def check(self) -> None:
         """Refuse a manifest that is not signed by all, or is of another session than this one.

@@ -2,21 +2,28 @@
 
 A party signs an introduction for a session: its keys for the encrypted links. The signature stays
 valid. If a session were used again, an old introduction could be replayed and believed, so a party
-takes part in each session in one run only. Lines of the file are a hash of the
-session's name and of the run's token (`CheckpointStore.run_token`); a run that is resumed has the
-same token.
+takes part in each session in one run only. A line of the file is a hash of the session's name, one
+of the run's token (`CheckpointStore.run_token`), and the run's folder, where it has one; a run that
+is resumed has the same token.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from securevfl.errors import ConfigurationError
 
 
-def use_session(path: Path, session: str, run: str) -> None:
+def list_beside(key: Path) -> Path:
+    """The list of the sessions in which a key was used; each key has its own."""
+    return key.with_name(key.name + ".sessions")
+
+
+def use_session(path: Path, session: str, run: str, folder: Path | None = None) -> None:
     """Note that a session is used in a run; refuse one that was used in another.
 
     Parameters
@@ -26,6 +33,8 @@ def use_session(path: Path, session: str, run: str) -> None:
     session : str
     run : str
         Token of the run, which another run has not.
+    folder : Path, optional
+        Of the run, so that a refusal can name it.
 
     Raises
     ------
@@ -37,19 +46,27 @@ def use_session(path: Path, session: str, run: str) -> None:
     name, token = _digest("session", session), _digest("run", run)
     try:
         # Two processes that begin at once would each miss what the other writes.
-        with FileLock(path.with_suffix(".lock"), mode=0o600, thread_local=False):
+        with FileLock(path.with_name(path.name + ".lock"), mode=0o600, thread_local=False):
             text = path.read_text() if path.exists() else ""
             before = _used(text).get(name)
             if before is None:
-                _write(path, f"{text}{name} {token}\n")
+                place = "" if folder is None else f" {json.dumps(str(folder.resolve()))}"
+                _write(path, f"{text}{name} {token}{place}\n")
     except (OSError, ValueError) as error:
         raise _unusable(path, session, error) from None
-    if before is not None and before != token:
-        raise _used_before(path, session)
+    if before is not None and before.token != token:
+        raise _used_before(path, session, before.folder)
 
 
-def refuse_used(path: Path, session: str) -> None:
-    """Refuse a session that was used, for a party that has nothing of its run.
+def refuse_used(path: Path, session: str, run: str | None = None) -> None:
+    """Refuse a session that was used in another run.
+
+    Parameters
+    ----------
+    path, session
+        As for `use_session`.
+    run : str or None
+        Token of the run; None for a party that has nothing of its run.
 
     Raises
     ------
@@ -59,12 +76,22 @@ def refuse_used(path: Path, session: str) -> None:
         used = _used(path.read_text()) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise _unusable(path, session, error) from None
-    if _digest("session", session) in used:
-        raise _used_before(path, session)
+    before = used.get(_digest("session", session))
+    if before is not None and (run is None or before.token != _digest("run", run)):
+        raise _used_before(path, session, before.folder)
 
 
-def _used(text: str) -> dict[str, str]:
-    return dict(line.split() for line in text.splitlines())
+class _Use(NamedTuple):
+    token: str
+    folder: str
+
+
+def _used(text: str) -> dict[str, _Use]:
+    used = {}
+    for line in text.splitlines():
+        name, token, *place = line.split(" ", 2)
+        used[name] = _Use(token, str(json.loads(place[0])) if place else "")
+    return used
 
 
 def _unusable(path: Path, session: str, error: Exception) -> ConfigurationError:
@@ -75,9 +102,10 @@ def _unusable(path: Path, session: str, error: Exception) -> ConfigurationError:
     )
 
 
-def _used_before(path: Path, session: str) -> ConfigurationError:
+def _used_before(path: Path, session: str, folder: str) -> ConfigurationError:
+    where = f", in the folder {folder}" if folder else ""
     return ConfigurationError(
-        f"manifest {session!r}: {path} says that this session was used in another run. A "
+        f"manifest {session!r}: {path} says that this session was used in another run{where}. A "
         "session is used once, since what was signed for it stays signed; resume that run, or "
         "write a new manifest with `securevfl keys manifest` and sign it"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import OthersFailedError, Process
 from securevfl.engine.security.identity import Identity, Manifest
-from securevfl.engine.security.used_sessions import refuse_used, use_session
+from securevfl.engine.security.used_sessions import list_beside, refuse_used, use_session
 from securevfl.errors import CarrierError, ConfigurationError, RunError
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.organisations.folder import SESSION, OwnFolder
@@ -24,11 +25,6 @@ from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import SUMMARY
 
 _AGAIN = 10.0  # seconds at most in which a party whose session is over tells others so
-
-
-def used_list(key: Path) -> Path:
-    """The list of used sessions, which lies beside a key."""
-    return key.with_suffix(".sessions")
 
 
 class Member:
@@ -83,7 +79,9 @@ class Member:
         self.folder = OwnFolder(folder, manifest, index)
         self.folder.use_data(data)
         self.manifest = self.folder.manifest(manifest)
-        use_session(used_list(key), manifest.session, self.folder.store.run_token())
+        used = list_beside(key), manifest.session, self.folder.store.run_token()
+        refuse_used(*used)
+        self._use = functools.partial(use_session, *used, folder)
 
     async def take_part(
         self, carrier: Carrier, say: Callable[[str], None], *, patience: float = 15.0
@@ -109,6 +107,7 @@ class Member:
             self.identity,
             carrier,
             life=self.folder.store.begin_incarnation(),
+            used=self._use,
             record=self._record,
             say=say,
             patience=patience,
@@ -230,7 +229,7 @@ def join(
             found = _kept_manifest(folder, invitation)
         else:
             if not (folder / "own").exists():
-                refuse_used(used_list(key), invitation.session)
+                refuse_used(list_beside(key), invitation.session)
             if data is not None and not data.is_file():
                 raise ConfigurationError(f"party: {data} is no file; name your table with --data")
             if data is None:

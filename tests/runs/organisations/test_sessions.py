@@ -1,6 +1,7 @@
 """Parties without a driver: the simulation's numbers, restarts, silence, and refusals."""
 
 import asyncio
+import contextlib
 import hashlib
 import itertools
 import json
@@ -22,7 +23,7 @@ from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.network import SERVER
 from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import Process
-from securevfl.errors import ConfigurationError, DataError, RunError
+from securevfl.errors import CarrierError, ConfigurationError, DataError, RunError
 from securevfl.protocols.split import Client
 from securevfl.protocols.wait_dp.algorithm import Client as WaitClient
 from securevfl.report.loading import read_records
@@ -382,10 +383,47 @@ def test_a_session_past_its_time_is_refused(small):
         refused(small, manifest=old)
 
 
+async def let_in(meeting, n, folder):
+    """A party whom the relay lets in, and who is then stopped."""
+    member = Member(meeting.manifest, n, key=meeting.key(n), folder=folder, data=None)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(member.take_part(meeting.relay.carrier(n), print), 0.2)
+
+
 def test_a_session_that_was_used_is_refused_in_another_folder(small):
-    refused(small)
-    with pytest.raises(ConfigurationError, match="was used in another run"):
+    asyncio.run(let_in(small, 0, small.folder / "new"))
+    with pytest.raises(
+        ConfigurationError, match=r"was used in another run, in the folder .*new\. A"
+    ):
         refused(small, folder=small.folder / "other")
+    Member(small.manifest, 1, key=small.key(1), folder=small.folder / "one", data=None)
+
+
+def test_a_session_is_not_used_before_a_relay_lets_the_party_in(small):
+    """A mistyped fingerprint of the relay used the session up, before a word was said."""
+
+    class Refusing(MemoryCarrier):
+        async def open(self, take, changed=None):
+            raise CarrierError("relay: it has another key")
+
+    member = Member(small.manifest, 0, key=small.key(0), folder=small.folder / "first", data=None)
+    with pytest.raises(CarrierError):
+        asyncio.run(member.take_part(Refusing(small.relay, 0), print))
+    refused(small, folder=small.folder / "other")
+
+
+def test_keys_that_differ_after_their_last_dot_use_sessions_apart(small):
+    for n in (0, 1):
+        for suffix in ("", ".pub"):
+            place = small.key(n).with_name(f"{small.key(n).name}{suffix}")
+            place.rename(small.folder / f"acme.{n}{suffix}")
+    for n in (0, 1):
+        key = small.folder / f"acme.{n}"
+        member = Member(small.manifest, n, key=key, folder=small.folder / f"f{n}", data=None)
+        member._use()
+    assert {path.name for path in small.folder.glob("*.sessions")} == {
+        "acme.0.sessions", "acme.1.sessions"
+    }  # fmt: skip
 
 
 def test_a_folder_of_another_session_or_of_something_else_is_refused(small, tmp_path, impatient):
