@@ -198,11 +198,11 @@ def _data_of(folder: Path, spec: RunSpec, common: Mapping[str, Any]) -> DataSour
 
 
 def _write(report: Report, folder: Path) -> None:
-    from securevfl.runs.storage import put_text
+    from securevfl.writing import write_durably
 
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(report.to_dict(), indent=1)
-    put_text(folder / "verify.json", text + "\n")
+    write_durably(folder / "verify.json", text + "\n")
 
 
 def print_report(report: Report) -> None:

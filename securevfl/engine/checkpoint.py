@@ -13,13 +13,13 @@ holds messages in flight, shares among them: its mode is 0600.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from securevfl.engine import wire
 from securevfl.errors import CheckpointError, ConfigurationError, WireError
+from securevfl.writing import make_folder, put_in_place, write_beside, write_durably
 
 _MAGIC = b"SVFLCKPT"
 _VERSION = 1
@@ -38,7 +38,7 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
     state : mapping
         ``{"simulation": Simulation.state(), ...}``; the other values are any payloads.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     current, previous = folder / _NAME, folder / _PREVIOUS
     first = not current.exists() and not previous.exists()
     simulation = dict(state["simulation"])
@@ -46,10 +46,9 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
         index: _without_constants(folder, index, saved, first=first)
         for index, saved in simulation["parties"].items()
     }
-    part = _write_part(current, _sealed({**state, "simulation": simulation}))
-    if current.exists():  # the new one is whole now
-        os.replace(current, previous)
-    os.replace(part, current)
+    part = write_beside(current, _sealed({**state, "simulation": simulation}), mode=0o600)
+    kept = [(current, previous)] if current.exists() else []  # the new one is whole now
+    put_in_place([*kept, (part, current)])
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
@@ -135,35 +134,13 @@ def _without_constants(
 
 def write_file(path: Path, value: Any) -> None:
     """Write a payload with its checksum, whole or not at all, with mode 0600."""
-    os.replace(_write_part(path, _sealed(value)), path)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text, whole or not at all, with the usual mode."""
-    os.replace(_write_part(path, (text.encode(),), mode=0o666), path)
+    write_durably(path, _sealed(value), mode=0o600)
 
 
 def _sealed(value: Any) -> tuple[bytes, bytes]:
     """Head and body of a payload's file."""
     body = wire.encode(value)
     return _MAGIC + _VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest(), body
-
-
-def _write_part(path: Path, content: tuple[bytes, ...], mode: int = 0o600) -> Path:
-    """A file beside `path` with the content, safely on disk; nothing is left if that fails."""
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)  # a file that is there would keep its own mode
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            for piece in content:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-    return part
 
 
 def read_file(path: Path) -> Any:

@@ -84,7 +84,7 @@ def write_report(
     """
     from securevfl.report.loading import read_records
     from securevfl.report.page import render, write_files
-    from securevfl.runs.storage import put_text
+    from securevfl.writing import write_durably
 
     if not folders:
         raise ConfigurationError("report: name the folder of a run, or several to compare them")
@@ -92,7 +92,7 @@ def write_report(
     target = _target(paths, None if out is None else Path(out))
     records = read_records(paths, [Path(path) for path in verifications])
     text = render(records)
-    put_text(target, text)
+    write_durably(target, text)  # in the place of a link, not through it
     files = () if figures is None else write_files(records, Path(figures))
     missing = []
     for record in records:

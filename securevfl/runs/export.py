@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import io
 import json
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +39,7 @@ from securevfl.runs.folders.descriptions import described, own_arrays, read_desc
 from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.folders.stored import FORMAT, check_description
 from securevfl.runs.storage import MODELS, SUMMARY
+from securevfl.writing import write_durably
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,12 +69,7 @@ class ExportedModel:
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all, for the owner's eyes only (mode 0600)."""
-        part = path.with_name(path.name + ".part")
-        part.unlink(missing_ok=True)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(self.to_bytes())
-        os.replace(part, path)
+        write_durably(path, self.to_bytes(), mode=0o600)
 
     def to_bytes(self) -> bytes:
         """Content of the file; the same for the same model."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from securevfl.data.source import DataSource
-from securevfl.engine.checkpoint import has_checkpoint, write_text
+from securevfl.engine.checkpoint import has_checkpoint
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.faults import Faults, load_faults
 from securevfl.engine.names import PartyNames
@@ -51,6 +51,7 @@ from securevfl.runs.result import Run
 from securevfl.runs.spec import CONFIG, RunSpec
 from securevfl.runs.storage import MODELS, SUMMARY, read_transcript
 from securevfl.runs.tracking import Track, Tracker, make_tracker
+from securevfl.writing import write_durably
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -169,7 +170,7 @@ def run(
             kept = folder if engine == "simulation" else None
             check_memory(made, kept, messages=spec.until is None)
             if folder is not None:
-                write_text(folder / CONFIG, spec.to_toml(made.describe()))
+                write_durably(folder / CONFIG, spec.to_toml(made.describe()))
             tracker = make_tracker(track, spec, folder)
             about = made.describe()
             _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, about)

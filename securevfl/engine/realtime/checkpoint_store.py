@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.engine.checkpoint import read_file, write_file, write_text
+from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.streams import ENTROPY
 from securevfl.errors import CheckpointError
+from securevfl.writing import make_folder, sync_folder, write_durably
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -55,7 +56,7 @@ class CheckpointStore:
         self._since = -1  # round of the checkpoint after which the party goes on
         self._lock: FileLock | None = None
         self._once: dict[str, Any] | None = None  # as it was read
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder, mode=0o700)
 
     def claim(self, patience: float = 30.0) -> None:
         """Lock the folder for this process until it ends.
@@ -100,7 +101,7 @@ class CheckpointStore:
                 f"checkpoint: {path} is damaged: it holds no number. Put it back from a copy, or "
                 "start another run"
             ) from None
-        write_text(path, str(incarnation))
+        write_durably(path, str(incarnation))
         return incarnation
 
     def run_token(self) -> str:
@@ -246,6 +247,7 @@ class CheckpointStore:
         if after < 0:
             for name in (_ONCE, AHEAD):
                 (self.folder / name).unlink(missing_ok=True)
+        sync_folder(self.folder)  # else a power cut could bring back rounds that others forgot
 
     def _path(self, round: int) -> Path:
         return self.folder / f"round-{round:08d}.svfl"

@@ -23,6 +23,7 @@ from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.realtime.frames import Hello
 from securevfl.errors import ConfigurationError, SealError
 from securevfl.reading import NOT_PARSED
+from securevfl.writing import write_durably
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -358,7 +359,7 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         """Write it as TOML."""
-        path.write_text(self.to_toml())
+        write_durably(path, self.to_toml())
 
     def to_toml(self) -> str:
         """Text of its file."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 from securevfl.errors import ConfigurationError
+from securevfl.writing import write_durably
 
 
 def list_beside(key: Path) -> Path:
@@ -51,7 +51,7 @@ def use_session(path: Path, session: str, run: str, folder: Path | None = None) 
             before = _used(text).get(name)
             if before is None:
                 place = "" if folder is None else f" {json.dumps(str(folder.resolve()))}"
-                _write(path, f"{text}{name} {token}{place}\n")
+                write_durably(path, f"{text}{name} {token}{place}\n", mode=0o600)
     except (OSError, ValueError) as error:
         raise _unusable(path, session, error) from None
     if before is not None and before.token != token:
@@ -113,14 +113,3 @@ def _used_before(path: Path, session: str, folder: str) -> ConfigurationError:
 
 def _digest(what: str, text: str) -> str:
     return hashlib.sha256(f"securevfl {what} {text}".encode()).hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)

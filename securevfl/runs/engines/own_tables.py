@@ -35,6 +35,7 @@ from securevfl.runs.assembly import LocalTables, make_protocol
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.history import measures
 from securevfl.runs.storage import FACTS
+from securevfl.writing import write_durably
 
 FORMAT = 1
 _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a party's own
@@ -233,9 +234,7 @@ def aligned(
 
 def _write_facts(folder: Path, values: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{FACTS}.part"
-    part.write_text(json.dumps({"format": FORMAT, **values}))
-    part.replace(folder / FACTS)
+    write_durably(folder / FACTS, json.dumps({"format": FORMAT, **values}))
 
 
 def _facts(party: Any) -> dict[str, Any]:

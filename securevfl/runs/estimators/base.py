@@ -30,6 +30,7 @@ from securevfl.protocols.base.registry import get_protocol
 from securevfl.reading import NOT_PARSED, Stored
 from securevfl.runs.export import joint_model, load_models
 from securevfl.runs.run import run
+from securevfl.writing import write_durably
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -260,7 +261,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             raise ConfigurationError(f"{type(self).__name__}: cannot be saved: {error}") from None
         folder = Path(folder)
         self.model_.save(folder)
-        (folder / self._file).write_text(text + "\n")
+        write_durably(folder / self._file, text + "\n")
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:

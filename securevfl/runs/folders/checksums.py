@@ -16,6 +16,7 @@ from typing import Any
 
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.reading import NOT_PARSED
+from securevfl.writing import put_in_place
 
 _FILES, _OWN = "files", "checksum"
 BESIDE = "saving.part"
@@ -59,8 +60,7 @@ def replaced_together(folder: Path, last: str, *, own: bool) -> Iterator[Path]:
             with path.open("rb+") as file:
                 os.fsync(file.fileno())
         (folder / last).unlink(missing_ok=True)  # of a result that is written again
-        for path in written:
-            os.replace(path, folder / path.name)
+        put_in_place((path, folder / path.name) for path in written)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from securevfl.engine.checkpoint import has_checkpoint, write_text
+from securevfl.engine.checkpoint import has_checkpoint
 from securevfl.errors import ConfigurationError
 from securevfl.runs.folders.checksums import BESIDE
 from securevfl.runs.storage import CONFIG, DESCRIPTION, FACTS, RESULT, SUMMARY
+from securevfl.writing import write_durably
 
 LOCK, MARKER = "run.lock", "run.begun"
 _MARK = "A run of securevfl was begun in this folder, which was empty.\n"
@@ -100,7 +101,7 @@ def is_begun(folder: Path) -> bool:
 
 def mark(folder: Path) -> None:
     """Put the marker into a folder that is empty."""
-    write_text(folder / MARKER, _MARK)
+    write_durably(folder / MARKER, _MARK)
 
 
 def unmark(folder: Path) -> None:

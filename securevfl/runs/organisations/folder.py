@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from securevfl.engine.checkpoint import read_file, write_file, write_text
+from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.network import Event
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.reading import NOT_PARSED
 from securevfl.runs.storage import SUMMARY
+from securevfl.writing import write_durably
 
 SESSION, EVENTS, STATE = "session.toml", "events.jsonl", "state.json"
 RESULT = "result.svfl"
@@ -80,7 +82,7 @@ class OwnFolder:
         return found
 
     def _write_state(self) -> None:
-        write_text(self.path / STATE, json.dumps(self._state))
+        write_durably(self.path / STATE, json.dumps(self._state))
 
     @property
     def phase(self) -> int:
@@ -134,7 +136,7 @@ class OwnFolder:
 
     def keep_manifest(self, manifest: Manifest) -> None:
         """Write the manifest with all signatures."""
-        write_text(self.path / SESSION, manifest.to_toml())
+        write_durably(self.path / SESSION, manifest.to_toml())
 
     def phase_store(self, phase: str) -> CheckpointStore:
         """Checkpoints of a phase."""
@@ -198,6 +200,7 @@ class EventLog:
         self._entries.append(entry)
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
+        os.fsync(self._file.fileno())
 
     def events(self, *phases: str) -> list[Event]:
         """Events of phases, in the order in which they were recorded."""
@@ -220,7 +223,7 @@ class EventLog:
         self._file.close()
 
     def _write(self) -> None:
-        write_text(self._path, "".join(json.dumps(entry) + "\n" for entry in self._entries))
+        write_durably(self._path, "".join(json.dumps(entry) + "\n" for entry in self._entries))
 
 
 def entry_of(event: Event) -> Mapping[str, Any]:

@@ -12,11 +12,11 @@ from securevfl.errors import ConfigurationError
 
 @pytest.mark.parametrize("sessions", [("one", "two"), ("one", "one")])
 def test_two_that_begin_at_once_miss_nothing(tmp_path, monkeypatch, sessions):
-    path, write, refused = tmp_path / "sessions", used_sessions._write, []
+    path, write, refused = tmp_path / "sessions", used_sessions.write_durably, []
 
-    def slowly(*arguments):
+    def slowly(*arguments, **options):
         time.sleep(0.1)
-        write(*arguments)
+        write(*arguments, **options)
 
     def begin(session, run):
         try:
@@ -24,7 +24,7 @@ def test_two_that_begin_at_once_miss_nothing(tmp_path, monkeypatch, sessions):
         except ConfigurationError as error:
             refused.append(str(error))
 
-    monkeypatch.setattr(used_sessions, "_write", slowly)
+    monkeypatch.setattr(used_sessions, "write_durably", slowly)
     both = [threading.Thread(target=begin, args=pair) for pair in zip(sessions, "ab", strict=True)]
     for each in both:
         each.start()

@@ -10,7 +10,6 @@ from filelock import FileLock
 
 import securevfl as svfl
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.runs.folders import checksums
 from securevfl.runs.folders.claim import LOCK, MARKER, claimed, mark
 from tests.runs.folders import small
 
@@ -173,7 +172,7 @@ def test_a_result_that_cannot_be_saved_is_kept_as_a_checkpoint(tmp_path, monkeyp
     """The disk is full when the result is written; nothing that was whole is lost."""
     whole = small.run()
     with monkeypatch.context() as patch:
-        patch.setattr(checksums.os, "replace", full_disk(os.replace, "history.jsonl"))
+        patch.setattr(os, "replace", full_disk(os.replace, "history.jsonl"))
         with pytest.raises(RunError, match=r"No space left.*securevfl resume"):
             small.run(tmp_path / "run")
     assert "saving.part" not in files(tmp_path / "run")

@@ -1,0 +1,97 @@
+"""Files that are there whole after a crash or a power cut, or as they were before.
+
+A file is written beside its place and synced, put into its place by one step, and its folder is
+synced: else a file system may show the old file, or an empty one, after a power cut, though what
+followed from the new one has left this machine.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_durably(
+    path: Path, content: str | bytes | Iterable[bytes], *, mode: int = 0o666, new: bool = False
+) -> None:
+    """Write a file, whole or not at all; it is on disk on return.
+
+    Parameters
+    ----------
+    path : Path
+    content : str, bytes, or an iterable of bytes
+    mode : int
+        Of the file, less what the umask takes, whatever mode an older file has.
+    new : bool
+        Refuse to replace a file; it is compared and made in one step.
+
+    Raises
+    ------
+    FileExistsError
+        With `new`, where there is one.
+    OSError
+        When it cannot be written; nothing is left of it then.
+    """
+    part = write_beside(path, content, mode=mode)
+    try:
+        if new:
+            os.link(part, path)
+        else:
+            os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write_beside(path: Path, content: str | bytes | Iterable[bytes], *, mode: int = 0o666) -> Path:
+    """Write a file beside `path`, for `put_in_place`; nothing is left if that fails."""
+    pieces = [content.encode()] if isinstance(content, str) else content
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in [pieces] if isinstance(pieces, bytes) else pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return part
+
+
+def put_in_place(moves: Iterable[tuple[Path, Path]]) -> None:
+    """Move synced files to their places one after another, and sync the folders of these."""
+    folders = set()
+    for source, place in moves:
+        os.replace(source, place)
+        folders.add(place.parent)
+    for folder in folders:
+        sync_folder(folder)
+
+
+def make_folder(path: Path, *, mode: int = 0o777) -> None:
+    """Make a folder with its parents, if it is not there; all of them are on disk on return."""
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True, mode=mode)
+    for one in made:
+        sync_folder(one.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's names onto the disk: what was renamed, made and removed in it."""
+    if os.name == "nt":  # which opens no folders, and writes names through
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot; it is its way of writing
+            raise
+    finally:
+        with suppress(OSError):
+            os.close(descriptor)
