@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -61,12 +60,12 @@ class Identity:
 
     @classmethod
     def create(cls, path: Path) -> Identity:
-        """Write a new key file, mode 0600, and ``<path>.pub`` beside it.
+        """Write a new key file, mode 0600, and ``<path>.pub`` beside it: both, or none.
 
         Raises
         ------
         ConfigurationError
-            When the file is there already: a key is never overwritten.
+            When one is there already: a key is never overwritten. When it cannot be written.
         """
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -77,17 +76,12 @@ class Identity:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
+        _write_new(path, content, mode=0o600)
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            raise ConfigurationError(
-                f"keys: {path} is there already and is not overwritten; name another file"
-            ) from None
-        except OSError as error:
-            raise ConfigurationError(f"keys: {path} cannot be written: {error.strerror}") from None
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        made.write_public(public_file(path))
+            _write_new(public_file(path), made._public_text)
+        except ConfigurationError:
+            path.unlink()
+            raise
         return made
 
     @classmethod
@@ -147,8 +141,27 @@ class Identity:
         return self.relay.public_key().public_bytes_raw()
 
     def write_public(self, path: Path) -> None:
-        """Write the public halves: of the identity, and on a second line of its relay key."""
-        path.write_text(f"{self.public.hex()}\n{self.relay_public.hex()}\n")
+        """Write the public halves: of the identity, and on a second line of its relay key.
+
+        Raises
+        ------
+        ConfigurationError
+            When another's public key is there, or the file cannot be written.
+        """
+        try:
+            there = path.read_text(errors="replace").strip() if path.exists() else ""
+            if there and not there.startswith(self.public.hex()):
+                raise ConfigurationError(
+                    f"keys: {path} is there already, holds another key, and is not overwritten; "
+                    "move it away"
+                )
+            write_durably(path, self._public_text)
+        except OSError as error:
+            raise _unwritten(path, error) from None
+
+    @property
+    def _public_text(self) -> str:
+        return f"{self.public.hex()}\n{self.relay_public.hex()}\n"
 
     def sign(self, statement: bytes) -> bytes:
         """Signature, 64 bytes."""
@@ -165,6 +178,22 @@ class Identity:
         hello : Hello
         """
         return hello._replace(signature=self.sign(_introduction(session, index, hello)))
+
+
+def _write_new(path: Path, content: bytes | str, mode: int = 0o666) -> None:
+    """Write a key's file where there is none."""
+    try:
+        write_durably(path, content, mode=mode, new=True)
+    except FileExistsError:
+        raise ConfigurationError(
+            f"keys: {path} is there already and is not overwritten; name another file"
+        ) from None
+    except OSError as error:
+        raise _unwritten(path, error) from None
+
+
+def _unwritten(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(f"keys: {path} cannot be written: {error.strerror or error}")
 
 
 def public_file(path: Path) -> Path:
@@ -358,8 +387,17 @@ class Manifest:
             )
 
     def write(self, path: Path) -> None:
-        """Write it as TOML."""
-        write_durably(path, self.to_toml())
+        """Write it as TOML.
+
+        Raises
+        ------
+        ConfigurationError
+            When the file cannot be written.
+        """
+        try:
+            write_durably(path, self.to_toml())
+        except OSError as error:
+            raise _unwritten(path, error) from None
 
     def to_toml(self) -> str:
         """Text of its file."""

@@ -27,6 +27,7 @@ from securevfl.engine.carriers.nats import (
 from securevfl.engine.network import name_of
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError
+from securevfl.writing import write_durably
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -99,7 +100,7 @@ def init(
     text = configuration(users, listen, port)
     path = folder / CONFIGURATION
     other = path.exists() and path.read_text() != text
-    path.write_text(text)
+    write_durably(path, text)
     again = {"again": "a relay that runs carries these sessions alone once it is started again"}
     return {
         "relay": str(RelayAddress(host, port, fingerprint)),
@@ -221,22 +222,35 @@ def _certificate(folder: Path, host: str) -> str:
 
 
 def _make_certificate(folder: Path, host: str) -> None:
-    """Write a new key, mode 0600, and a certificate that it signs itself."""
+    """Write a new key, mode 0600, and a certificate that it signs itself.
+
+    Raises
+    ------
+    ConfigurationError
+        When one of them is there without the other: it may be another's.
+    """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
+    for path, other in ((_KEY, _CERTIFICATE), (_CERTIFICATE, _KEY)):
+        if (folder / path).exists():
+            raise ConfigurationError(
+                f"relay: {folder / path} is there without {other}, and is not overwritten; move "
+                "it away, or choose another folder"
+            )
     key = ec.generate_private_key(ec.SECP256R1())
     secret = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    path = folder / _KEY
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(secret)
     made = _signed_by_itself(key, host).public_bytes(serialization.Encoding.PEM)
-    (folder / _CERTIFICATE).write_bytes(made)
+    write_durably(folder / _KEY, secret, mode=0o600, new=True)
+    try:
+        write_durably(folder / _CERTIFICATE, made, new=True)
+    except OSError:
+        (folder / _KEY).unlink()
+        raise
 
 
 def _signed_by_itself(key: EllipticCurvePrivateKey, host: str) -> x509.Certificate:

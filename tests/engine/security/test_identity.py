@@ -1,5 +1,6 @@
 """Identities, manifests, and incarnations that only their identities can introduce."""
 
+import errno
 import os
 import stat
 from dataclasses import replace
@@ -50,6 +51,37 @@ def test_a_key_file_is_its_owner_s_alone(tmp_path):
     os.chmod(path, 0o640)
     with pytest.raises(ConfigurationError, match="mode 0640, so others may read it"):
         Identity.read(path)
+
+
+def test_a_full_disk_leaves_no_half_key(tmp_path, monkeypatch):
+    """An empty file stood there, and blocked its name."""
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigurationError, match=r"a\.key cannot be written: No space left"):
+        Identity.create(tmp_path / "a.key")
+    monkeypatch.undo()
+    assert not list(tmp_path.iterdir())
+    made = Identity.create(tmp_path / "a.key")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ConfigurationError, match=r"a\.key\.pub cannot be written: No space left"):
+        made.write_public(public_file(tmp_path / "a.key"))
+    assert read_public(public_file(tmp_path / "a.key")) == made.public
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_another_s_public_key_is_not_overwritten(tmp_path, identities):
+    theirs = public_file(tmp_path / "bank.key")
+    identities[0].write_public(theirs)
+    before = theirs.read_text()
+    with pytest.raises(ConfigurationError, match=r"bank\.key\.pub is there already and is not"):
+        Identity.create(tmp_path / "bank.key")
+    with pytest.raises(ConfigurationError, match="holds another key"):
+        identities[1].write_public(theirs)
+    assert theirs.read_text() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["bank.key.pub"]
+    identities[0].write_public(theirs)  # its own may be written again
 
 
 def test_what_is_no_key_is_refused(tmp_path):
