@@ -40,6 +40,7 @@ from securevfl.runs.storage import (
     MODELS,
     PARTIES,
     TOTALS,
+    write_config,
     write_history,
     write_parties,
     write_transcript,
@@ -369,7 +370,7 @@ class Run:
         self.folder = Path(folder)
         self.protocol.settle(self.parties)
         with replaced_together(self.folder, last=SUMMARY, own=own) as beside:
-            (beside / CONFIG).write_text(self.spec.to_toml(self.protocol.describe()))
+            write_config(beside / CONFIG, self.spec.to_toml(self.protocol.describe()))
             write_history(beside / HISTORY, self.history, self.events)
             self.transcript.write_csv(beside / TOTALS)
             write_transcript(beside, self.transcript)

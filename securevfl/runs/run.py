@@ -49,9 +49,8 @@ from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
 from securevfl.runs.result import Run
 from securevfl.runs.spec import CONFIG, RunSpec
-from securevfl.runs.storage import MODELS, SUMMARY, read_transcript
+from securevfl.runs.storage import MODELS, SUMMARY, read_transcript, write_config
 from securevfl.runs.tracking import Track, Tracker, make_tracker
-from securevfl.writing import write_durably
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -170,7 +169,7 @@ def run(
             kept = folder if engine == "simulation" else None
             check_memory(made, kept, messages=spec.until is None)
             if folder is not None:
-                write_durably(folder / CONFIG, spec.to_toml(made.describe()))
+                write_config(folder / CONFIG, spec.to_toml(made.describe()))
             tracker = make_tracker(track, spec, folder)
             about = made.describe()
             _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, about)
@@ -338,6 +337,7 @@ def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
     import numpy as np
 
     with suppress(OSError):
+        (folder / MODELS).touch(mode=0o600)
         np.savez(folder / MODELS, **arrays)
         unmark(folder)  # else the next run in this folder would remove them
         return f"The models of step {step}, the last good ones evaluated, are in {folder / MODELS}"

@@ -22,6 +22,7 @@ from securevfl.errors import CheckpointError, ConfigurationError, SecureVFLError
 from securevfl.reading import NOT_PARSED, count_rows, read_pieces, read_small
 from securevfl.runs.folders.models import NO_MODELS
 from securevfl.runs.history import History
+from securevfl.writing import write_durably
 
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
 PARTIES, MESSAGES = "parties.state", "messages.npz"
@@ -89,6 +90,11 @@ def _give_back(path: Path, saved: dict[int, dict[str, Any]], parties: Mapping[in
                 own.load_state_dict(value)
             else:
                 setattr(party, name, value.copy() if isinstance(value, np.ndarray) else value)
+
+
+def write_config(path: Path, text: str) -> None:
+    """Write a run's specification for its owner alone: the seed of its secrets stands in it."""
+    write_durably(path, text, mode=0o600)
 
 
 def write_history(

@@ -42,6 +42,7 @@ def test_growth_is_told_once_when_it_begins_and_the_last_good_models_are_kept(tm
     assert len(warnings) == 1
     with np.load(tmp_path / "model.npz") as kept:
         assert all(np.isfinite(kept[name]).all() for name in kept.files)
+    assert (tmp_path / "model.npz").stat().st_mode & 0o777 == 0o600
     before = (tmp_path / "model.npz").read_bytes()
     with pytest.raises(ConfigurationError, match="is not empty"):
         small.run(tmp_path)

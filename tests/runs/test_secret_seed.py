@@ -1,5 +1,8 @@
 """Secret choices of a simulation follow from the secret seed, by default the seed of the run."""
 
+import os
+import stat
+
 import pytest
 
 import securevfl as svfl
@@ -23,6 +26,24 @@ def losses(run):
 @pytest.fixture(scope="module")
 def data():
     return tiny_data()
+
+
+def test_the_files_that_tell_secrets_are_their_owner_s_alone(tmp_path, data):
+    """The specification has the seed from which all secrets follow; others could read it."""
+    modes = {}
+
+    def noted(_):
+        modes[CONFIG] = stat.S_IMODE((tmp_path / CONFIG).stat().st_mode)
+
+    before = os.umask(0)
+    try:
+        svfl.run("fedvs", data, secret_seed=5, out=tmp_path, progress=noted, **OPTIONS)
+    finally:
+        os.umask(before)
+    assert modes == {CONFIG: 0o600}  # while it runs, too
+    assert "secret_seed = 5" in (tmp_path / CONFIG).read_text()
+    for name in (CONFIG, "model.npz", "parties.state", "party-0.json"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600, name
 
 
 def test_the_secret_seed_is_the_runs_seed_by_default(data):

@@ -50,6 +50,7 @@ from securevfl.runs.storage import (
     TOTALS,
     read_parties,
     read_transcript,
+    write_config,
     write_history,
     write_parties,
     write_transcript,
@@ -278,7 +279,7 @@ class Organisation:
         transcript = read_transcript(self.folder.path / "phases" / TRAINING)
         summary = self._summary(made, rows, events, transcript)
         with replaced_together(self.folder.path, last=SUMMARY, own=True) as beside:
-            (beside / CONFIG).write_text(self._config(made))
+            write_config(beside / CONFIG, self._config(made))
             write_history(beside / HISTORY, rows, events)
             transcript.write_csv(beside / TOTALS)
             write_transcript(beside, transcript)
