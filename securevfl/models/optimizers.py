@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 OPTIMIZERS = ("sgd", "adam")
-_LARGEST = 3e38  # of float32
+_LARGEST = 1e37  # Adam multiplies a rate by ten at its first step, and float32 ends at 3.4e38
 
 
 def make_optimizer(
@@ -34,12 +34,15 @@ def make_optimizer(
     UnknownNameError
         When no optimiser has that name.
     ConfigurationError
-        For a learning rate that no float32 holds.
+        For a learning rate or a weight decay that leaves float32.
     """
     import torch
 
-    if not lr <= _LARGEST:
-        raise ConfigurationError(f"lr = {lr:g}: weights are float32, so lr is at most {_LARGEST:g}")
+    for option, value in (("lr", lr), ("weight_decay", weight_decay)):
+        if not value <= _LARGEST:
+            raise ConfigurationError(
+                f"{option} = {value:g}: weights are float32, so {option} is at most {_LARGEST:g}"
+            )
     # Extra keys of a group are part of torch's state_dict, so the schedule is checkpointed with it.
     group = {"params": parameters, "first_lr": lr, "decay_steps": decay_steps, "taken": 0}
     if name == "sgd":

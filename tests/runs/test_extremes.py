@@ -2,6 +2,7 @@
 
 import csv
 import io
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import securevfl as svfl
 from securevfl.cli import model, output
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.data.preparation.scaling import fit_scaling
-from securevfl.errors import ConfigurationError, DataError, SecureVFLError
+from securevfl.errors import ConfigurationError, DataError, DivergedError, SecureVFLError
 from tests.runs.folders import small
 
 FEDVS = {"protocol": "fedvs", "segments": 1, "share_timeout": 1e300, "result_timeout": 1.0}
@@ -58,11 +59,25 @@ def test_another_default_dtype_of_torch_is_refused_in_one_line():
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"lr": 1e300}, "lr is at most 3e"), ({"hidden": 10**12}, "do not fit into memory")],
+    [
+        ({"lr": 1e300}, "lr is at most 1e"),
+        ({"lr": 1e38}, "lr is at most 1e"),
+        ({"client_lr": 1e38, "optimizer": "adam"}, "lr is at most 1e"),
+        ({"weight_decay": 1e300}, "weight_decay is at most 1e"),
+        ({"hidden": 10**12}, "do not fit into memory"),
+    ],
 )
 def test_sizes_and_rates_beyond_use_are_refused_in_one_line(options, said):
     with pytest.raises(ConfigurationError, match=said):
         small.run(**options)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("rate", ["lr", "client_lr", "weight_decay"])
+def test_the_largest_rates_end_in_no_error_of_torch(rate, optimizer):
+    """It raised its own where a product left float32; Adam's steps may stay finite."""
+    with suppress(DivergedError):
+        small.run(**{rate: 1e37, "optimizer": optimizer, "rounds": 20})
 
 
 @pytest.mark.parametrize("fraction", ["x", [0.5], float("nan"), 1e300])

@@ -49,7 +49,7 @@ def fit_scaling(
             )
     if scaling == "none":
         return (0.0,) * block.shape[1], (1.0,) * block.shape[1]
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # what follows refuses it
         if scaling == "minmax":
             offset = block.min(axis=0).astype(np.float64)
             divisor = block.max(axis=0).astype(np.float64) - offset

@@ -12,14 +12,31 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
 
 from securevfl.errors import CheckpointError, ConfigurationError
-from securevfl.reading import NOT_PARSED
+from securevfl.reading import NOT_PARSED, Stored
+from securevfl.runs.folders.stored import MOST_PARTIES
 from securevfl.writing import put_in_place
 
 _FILES, _OWN = "files", "checksum"
 BESIDE = "saving.part"
+
+
+class _Summary(Stored):
+    """Fields of a summary that are used after a run, in whichever version; each may be absent."""
+
+    parties: Annotated[int, Field(ge=1, le=MOST_PARTIES)] = 1
+    party_names: list[str] = Field(default_factory=list)
+    wall_seconds: Annotated[float, Field(ge=0)] = 0.0
+
+    @model_validator(mode="after")
+    def _of_its_parties(self) -> Self:
+        if self.party_names and len(self.party_names) != self.parties:
+            raise ValueError(f"{len(self.party_names)} names of {self.parties} parties")
+        return self
 
 
 @contextmanager
@@ -108,6 +125,10 @@ def read_summary(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"load: {path} is damaged: {error}") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"load: {path} is damaged: it holds no object")
+    try:
+        _Summary.check({name: content[name] for name in _Summary.model_fields if name in content})
+    except ValueError as error:
+        raise CheckpointError(f"load: {path} is damaged: {error}") from None
     own, files = content.pop(_OWN, None), content.get(_FILES)
     if own is None and files is None:
         return content

@@ -62,3 +62,22 @@ def test_a_summary_that_is_no_object_is_damaged(tmp_path, text):
     (tmp_path / "summary.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"summary\.json is damaged"):
         read_summary(tmp_path / "summary.json")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("parties", value) for value in (None, "3", 2.5, [1], 10**400, 0, -1)),
+        *(("party_names", value) for value in (None, 3, "ab", [1, 2], ["a"])),
+        *(("wall_seconds", value) for value in (None, "1", [], 10**400, float("nan"))),
+    ],
+)
+def test_a_stranger_s_summary_without_checksums_is_refused_by_name(folder, tmp_path, field, value):
+    """It ended in errors of Python where it was used."""
+    content = json.loads((folder / "summary.json").read_text())
+    del content["files"], content["checksum"]
+    (tmp_path / "summary.json").write_text(json.dumps({**content, field: value}))
+    with pytest.raises(CheckpointError, match=r"summary\.json is damaged: "):
+        read_summary(tmp_path / "summary.json")
+    (tmp_path / "summary.json").write_text(json.dumps(content))
+    assert read_summary(tmp_path / "summary.json")["parties"] == 2
