@@ -185,12 +185,16 @@ def count_rows(path: Path, columns: Mapping[str, str]) -> int:
         raise ValueError(f"{type(error).__name__}: {error}") from None
 
 
+def most_unpacked(path: Path) -> int:
+    """Bytes to which a packed file may unpack: what is packed better is meant to fill memory."""
+    return max(_SMALL, _RATIO * path.stat().st_size)
+
+
 def _check_size(declared: int, path: Path) -> None:
-    size = path.stat().st_size
-    if declared > max(_SMALL, _RATIO * size):
+    if declared > most_unpacked(path):
         raise ValueError(
-            f"its arrays declare {declared} bytes, and a file of {size} bytes may hold "
-            f"{max(_SMALL, _RATIO * size)}"
+            f"its arrays declare {declared} bytes, and a file of {path.stat().st_size} bytes may "
+            f"hold {most_unpacked(path)}"
         )
     refuse_beyond_memory(declared)
 

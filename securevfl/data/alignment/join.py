@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -256,6 +257,7 @@ def _common_rows(
     orders, match_notes = match([list(held) for held in ids])
     common = len(orders[0])
     if not common:
+        _refuse_alike(everyone, ids)
         examples = ", ".join(
             f"{t.name} has {next(iter(held))!r}" for t, held in zip(everyone, ids, strict=True)
         )
@@ -272,6 +274,21 @@ def _common_rows(
         if len(held) > common
     ]
     return [order[ordered] for order in orders], [*match_notes, *notes]
+
+
+def _refuse_alike(everyone: Sequence[PartyTable], ids: Sequence[dict[str, int]]) -> None:
+    """Refuse ids that look alike and are different texts, by their code points."""
+    forms = [{unicodedata.normalize("NFKC", key): key for key in held} for held in ids]
+    shared = min(set.intersection(*map(set, forms)), default=None)
+    if shared is not None:
+        written = ", ".join(
+            f"{table.name} has {form[shared]!a}"
+            for table, form in zip(everyone, forms, strict=True)
+        )
+        raise DataError(
+            f"no id is in all {len(everyone)} tables, but some look alike: {written}. Write them "
+            "in one form of Unicode, such as NFC, in every file."
+        )
 
 
 def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:

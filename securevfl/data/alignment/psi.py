@@ -422,8 +422,11 @@ def _refuse_repeated(identifiers: Sequence[str]) -> None:
     for row, identifier in enumerate(identifiers):
         text = unicodedata.normalize("NFC", identifier)
         if text in seen:
+            shown = repr(identifier)
+            if identifier != identifiers[seen[text]]:  # two texts that print alike
+                shown = f"{identifiers[seen[text]]!a}, or {identifier!a},"
             raise DataError(
-                f"psi: the identifier {identifier!r} is in rows {seen[text]} and {row}; an "
+                f"psi: the identifier {shown} is in rows {seen[text]} and {row}; an "
                 "identifier names one row, so remove the repeated ones"
             )
         seen[text] = row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -14,6 +14,7 @@ from securevfl.data.class_values import TEXT_CELLS
 from securevfl.data.preparation.columns import refuse_repeated
 from securevfl.data.preparation.other_files import refuse_other_kind
 from securevfl.errors import DataError
+from securevfl.reading import most_unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ def read_csv(
     Parameters
     ----------
     path : Path
-        The file, in UTF-8; .gz, .bz2 and .xz are unpacked.
+        The file, in UTF-8; .gz, .bz2 and .xz are unpacked, to 64 MiB or 50 times their size.
     separator : str, optional
         A comma, or a tab for .tsv files, unless given.
     header : int, optional
@@ -97,7 +98,8 @@ def _read(
     try:
         refuse_other_kind(path)
         with _open(path) as stream:
-            for line, cells in islice(_rows(stream, separator, comment), header or 0, None):
+            text = _bounded(stream, path) if path.suffix in _PACKED else stream
+            for line, cells in islice(_rows(text, separator, comment), header or 0, None):
                 if names is None and header is not None:
                     names = [cell.strip() for cell in cells]
                     continue
@@ -125,13 +127,32 @@ def _read(
     return names, lines, rows
 
 
-def _rows(stream: IO[str], separator: str, comment: str | None) -> Iterator[tuple[int, list[str]]]:
+def _rows(
+    stream: Iterable[str], separator: str, comment: str | None
+) -> Iterator[tuple[int, list[str]]]:
     """Yield line numbers and cells, without blank lines and comments."""
     reader = csv.reader(stream, delimiter=separator, skipinitialspace=True)
     for cells in reader:
         blank = not cells or cells == [""]
         if not blank and not (comment is not None and cells[0].startswith(comment)):
             yield reader.line_num, cells
+
+
+def _bounded(stream: IO[str], path: Path) -> Iterator[str]:
+    """Lines of a packed file; one that unpacks to far more than its size is refused."""
+    left = most_unpacked(path)
+    while line := stream.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise DataError(
+                f"{path.name} has {path.stat().st_size} bytes, and unpacks to more than "
+                f"{most_unpacked(path)}, which would fill the memory; if it is right, unpack it "
+                "first."
+            )
+        yield line
+
+
+_PACKED = (".gz", ".bz2", ".xz")
 
 
 def _open(path: Path) -> IO[str]:

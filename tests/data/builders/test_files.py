@@ -1,10 +1,13 @@
 """Several parties' own files, joined by an id column in plain form."""
 
+import gzip
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from securevfl.data import VerticalDataset, load_dataset
+from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
 
@@ -99,6 +102,35 @@ def test_no_common_id_is_refused_with_examples(tmp_path):
         load_dataset(
             party_files=paths, id_column="id", label="y", label_file=tmp_path / "labels.csv"
         )
+
+
+def test_ids_that_print_alike_are_shown_by_code_points(tmp_path):
+    """The message showed one text for both files."""
+    a, b, y = tables()
+    a, y = (one.assign(id=[f"\u00e9{k}" for k in range(len(one))]) for one in (a, y))
+    paths = save(tmp_path, a, b.assign(id=[f"e\u0301{k}" for k in range(len(b))]), y)
+    with pytest.raises(DataError, match=r"some look alike: .*'\\xe90'.*'e\\u03010'.*such as NFC"):
+        load_dataset(
+            party_files=paths, id_column="id", label="y", label_file=tmp_path / "labels.csv"
+        )
+
+
+def test_a_packed_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("securevfl.reading._SMALL", 10_000)
+    for lines, said in (
+        (10, None),
+        (100_000, r"p\.csv\.gz has .* bytes, and unpacks to more than"),
+    ):
+        path = tmp_path / "p.csv.gz"
+        path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * lines))
+        if said is None:
+            assert len(read_csv(path)) == lines
+            continue
+        with pytest.raises(DataError, match=said):
+            read_csv(path)
+        path.write_bytes(gzip.compress(b"a,b\n1," + b"2" * 4 * lines))  # one line
+        with pytest.raises(DataError, match=said):
+            read_csv(path)
 
 
 def test_ids_of_different_types_are_refused(tmp_path):
