@@ -131,8 +131,10 @@ def plan(
     [(1, 3), (2, 5), (3, 7)]
     """
     cls = get_protocol(protocol)
-    shape, sums = _sizes(data, parties, rows, features, test_rows, options)
     config: Any = make_config(cls, options)
+    degree = getattr(config, "degree", 1)
+    shape, sums = _sizes(data, parties, rows, features, test_rows, degree, options)
+    config = cls.settled(config, shape)
     if cls.needs(config, shape) is not None:
         return _by_needs(cls, config, shape, conditions, sealed, seed, options)
     _check_plannable(cls, config, shape)
@@ -263,6 +265,7 @@ def _sizes(
     rows: int | None,
     features: int | None,
     test_rows: int,
+    degree: int,
     options: Mapping[str, Any],
 ) -> tuple[Shape, list[RowSums]]:
     """Shape of the data, and a bound on each client's row sums."""
@@ -278,14 +281,12 @@ def _sizes(
                 f"{features} parties"
             )
         widths = tuple(len(part) for part in np.array_split(np.arange(features), N))
-        degree = int(options.get("degree", 2))
         return Shape(widths, rows, test_rows), [RowSums(d * degree + 1.0) for d in widths]
     if rows or features or test_rows:
         raise ConfigurationError("plan: give a data set or rows and features, not both")
     if isinstance(data, str):
         data = DataSource(data, {"parties": parties} if parties else {})
     dataset = data.load() if isinstance(data, DataSource) else data
-    degree = int(options.get("degree", 2))
     parts = [dataset.train, dataset.test] if options.get("secure") else [dataset.train]
     shape = Shape(tuple(dataset.widths), len(dataset.train_labels), len(dataset.test_labels))
     return shape, [

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 ProtocolLike = str | type[Protocol]
 
 # Small, and awkward on purpose: neither rows nor columns divide evenly.
-TINY = {"rounds": 4, "batch": 15, "width": 6, "hidden": 6}
+# With so few rows and columns a budget of sums would end most runs, so there is none.
+TINY = {"rounds": 4, "batch": 15, "width": 6, "hidden": 6, "degree": 2, "sum_budget": 0.0} | {
+    "lr_decay": "none",
+    "paper": True,
+}
 LEARNING = {"rounds": 40}
 
 

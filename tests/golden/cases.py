@@ -17,7 +17,9 @@ ROUNDS = 6
 SMALL = {"rounds": ROUNDS, "batch": 15, "width": 6, "hidden": 6}
 # Cheap settings of protocols whose defaults train for long, or whose noise comes from nowhere.
 OWN: dict[str, dict[str, Any]] = {
-    "fedvs": {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24},  # histories of these bits
+    # Histories of these bits, and of the defaults before a budget of sums chose others.
+    "fedvs": {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24, "paper": True},
+    "coded_split": {"degree": 2, "lr_decay": "none", "sum_budget": 0.0},
     "wait_dp": {"noise": "seeded"},
     "multivfl": {"samples": 15, "noise": "seeded"},
     "dvfl": {"guest_epochs": 2, "host_epochs": 2, "hosts": 2, "interval": 1.0, "width": 6}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -107,6 +107,11 @@ SumBudget = Annotated[
 ]
 
 
+_OF_A_WIDTH, _WIDEST = 8, 64  # columns for each number of an embedding; its largest width
+_LEAST_BATCH, _LARGEST_BATCH = 8, 128
+_PLANNED = 0.75  # of the columns as equations: a quarter of them may depend on others
+
+
 class TrainingConfig(BaseModel):
     """Options of every protocol that trains a split model."""
 
@@ -206,6 +211,63 @@ class TrainingConfig(BaseModel):
     def client_optimizer(self) -> dict[str, Any]:
         """Arguments of `make_optimizer` for a client."""
         return self.centre_optimizer() | {"lr": self.client_lr or self.lr}
+
+
+class BudgetedConfig(TrainingConfig):
+    """Options of methods whose server decodes sums, with sizes that keep a budget of sums.
+
+    The sizes that are 0 follow from the columns, the rows and the rounds (`settled`).
+    docs/results-sums.md has the figures by which the defaults were chosen.
+    """
+
+    batch: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Number of training rows in a batch. 0: such that the rounds are the epochs that the "
+            "budget of sums allows, 8 to 128."
+        ),
+    )
+    lr_decay: Literal["none", "linear"] = Field(
+        "linear",
+        description=(
+            "Schedule of the learning rates: constant (none), or falling to 0 over the "
+            "rounds (linear)."
+        ),
+    )
+    width: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Width h of an embedding: how many numbers a bottom model makes of one row, and how "
+            "many equations each visit of a row gives. 0: an eighth of all columns, 1 to 64."
+        ),
+    )
+    degree: int = Field(
+        1,
+        ge=1,
+        le=8,
+        description=(
+            "Number D of layers of a bottom model, which is the degree of its polynomial. From 2 "
+            "on sums tell more: squares of columns stand among them."
+        ),
+    )
+    sum_budget: SumBudget = 1.0
+
+    def settled(self, columns: int, rows: int) -> Self:
+        """The options with width and batch where these are 0.
+
+        Parameters
+        ----------
+        columns, rows : int
+            Of all parties together, and of the training set.
+        """
+        h = self.width or min(max(columns // _OF_A_WIDTH, 1), _WIDEST)
+        room = _PLANNED * (self.sum_budget or 1.0) * columns
+        epochs = max(int(room) // h, 1)
+        fitting = rows // -(-self.rounds // epochs)
+        B = self.batch or min(max(fitting, _LEAST_BATCH), _LARGEST_BATCH)
+        return self.model_copy(update={"width": h, "batch": B})
 
 
 class EmbeddingConfig(TrainingConfig):

@@ -105,7 +105,7 @@ class Protocol(ABC):
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         self.check_parties(config, data.parties)
-        self.config = config
+        self.config = self.settled(config, Shape(data.widths, data.rows, data.test_rows))
         self.data = data
         self.seed = seed
         self._secrets: Secrets = SecretSeed(seed)
@@ -121,6 +121,11 @@ class Protocol(ABC):
         ------
         ConfigurationError
         """
+
+    @classmethod
+    def settled(cls, config: Any, shape: Shape) -> Any:
+        """The options with those that follow from the sizes of the data, which are public."""
+        return config
 
     @property
     def secrets(self) -> Secrets:

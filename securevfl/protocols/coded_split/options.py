@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from securevfl.protocols.base.options import SumBudget, TrainingConfig
+from securevfl.protocols.base.options import BudgetedConfig
 
 # Line 10 adds F^T Gamma to a share: the step of a model must be linear in what the server deals.
 _ONLY_SGD = "holders add their shares of the step to their shares of the models, so it must be "
@@ -25,7 +25,7 @@ REFUSED = dict.fromkeys(
 )
 
 
-class CodedSplitConfig(TrainingConfig):
+class CodedSplitConfig(BudgetedConfig):
     """Options of coded split learning."""
 
     segments: int = Field(
@@ -61,10 +61,10 @@ class CodedSplitConfig(TrainingConfig):
         12, ge=1, le=40, description="Fractional bits lu of the steps that the server deals."
     )
     client_lr: float = Field(
-        4.0, gt=0, description="Learning rate of the owners' models, by plain SGD."
+        64.0, gt=0, description="Learning rate of the owners' models, by plain SGD."
     )
     client_lr_decay: Literal["none", "linear", "cosine", "halving"] = Field(
-        "none",
+        "linear",
         description=(
             "Schedule of client_lr over the rounds: constant, linear to 0, half a cosine to 0, or "
             "halved after each quarter."
@@ -98,7 +98,6 @@ class CodedSplitConfig(TrainingConfig):
             "too many."
         ),
     )
-    sum_budget: SumBudget = 0.0
     secure: bool = Field(
         False, description="Whether the test set is evaluated on secret shares (coded inference)."
     )

@@ -115,6 +115,7 @@ class CodedSplit(SplitProtocol, SharedModels):
 
     def __init__(self, config: CodedSplitConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        config = self.config
         self._prepared: dict[int, tuple[np.ndarray, Preparation]] = {}
         self.check_sizes()
         layouts: dict[str, Batches] = {
@@ -122,6 +123,11 @@ class CodedSplit(SplitProtocol, SharedModels):
         }
         self.public = make_parameters(config, data.widths, layouts)
         RangeBound.of(self.public)  # refuses a prime without room
+
+    @classmethod
+    def settled(cls, config: CodedSplitConfig, shape: Shape) -> CodedSplitConfig:
+        """Width and batch by the budget of sums, where they are not given."""
+        return config.settled(sum(shape.widths), shape.rows)
 
     @classmethod
     def check_parties(cls, config: CodedSplitConfig, parties: int) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
@@ -18,12 +18,22 @@ from securevfl.field.designs import blocks_of, stream_count
 from securevfl.field.prss import Prss
 from securevfl.models.pretraining.trainer import SupervisedOptions
 from securevfl.models.split import Batches
-from securevfl.protocols.base.options import SumBudget, TrainingConfig
+from securevfl.protocols.base.options import BudgetedConfig
+
+_PAPER = {
+    "degree": 2,
+    "width": 64,
+    "batch": 128,
+    "client_lr": 0.01,
+    "lr_decay": "none",
+    "sum_budget": 0.0,
+}
 
 
-class FedVSConfig(SupervisedOptions, TrainingConfig):
+class FedVSConfig(SupervisedOptions, BudgetedConfig):
     """Options of FedVS."""
 
+    client_lr: float = Field(0.1, gt=0, description="Learning rate of the clients' bottom models.")
     segments: int | None = Field(
         None,
         ge=1,
@@ -84,7 +94,14 @@ class FedVSConfig(SupervisedOptions, TrainingConfig):
     max_attempts: int = Field(
         3, ge=1, description="Attempts given up in a row after which the run ends."
     )
-    sum_budget: SumBudget = 0.0
+    paper: bool = Field(
+        False,
+        description=(
+            "Whether options that are not given are the paper's instead of ours: degree 2 and no "
+            "budget of sums, with width 64, batches of 128 and constant rates of 0.01, with which "
+            "its studies are run here."
+        ),
+    )
     pretrain: Literal["none", "p", "full"] = Field(
         "none",
         description=(
@@ -92,6 +109,12 @@ class FedVSConfig(SupervisedOptions, TrainingConfig):
             "full (client 0, too, on the labels, which the server gives it)."
         ),
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_the_paper(cls, values: Any) -> Any:
+        asked = isinstance(values, dict) and values.get("paper") in (True, "true", "True", 1)
+        return _PAPER | values if asked else values
 
 
 @dataclass(frozen=True)

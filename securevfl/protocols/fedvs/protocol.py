@@ -139,6 +139,7 @@ class FedVS(SplitProtocol, CodedProtocol):
 
     def __init__(self, config: FedVSConfig, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        config = self.config
         self.check_sizes()
         code = code_of(config, data.parties)
         self.public = Parameters(
@@ -149,6 +150,11 @@ class FedVS(SplitProtocol, CodedProtocol):
             batches={part: self.batches(code.segments, part) for part in self.shared_parts},
         )
         self.check_overflow()
+
+    @classmethod
+    def settled(cls, config: FedVSConfig, shape: Shape) -> FedVSConfig:
+        """Width and batch by the budget of sums, where they are not given."""
+        return config.settled(sum(shape.widths), shape.rows)
 
     @classmethod
     def check_parties(cls, config: FedVSConfig, parties: int) -> None:

@@ -18,6 +18,7 @@ from securevfl.testing.runs import make, simulate
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 21)
 SMALL = {"rounds": 12, "batch": 16, "width": 5, "hidden": 6}
+OPTIONS = {"batch": 128, "width": 64, "degree": 2, "client_lr": 4.0}
 P31 = 2**31 - 1
 
 
@@ -181,13 +182,13 @@ def test_scaled_columns_keep_to_their_norm():
     ],
 )
 def test_the_prime_is_the_smallest_with_room(more, prime):
-    config = CodedSplit.Config(**more)
+    config = CodedSplit.Config(**OPTIONS | more)
     assert choose_prime(config, (8,) * 8, 1348) == prime
 
 
 def test_wider_tables_and_longer_epochs_need_a_larger_prime():
     """On handwritten the bound was measured at 2^39.2, and 2^40-87 would have shrunk steps."""
-    config = CodedSplit.Config(batch=32)
+    config = CodedSplit.Config(**OPTIONS | {"batch": 32})
     assert choose_prime(config, (216, 76, 64, 6, 240, 47), 1200) == 2**50 - 2**14 + 1
 
 

@@ -16,6 +16,7 @@ from securevfl.testing.runs import simulate
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 21)
 SMALL = {"rounds": 12, "batch": 16, "width": 5, "hidden": 6, "ask_timeout": 1.5}
+SMALL |= {"sum_budget": 0.0}
 LOSSY = {"first": 2, "link": {"fault": 0.5, "rejoin": 0.1}}
 
 

@@ -15,7 +15,8 @@ from securevfl.protocols.coded_split.parameters import expected_bound
 from securevfl.testing.runs import make, simulate
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 41)
-SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6}
+SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6, "degree": 2, "sum_budget": 0.0}
+SMALL |= {"client_lr_decay": "none"}
 
 
 @pytest.mark.parametrize(
@@ -115,8 +116,9 @@ def test_models_that_decay_are_evaluated_released_and_predicted_by_their_factor(
 
 def test_the_prime_has_room_for_the_factor_of_a_weight_decay():
     """Twelve steps of 0.5 need 12 bits more of the expected bound, but for its rounding."""
-    plain = CodedSplitConfig(rounds=12, client_lr=4.0)
-    decayed = CodedSplitConfig(rounds=12, client_lr=4.0, client_weight_decay=0.125)
+    PLAIN = {"rounds": 12, "client_lr": 4.0, "client_lr_decay": "none", "batch": 128}
+    plain = CodedSplitConfig(**PLAIN)
+    decayed = CodedSplitConfig(**PLAIN, client_weight_decay=0.125)
     found = [expected_bound(one, (8,) * 8, 1348) for one in (plain, decayed)]
     assert found[1] == found[0] * 2**12
 
