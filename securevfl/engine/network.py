@@ -72,11 +72,13 @@ class Wait:
     announced : int or None
         Number of the round in which the party waits, so that a newer announcement ends the wait;
         None outside of rounds.
+    groups : tuple of tuple of int
+        Of a collect: only messages of groups of senders that are here whole count; empty for all.
     """
 
     __slots__ = (
         *("announced", "count", "kinds", "needed", "round", "safe", "senders", "taken", "timeout"),
-        "_whose",
+        *("_whose", "groups"),
     )
 
     def __init__(
@@ -88,8 +90,10 @@ class Wait:
         timeout: float | None,
         safe: bool,
         announced: int | None,
+        groups: tuple[tuple[int, ...], ...] = (),
     ) -> None:
         self.kinds = kinds
+        self.groups = groups
         self.round = round
         self.count = count
         self.senders = senders
@@ -123,7 +127,11 @@ class Wait:
     @property
     def satisfied(self) -> bool:
         """Whether enough messages were taken."""
-        return len(self.taken) >= self.needed
+        if len(self.taken) < self.needed or not self.groups:
+            return len(self.taken) >= self.needed
+        here = {message.sender for message in self.taken}
+        whole = sum(len(group) for group in self.groups if here.issuperset(group))
+        return whole >= self.needed
 
     def describe(self) -> str:
         """Text for the error of a stalled run: what is missing, and from whom."""

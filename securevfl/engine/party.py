@@ -209,6 +209,7 @@ class Party:
         round: int | None = None,
         timeout: float | None = None,
         safe: bool = False,
+        groups: tuple[tuple[int, ...], ...] = (),
     ) -> dict[int, Any]:
         """Payloads of the first `count` senders, ordered by sender; then the round is closed.
 
@@ -226,6 +227,9 @@ class Party:
             Seconds after which the payloads that have arrived are returned, even if fewer.
         safe : bool
             Whether the wait is a safe point.
+        groups : tuple of tuple of int
+            Where given, the wait goes on until groups of senders that are here whole have `count`
+            members; the payloads of others that came are returned with theirs.
         """
         asked = frozenset(self.peers if senders is None else senders)
         wanted = len(asked) if count is None else count
@@ -234,7 +238,7 @@ class Party:
         number = self._round(round)
         if number < 0:
             raise ValueError(f"collect: round {number} must be at least 0")
-        wait = Wait((kind,), number, wanted, asked, timeout, safe, self._announced)
+        wait = Wait((kind,), number, wanted, asked, timeout, safe, self._announced, groups)
         taken = await wait
         return {m.sender: m.payload for m in sorted(taken, key=lambda m: m.sender)}
 

@@ -17,9 +17,11 @@ import numpy as np
 
 from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions
+from securevfl.engine.conditions_file import load_conditions
 from securevfl.errors import ConfigurationError
 from securevfl.field.primes import USUAL
 from securevfl.planning.choices import Choice, choice_by_needs, choice_of, feasible_segments
+from securevfl.planning.cohorts import cost_of_cohorts
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum
 from securevfl.planning.remedies import Planned, Remedy, remedies
 from securevfl.planning.sums import told_by_sums
@@ -53,8 +55,8 @@ class Forecast:
     command : str
         The run that it stands for, as options of ``securevfl run``.
     warnings : tuple of str
-        What helpers count for where any are planned or proposed, and what the decoded sums give
-        away at these sizes, one text each; often none.
+        What helpers count for where any are planned or proposed, what the decoded sums give away
+        at these sizes, and what cohorts cost, one text each; often none.
     remedies : tuple of Remedy
         Where no straggler is tolerated, changes of the plan with which one is.
     """
@@ -226,7 +228,6 @@ def _forecast(
     changes = remedies(planned, best)
     helped = best.helpers or any(one.helpers for one in changes)
     of_one = shares_of_one_operator(best.segments, config.privacy) if helped else ""
-    warnings = [of_one, told_by_sums(sum(shape.widths), config.width)]
     return Forecast(
         protocol=planned.protocol.name,
         parties=parties,
@@ -240,9 +241,22 @@ def _forecast(
         command=" ".join(
             _flag(key, value) for key, value in {**settings, "segments": best.segments}.items()
         ),
-        warnings=tuple(filter(None, warnings)),
+        warnings=tuple(filter(None, [of_one, *_warnings(planned, best, parties)])),
         remedies=changes,
     )
+
+
+def _warnings(planned: Planned, best: Choice, parties: int) -> list[str]:
+    """Warnings of what sums give away, and the cost of cohorts in stragglers."""
+    cls, config, shape = planned.protocol, planned.config, planned.shape
+    found = [told_by_sums(sum(shape.widths), config.width)]
+    cohorts = cls.cohorts(config, parties)
+    outline = cls.outline(config.model_copy(update={"segments": best.segments}), shape)
+    if cohorts is not None and outline is not None:
+        rows = outline.batch_rows
+        conditions = load_conditions(planned.conditions, parties=parties, batch_rows=rows)
+        found.append(cost_of_cohorts(cohorts, conditions, seed=planned.seed))
+    return found
 
 
 def _fastest(choices: tuple[Choice, ...]) -> Choice:

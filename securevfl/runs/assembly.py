@@ -247,5 +247,6 @@ def transcript_bytes(protocol: Protocol, folder: Path | None) -> int:
 def tolerates(made: Protocol) -> bool:
     """Whether a protocol, with these options, goes on without a client that is away."""
     fields = type(made.config).model_fields
-    names: Mapping[str, Any] = made.fault_options
+    # Numbers, such as that of groups, only say how many clients can be spared.
+    names = [n for n, value in made.fault_options.items() if type(value) is not int]
     return bool(names) and all(getattr(made.config, n) != fields[n].default for n in names)

@@ -256,6 +256,7 @@ class Run:
         classes = 0 if own or data.task == "regression" else data.num_classes
         result["notices"] = [
             *_sums(self.protocol),
+            *filter(None, [self.protocol.told_apart]),
             *many_classes(data.num_classes, data.rows),
             *few_test_rows(data.test_rows),
             *self._outages_that_never_came(),

@@ -56,6 +56,16 @@ def test_what_is_held_beyond_the_count_is_late_when_the_collect_ends(box):
     assert box.late_rows() == [2, 3]
 
 
+def test_a_collect_of_whole_groups_goes_on_until_these_have_enough_members(box):
+    groups = ((0, 1), (2, 3, 4))
+    box.put(0)
+    box.mailbox.begin_wait(Wait(("x",), 1, 2, None, None, False, None, groups))
+    assert [box.put(sender) for sender in (2, 4, 1)] == [False, False, True]
+    assert [sender for _, _, sender in box.finish()] == [0, 2, 4, 1]
+    box.put(3)
+    assert box.late_rows() == [4]
+
+
 def test_messages_of_other_rounds_kinds_and_senders_are_left_alone(box):
     box.put(1, round=2)
     box.put(1, kind="y")

@@ -20,6 +20,7 @@ OWN: dict[str, dict[str, Any]] = {
     # Histories of these bits, and of the defaults before a budget of sums chose others.
     "fedvs": {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24, "paper": True},
     "coded_split": {"degree": 2, "lr_decay": "none", "sum_budget": 0.0},
+    "secagg_split": {"cohorts": 0},  # histories of any survivors
     "wait_dp": {"noise": "seeded"},
     "multivfl": {"samples": 15, "noise": "seeded"},
     "dvfl": {"guest_epochs": 2, "host_epochs": 2, "hosts": 2, "interval": 1.0, "width": 6}
@@ -28,7 +29,7 @@ OWN: dict[str, dict[str, Any]] = {
     "fedhssl": {"pretrain_epochs": 1, "pretrain_batch": 32},
     "vflhlp": {"pretrain_epochs": 1, "pretrain_batch": 32},
 }
-PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0}
+PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0, "cohorts": 0}
 PRETRAINED = {"pretrain_epochs": 1, "pretrain_batch": 32}
 P31 = 2**31 - 1
 

@@ -26,7 +26,7 @@ SETTINGS = 9  # for each variant but the costly ones
 INSTANTS = 20_000  # of virtual time; a run of these sizes has a few hundred
 SMALL = TINY | {"rounds": 6, "batch": 40}
 TIMED = {"timeout": 1.5}
-FEDVS = {"share_timeout": 3.0, "result_timeout": 3.0, "max_attempts": 6}
+FEDVS = {"share_timeout": 3.0, "result_timeout": 3.0, "max_attempts": 6, "cohorts": 0}
 VARIANTS = {
     "fedvs timed": ("fedvs", FEDVS | {"segments": 1}),
     "fedvs plain": ("fedvs", FEDVS | {"segments": 1, "masked": False}),

@@ -130,7 +130,12 @@ def test_each_gradient_that_comes_is_used_once_and_in_order(seed, monkeypatch):
 
     monkeypatch.setattr(Client, "update", noting)
     summed = {}  # sharers by round
-    options = FEDVS | {"share_timeout": 2.0, "result_timeout": 2.0, "max_attempts": 60}
+    options = FEDVS | {
+        "share_timeout": 2.0,
+        "result_timeout": 2.0,
+        "max_attempts": 60,
+        "cohorts": 0,
+    }
     made = make("fedvs", seed=seed, defaults=SMALL, **options)
 
     def loses(message, chance):

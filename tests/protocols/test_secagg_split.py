@@ -37,7 +37,8 @@ from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data, slow
 
 P31, P61 = 2**31 - 1, 2**61 - 1
-SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7}
+# Any clients may survive: what is tried here holds beside cohorts.
+SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7, "cohorts": 0}
 
 
 def public(parties=5, **options):
@@ -125,6 +126,7 @@ def test_the_history_is_that_of_split_learning_on_the_survivors(monkeypatch):
     options = SMALL | {"rounds": 12, "inference": "all"}
     secure = simulate("secagg_split", data(6), **options)
     monkeypatch.setattr(split.Client, "embed", rounded)
+    del options["cohorts"]
     plain = simulate("split", data(6), stragglers="ignore", **options)
     assert secure.losses == plain.losses
     answered = [outcome.parties[SERVER].answered.tolist() for outcome in (secure, plain)]
@@ -338,7 +340,7 @@ def test_two_sets_of_survivors_open_a_client_unless_they_are_signed():
 
 
 def test_what_no_honest_server_names_is_refused():
-    client = make("secagg_split", data(6)).parties()[2]
+    client = make("secagg_split", data(6), cohorts=0).parties()[2]
     client.check({1, 2, 3}, {0, 1, 2, 3})
     for survivors, sharers in (
         ({0, 1, 3}, {0, 1, 2, 3}),  # without this client
@@ -347,6 +349,29 @@ def test_what_no_honest_server_names_is_refused():
     ):
         with pytest.raises(RunError, match="Nothing was opened"):
             client.check(survivors, sharers)
+
+
+def test_survivors_are_whole_cohorts_and_clients_open_no_other_sum():
+    options = SMALL | {"rounds": 3, "cohorts": None}
+    outcome = simulate("secagg_split", data(8), conditions=slow(1, of=8), payloads=True, **options)
+    survivors = {tuple(named) for named in sent(outcome, "survivors").values()}
+    assert survivors == {(4, 5, 6, 7)}
+    assert outcome.protocol.public.cohorts.groups == ((0, 1, 2, 3), (4, 5, 6, 7))
+    client = outcome.parties[4]
+    client.check({4, 5, 6, 7}, set(range(8)))
+    with pytest.raises(RunError, match=r"cut the cohort \[0, 1, 2, 3\].*Nothing was opened"):
+        client.check({0, 1, 2, 4, 5, 6, 7}, set(range(8)))
+
+
+def test_without_cohorts_claims_say_that_single_clients_follow():
+    for cohorts, single in ((0, True), (2, False)):
+        protocol = make("secagg_split", data(8), cohorts=cohorts)
+        assert all(
+            ("single clients' embeddings follow" in claim.reason) is single
+            for claim in protocol.claims
+            if claim.asset == "features"
+        )
+    assert make("secagg_split", data(8), cohorts=0, quorum=8).told_apart == ""
 
 
 def test_nothing_is_uploaded_among_too_few_or_under_one_key_twice():

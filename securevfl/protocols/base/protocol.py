@@ -18,6 +18,7 @@ from securevfl.engine.streams import (
     keyed_stream,
 )
 from securevfl.errors import ConfigurationError
+from securevfl.field.cohorts import Cohorts
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.card import Card, Exposure
@@ -255,6 +256,16 @@ class Protocol(ABC):
     def needs(cls, config: Any, shape: Shape) -> Needs | None:
         """Numbers for the planner; None where it counts them as FedVS's."""
         return None
+
+    @classmethod
+    def cohorts(cls, config: Any, parties: int) -> Cohorts | None:
+        """Groups that late clients leave out of sums, for the planner; None where none are left."""
+        return None
+
+    @property
+    def told_apart(self) -> str:
+        """Warning that honest runs' sums over changing clients tell of single ones; else empty."""
+        return ""
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:

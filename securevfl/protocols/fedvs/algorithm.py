@@ -396,6 +396,7 @@ class Server(Party):
         self.steps = 0
         self.given_up = 0
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the present attempt
+        self.shared: tuple[int, ...] = ()  # who shared in time for it
         self.test_scores: dict[int, np.ndarray] = {}
         self.ledger = SumLedger(parties=len(peers), threshold=public.telling_uploads)
         self.unknowns = 0
@@ -422,16 +423,18 @@ class Server(Party):
     async def attempt(self, batch: Batch) -> Attempt:
         """Announce B, then S: those that shared their model in time (footnote 2).
 
-        An S that would not keep the masked guarantee is not announced; `decode` gives such an
-        attempt up. An attempt on rows that were announced before has the models of that one, or is
-        not made: two sums of the same rows and other models reveal their difference.
+        A cohort of which a client did not is left out whole. An S that would not keep the masked
+        guarantee is not announced; `decode` gives such an attempt up. An attempt on rows that were
+        announced before has the models of that one, or is not made: two sums of the same rows and
+        other models reveal their difference.
         """
         self.batch = batch
         self.count_release(batch)
         self.announce(self.round + 1, batch)
         timeout = self.public.config.share_timeout
         shared = await self.collect("shared", timeout=timeout)
-        before, sharers = self.ledger.same_rows(batch), tuple(shared)
+        self.shared = tuple(shared)
+        before, sharers = self.ledger.same_rows(batch), self.public.cohorts.whole(shared)
         if before is not None:
             again = before.attempt
             sharers = again.sharers if set(again.sharers) <= set(sharers) else ()
@@ -465,9 +468,10 @@ class Server(Party):
     async def decode(self, attempt: Attempt) -> np.ndarray | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
         public = self.public
-        why = why_not_announced(public, self.ledger.same_rows(self.batch), attempt)
+        before = self.ledger.same_rows(self.batch)
+        why = why_not_announced(public, before, attempt, self.shared)
         if why is not None:
-            self.give_up(why, attempt.sharers)
+            self.give_up(why, self.shared)
             return None
         uploads = await self.collect(
             "embedding", count=public.results_needed, timeout=public.config.result_timeout

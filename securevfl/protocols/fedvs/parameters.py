@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.cohorts import Cohorts, cohorts_of, most_cohorts
 from securevfl.field.designs import blocks_of, stream_count
 from securevfl.field.prss import Prss
 from securevfl.models.pretraining.trainer import SupervisedOptions
@@ -82,6 +83,15 @@ class FedVSConfig(SupervisedOptions, BudgetedConfig):
         description=(
             "Seconds after which a round goes on with the clients that have shared. "
             "Default: it waits for all."
+        ),
+    )
+    cohorts: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Number of cohorts, fixed groups of at least T+2 clients that stand in a masked sum "
+            "whole or not at all. 0 sums over whichever shared in time, as in the paper; such sums "
+            "tell single clients' embeddings. Default: floor(N/(T+2)) with a share_timeout, else 1."
         ),
     )
     result_timeout: float | None = Field(
@@ -175,6 +185,12 @@ class Parameters:
         return code.segments + code.privacy if self.config.masked else code.parties + 1
 
     @functools.cached_property
+    def cohorts(self) -> Cohorts:
+        """Groups of clients that stand in a sum whole, or not at all."""
+        parties, privacy = self.code.parties, self.code.privacy
+        return cohorts_of("fedvs", cohort_number(self.config, parties), parties, privacy)
+
+    @functools.cached_property
     def prss(self) -> Prss:
         """Holders of each key of the masks."""
         return prss_of(self.code)
@@ -204,6 +220,19 @@ def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
 def results_needed(config: FedVSConfig, segments: int) -> int:
     """R + 2A = 2 (K + T - 1) + 1 + 2A."""
     return 2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt
+
+
+def cohort_number(config: FedVSConfig, parties: int) -> int:
+    """Number of cohorts: as configured, or as many as there can be where sharers may change.
+
+    Where the server waits for all to share, all are one cohort, and clients hold it to that. Plain
+    evaluation has none by default: it shows the server more than sums.
+    """
+    if config.cohorts is not None:
+        return config.cohorts
+    if not config.masked:
+        return 0
+    return 1 if config.share_timeout is None else most_cohorts(parties, config.privacy)
 
 
 def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:

@@ -16,6 +16,7 @@ from securevfl.errors import (
     WouldOverflowError,
 )
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.cohorts import TOLD_APART, Cohorts, cohorts_of
 from securevfl.field.prss import Prss
 from securevfl.models.polynomial_network import PolynomialNetwork, expanded_width
 from securevfl.models.pretraining.pretext import make_objective
@@ -50,6 +51,7 @@ from securevfl.protocols.fedvs.parameters import (
     Parameters,
     code_of,
     coded_rows,
+    cohort_number,
     default_segments,
     inference_step,
     prss_of,
@@ -79,6 +81,7 @@ class FedVS(SplitProtocol, CodedProtocol):
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
         "result_timeout": 60.0,
+        "cohorts": 0,  # few clients are one cohort, and none of them can be spared
     }
     refused_options: ClassVar[dict[str, str]] = dict.fromkeys(
         ("client", "own_client"),
@@ -131,6 +134,9 @@ class FedVS(SplitProtocol, CodedProtocol):
             "a client whose value could wrap stops the run, which reveals one bit about its data, "
             "and to a cluster's driver how large it is",
             "B is announced with the round, S after sharing; the paper supposes that all share",
+            "S is a union of cohorts (ours), fixed groups of at least T+2 clients that stand in a "
+            "masked sum whole or not at all, and clients refuse any other S. cohorts=0 is the "
+            f"paper's S, of whoever shared in time: {TOLD_APART}",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
             "organisation with the server, and both start from its own model instead of having a "
             "proximal term towards it",
@@ -162,6 +168,7 @@ class FedVS(SplitProtocol, CodedProtocol):
         super().check_parties(config, parties)
         check_stop(cls.name, config, on_labels=config.pretrain == "full")
         code = code_of(config, parties)
+        cohorts_of(cls.name, cohort_number(config, parties), parties, config.privacy)
         if config.masked:
             prss_of(code)
 
@@ -395,6 +402,8 @@ class FedVS(SplitProtocol, CodedProtocol):
     def claims(self) -> tuple[Claim, ...]:
         """Theorem 5.2, the masked guarantee, and what is not protected."""
         about_server = MASKED if self.config.masked else PLAIN
+        if self.told_apart:
+            about_server = tuple(replace(c, reason=f"{c.reason}; {TOLD_APART}") for c in MASKED)
         if self.config.pretrain == "full":
             about_server = tuple(
                 replace(
@@ -407,6 +416,19 @@ class FedVS(SplitProtocol, CodedProtocol):
         odometer = self.released()
         stated = SHARES + about_server + UNPROTECTED + budget_claims(odometer)
         return given_sums(stated, odometer)
+
+    @classmethod
+    def cohorts(cls, config: FedVSConfig, parties: int) -> Cohorts | None:
+        """Cohorts that a `share_timeout` would leave out of sums, for the planner."""
+        patient = config.model_copy(update={"share_timeout": config.share_timeout or 1.0})
+        number = cohort_number(patient, parties)
+        return cohorts_of(cls.name, number, parties, config.privacy) if number else None
+
+    @property
+    def told_apart(self) -> str:
+        """Warning that masked sums over changing clients tell of single ones, without cohorts."""
+        changing = self.config.masked and self.config.share_timeout is not None
+        return TOLD_APART if changing and self.config.cohorts == 0 else ""
 
     @property
     def paper_claims(self) -> tuple[Claim, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from securevfl.engine.party import SERVER
 from securevfl.errors import ProtocolError
+from securevfl.field.cohorts import TOLD_APART
 from securevfl.protocols.base.received import check_array, check_arrays
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters
@@ -35,6 +36,12 @@ def check_attempt(public: Parameters, batch: Batch, attempt: Attempt) -> None:
             f"{attempt.life!r}: {len(sharers)} different clients of {N}. Masks with "
             f"T = {public.code.privacy} need at least T+2 sharers, each once, and the life must be "
             "an integer. Nothing was uploaded"
+        )
+    if cut := public.cohorts.cut(sharers):
+        raise ProtocolError(
+            f"fedvs: the server announced the sharers {list(attempt.sharers)}, which cut the "
+            f"cohort {list(cut[0])}; a sum is over whole cohorts, lest the difference of two tells "
+            "of single clients. Nothing was uploaded"
         )
 
 
@@ -123,7 +130,9 @@ def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> 
     check_array(f"fedvs: 'gradient' of round {round}", SERVER, gradient, shape, np.float32)
 
 
-def why_not_announced(public: Parameters, before: Sum | None, attempt: Attempt) -> str | None:
+def why_not_announced(
+    public: Parameters, before: Sum | None, attempt: Attempt, shared: Collection[int]
+) -> str | None:
     """Reason why an attempt is given up before any upload; None if it was announced.
 
     Parameters
@@ -132,6 +141,8 @@ def why_not_announced(public: Parameters, before: Sum | None, attempt: Attempt) 
     before : Sum or None
         Announced sum of the same rows, whose models the attempt must repeat.
     attempt : Attempt
+    shared : collection of int
+        Clients that shared their model in time.
     """
     within = f"within share_timeout = {public.config.share_timeout} s"
     if before is not None and not attempt.sharers:
@@ -140,6 +151,12 @@ def why_not_announced(public: Parameters, before: Sum | None, attempt: Attempt) 
             f"not all of these shared again {within}"
         )
     if not public.enough(attempt.sharers):
+        if cut := public.cohorts.cut(shared):
+            late = sorted({n for group in cut for n in group}.difference(shared))
+            return (
+                f"no cohort shared whole {within}: clients {late} were late. Fewer clients in a "
+                f"cohort, or cohorts = 0, would go on without them; {TOLD_APART}"
+            )
         least = public.code.privacy + 2 if public.config.masked else 1
-        return f"{len(attempt.sharers)} clients shared {within}, and a sum needs {least}"
+        return f"{len(shared)} clients shared {within}, and a sum needs {least}"
     return None

@@ -30,6 +30,7 @@ from securevfl.errors import (
     RangeError,
     RunError,
 )
+from securevfl.field.cohorts import TOLD_APART
 from securevfl.protocols.base.mask_keys import fresh_bytes
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, summed
@@ -214,6 +215,12 @@ class Client(SplitClient):
                 f"{sorted(sharers)} to client {self.index}; they must be among those, include it "
                 f"and be at least max(t, T+2) = {self.public.needed}. Nothing was opened"
             )
+        if cut := self.public.cohorts.cut(survivors):
+            raise RunError(
+                f"secagg_split: the server named the survivors {sorted(survivors)}, which cut the "
+                f"cohort {list(cut[0])}; a sum is over whole cohorts, lest the difference of two "
+                "tells of single clients. Nothing was opened"
+            )
 
     async def agree(
         self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, bytes]
@@ -278,16 +285,22 @@ class Server(SplitServer):
     async def aggregate(self) -> tuple[np.ndarray, tuple[int, ...], int] | None:
         """Sum of x_u over U3, U3, and |U2|; None if the round is given up."""
         public, patience = self.public, self.config.result_timeout
-        keys: dict[int, bytes] = await self.collect("shared", timeout=self.config.share_timeout)
+        shared: dict[int, bytes] = await self.collect("shared", timeout=self.config.share_timeout)
+        keys = {n: shared[n] for n in public.cohorts.whole(shared)}
         if len(keys) < public.quorum:
-            self.give_up("shared", keys, public.quorum)
+            self.give_up("shared", shared, public.quorum)
             return None
         self.broadcast("sharers", tuple(keys), to=tuple(keys))
-        uploads: dict[int, np.ndarray] = await self.collect(
-            "embedding", count=public.quorum, senders=keys, timeout=patience
+        came: dict[int, np.ndarray] = await self.collect(
+            "embedding",
+            count=public.quorum,
+            senders=keys,
+            timeout=patience,
+            groups=public.cohorts.groups,
         )
+        uploads = {n: came[n] for n in public.cohorts.whole(came)}
         if len(uploads) < public.quorum:
-            self.give_up("uploaded", uploads, public.quorum)
+            self.give_up("uploaded", came, public.quorum)
             return None
         # U3 is fixed here: a client opens either the seed of v's own mask (v in U3) or the key of
         # v's pairwise masks (v not in U3). Both of one client would uncover its input.
@@ -309,6 +322,8 @@ class Server(SplitServer):
         """End a round without a step; the next one takes another batch and fresh keys."""
         missing = sorted(set(self.peers) - set(who))
         why = f"{len(who)} clients {did} in time and {needed} are needed"
+        if any(len(group) > 1 for group in self.public.cohorts.groups):
+            why += f", in whole cohorts (cohorts = 0 takes any, and {TOLD_APART})"
         self.record("given_up", why=why, missing=missing)
         self.given_up += 1
         if self.given_up >= self.config.max_attempts:

@@ -12,6 +12,7 @@ from pydantic import Field
 from securevfl.engine.wire import message
 from securevfl.errors import PrivacyError, RunError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.cohorts import Cohorts, most_cohorts
 from securevfl.field.sampling import Keystream, fill_uniform
 from securevfl.protocols.base.options import SegmentedConfig
 
@@ -47,6 +48,15 @@ class SecAggConfig(SegmentedConfig):
         description=(
             "Number of survivors, clients whose upload came, that are summed. Default: N - "
             "floor(N/2), and at least T+2 and t."
+        ),
+    )
+    cohorts: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Number of cohorts, fixed groups of at least T+2 clients that survive whole or not at "
+            "all. 0 sums the first survivors, as in the paper; such sums tell single clients' "
+            "embeddings. Default: floor(N/(T+2)) with a quorum below N, else 1."
         ),
     )
     consistency: bool = Field(
@@ -156,6 +166,13 @@ def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
     return t, quorum
 
 
+def cohort_number(config: SecAggConfig, parties: int, quorum: int) -> int:
+    """Number of cohorts: as configured, or as many as there can be where survivors may change."""
+    if config.cohorts is not None:
+        return config.cohorts
+    return most_cohorts(parties, config.privacy) if quorum < parties else 1
+
+
 @dataclass(frozen=True)
 class Parameters:
     """Public parameters of a run.
@@ -174,6 +191,8 @@ class Parameters:
         Whether round 3 is run.
     width : int
         h.
+    cohorts : Cohorts
+        Groups of clients that survive whole, or not at all.
     """
 
     shamir: LagrangeCode
@@ -182,6 +201,7 @@ class Parameters:
     privacy: int
     consistency: bool
     width: int
+    cohorts: Cohorts
 
     @property
     def field(self) -> PrimeField:

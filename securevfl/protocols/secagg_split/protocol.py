@@ -10,6 +10,7 @@ import numpy as np
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field.cohorts import TOLD_APART, Cohorts, cohorts_of
 from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
@@ -30,7 +31,12 @@ from securevfl.protocols.secagg_split.declaration import (
     sum_of_survivors,
     upload_parts,
 )
-from securevfl.protocols.secagg_split.parameters import Parameters, SecAggConfig, thresholds
+from securevfl.protocols.secagg_split.parameters import (
+    Parameters,
+    SecAggConfig,
+    cohort_number,
+    thresholds,
+)
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -43,7 +49,11 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
     tells_sums = True
     apart = True
     Config = SecAggConfig
-    fault_options: ClassVar[dict[str, Any]] = {"share_timeout": 60.0, "result_timeout": 60.0}
+    fault_options: ClassVar[dict[str, Any]] = {
+        "share_timeout": 60.0,
+        "result_timeout": 60.0,
+        "cohorts": 0,  # few clients are one cohort, and none of them can be spared
+    }
     card = Card(
         title="Split learning with secure aggregation",
         paper="Bonawitz et al., Practical Secure Aggregation, CCS 2017, Figure 4",
@@ -75,8 +85,9 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
             "name one set of survivors",
             "round 4 takes the first t openings; sharing is delayed as FedVS's sharing of models "
             "is, though it is far less work",
-            "sums over changing survivors differ by few clients, in batches and in models; nothing "
-            "is claimed about their differences",
+            "survivors are whole cohorts (ours), fixed groups of at least T+2 clients, and clients "
+            "open no other sum; of the differences of such sums nothing is claimed. cohorts=0 sums "
+            f"the first survivors, as the paper does: {TOLD_APART}",
             "a client whose value could wrap stops the run, which reveals one bit about its data, "
             "and to a cluster's driver how large it is",
             "evaluation uses the clients that survived most often, as many as the quorum",
@@ -95,13 +106,14 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
             privacy=config.privacy,
             consistency=config.consistency,
             width=config.width,
+            cohorts=_cohorts(config, data.parties, quorum),
         )
 
     @classmethod
     def check_parties(cls, config: SecAggConfig, parties: int) -> None:
         """Refuse too few clients for t and the quorum, and a prime without room."""
         super().check_parties(config, parties)
-        thresholds(config, parties)
+        _cohorts(config, parties, thresholds(config, parties)[1])
         if config.prime < 2**16:
             raise ConfigurationError(
                 f"secagg_split: prime = {config.prime} leaves no room for quantised sums; use at "
@@ -167,12 +179,18 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
         }
 
     @property
+    def told_apart(self) -> str:
+        """Warning that sums over changing survivors tell of single clients, without cohorts."""
+        changing = self.public.quorum < self.data.parties
+        return TOLD_APART if changing and self.config.cohorts == 0 else ""
+
+    @property
     def claims(self) -> tuple[Claim, ...]:
         """Bonawitz et al., Theorems 6.2 and 6.3: given the sums, if the primitives hold."""
         why = (
             "Bonawitz et al. 2017, Theorem {}, honest but curious, T < t: given the sums over the "
             "survivors, under X25519, HKDF-SHA256 and AES-256-CTR; not over dL/dH"
-        )
+        ) + (f"; {self.told_apart}" if self.told_apart else "")
         hidden = tuple(
             Claim(
                 who,
@@ -190,3 +208,9 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
         )
         told = Claim("client", "labels", "none", "dL/dH depends on them")
         return given_sums((*hidden, told), self.released())
+
+
+def _cohorts(config: SecAggConfig, parties: int, quorum: int) -> Cohorts:
+    """Cohorts of N clients, of T+2 or more each."""
+    number = cohort_number(config, parties, quorum)
+    return cohorts_of(SecAggSplit.name, number, parties, config.privacy)

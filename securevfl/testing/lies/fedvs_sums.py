@@ -11,11 +11,12 @@ import numpy as np
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import mask_streams
-from securevfl.protocols.fedvs.messages import Batch
+from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.testing.lies.lie import Finding, Lie, Outcome, Size
 from securevfl.testing.lies.running import Played
 from securevfl.testing.lies.stage import PATIENCE, VICTIM, LyingServer, play, relative
 
+HELPER = 0  # a client that helps the server
 EMBEDDING = "relative error of one client's embedding"
 _DOWN = [{"party": n, "seconds": [0.2, 0.5]} for n in range(5)]
 
@@ -145,6 +146,43 @@ class TwoSharers(LyingServer):
             self.found["guess"] = relative(sums[0] / len(self.peers), truth)
             if sums[1] is not None:
                 self.found["error"] = relative(sums[0] - sums[1], truth)
+        self.conclude()
+
+
+class HelpedTwoSharers(LyingServer):
+    """Does so with a client that computes, from its shares and keys, what it would upload to both.
+
+    Nine clients, R = 5: with the helper each of the two sums has five uploads.
+    """
+
+    async def run(self) -> None:
+        """Decode each half with the helper."""
+        batch = self.batch = self.rows()
+        self.announce(1, batch)
+        await self.collect("shared")
+        helper = self.judge.parties[HELPER]
+        whole, less = self.named(), self.named(self.all_but(VICTIM))
+        shares: dict[int, np.ndarray] = {}
+        plain = helper.evaluate
+
+        def noting(batch: Batch, attempt: Attempt, models: Mapping[int, np.ndarray]) -> Any:
+            shares.update(models)
+            return plain(batch, attempt, models)
+
+        helper.evaluate = noting
+        half = len(self.peers) // 2 + 1
+        one, two = tuple(self.peers)[:half], tuple(self.peers)[half:]
+        self.broadcast("attempt", whole, to=one)
+        self.broadcast("attempt", less, to=two)
+        uploads = await self.collect("embedding", timeout=PATIENCE)
+        truth = self.judge.embedding(VICTIM, batch)
+        first = self.sums({n: uploads[n] for n in one if n in uploads})
+        if first is not None:
+            self.found["guess"] = relative(first / len(self.peers), truth)
+            own = helper.masked(plain(batch, less, shares), less.told(self.round, batch))
+            second = self.sums({n: uploads[n] for n in two if n in uploads} | {HELPER: own})
+            if second is not None:
+                self.found["error"] = relative(first - second, truth)
         self.conclude()
 
 
@@ -306,6 +344,7 @@ def second(server: type[LyingServer], **options: Any) -> Callable[[Size], Findin
 
 MEMORY = "each client remembers what it uploaded to"
 HALVES = "only that 2R must be at most N"
+WHOLE = "clients check that S is whole cohorts"
 LIES = (
     lie("second sum", "sums the same rows over S and over S less one client", MEMORY, "refused",
         second(SecondSum)),
@@ -329,6 +368,12 @@ LIES = (
         "clients take row numbers in one form only", "refused", second(NegativeRows)),
     lie("two sets of sharers", "names other sharers to half of the clients", HALVES, "gains",
         second(TwoSharers)),
+    lie("two sets of sharers, helped", "the same, with the shares and keys of one client (N = 9)",
+        "only that 2R must be at most N + T", "gains", second(HelpedTwoSharers, parties=9)),
+    lie("two sets of sharers, cohorts", "the same, where cohorts are the default", WHOLE,
+        "refused", second(HelpedTwoSharers, parties=9, cohorts=None)),
+    lie("tiny gradient, cohorts", "a tiny gradient and S less one client, where cohorts are the "
+        "default", WHOLE, "refused", second(TinyGradient, cohorts=None)),
     lie("two batches", "names other rows to half of the clients",
         "masks follow from all that was announced", "nothing", two_batches),
     lie("a label twice", "asks R clients that crashed for the same round again",

@@ -133,9 +133,9 @@ class LessOne(secagg.Server):
         return self.unmask(keys, {n: uploads[n] for n in survivors}, openings)
 
 
-def aggregated(server: type[Any], size: Size, *, consistency: bool = False) -> Finding:
+def aggregated(server: type[Any], size: Size, **options: Any) -> Finding:
     """Elements of the victim's x_u that the server has."""
-    options = {"quorum": PARTIES, "consistency": consistency}
+    options = {"quorum": PARTIES, **options}
     parties, noticed, _ = deviate("secagg_split", size, {SERVER: server}, **options)
     return Finding(READ, parties[SERVER].found.get("read"), 0.0, noticed)
 
@@ -284,19 +284,25 @@ def lie(name: str, protocol: str, who: str, does: str, limit: str, expected: Out
 
 
 SUMMED = functools.partial(functools.partial, aggregated)
-SIGNED = "secagg_split --consistency"
+ANY = "secagg_split --cohorts 0"
+WHOLE = "clients open sums of whole cohorts only"
 LIES = (
     lie("two sets of survivors", "secagg_split", "server",
-        "calls a client lost to half of the others", "nothing", "gains", SUMMED(Survivors)),
-    lie("two sets, signed", SIGNED, "server", "does the same", "t signatures of one set", "refused",
-        SUMMED(Survivors, consistency=True)),
+        "calls a client lost to half of the others", WHOLE, "refused", SUMMED(Survivors)),
+    lie("two sets, any survivors", ANY, "server", "does the same", "nothing", "gains",
+        SUMMED(Survivors, cohorts=0)),
+    lie("two sets, signed", f"{ANY} --consistency", "server", "does the same",
+        "t signatures of one set", "refused", SUMMED(Survivors, cohorts=0, consistency=True)),
     lie("both shares at once", "secagg_split", "server",
         "asks each client for both shares of a client", "a client answers once a round",
         "nothing", SUMMED(BothAtOnce)),
     lie("few survivors", "secagg_split", "server", "names T+1 survivors",
         "clients ask for max(t, T+2)", "refused", SUMMED(FewSurvivors)),
-    lie("less one", SIGNED, "server", "sums the same rows again, with one client called lost",
-        "nothing: clients keep no memory", "gains", SUMMED(LessOne, consistency=True)),
+    lie("less one", "secagg_split --consistency", "server",
+        "sums the same rows again, with one client called lost", WHOLE, "refused",
+        SUMMED(LessOne, consistency=True)),
+    lie("less one, any survivors", f"{ANY} --consistency", "server", "does the same",
+        "nothing: clients keep no memory", "gains", SUMMED(LessOne, cohorts=0, consistency=True)),
     lie("one ciphertext", "he_split", "server", "has one ciphertext decrypted as the sum",
         "nothing", "gains", opened),
     lie("wrong sum", "he_split", "key holder", "returns another sum", "nothing", "gains",

@@ -64,7 +64,7 @@ class LateSharer(Conditions):
 @pytest.mark.parametrize(("N", "K", "T"), SHAPES[1:])
 def test_views_are_identical_where_a_client_has_no_term_in_a_sum(N, K, T):
     features = features_of(N, K, 1)
-    waits = {"share_timeout": 1.0, "result_timeout": 9.0}
+    waits = {"share_timeout": 1.0, "result_timeout": 9.0, "cohorts": 0}
     options = options_of(K, T, P61, **waits)
     conditions = LateSharer(late=N - 3)
     first = run_factory(FEDVS, features, conditions=conditions, **options)

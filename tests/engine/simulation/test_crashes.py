@@ -234,7 +234,7 @@ def test_a_checkpoint_during_faults_resumes_bit_for_bit(cut):
 
 # -- real protocols --------------------------------------------------------------------------------
 
-TOLERANT = {"share_timeout": 3.0, "result_timeout": 3.0, "max_attempts": 50}
+TOLERANT = {"share_timeout": 3.0, "result_timeout": 3.0, "max_attempts": 50, "cohorts": 0}
 
 
 @pytest.fixture(scope="module")

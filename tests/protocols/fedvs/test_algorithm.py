@@ -186,7 +186,7 @@ def slow_sharers(*slow, parties=6, seconds=10.0):
 
 @pytest.mark.parametrize("masks", [{"masked": False}, {"masked": True}])
 def test_footnote_2_sums_and_averages_over_those_that_shared(masks):
-    data, options = case("uneven", share_timeout=1.0, rounds=3, **masks)
+    data, options = case("uneven", cohorts=0, share_timeout=1.0, rounds=3, **masks)
     protocol = make("fedvs", data, **options)
     embeddings = []
     parties = protocol.parties()
@@ -215,7 +215,9 @@ def test_footnote_2_sums_and_averages_over_those_that_shared(masks):
 
 
 def test_the_gradient_of_a_client_is_divided_by_those_that_shared():
-    data, options = case("uneven", share_timeout=1.0, rounds=1, optimizer="sgd", momentum=0.0)
+    data, options = case(
+        "uneven", cohorts=0, share_timeout=1.0, rounds=1, optimizer="sgd", momentum=0.0
+    )
     protocol = make("fedvs", data, **options)
     gradients = []
     parties = protocol.parties()
@@ -238,7 +240,7 @@ def test_the_gradient_of_a_client_is_divided_by_those_that_shared():
 
 @pytest.mark.parametrize("masked", [True, False])
 def test_an_attempt_without_any_sharer_is_given_up_by_name(masked):
-    data, options = case("uneven", share_timeout=1.0, max_attempts=2, masked=masked)
+    data, options = case("uneven", cohorts=0, share_timeout=1.0, max_attempts=2, masked=masked)
     with pytest.raises(NotEnoughResultsError, match=r"0 clients shared.* 2 attempts in a row"):
         simulate("fedvs", data, conditions=slow_sharers(*range(6)), **options)
 
@@ -251,7 +253,7 @@ class FewAtFirst(Conditions):
 
 
 def test_an_attempt_of_too_few_sharers_is_given_up_and_never_runs_unmasked():
-    data, options = case("uneven", share_timeout=1.0, rounds=3)
+    data, options = case("uneven", cohorts=0, share_timeout=1.0, rounds=3)
     outcome = simulate("fedvs", data, conditions=FewAtFirst(), **options)
     given_up = [event for event in outcome.events if event.name == "given_up"]
     assert [event.round for event in given_up] == [1]
@@ -295,7 +297,7 @@ def test_clients_refuse_an_attempt_whose_masks_would_not_protect_them():
     ],
 )
 def test_clients_count_each_sharer_once_and_compare_lives(sharers, life):
-    data, options = case("uneven")
+    data, options = case("uneven", cohorts=0)
     client = make("fedvs", data, **options).parties()[0]
     assert client.checked(TRAIN, Attempt((0, 1, 2)))
     with pytest.raises(RunError, match="Nothing was uploaded"):
@@ -304,7 +306,7 @@ def test_clients_count_each_sharer_once_and_compare_lives(sharers, life):
 
 @pytest.mark.parametrize(("segments", "privacy"), [(1, 2), (2, 1)])
 def test_a_sum_has_two_clients_more_than_collude_whatever_the_segments(segments, privacy):
-    data, options = case("uneven", segments=segments, privacy=privacy)
+    data, options = case("uneven", cohorts=0, segments=segments, privacy=privacy)
     client = make("fedvs", data, **options).parties()[0]
     least = tuple(range(privacy + 2))
     assert client.checked(TRAIN, Attempt(least)).sharers == least
@@ -314,7 +316,8 @@ def test_a_sum_has_two_clients_more_than_collude_whatever_the_segments(segments,
 
 # -- no row meets two sums of the same models --------------------------------------------------
 
-PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0}
+# Any clients may be in a sum: what is tried here holds beside cohorts.
+PATIENT = {"share_timeout": 1.0, "result_timeout": 1.0, "cohorts": 0}
 TRAIN = Batch("train", np.arange(3, dtype=np.uint32))
 
 
@@ -598,7 +601,7 @@ def test_an_attempt_with_too_few_results_is_given_up_and_the_next_batch_goes_on(
 
 def test_a_client_that_crashes_after_its_upload_does_not_forget_it():
     """Two uploads came, K + T = 2: the sum stays announced though one sender has crashed since."""
-    data, options = case("uneven", result_timeout=1.0, share_timeout=1.0, rounds=2)
+    data, options = case("uneven", cohorts=0, result_timeout=1.0, share_timeout=1.0, rounds=2)
     protocol = make("fedvs", data, **options)
     crash = {"party": 1, "seconds": [0.5, 0.7]}
     spy, events, _ = run_with_spy(protocol, conditions=weather(1), outages=[crash])

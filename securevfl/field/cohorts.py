@@ -1,0 +1,72 @@
+"""Cohorts: fixed, public groups of clients that stand in a sum of embeddings whole, or not at all.
+
+Where the clients in the sum change from round to round, the differences of many sums tell each
+client's embedding by itself, from honest runs. Where every sum is over whole cohorts, the sums tell
+no more than those of the cohorts, each of at least T + 2 clients. The idea is that of J. So,
+R. Ali, B. Guler, J. Jiao, S. Avestimehr, "Securing secure aggregation: mitigating multi-round
+privacy leakage in federated learning" (Multi-RoundSecAgg), arXiv 2106.03328.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.errors import PrivacyError
+
+#: What a method with cohorts says, to whoever asks for none where the clients of sums may change.
+TOLD_APART = (
+    "with cohorts = 0 sums are over whichever clients were in time, and where these change from "
+    "round to round single clients' embeddings follow from honest runs"
+)
+
+
+@dataclass(frozen=True)
+class Cohorts:
+    """Cohorts of a run.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of int
+        Clients of each cohort; each client is in one. Without cohorts each client is one by itself.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+
+    def whole(self, there: Collection[int]) -> tuple[int, ...]:
+        """Clients, in order, of the cohorts all of whose clients are there."""
+        here = frozenset(there)
+        return tuple(sorted(n for group in self.groups if here.issuperset(group) for n in group))
+
+    def cut(self, named: Collection[int]) -> tuple[tuple[int, ...], ...]:
+        """Cohorts of which some clients are named and others are not."""
+        some = frozenset(named)
+        return tuple(
+            group for group in self.groups if 0 < len(some.intersection(group)) < len(group)
+        )
+
+
+def most_cohorts(parties: int, privacy: int) -> int:
+    """Largest number of cohorts of T + 2 clients or more, floor(N / (T + 2)), at least 1."""
+    return max(1, parties // (privacy + 2))
+
+
+def cohorts_of(method: str, number: int, parties: int, privacy: int) -> Cohorts:
+    """So many cohorts of neighbouring clients, of nearly equal sizes; for 0 none.
+
+    Raises
+    ------
+    PrivacyError
+        Where a cohort would have fewer than T + 2 clients.
+    """
+    most = most_cohorts(parties, privacy)
+    if number > most:
+        raise PrivacyError(
+            f"{method}: {number} cohorts of N = {parties} clients have {parties // number} in the "
+            f"smallest, and T+2 = {privacy + 2} are needed, lest sums tell single clients apart. "
+            f"Use cohorts = {most} or fewer, or lower privacy"
+        )
+    parts = np.array_split(np.arange(parties), number or parties)
+    return Cohorts(tuple(tuple(part.tolist()) for part in parts))

@@ -1,0 +1,89 @@
+"""Sums of FedVS are over whole cohorts, so that honest runs tell no single client's embedding."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from securevfl.engine.conditions import Conditions, Delay
+from securevfl.errors import NotEnoughResultsError, PrivacyError, RunError
+from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.parameters import FedVSConfig, cohort_number
+from securevfl.testing.runs import make, simulate
+from tests.protocols.joint import data
+
+BATCH = Batch("train", np.arange(3, dtype=np.uint32))
+PATIENT = {"share_timeout": 1.0, "rounds": 3}
+ROOT = Path(__file__).parents[3]
+
+
+def late(*slow, parties=8):
+    delays = tuple(Delay(shift=3.0 if n in slow else 0.01) for n in range(parties))
+    return Conditions(uploads=delays, share_factor=1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        ({}, 1),  # all share, and clients hold the server to it
+        ({"share_timeout": 1.0}, 3),
+        ({"share_timeout": 1.0, "privacy": 3}, 2),
+        ({"share_timeout": 1.0, "cohorts": 2}, 2),
+        ({"share_timeout": 1.0, "cohorts": 0}, 0),
+        ({"share_timeout": 1.0, "masked": False}, 0),
+    ],
+)
+def test_there_are_as_many_cohorts_as_can_be_where_sharers_may_change(options, number):
+    assert cohort_number(FedVSConfig(**options), 10) == number
+
+
+def test_cohorts_that_are_too_small_are_refused_before_the_run():
+    with pytest.raises(PrivacyError, match=r"fedvs: 3 cohorts of N = 8 .* 2 in the smallest"):
+        make("fedvs", data(8), cohorts=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "sharers", "cut"),
+    [
+        ({}, range(7), r"cut the cohort \[0, 1, 2, 3, 4, 5, 6, 7\]"),
+        (PATIENT, (0, 1, 2, 3, 4), r"cut the cohort \[4, 5, 6, 7\]"),
+    ],
+)
+def test_a_client_uploads_to_no_sum_over_a_part_of_a_cohort(options, sharers, cut):
+    client = make("fedvs", data(8), **options).parties()[0]
+    client.checked(BATCH, Attempt(tuple(range(8))))
+    with pytest.raises(RunError, match=f"{cut}.*Nothing was uploaded"):
+        client.checked(BATCH, Attempt(tuple(sharers)))
+
+
+def test_a_cohort_with_a_late_client_is_left_out_whole():
+    outcome = simulate("fedvs", data(8), conditions=late(5), **PATIENT)
+    assert {e.fields["sharers"] for e in outcome.events if e.name == "round"} == {4}
+    moved = simulate("fedvs", data(8), conditions=late(5), cohorts=0, **PATIENT)
+    assert {e.fields["sharers"] for e in moved.events if e.name == "round"} == {7}
+
+
+def test_where_no_cohort_is_whole_the_attempt_is_given_up_and_says_what_to_change():
+    options = {**PATIENT, "max_attempts": 2}
+    with pytest.raises(NotEnoughResultsError, match=r"clients \[1, 5\] were late.*cohorts = 0"):
+        simulate("fedvs", data(8), conditions=late(1, 5), **options)
+
+
+def test_without_cohorts_claims_and_notices_say_that_single_clients_follow():
+    told = [make("fedvs", data(8), cohorts=n, **PATIENT) for n in (0, 2)]
+    for protocol, single in zip(told, (True, False), strict=True):
+        assert bool(protocol.told_apart) is single
+        server = [one for one in protocol.claims if one.who == "server"]
+        assert all(("single clients' embeddings follow" in c.reason) is single for c in server)
+    assert make("fedvs", data(8), cohorts=0).told_apart == ""  # nobody is ever left out
+
+
+def test_honest_runs_tell_single_embeddings_without_cohorts_and_not_with_them(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    script = importlib.import_module("changing_sharers")
+    found = [script.single_embeddings(script.run(60, cohorts=n)) for n in (0, 2)]
+    changing = found[0]["not_always_there"]
+    assert changing == found[1]["not_always_there"] == [5, 6, 7, 8, 9]
+    assert max(found[0]["errors"][n] for n in changing) < 1e-4
+    assert min(found[1]["errors"]) > 0.5
