@@ -142,7 +142,8 @@ class Client(KeyHolder):
                     gradient = await self.receive("gradient", sender=SERVER)
                     check_gradient(self.public, self.round, self.rows, gradient)
                     moved = self.update(batch, attempt, gradient)
-                    self.ledger.hear_of_step(self.round, moved=moved is not False)
+                    if gradient.any():  # zeros move nobody: all sums still are of these models
+                        self.ledger.hear_of_step(self.round, moved=moved is not False)
 
     async def upload(self, batch: Batch, attempt: Attempt) -> None:
         """Wait for the shares of the models in the sum, and send the server H-tilde.
@@ -497,7 +498,10 @@ class Server(Party):
         samples = self.public.batches["train"].samples(batch.rows)
         loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
         self.steps += 1
-        self.ledger.step(self.round)
+        if gradient.any():
+            self.ledger.step(self.round)
+        else:
+            self.ledger.stand_still()
         self.broadcast("gradient", gradient)
         self.record(
             "round",

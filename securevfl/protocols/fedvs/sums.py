@@ -19,7 +19,8 @@ keep this true through crashes:
 
 The server may lie about `harmless` and `stepped`. A client therefore ignores them for uploads of
 its present incarnation, which began with its last start. It forgets these uploads when it has
-applied a gradient that moved its own model: from then on sums differ by its own step as well. For
+applied a gradient that moved its own model: from then on sums differ by its own step as well. A
+gradient of zeros is no step: neither clients nor server forget anything by it. For
 uploads before a crash it believes the server, because it may have missed the gradient. Without
 that, honest crashes would soon leave too few clients that upload (5 of 16 runs reach their end
 instead of 13, with a third of the clients down). A lying server therefore learns one client's
@@ -212,6 +213,13 @@ class SumLedger:
         self.forget(tuple(self.sums))
         self.below_threshold, self.last_step, self.unsure = (), round, (0, 0)
         self.partly = ()
+
+    def stand_still(self) -> None:
+        """Forget nothing: the gradient of the newest sum, of zeros, moved no model.
+
+        Of the server. Each row stays in one of equal sums, in the newest, which was decoded.
+        """
+        self._merge()
 
     # -- of a client ---------------------------------------------------------------------------
 

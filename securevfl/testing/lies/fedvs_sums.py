@@ -90,10 +90,14 @@ class Crashed(SaysStepped):
         await self.sleep(1.0)
 
 
-class Outside(ZeroGradient):
-    """Leaves R clients out of both sums: these believe that a gradient of zeros was a step."""
+class Outside(SecondSum):
+    """Leaves R clients out of both sums: these believe that a gradient was a step of the others."""
 
     outside: ClassVar[tuple[int, ...]] = (0, 1, 2, 3, 4)
+
+    async def between(self) -> None:
+        """A gradient below what any model is moved by."""
+        self.gradient(1e-30)
 
 
 class NegativeRows(SecondSum):
@@ -358,7 +362,7 @@ LIES = (
         "gains", second(TinyGradient)),
     lie("stepped, crashed", "says `stepped` to R clients that crashed in between",
         "only that R clients must crash", "gains", crashed),
-    lie("stepped, outside", "a gradient of zeros, with R clients outside S",
+    lie("stepped, outside", "a gradient of 1e-30, with R clients outside S",
         "only that N must be at least R+T+3", "gains", second(Outside)),
     lie("second sum, test rows", "sums test rows over S and over S less one client", MEMORY,
         "refused", second(OfTestRows, secure=True), " --secure"),

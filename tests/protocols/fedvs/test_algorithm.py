@@ -384,6 +384,27 @@ def test_a_resumed_run_repeats_no_label(tmp_path):
         assert run.parties[n].answered[first][0] < run.parties[n].answered[last][0] == 8
 
 
+def test_a_gradient_of_zeros_lets_nobody_forget_what_was_summed():
+    """Nobody moves, as with dead units; clients 1 and 4 share too late and stand in no sum."""
+    data, options = case("uneven", rounds=2, **PATIENT)
+    parties = make("fedvs", data, **options).parties()
+    server, step = parties[SERVER], parties[SERVER].centre.step
+
+    def dead(*arguments):
+        loss, gradient = step(*arguments)
+        return loss, np.zeros_like(gradient)
+
+    server.centre.step = dead
+    spy = Spy(parties)
+    Simulation(parties, conditions=slow_sharers(1, 4)).run()
+    (first, _), (second, attempt) = spy.attempts[:2]
+    assert attempt.sharers == (0, 2, 3, 5)
+    assert not first.meets(second)  # the server did not forget that row
+    other = replace(attempt, sharers=tuple(range(6)), stepped=1)
+    for n in range(6):
+        assert not parties[n].consistent(first, other)  # nor does a client, in S or not
+
+
 def test_masks_do_not_change_what_is_decoded_and_hide_each_upload():
     data, options = case("uneven", rounds=1)
     masked, plain = (
