@@ -81,9 +81,9 @@ class CodedSplit(SplitProtocol, SharedModels):
             "columns, helpers have none",
         },
         sees={
-            "server": "the exact sums of embeddings of each batch, and who answered when. All owners "
-            "are in every sum, whoever is late: no difference of sums singles out one. With its own "
-            " steps they give the inner products of all rows after about d/h epochs, so the "
+            "server": "the exact sums of embeddings of each batch, and who answered when. All "
+            "owners are in every sum, whoever is late: no difference of sums singles out one. With "
+            "its own steps they give the inner products of all rows after about d/h epochs, so the "
             "rows up to one rotation of all columns; with d known rows, or columns that are nearly "
             "independent, the columns themselves, if not whose they are. Modulo 2^lx columns of "
             "zeros and ones are not in the sums: an owner with other numbers, among owners with "

@@ -72,15 +72,17 @@ class Client(KeyHolder):
 
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum", "keys")
-    kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered", "released")
+    kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered", "noted", "released")
     kept_before: ClassVar[tuple[str, ...]] = ("held",)
     kept_optional: ClassVar[Mapping[str, Any]] = {
         "unsure": (0, 0),
         "heard": 0,
         "answered": {},
+        "noted": (),
         "unknowns": 0,
         "released": {},
     }
+    noted = of_ledger("stored_notes")
     uploaded = of_ledger("stored_uploads")  # names of the ledger's state in checkpoints
     unsure = of_ledger("unsure")
     heard = of_ledger("last_step")
@@ -105,7 +107,8 @@ class Client(KeyHolder):
         self.row_sum = 0
         self.keys: dict[int, bytes] = {}
         self.answered: dict[int, tuple[int, bytes]] = {}
-        self.ledger = SumLedger(parties=len(peers), threshold=1)  # of its own uploads
+        # Of its own uploads.
+        self.ledger = SumLedger(parties=len(peers), threshold=1, notes=public.sharers_change)
         self.rows = 0  # |B| of the present round
         self.unknowns = 0
         self.released: dict[str, bytes] = {}
@@ -144,6 +147,7 @@ class Client(KeyHolder):
                     moved = self.update(batch, attempt, gradient)
                     if gradient.any():  # zeros move nobody: all sums still are of these models
                         self.ledger.hear_of_step(self.round, moved=moved is not False)
+        self.ledger.noted = ()  # nothing is made again
 
     async def upload(self, batch: Batch, attempt: Attempt) -> None:
         """Wait for the shares of the models in the sum, and send the server H-tilde.
@@ -369,13 +373,15 @@ class Server(Party):
         *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped"),
     )
     kept_before: ClassVar[tuple[str, ...]] = ("latest",)
-    kept_ahead: ClassVar[tuple[str, ...]] = ("summed", "released")
+    kept_ahead: ClassVar[tuple[str, ...]] = ("summed", "noted", "released")
     kept_optional: ClassVar[Mapping[str, Any]] = {
         "received": {},
         "partly": (),
+        "noted": (),
         "unknowns": 0,
         "released": {},
     }
+    noted = of_ledger("stored_notes")
     received, partly = of_ledger("received"), of_ledger("partly")
     summed = of_ledger("stored_sums")  # names of the ledger's state in checkpoints
     harmless = of_ledger("below_threshold")
@@ -399,7 +405,9 @@ class Server(Party):
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the present attempt
         self.shared: tuple[int, ...] = ()  # who shared in time for it
         self.test_scores: dict[int, np.ndarray] = {}
-        self.ledger = SumLedger(parties=len(peers), threshold=public.telling_uploads)
+        self.ledger = SumLedger(
+            parties=len(peers), threshold=public.telling_uploads, notes=public.sharers_change
+        )
         self.unknowns = 0
         self.released: dict[str, bytes] = {}  # as a client's; the clients refuse by their own
         self.begins_once = public.config.sum_budget > 0
@@ -419,6 +427,7 @@ class Server(Party):
                 self.train(batch, attempt, embedding)
         if self.public.config.secure:
             await self.infer()
+        self.ledger.noted = ()  # nothing is made again
         self.conclude()
 
     async def attempt(self, batch: Batch) -> Attempt:
@@ -522,8 +531,12 @@ class Server(Party):
     def next_batch(self) -> Batch:
         """The batch of the next round, without rows of attempts given up since the last step.
 
-        If no row is left, it is the batch of one of these attempts.
+        If no row is left, it is the batch of one of these attempts. A round that is made again in a
+        resumed run has the batch that it had.
         """
+        before = self.ledger.made_before(self.round + 1)
+        if before is not None:
+            return before
         rows = self.ledger.free(self.public.batches["train"].draw(self.round + 1))
         if rows.size:
             return Batch("train", rows)
@@ -567,6 +580,7 @@ class Server(Party):
                 self.score(done // step, embedding)
                 done += step
                 self.ledger.forget(tuple(self.ledger.sums))
+                self.ledger.recall(self.ledger.last_step)
         self.report_inference(step)
 
     def score(self, number: int, embedding: np.ndarray) -> None:

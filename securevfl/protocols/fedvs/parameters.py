@@ -184,6 +184,11 @@ class Parameters:
         code = self.code
         return code.segments + code.privacy if self.config.masked else code.parties + 1
 
+    @property
+    def sharers_change(self) -> bool:
+        """Whether masked sums may be over other clients from round to round."""
+        return self.config.masked and self.config.share_timeout is not None
+
     @functools.cached_property
     def cohorts(self) -> Cohorts:
         """Groups of clients that stand in a sum whole, or not at all."""

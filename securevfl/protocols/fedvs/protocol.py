@@ -427,7 +427,7 @@ class FedVS(SplitProtocol, CodedProtocol):
     @property
     def told_apart(self) -> str:
         """Warning that masked sums over changing clients tell of single ones, without cohorts."""
-        changing = self.config.masked and self.config.share_timeout is not None
+        changing = self.public.sharers_change
         return TOLD_APART if changing and self.config.cohorts == 0 else ""
 
     @property

@@ -28,6 +28,12 @@ embedding from clients that crashed in between, and from one tiny gradient up to
 that tells clients different things within one attempt is not detected. Nor is one that sends them
 different gradients: sums of the same S then differ by the client that moved (docs/threat-model.md).
 
+A run that is resumed makes rounds again, with the models that they had. Where sharers may be others
+then, server and clients keep a note of each sum over steps (`noted`), and what they noted beyond
+the round that they went back to counts as announced, and as uploaded by all, as long as the
+server's last step is what it was. So such rows are summed over the same clients again, or others
+are taken.
+
 Since clients refuse other sums of rows that they uploaded, a server that drew such rows anew would
 soon be answered by nobody. It takes rows to which nobody uploaded as long as there are any, and
 then a whole batch of an earlier attempt, one that the fewest clients refuse (`again`).
@@ -35,13 +41,15 @@ then a whole batch of an earlier attempt, one that the fewest clients refuse (`a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from securevfl.protocols.fedvs.messages import Attempt, Batch
+
+_NOTED = 128  # sums that are noted over steps: a run does not go back further
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,8 @@ class SumLedger:
         N.
     threshold : int
         Number of uploads that reveal something: K + T. N + 1 where no sum is to be remembered.
+    notes : bool
+        Whether to note sums over steps, as where a resumed run may have other sharers.
 
     Attributes
     ----------
@@ -99,9 +109,17 @@ class SumLedger:
         incarnation; (0, 0) for none.
     incarnation : int
         Of a client: first round of its present incarnation, 0 before that. Not in checkpoints.
+    noted : tuple of (int, Sum)
+        The newest sums with their rounds, whatever was stepped since.
+    repeated : dict of int to (int, Sum)
+        Of these, the ones beyond the round that the run was resumed from. Their numbers, below
+        zero, stand for rounds in `sums`.
     """
 
-    def __init__(self, *, parties: int, threshold: int) -> None:
+    def __init__(self, *, parties: int, threshold: int, notes: bool = False) -> None:
+        self.notes = notes
+        self.noted: tuple[tuple[int, Sum], ...] = ()
+        self.repeated: dict[int, tuple[int, Sum]] = {}
         self.parties = parties
         self.threshold = threshold
         self.sums: dict[int, Sum] = {}
@@ -151,6 +169,29 @@ class SumLedger:
         """Remember a sum; every client is a possible uploader."""
         self.sums[round] = total
         self.uploaders[round] = tuple(range(self.parties))
+        if self.notes and round > 0:
+            self.noted = (*self.noted, (round, total))[-_NOTED:]
+
+    def repeat(self, round: int) -> None:
+        """Go on from a round: sums noted beyond it were of models that may be had again."""
+        beyond = [one for one in self.noted if one[0] > round]
+        lowest = min((0, *self.sums))
+        self.repeated = {lowest - number: one for number, one in enumerate(beyond, 1)}
+
+    def recall(self, stepped: int) -> None:
+        """Count as announced what was noted with the same last step, before the run was resumed."""
+        for number, (_, one) in self.repeated.items():
+            if one.attempt.stepped == stepped:
+                self.announce(number, one)
+
+    def made_before(self, round: int) -> Batch | None:
+        """Batch of a round before the run was resumed; None where models were others, or none."""
+        made = [
+            self.sums[n].batch
+            for n, one in self.repeated.items()
+            if one[0] == round and n in self.sums
+        ]
+        return next((batch for batch in made if batch.part == "train"), None)
 
     def report(self, client: int, uploaded: Collection[int]) -> None:
         """Note the rounds in which a client may have uploaded, by its own account.
@@ -159,7 +200,8 @@ class SumLedger:
         """
         # What has come outweighs what a client says: it may have crashed and forgotten its upload.
         for round, possible in self.uploaders.items():
-            if round not in uploaded and client not in self.received.get(round, ()):
+            silent = client not in self.received.get(round, ()) and round > 0
+            if round not in uploaded and silent:
                 self.uploaders[round] = tuple(n for n in possible if n != client)
 
     def receive(self, round: int, clients: Collection[int]) -> None:
@@ -207,12 +249,16 @@ class SumLedger:
         sums = self.sums.items()
         later = [r for r, one in sums if r > round and one.attempt.stepped > self.last_step]
         self.forget(later)
+        self.repeat(round)
+        self.recall(self.last_step)
 
     def step(self, round: int) -> None:
         """Forget all sums: the models have changed."""
         self.forget(tuple(self.sums))
         self.below_threshold, self.last_step, self.unsure = (), round, (0, 0)
         self.partly = ()
+        if round:  # a client hears of it with the next attempt
+            self.recall(round)
 
     def stand_still(self) -> None:
         """Forget nothing: the gradient of the newest sum, of zeros, moved no model.
@@ -231,11 +277,15 @@ class SumLedger:
         """
         first, _ = self.unsure
         self.unsure = (min(first, round + 1) if first else round + 1, 0)
+        self.repeat(round)
 
     def enter(self, round: int) -> None:
         """Take part in a round: this incarnation knows its uploads from here on."""
         first, end = self.unsure
         self.incarnation = self.incarnation or round
+        # A client that came back alone makes no round again; what it uploaded to is in `sums`.
+        again = self.repeated.items()
+        self.repeated = {n: one for n, one in again if one[0] >= self.incarnation}
         if first and not end:
             self.unsure = (first, round) if first < round else (0, 0)
 
@@ -245,8 +295,9 @@ class SumLedger:
         These are rounds before its last step, and rounds below the threshold. Uploads of the
         present incarnation are forgotten in `hear_of_step` only, whatever the server says.
         """
-        old = [n for n in self.sums if n < self.incarnation]
+        old = [n for n in self.sums if 0 < n < self.incarnation]
         self.forget([n for n in old if n <= attempt.stepped or n in attempt.harmless])
+        self.recall(attempt.stepped)
         first, end = self.unsure
         if end:
             first = max(first, attempt.stepped + 1)
@@ -255,7 +306,7 @@ class SumLedger:
     def possible_uploads(self) -> tuple[int, ...]:
         """Rounds since the last step in which the client may have uploaded, for the server."""
         rounds = {*self.sums, *range(*self.unsure)}
-        return tuple(sorted(round for round in rounds if round > self.last_step))
+        return tuple(sorted(round for round in rounds if round > max(self.last_step, 0)))
 
     def hear_of_step(self, round: int, *, moved: bool) -> None:
         """Note that the server stepped, and whether the client's own model moved with it.
@@ -286,6 +337,15 @@ class SumLedger:
                     self.forget((round,))
 
     # -- state in checkpoints, in the form of the first version -------------------------------
+
+    @property
+    def stored_notes(self) -> tuple[tuple[int, Batch, Attempt], ...]:
+        """Round, batch and attempt of each noted sum."""
+        return tuple((round, one.batch, one.attempt) for round, one in self.noted)
+
+    @stored_notes.setter
+    def stored_notes(self, stored: Sequence[tuple[int, Batch, Attempt]]) -> None:
+        self.noted = tuple((round, Sum(batch, attempt)) for round, batch, attempt in stored)
 
     @property
     def stored_uploads(self) -> dict[int, tuple[Batch, Attempt]]:

@@ -384,6 +384,26 @@ def test_a_resumed_run_repeats_no_label(tmp_path):
         assert run.parties[n].answered[first][0] < run.parties[n].answered[last][0] == 8
 
 
+def test_what_is_written_ahead_binds_a_client_whose_run_goes_back_over_steps():
+    data, options = case("uneven", rounds=4, **PATIENT)
+    protocol = make("fedvs", data, **options)
+    parties = protocol.parties()
+    client, written = parties[0], []
+    client.write_ahead = lambda: written.append(ahead(client))
+    saved, spy = snapshot(client, waits=0, time=0), Spy(parties)
+    Simulation(parties, conditions=slow_sharers(1)).run()
+    assert client.noted == ()  # the run is over
+    back = protocol.party(0)
+    once = {name: getattr(client, name) for name in client.kept_once}
+    restore(back, saved | {"ahead": written[-1], "once": once})
+    back.record = lambda *_, **__: None
+    back.ledger.come_back(0)
+    back.ledger.enter(1)
+    batch, attempt = spy.attempts[0]
+    assert back.consistent(batch, replace(attempt, life=1))
+    assert not back.consistent(batch, replace(attempt, life=1, sharers=tuple(range(6))))
+
+
 def test_a_gradient_of_zeros_lets_nobody_forget_what_was_summed():
     """Nobody moves, as with dead units; clients 1 and 4 share too late and stand in no sum."""
     data, options = case("uneven", rounds=2, **PATIENT)

@@ -1,5 +1,7 @@
 """No row stands in two different sums to each of which K + T clients may have uploaded."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -182,6 +184,47 @@ def test_the_memory_of_a_client_that_never_steps_holds_each_row_once():
         known = np.concatenate([one.batch.rows for one in client.sums.values()])
         assert len(set(known.tolist())) == len(known)
     assert sorted(known.tolist()) == list(range(12))
+
+
+def resumed(one, round, *, client):
+    """A ledger as it is after all went back to a round, with what was written ahead."""
+    two = SumLedger(parties=6, threshold=1 if client else 2, notes=True)
+    two.stored_notes = wire.decode(wire.encode(one.stored_notes))
+    two.last_step = 0 if client else round
+    (two.come_back if client else two.go_back)(round)
+    two.enter(round + 1)
+    return two
+
+
+def test_a_resumed_run_refuses_other_sharers_for_rounds_beyond_the_checkpoint():
+    """Steps were made at rounds 3, 4 and 5; the run goes on from round 3."""
+    server, client = (SumLedger(parties=6, threshold=n, notes=True) for n in (2, 1))
+    for round, numbers in ((3, (0, 1)), (4, (2, 3)), (5, (4, 5))):
+        total = Sum(rows(*numbers), Attempt((0, 1, 2), stepped=round - 1))
+        for one in (server, client):
+            one.announce(round, total)
+        server.step(round)
+        client.hear_of_step(round, moved=True)
+    again, mine = resumed(server, 3, client=False), resumed(client, 3, client=True)
+    for n in range(6):
+        again.report(n, ())
+    assert again.settle() == ()
+    assert again.made_before(4).rows.tolist() == [2, 3]
+    assert again.same_rows(rows(2)).attempt.sharers == (0, 1, 2)
+    assert again.free(np.arange(7)).tolist() == [0, 1, 4, 5, 6]
+    assert mine.possible_uploads() == ()
+    mine.hear_of_attempt(replace(OTHER, stepped=3, harmless=(4,)))
+    assert mine.conflict(Sum(rows(2), OTHER)) is not None
+    assert mine.conflict(Sum(rows(2), Attempt((0, 1, 2), 9))) is None  # the same sum
+    assert mine.conflict(Sum(rows(4), OTHER)) is None  # it was of the models after the next step
+    again.step(4)
+    mine.hear_of_step(4, moved=True)
+    mine.hear_of_attempt(replace(OTHER, stepped=4))
+    assert again.made_before(5).rows.tolist() == [4, 5]
+    assert mine.conflict(Sum(rows(5), OTHER)) is not None
+    assert mine.conflict(Sum(rows(2), OTHER)) is None
+    again.step(5)
+    assert again.sums == {}
 
 
 def test_what_is_stored_comes_back():
