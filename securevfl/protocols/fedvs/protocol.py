@@ -137,6 +137,9 @@ class FedVS(SplitProtocol, CodedProtocol):
             "S is a union of cohorts (ours), fixed groups of at least T+2 clients that stand in a "
             "masked sum whole or not at all, and clients refuse any other S. cohorts=0 is the "
             f"paper's S, of whoever shared in time: {TOLD_APART}",
+            "R is the paper's: a server that announces two S to different clients decodes both if "
+            "2R <= N + T + 2(K-1), T clients helping. Cohorts leave it cohorts' sums by that, or "
+            "nothing where all clients are one; with cohorts=0 it has a single client's embedding",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
             "organisation with the server, and both start from its own model instead of having a "
             "proximal term towards it",

@@ -57,6 +57,18 @@ def test_a_client_uploads_to_no_sum_over_a_part_of_a_cohort(options, sharers, cu
         client.checked(BATCH, Attempt(tuple(sharers)))
 
 
+@pytest.mark.parametrize(("parties", "segments"), [(9, 2), (8, 2), (8, 1)])
+def test_two_announcements_that_could_be_decoded_do_not_differ_by_a_client(parties, segments):
+    """2R <= N + T + 2(K - 1): a server with T helpers has enough uploads of both."""
+    protocol = make("fedvs", data(parties), segments=segments, **PATIENT)
+    assert 2 * protocol.public.threshold <= parties + 1 + 2 * (segments - 1)
+    whole = tuple(range(parties))
+    sharers = {protocol.public.cohorts.whole(set(whole) - {n}) for n in whole}
+    for other in sharers:
+        protocol.parties()[other[0]].checked(BATCH, Attempt(other))
+        assert len(set(whole) - set(other)) >= protocol.code.privacy + 2
+
+
 def test_a_cohort_with_a_late_client_is_left_out_whole():
     outcome = simulate("fedvs", data(8), conditions=late(5), **PATIENT)
     assert {e.fields["sharers"] for e in outcome.events if e.name == "round"} == {4}
