@@ -177,7 +177,7 @@ class ObservedRun:
         """The joint embedding of each row that the server model was last given."""
         if self.inputs is None or not self.inputs.recent:
             return NoView("the server trains on no joint embedding")
-        return _table([(0, 0, self._shared(rows), own) for rows, own in self.inputs.recent])
+        return _table([(0, 0, self.shared_rows(rows), own) for rows, own in self.inputs.recent])
 
     def first_embedding(self) -> tuple[np.ndarray, np.ndarray] | NoView:
         """Rows and values of the client's first embedding, of its initial network."""
@@ -188,6 +188,14 @@ class ObservedRun:
                 return rows[rows >= 0], values[rows >= 0]
         return NoView("no single embedding is sent")
 
+    def embedding_parts(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Rows and values of the client's embeddings, message by message; none where none came."""
+        for exposure in self._kinds("embedding"):
+            found = self._parts(self.observer_view, exposure.kind, sender=self.client)
+            if found:
+                return [(rows, values) for _, _, rows, values in found]
+        return []
+
     def steps(self) -> tuple[Step, ...] | NoView:
         """The server's steps from the first on, as far as it kept them and all clients were in."""
         if self.inputs is None or len(self.inputs.recent) < len(self.used) or not self.used:
@@ -197,7 +205,7 @@ class ObservedRun:
             return NoView(f"a joint embedding is of {min(self.used)} of {N} clients only")
         gradients = self._dealt_gradients() if self.holders else self.inputs.gradients
         both = zip(self.inputs.recent, gradients, strict=True)
-        return tuple(Step(self._shared(rows), H, gradient) for (rows, H), gradient in both)
+        return tuple(Step(self.shared_rows(rows), H, gradient) for (rows, H), gradient in both)
 
     def _dealt_gradients(self) -> list[np.ndarray]:
         """The gradients that a server's dealt steps stand for: it knows what it rounded them to."""
@@ -225,7 +233,17 @@ class ObservedRun:
         rows: np.ndarray = layout.samples(np.arange(layout.length))[: layout.length]
         return rows[rows >= 0]
 
-    def _shared(self, rows: np.ndarray) -> np.ndarray:
+    @property
+    def segment_of_rows(self) -> np.ndarray:
+        """Number of the segment that each training row is in, (M,)."""
+        protocol: Any = self.protocol
+        layout = protocol.train_layout()
+        samples = layout.samples(np.arange(layout.length))
+        found = np.zeros(layout.rows, int)
+        found[samples[samples >= 0]] = np.flatnonzero(samples >= 0) // layout.length
+        return found
+
+    def shared_rows(self, rows: np.ndarray) -> np.ndarray:
         """Rows that a server model was given; -1 for those that one party holds alone."""
         return np.where(rows < self.protocol.data.rows, rows, -1)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from securevfl.audit.attack_matrix import on_embeddings, on_labels, on_shares
+from securevfl.audit.attack_matrix import on_embeddings, on_labels, on_shares, on_spans
 from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings
 from securevfl.audit.attacks.outcome import Result
 from securevfl.plugins import Registry
@@ -90,6 +90,8 @@ _BUILT_IN = (
     BuiltIn("span of sums", "server", "features", on_embeddings.span_of_sums),
     BuiltIn("completion of sums", "server", "features", on_embeddings.completion_of_sums),
     BuiltIn("binary columns of sums", "server", "features", on_embeddings.binary_columns),
+    BuiltIn("squares", "server", "features", on_spans.squares),
+    BuiltIn("inner products and other rows", "server", "features", on_spans.other_rows),
     BuiltIn("rank of uploads", "server", "features", on_shares.rank_game),
     BuiltIn("server + T clients", "server + T clients", "features", on_shares.server_and_clients),
     BuiltIn("shares of T + 1 clients", "T + 1 clients", "features", on_shares.shares_above),

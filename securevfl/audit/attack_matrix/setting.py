@@ -57,6 +57,8 @@ class AttackSettings:
         Steps of the clients that are repeated from recovered rows, an epoch at most.
     starts : int
         Points from which the equations of a row are solved, at most.
+    watched : int
+        First rounds whose sums are searched for columns.
     """
 
     labels: int = 10
@@ -67,6 +69,7 @@ class AttackSettings:
     games: int = 40
     replayed: int = 3
     starts: int = 60
+    watched: int = 12
 
 
 class AttackCase:
@@ -225,6 +228,33 @@ class AttackCase:
             return NoView("no joint embedding has all rows of a batch that is the whole set")
         one = evidence.first_segment if evidence.holders else np.arange(rows)  # of one model
         return np.concatenate(whole, axis=1)[one], np.concatenate(data.train, axis=1)[one]
+
+    @functools.cached_property
+    def watched(self) -> ObservedRun:
+        """The first rounds of a run in which nobody is late, all of them kept."""
+        return observe(
+            self.protocol(rounds=self.settings.watched),
+            conditions=NONE,
+            client=self.client,
+            every=True,
+            interrupted=self._interrupted,
+        )
+
+    @functools.cached_property
+    def whole(self) -> ObservedRun:
+        """A run whose batches have all rows, and more of them than the columns need."""
+        degree = int(getattr(self.protocol().config, "degree", 1))
+        width = sum(self.data.widths) * degree
+        rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))
+        h = int(getattr(self.protocol().config, "width", 64))
+        options = {"batch": rows, "rounds": math.ceil(width / h) + 3}
+        return observe(
+            self.protocol(self.data.subset(rows), **options),
+            conditions=NONE,
+            client=self.client,
+            every=True,
+            interrupted=self._interrupted,
+        )
 
     @functools.cached_property
     def opening(self) -> tuple[Protocol, tuple[Step, ...]] | NoView:
