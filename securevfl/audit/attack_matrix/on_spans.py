@@ -66,7 +66,9 @@ def squares(case: AttackCase) -> Result:
     span, note = found
     few = case.stream.permutation(len(span.rows))[:_ROWS]
     span = Span(span.rows[few], _orthonormal(span.basis[few]), span.views)
-    guesses = columns_of_span(span.basis, case.stream).within(MISFIT)
+    # Squares of columns on a grid differ from columns of squares on it by about its distance.
+    misfit = max(MISFIT, 4 * 2.0 ** -getattr(seen.protocol.config, "data_bits", 20))
+    guesses = columns_of_span(span.basis, case.stream).within(misfit)
     return judge(guesses, span, columns[span.rows], case.stream, note)
 
 
@@ -161,10 +163,18 @@ def _gram(seen: ObservedRun) -> np.ndarray | NoView:
         return visits
     config: Any = seen.protocol.config
     if not seen.holders:
-        columns = sum(x.shape[1] * int(config.degree) + 1 for x in seen.protocol.data.train)
-        rank = min(columns, len(visits[0].rows) - 1, (len(visits) - 1) * visits[0].sums.shape[1])
+        rank = min(
+            sum(_widths(seen)), len(visits[0].rows) - 1, (len(visits) - 1) * visits[0].sums.shape[1]
+        )
         return rough_gram_by_rank(visits, rank)
     exact = gram_by_rank(visits, PrimeField(_PRIME))
-    if exact is None:
+    norms = None if exact is None else np.diag(exact) * 4.0**-config.data_bits
+    if exact is None or norms.min() < 0 or norms.max() > 4.0 * sum(_widths(seen)):
         return NoView(f"{len(visits)} visits of all rows do not give all inner products")
     return exact * 4.0**-config.data_bits
+
+
+def _widths(seen: ObservedRun) -> list[int]:
+    """Columns of the clients' expanded rows, the ones included."""
+    config: Any = seen.protocol.config
+    return [x.shape[1] * int(config.degree) + 1 for x in seen.protocol.data.train]

@@ -247,7 +247,9 @@ class AttackCase:
         width = sum(self.data.widths) * degree
         rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))
         h = int(getattr(self.protocol().config, "width", 64))
-        options = {"batch": rows, "rounds": math.ceil(width / h) + 3}
+        # At the usual rate most steps of so large batches are rounded to 0 where they are dealt.
+        rate = {"client_lr": 64.0} if self.observed.holders else {}
+        options = {"batch": rows, "rounds": math.ceil(width / h) + 3, **rate}
         return observe(
             self.protocol(self.data.subset(rows), **options),
             conditions=NONE,

@@ -22,7 +22,7 @@ import numpy as np
 from securevfl.audit.attacks.outcome import Outcome
 
 STARTS = 120
-MISFIT = 0.05  # largest part of a square outside the span, of a direction that counts as a column
+MISFIT = 1e-3  # of a direction that counts as a column, where sums are exact
 _GAP = 5.0  # ratio of two singular values in a row from which on the smaller one is an error
 _NULL = 1e-6  # of the largest eigenvalue: what agrees with all views
 _LARGEST = 2500  # rows whose views are put together: an eigenproblem of that size
@@ -78,7 +78,7 @@ class Directions:
     values : ndarray, (M, g)
         Of mean 0 and variance 1.
     misfits : ndarray, (g,)
-        Length of what of the centred square lies outside the span, over the length of all of it.
+        Root of the mean square of what of their squares lies outside the span.
     """
 
     values: np.ndarray
@@ -201,14 +201,12 @@ def columns_of_span(
 def _descend(white: np.ndarray, basis: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, float]:
     """End of damped Gauss-Newton steps on the unit sphere, and the misfit there."""
     damping, identity = 1.0, np.eye(len(x))
-    square, rest, length, misfit = _square(white, basis, x)
+    vector, rest, misfit = _square(white, basis, x)
     for _ in range(_STEPS):
-        # With e the rest and n the square's length^2, e / sqrt(n) has the derivative
-        # (de - e dn / 2n) / sqrt(n), where d(v^2) = 2 v dv.
-        change = 2 * (white @ x)[:, None] * white
-        outside = change - basis @ (basis.T @ change) - change.mean(axis=0)
-        slope = (outside - np.outer(rest, square @ change / length)) / np.sqrt(length)
-        normal, toward = slope.T @ slope, slope.T @ (rest / np.sqrt(length))
+        change = 2 * vector[:, None] * white  # d(v^2) = 2 v dv
+        slope = change - basis @ (basis.T @ change) - change.mean(axis=0)
+        slope -= np.outer(slope @ x, x)  # along the sphere
+        normal, toward = slope.T @ slope / len(rest), slope.T @ rest / len(rest)
         while damping < 1e10:
             y = x - np.linalg.solve(normal + damping * identity, toward)
             y /= np.linalg.norm(y)
@@ -219,7 +217,7 @@ def _descend(white: np.ndarray, basis: np.ndarray, x: np.ndarray) -> tuple[np.nd
         else:
             break
         gained = misfit - new[-1]
-        x, (square, rest, length, misfit) = y, new
+        x, (vector, rest, misfit) = y, new
         damping = max(damping / 3, 1e-12)
         if gained < 1e-12:
             break
@@ -228,13 +226,12 @@ def _descend(white: np.ndarray, basis: np.ndarray, x: np.ndarray) -> tuple[np.nd
 
 def _square(
     white: np.ndarray, basis: np.ndarray, x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """The centred square of a direction, its rest outside the span, n and |rest|^2 / n."""
-    square = (white @ x) ** 2
-    square -= square.mean()
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """A direction of variance 1, what of its square lies outside, and the mean square of that."""
+    vector = white @ x
+    square = vector**2 - 1.0
     rest = square - basis @ (basis.T @ square)
-    length = float(square @ square)
-    return square, rest, length, float(rest @ rest) / length
+    return vector, rest, float(rest @ rest) / len(rest)
 
 
 # -- how much of the truth it is -----------------------------------------------------------------
