@@ -1,0 +1,171 @@
+"""Columns that the server finds in sums, with nothing known: ``python benchmarks/sums.py``.
+
+- squares: both methods with coded sums at the options below, on five sets, K = 1 and 2;
+- others: rows by other rows of the population and their labels, D = 1 and 2;
+- short: the columns of wine from c sums of each row, c below the rank of the space;
+
+Writes benchmarks/results/privacy/sums.json after each part; words name the parts to run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.audit.attack_matrix.on_spans import other_rows, squares
+from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings
+from securevfl.audit.attacks.outcome import NoView, Outcome
+from securevfl.audit.attacks.short_span import filled_span
+from securevfl.audit.attacks.squares import MISFIT, columns_of_span, likenesses
+from securevfl.data.dataset import VerticalDataset
+from securevfl.data.source import DataSource
+from securevfl.errors import ConfigurationError
+from securevfl.machine import commit, describe_machine
+from securevfl.models.polynomial_network import expand
+from securevfl.runs.threads import one_thread
+from securevfl.studies.compare import comparison
+
+OUT = Path(__file__).parent / "results" / "privacy" / "sums.json"
+SEEDS = 5
+PARTIES = {"wine": 5, "breast-cancer": 6, "digits": 8, "credit-card": 11, "handwritten": 6}
+OPTIONS = {"width": 64, "batch": 128}
+METHODS = ("fedvs", "coded_split")
+HELPED = {"wine": 2, "breast-cancer": 1, "handwritten": 1}  # holders that K = 2 needs besides
+Row = dict[str, Any]
+
+
+def case(name: str, method: str, seed: int, **options: Any) -> AttackCase:
+    """A method on a set; wine is scikit-learn's own table."""
+    known = "breast-cancer" if name == "wine" else name
+    words = ",".join(f"{k}={v}" for k, v in {**OPTIONS, **options}.items())
+    source = DataSource(known, {"parties": 6 if name == "wine" else PARTIES[name]})
+    job = comparison([f"{method}:{words}"], source, seeds=[seed], conditions="none").jobs[0]
+    found = AttackCase(job, AttackSettings())
+    if name == "wine":
+        from sklearn.datasets import load_wine
+
+        found.data = VerticalDataset.from_sklearn(load_wine(), parties=PARTIES[name], seed=seed)
+    return found
+
+
+def attacked(attempt: Callable[[AttackCase], Any], one: AttackCase, **names: Any) -> Row:
+    """What an attempt gave, as a line."""
+    start = time.process_time()
+    one.begin(attempt.__name__)
+    with one_thread():
+        found = attempt(one)
+    row = {**names, "seconds": round(time.process_time() - start, 1)}
+    if isinstance(found, Outcome):
+        row |= {"success": round(found.success, 4), "chance": round(found.chance, 4)}
+        return row | {"note": found.note}
+    assert isinstance(found, NoView)
+    return row | {"success": None, "note": found.reason}
+
+
+def columns_by_squares(sets: list[str]) -> list[Row]:
+    """Default options of both methods."""
+    made = []
+    for name in sets:
+        for method in METHODS:
+            for K in (1, 2):
+                options: Row = {"segments": K, "degree": 2}
+                if method == "coded_split" and K == 2 and name in HELPED:
+                    options["helpers"] = HELPED[name]
+                for seed in range(SEEDS):
+                    row = attacked(squares, case(name, method, seed, **options),
+                                   data=name, method=method, K=K, seed=seed)  # fmt: skip
+                    made.append(row)
+                    print(row, flush=True)
+                    if row["success"] is None and seed == 0:
+                        break  # no seed changes the count of equations
+    return made
+
+
+def rows_by_others(sets: list[str]) -> list[Row]:
+    """X X^T of coded_split, and 200 other rows with their labels."""
+    made = []
+    for name in sets:
+        for degree in (1, 2):
+            for seed in range(SEEDS):
+                one = case(name, "coded_split", seed, degree=degree)
+                row = attacked(other_rows, one, data=name, degree=degree, seed=seed)
+                made.append(row)
+                print(row, flush=True)
+    return made
+
+
+def wine() -> np.ndarray:
+    """All 178 rows, min-max scaled."""
+    from sklearn.datasets import load_wine
+
+    X = load_wine().data
+    scaled: np.ndarray = (X - X.min(axis=0)) / np.ptp(X, axis=0)
+    return scaled
+
+
+def short_spans(widths: tuple[int, ...] = (25, 24, 23, 22, 21, 20, 18, 16, 14)) -> list[Row]:
+    """Columns from c sums of every row by random weights, and from columns of noise."""
+    X, made = wine(), []
+    d = X.shape[1]
+    for c in widths:
+        for seed in range(3):
+            stream = np.random.Generator(np.random.Philox(seed))
+            U = expand(X, 2) @ stream.normal(size=(2 * d + 1, c))
+            basis = np.linalg.svd(U - U.mean(axis=0), full_matrices=False)[0]
+            start = time.process_time()
+            near = columns_of_span(basis, stream)
+            filled = filled_span(basis, 2 * d - c, d, stream, near=near)
+            found = np.zeros((len(X), 0))
+            if filled is not None:
+                found = columns_of_span(filled, stream).within(MISFIT)
+            like, alone = likenesses(found, X), likenesses(near.values[:, :d], X)
+            blind = likenesses(basis @ stream.normal(size=(c, d)), X)
+            made.append({"data": "wine", "c": c, "seed": seed, "above_0.95": int((like > 0.95).sum()),
+                         "near_alone_above_0.95": int((alone > 0.95).sum()),
+                         "random_above_0.95": int((blind > 0.95).sum()),
+                         "seconds": round(time.process_time() - start, 1)})  # fmt: skip
+            print(made[-1], flush=True)
+    return made
+
+
+def main() -> None:
+    """Run the parts that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["squares", "others", "short"])
+    parser.add_argument("--data", nargs="*", default=list(PARTIES))
+    asked = parser.parse_args()
+    by_set = {"squares": columns_by_squares, "others": rows_by_others}
+    for part in asked.parts:
+        if part not in (*by_set, "short"):
+            raise ConfigurationError(f"sums: no part {part!r}; there are squares, others, short")
+        if part == "short":
+            keep(part, "wine", short_spans())
+            continue
+        for name in asked.data:
+            keep(part, name, by_set[part]([name]))
+
+
+def keep(part: str, name: str, rows: list[Row]) -> None:
+    """Write the rows of a part and a set in the place of those that are there."""
+    content = json.loads(OUT.read_text()) if OUT.exists() else {}
+    others = [row for row in content.get(part, []) if row["data"] != name]
+    content |= {part: others + rows}
+    content |= {"options": OPTIONS, "commit": commit(), "machine": describe_machine()}
+    lines = (f" {json.dumps(k)}: " + _lines(v) for k, v in content.items())
+    OUT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _lines(value: Any) -> str:
+    if not isinstance(value, list):
+        return json.dumps(value)
+    return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in value) + "\n ]"
+
+
+if __name__ == "__main__":
+    main()
