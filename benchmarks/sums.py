@@ -45,7 +45,9 @@ def case(name: str, method: str, seed: int, **options: Any) -> AttackCase:
     known = "breast-cancer" if name == "wine" else name
     words = ",".join(f"{k}={v}" for k, v in {**OPTIONS, **options}.items())
     source = DataSource(known, {"parties": 6 if name == "wine" else PARTIES[name]})
-    job = comparison([f"{method}:{words}"], source, seeds=[seed], conditions="none").jobs[0]
+    job = comparison(
+        [f"{method}:{words}"], source, options={}, seeds=[seed], conditions="none"
+    ).jobs[0]
     found = AttackCase(job, AttackSettings())
     if name == "wine":
         from sklearn.datasets import load_wine
@@ -126,10 +128,12 @@ def short_spans(widths: tuple[int, ...] = (25, 24, 23, 22, 21, 20, 18, 16, 14)) 
                 found = columns_of_span(filled, stream).within(MISFIT)
             like, alone = likenesses(found, X), likenesses(near.values[:, :d], X)
             blind = likenesses(basis @ stream.normal(size=(c, d)), X)
-            made.append({"data": "wine", "c": c, "seed": seed, "above_0.95": int((like > 0.95).sum()),
-                         "near_alone_above_0.95": int((alone > 0.95).sum()),
-                         "random_above_0.95": int((blind > 0.95).sum()),
-                         "seconds": round(time.process_time() - start, 1)})  # fmt: skip
+            counts = {
+                name: int((found > 0.95).sum())
+                for name, found in (("above", like), ("near_alone", alone), ("random", blind))
+            }
+            seconds = round(time.process_time() - start, 1)
+            made.append({"data": "wine", "c": c, "seed": seed, **counts, "seconds": seconds})
             print(made[-1], flush=True)
     return made
 

@@ -48,7 +48,7 @@ def views_of(seen: ObservedRun) -> list[View] | NoView:
         for number in np.unique(segment[rows[rows >= 0]]):
             mine = (rows >= 0) & (segment[rows] == number)
             found.append(View(rows[mine], values[mine].astype(np.float64)))
-    return found
+    return found or NoView("no row of a message is a training row of all")
 
 
 def squares(case: AttackCase) -> Result:

@@ -27,7 +27,8 @@ def part(width: int, X: np.ndarray) -> np.ndarray:
 def test_missing_dimensions_are_found(width):
     X = columns()
     filled = filled_span(part(width, X), 2 * D - width, D, stream())
-    assert filled is not None and filled.shape == (M, 2 * D)
+    assert filled is not None
+    assert filled.shape == (M, 2 * D)
     P = expand(X, 2)
     P = P - P.mean(axis=0)
     assert np.abs(P - filled @ (filled.T @ P)).max() < 1e-3

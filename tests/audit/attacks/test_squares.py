@@ -42,7 +42,8 @@ def views(count: int, width: int = 20, rows: int = 100) -> list[View]:
 def test_the_rank_is_read_off_a_gap_and_refused_without_one():
     X = columns()
     basis = centred_basis(view(X, np.arange(M), 5).values)
-    assert basis is not None and basis.shape == (M, R - 1)
+    assert basis is not None
+    assert basis.shape == (M, R - 1)
     assert centred_basis(view(X, np.arange(M), 5, width=R - 2).values) is None
     assert centred_basis(stream().normal(size=(M, 20))) is None
 
@@ -50,7 +51,8 @@ def test_the_rank_is_read_off_a_gap_and_refused_without_one():
 def test_float32_sums_have_the_same_rank():
     values = view(columns(), np.arange(M), 5).values.astype(np.float32)
     basis = centred_basis(values)
-    assert basis is not None and basis.shape[1] == R - 1
+    assert basis is not None
+    assert basis.shape[1] == R - 1
 
 
 @pytest.mark.parametrize(("count", "width", "rows"), [(1, 20, 100), (4, 20, 148), (2, 8, None)])
@@ -91,7 +93,8 @@ def test_columns_are_found_with_nothing_known():
 
 def test_a_random_space_of_equal_rank_has_none():
     basis = centred_basis(stream().normal(size=(M, R - 1)) @ stream(4).normal(size=(R - 1, 20)))
-    assert basis is not None and basis.shape[1] == R - 1
+    assert basis is not None
+    assert basis.shape[1] == R - 1
     found = columns_of_span(basis, stream(), starts=30)
     assert found.misfits.min() > 0.3
     assert found.within(MISFIT).shape == (M, 0)
@@ -101,7 +104,8 @@ def test_degree_one_has_no_squares_but_of_columns_of_two_values():
     X = columns()
     X[:, 2] = X[:, 2] > np.median(X[:, 2])
     span = span_of_views([view(X, np.arange(M), 1, degree=1)])
-    assert span is not None and span.rank == D + 1
+    assert span is not None
+    assert span.rank == D + 1
     guesses = columns_of_span(span.basis, stream(), starts=40).within(MISFIT)
     assert (likenesses(guesses, X) > 0.999).tolist() == [False, False, True, False, False, False]
 
