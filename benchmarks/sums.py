@@ -57,7 +57,7 @@ def case(name: str, method: str, seed: int, **options: Any) -> AttackCase:
 
 
 def attacked(attempt: Callable[[AttackCase], Any], one: AttackCase, **names: Any) -> Row:
-    """What an attempt gave, as a line."""
+    """Line of a table: what an attempt gave."""
     start = time.process_time()
     one.begin(attempt.__name__)
     with one_thread():

@@ -31,7 +31,7 @@ _SPARE = 10  # rows beyond the rank of the space
 
 
 def views_of(seen: ObservedRun) -> list[View] | NoView:
-    """What the server saw of rows under one model, message by message.
+    """Values that the server saw of rows under one model, message by message.
 
     Single embeddings where there are any, else joint ones. Where segments have models of their own,
     each is a view.

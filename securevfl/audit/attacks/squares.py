@@ -48,7 +48,7 @@ class View:
 
 @dataclass(frozen=True)
 class Span:
-    """What the columns behind some views span, without the ones.
+    """Space that the columns behind some views span, without the ones.
 
     Attributes
     ----------
@@ -117,12 +117,24 @@ def span_of_views(views: Sequence[View]) -> Span | None:
     if not seen:
         return _side_by_side(views)
     rank = max(b.shape[1] for _, b in seen)
-    whole = [(v, b) for v, b in seen if b.shape[1] == rank]
+    whole = _linked([(v, b) for v, b in seen if b.shape[1] == rank])
     joined = _joined([v for v, _ in whole], [b for _, b in whole])
     if joined is not None:
         return joined
     view, basis = max(whole, key=lambda pair: len(pair[0].rows))
     return Span(view.rows, basis, 1)
+
+
+def _linked(seen: list[tuple[View, np.ndarray]]) -> list[tuple[View, np.ndarray]]:
+    """The widest view and all that have rows in common with it, or with these, and so on."""
+    seen = sorted(seen, key=lambda pair: -len(pair[0].rows))
+    kept, rest, grown = seen[:1], seen[1:], True
+    while grown:
+        rows = np.concatenate([v.rows for v, _ in kept])
+        more = [pair for pair in rest if np.isin(pair[0].rows, rows).any()]
+        rest = [pair for pair in rest if not np.isin(pair[0].rows, rows).any()]
+        kept, grown = kept + more, bool(more)
+    return kept
 
 
 def _joined(views: Sequence[View], bases: Sequence[np.ndarray]) -> Span | None:
