@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 
 from securevfl.audit.attack_matrix.on_spans import other_rows, squares
 from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings
-from securevfl.audit.attacks.outcome import NoView, Outcome
+from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.attacks.short_span import filled_span
 from securevfl.audit.attacks.squares import MISFIT, columns_of_span, likenesses
 from securevfl.data.dataset import VerticalDataset
@@ -63,42 +64,53 @@ def attacked(attempt: Callable[[AttackCase], Any], one: AttackCase, **names: Any
     with one_thread():
         found = attempt(one)
     row = {**names, "seconds": round(time.process_time() - start, 1)}
-    if isinstance(found, Outcome):
-        row |= {"success": round(found.success, 4), "chance": round(found.chance, 4)}
-        return row | {"note": found.note}
-    assert isinstance(found, NoView)
-    return row | {"success": None, "note": found.reason}
+    if isinstance(found, NoView):
+        return row | {"success": None, "note": found.reason}
+    row |= {"success": round(found.success, 4), "chance": round(found.chance, 4)}
+    return row | counted(found.note)
 
 
-def columns_by_squares(sets: list[str]) -> list[Row]:
+def counted(note: str) -> Row:
+    """Numbers of a note of `judge`, which are much shorter than the note."""
+    words = re.search(
+        r"of (\d+) columns (\d+) above 0.999, (\d+) above 0.99, (\d+) above 0.95; mean (\S+); "
+        r"elements within 0.001: (\S+); (\d+) guesses; rank (\d+) by (\d+) views of (\d+) rows",
+        note,
+    )
+    if words is None:
+        return {"note": note}
+    names = ("columns", "above_999", "above_99", "above_95", "mean", "elements", "guesses", "rank",
+             "views", "rows")  # fmt: skip
+    return {n: json.loads(word) for n, word in zip(names, words.groups(), strict=True)}
+
+
+def columns_by_squares(name: str, methods: list[str]) -> list[Row]:
     """Default options of both methods."""
     made = []
-    for name in sets:
-        for method in METHODS:
-            for K in (1, 2):
-                options: Row = {"segments": K, "degree": 2}
-                if method == "coded_split" and K == 2 and name in HELPED:
-                    options["helpers"] = HELPED[name]
-                for seed in range(SEEDS):
-                    row = attacked(squares, case(name, method, seed, **options),
-                                   data=name, method=method, K=K, seed=seed)  # fmt: skip
-                    made.append(row)
-                    print(row, flush=True)
-                    if row["success"] is None and seed == 0:
-                        break  # no seed changes the count of equations
+    for method in methods:
+        for K in (1, 2):
+            options: Row = {"segments": K, "degree": 2}
+            if method == "coded_split" and K == 2 and name in HELPED:
+                options["helpers"] = HELPED[name]
+            for seed in range(SEEDS):
+                row = attacked(squares, case(name, method, seed, **options),
+                               data=name, method=method, K=K, seed=seed)  # fmt: skip
+                made.append(row)
+                print(row, flush=True)
+                if row["success"] is None and seed == 0:
+                    break  # no seed changes the count of equations
     return made
 
 
-def rows_by_others(sets: list[str]) -> list[Row]:
+def rows_by_others(name: str) -> list[Row]:
     """X X^T of coded_split, and 200 other rows with their labels."""
     made = []
-    for name in sets:
-        for degree in (1, 2):
-            for seed in range(SEEDS):
-                one = case(name, "coded_split", seed, degree=degree)
-                row = attacked(other_rows, one, data=name, degree=degree, seed=seed)
-                made.append(row)
-                print(row, flush=True)
+    for degree in (1, 2):
+        for seed in range(SEEDS):
+            one = case(name, "coded_split", seed, degree=degree)
+            row = attacked(other_rows, one, data=name, degree=degree, seed=seed)
+            made.append(row)
+            print(row, flush=True)
     return made
 
 
@@ -111,7 +123,7 @@ def wine() -> np.ndarray:
     return scaled
 
 
-def short_spans(widths: tuple[int, ...] = (25, 24, 23, 22, 21, 20, 18, 16, 14)) -> list[Row]:
+def short_spans(widths: tuple[int, ...] = (24, 22, 20, 13)) -> list[Row]:
     """Columns from c sums of every row by random weights, and from columns of noise."""
     X, made = wine(), []
     d = X.shape[1]
@@ -143,22 +155,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["squares", "others", "short"])
     parser.add_argument("--data", nargs="*", default=list(PARTIES))
+    parser.add_argument("--methods", nargs="*", default=list(METHODS))
     asked = parser.parse_args()
-    by_set = {"squares": columns_by_squares, "others": rows_by_others}
     for part in asked.parts:
-        if part not in (*by_set, "short"):
+        if part not in ("squares", "others", "short"):
             raise ConfigurationError(f"sums: no part {part!r}; there are squares, others, short")
         if part == "short":
-            keep(part, "wine", short_spans())
+            keep(part, short_spans())
             continue
         for name in asked.data:
-            keep(part, name, by_set[part]([name]))
+            others = part == "others"
+            rows = rows_by_others(name) if others else columns_by_squares(name, asked.methods)
+            keep(part, rows)
 
 
-def keep(part: str, name: str, rows: list[Row]) -> None:
+def keep(part: str, rows: list[Row]) -> None:
     """Write the rows of a part and a set in the place of those that are there."""
     content = json.loads(OUT.read_text()) if OUT.exists() else {}
-    others = [row for row in content.get(part, []) if row["data"] != name]
+    new = {(row["data"], row.get("method")) for row in rows}
+    others = [row for row in content.get(part, []) if (row["data"], row.get("method")) not in new]
     content |= {part: others + rows}
     content |= {"options": OPTIONS, "commit": commit(), "machine": describe_machine()}
     lines = (f" {json.dumps(k)}: " + _lines(v) for k, v in content.items())

@@ -67,7 +67,7 @@ def squares(case: AttackCase) -> Result:
     few = case.stream.permutation(len(span.rows))[:_ROWS]
     span = Span(span.rows[few], _orthonormal(span.basis[few]), span.views)
     # Squares of columns on a grid differ from columns of squares on it by about its distance.
-    misfit = max(MISFIT, 4 * 2.0 ** -getattr(seen.protocol.config, "data_bits", 20))
+    misfit = max(MISFIT, 12 * 2.0 ** -getattr(seen.protocol.config, "data_bits", 20))
     guesses = columns_of_span(span.basis, case.stream).within(misfit)
     return judge(guesses, span, columns[span.rows], case.stream, note)
 
