@@ -66,7 +66,7 @@ class Span:
     @property
     def rank(self) -> int:
         """Dimensions, the ones included."""
-        return self.basis.shape[1] + 1
+        return int(self.basis.shape[1]) + 1
 
 
 @dataclass(frozen=True)
