@@ -30,6 +30,7 @@ ProtocolLike = str | type[Protocol]
 # With so few rows and columns a budget of sums would end most runs, so there is none.
 TINY = {"rounds": 4, "batch": 15, "width": 6, "hidden": 6, "degree": 2, "sum_budget": 0.0} | {
     "lr_decay": "none",
+    "client_lr_decay": "none",
     "paper": True,
 }
 LEARNING = {"rounds": 40}

@@ -15,8 +15,8 @@ from securevfl.protocols.coded_split.parameters import expected_bound
 from securevfl.testing.runs import make, simulate
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 41)
-SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6, "degree": 2, "sum_budget": 0.0}
-SMALL |= {"client_lr_decay": "none"}
+SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6}
+FREE = {"degree": 2, "sum_budget": 0.0, "client_lr_decay": "none"}
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,14 @@ SMALL |= {"client_lr_decay": "none"}
     [
         ({"client_step": "adam"}, "linear in the gradient: plain SGD"),
         ({"client_momentum": 0.9}, "linear in the gradient: plain SGD"),
-        ({"client_weight_decay": 0.25}, r"client_weight_decay = 1 must be below 1"),
-        ({"client_weight_decay": 0.1, "rounds": 500}, r"c = 1\.1\de-111 in 500 rounds"),
+        (
+            {"client_lr": 4.0, "client_weight_decay": 0.25},
+            r"client_weight_decay = 1 must be below 1",
+        ),
+        (
+            {"client_lr": 4.0, "client_weight_decay": 0.1, "rounds": 500},
+            r"c = 1\.1\de-111 in 500 rounds",
+        ),
         ({"weight_bound": 16.0}, "nobody can clip what nobody sees"),
         ({"segments": 3}, r"= 10 uploads with K = 3.*Use helpers = 2.*server runs counts"),
         ({"privacy": 2, "tolerate_corrupt": 2}, r"= 11 uploads with .*Use helpers = 3"),
@@ -98,7 +104,7 @@ def test_weight_decay_by_the_public_factor_is_that_of_floats(schedule):
 
 
 def test_models_that_decay_are_evaluated_released_and_predicted_by_their_factor(tmp_path):
-    options = DECAYED | {"client_weight_decay": 0.05, "release": True, "secure": True}
+    options = DECAYED | FREE | {"client_weight_decay": 0.05, "release": True, "secure": True}
     run = svfl.run("coded_split", DIGITS, out=tmp_path / "run", **options)
     made, public = run.protocol, run.protocol.public
     assert public.scale(0) == 1.0
@@ -173,7 +179,7 @@ def test_a_release_gives_each_owner_its_own_models_and_nobody_elses(more):
 
 
 def test_helpers_are_as_fast_as_the_fastest_and_hold_no_columns():
-    run = svfl.run("coded_split", DIGITS, conditions="paper", helpers=2, **SMALL)
+    run = svfl.run("coded_split", DIGITS, conditions="paper", helpers=2, **SMALL, **FREE)
     assert len(run.spec.conditions.uploads) == 10
     assert [delay.mean for delay in run.spec.conditions.uploads[8:]] == [0.1, 0.1]
     assert not hasattr(run.parties[9], "features")

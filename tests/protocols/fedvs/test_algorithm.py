@@ -30,6 +30,7 @@ from securevfl.testing.runs import class_of, make, paper_conditions, simulate
 
 P31, P50, P61 = 2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1
 SMALL = {"rounds": 5, "batch": 15, "width": 5, "hidden": 6}
+FREE = {"degree": 2, "sum_budget": 0.0}
 
 
 def data_of(widths, *, rows=53, test_rows=17, seed=0):
@@ -362,7 +363,7 @@ def test_a_client_that_comes_back_has_its_keys_and_has_used_its_labels(tmp_path)
 
 
 def test_a_resumed_run_repeats_no_label(tmp_path):
-    data, options = case("uneven", rounds=8)
+    data, options = case("uneven", rounds=8, **FREE)
     looks = iter(range(10**9))
 
     def later():
@@ -594,7 +595,7 @@ def test_an_attempt_to_which_too_few_uploaded_is_forgotten():
 
 
 def test_lost_links_do_not_leave_a_run_without_rows():
-    data, options = case("uneven", **PATIENT | {"rounds": 8, "max_attempts": 200})
+    data, options = case("uneven", **PATIENT | FREE | {"rounds": 8, "max_attempts": 200})
     faults = {"link": {"fault": 0.2, "rejoin": 0.5}}
     run = svfl.run("fedvs", data, faults=faults, conditions="none", **options)
     assert run.summary()["given_up"] > 6  # twice as many as an epoch has batches
@@ -604,7 +605,7 @@ def test_lost_links_do_not_leave_a_run_without_rows():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_clients_that_refuse_their_uploaded_rows_do_not_stop_a_run(seed):
     """Where every row has been uploaded once, random rows would meet what all clients refuse."""
-    data, options = case("uneven", **PATIENT | {"rounds": 16, "max_attempts": 150})
+    data, options = case("uneven", **PATIENT | FREE | {"rounds": 16, "max_attempts": 150})
     faults = {"first": 2, "link": {"fault": 0.3, "rejoin": 1.0}}
     run = svfl.run("fedvs", data, faults=faults, conditions="none", seed=seed, **options)
     assert len(run.history) == 16

@@ -29,7 +29,7 @@ def test_it_conforms(check):
 
 @pytest.mark.parametrize("who", ["p", "full"])
 def test_clients_start_from_the_networks_of_vflhlp(who):
-    still = SMALL | {"lr": 1e-12, "optimizer": "sgd"}
+    still = SMALL | {"lr": 1e-12, "client_lr": 1e-12, "optimizer": "sgd"}
     ours = simulate("fedvs", few(), pretrain=who, segments=1, **still)
     theirs = simulate("vflhlp", few(), variant=who, client="pn", weight_bound=16.0, **still)
     for k in range(5):
