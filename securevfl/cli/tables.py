@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from securevfl.cli.options import power_form
-from securevfl.cli.output import clock, out, print_machine, print_table, size
+from securevfl.cli.output import clock, coloured, out, print_machine, print_table, size
 from securevfl.studies.intervals import differing
 
 if TYPE_CHECKING:
     from securevfl.planning.forecast import Forecast
+    from securevfl.privacy.released_equations import Odometer
 
 _NAMES = {"accuracy": "test accuracy", "auc": "test AUC", "f1": "test F1", "rmse": "test RMSE"}
 _FRACTIONS = ("accuracy", "f1")
@@ -264,10 +265,23 @@ def print_plan(found: Forecast, given: str) -> None:
         )
     if best.tolerated == 0:
         _print_remedies(found)
+    if found.released is not None:
+        console.print(_told_by_sums(found.released, found.rounds), soft_wrap=True)
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     words = " ".join(filter(None, (given, found.command)))
     console.print(f"run: securevfl run {found.protocol} {words}", soft_wrap=True)
+
+
+def _told_by_sums(released: Odometer, rounds: int) -> str:
+    """What the sums of a planned run give about a row, coloured by how much that is."""
+    text = f"decoded sums: {coloured(released.words, released.state)}"
+    if released.visits == released.visits_planned:
+        return text
+    return (
+        f"{text}. There the budget ends the run, of {rounds} rounds. To make them all: "
+        f"{released.ways_below(shorter=False)}"
+    )
 
 
 def _print_remedies(found: Forecast) -> None:

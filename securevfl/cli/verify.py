@@ -221,13 +221,16 @@ def print_report(report: Report) -> None:
             (
                 finding.who,
                 finding.about,
-                finding.notion,
+                output.secrecy(finding.claim.to_dict()),
                 f"[{_STYLES[finding.verdict]}]{finding.verdict}[/]",
                 _probability(finding.failure_probability),
             )
             for finding in report.claims
         ],
     )
+    for tells, findings in _tells(report.claims).items():
+        claims = "; ".join(f"{f.who}, {f.about}" for f in findings)
+        out.print(f"[yellow]Given decoded sums[/] ({escape(claims)}). {escape(tells)}.")
     counts = Counter(finding.verdict for finding in report.claims)
     out.print("Claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     for findings, parts in _evidence(report.claims).items():
@@ -244,6 +247,15 @@ def print_report(report: Report) -> None:
         said = " | ".join(way or "as it is" for way in ways) if any(ways) else ""
         out.print(f"Ran: {escape(what)}" + (f"; {escape(said)}." if said else "."))
     out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")
+
+
+def _tells(claims: Iterable[ClaimVerdict]) -> dict[str, list[ClaimVerdict]]:
+    """Each sentence on what is given away besides, with the claims that grant it."""
+    found: dict[str, list[ClaimVerdict]] = {}
+    for finding in claims:
+        if finding.claim.tells:
+            found.setdefault(finding.claim.tells, []).append(finding)
+    return found
 
 
 def _grouped(ran: Iterable[str]) -> dict[str, list[str]]:

@@ -8,8 +8,9 @@ given, sharpens the bound on row sums. A protocol with other numbers says them i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,12 @@ from securevfl.field.primes import USUAL
 from securevfl.planning.choices import Choice, choice_by_needs, choice_of, feasible_segments
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum
 from securevfl.planning.remedies import Planned, Remedy, remedies
-from securevfl.planning.sums import told_by_sums
+from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import Needs, Shape
+from securevfl.protocols.base.unknowns import odometer, unknowns_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -52,6 +54,9 @@ class Forecast:
         The one with the shortest expected round.
     command : str
         The run that it stands for, as options of ``securevfl run``.
+    released : Odometer or None
+        Equations that the decoded sums of the whole run give about a row, against its unknowns;
+        None where nobody decodes sums. Without a data set all columns count as independent.
     warnings : tuple of str
         What the decoded sums give away at these sizes, one text each; often none.
     remedies : tuple of Remedy
@@ -68,6 +73,7 @@ class Forecast:
     choices: tuple[Choice, ...]
     best: Choice
     command: str
+    released: Odometer | None = None
     warnings: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = ()
 
@@ -130,8 +136,11 @@ def plan(
     [(1, 3), (2, 5), (3, 7)]
     """
     cls = get_protocol(protocol)
-    shape, sums = _sizes(data, parties, rows, features, test_rows, options)
+    shape, sums, train = _sizes(data, parties, rows, features, test_rows, options)
     config: Any = make_config(cls, options)
+    if train and cls.tells_sums:
+        unknowns, rank = unknowns_of(train, config)
+        shape = replace(shape, unknowns=unknowns, rank=rank)
     if cls.needs(config, shape) is not None:
         return _by_needs(cls, config, shape, conditions, sealed, seed, options)
     _check_plannable(cls, config, shape)
@@ -220,6 +229,7 @@ def _forecast(
 ) -> Forecast:
     """The forecast whose command has these settings and the segments of the best choice."""
     best, config, shape = _fastest(choices), planned.config, planned.shape
+    released = released_by(planned.protocol, config, shape, best.segments)
     return Forecast(
         protocol=planned.protocol.name,
         parties=parties,
@@ -233,9 +243,32 @@ def _forecast(
         command=" ".join(
             _flag(key, value) for key, value in {**settings, "segments": best.segments}.items()
         ),
-        warnings=tuple(filter(None, [told_by_sums(sum(shape.widths), config.width)])),
+        released=released,
+        warnings=told_by_sums(released),
         remedies=remedies(planned, best),
     )
+
+
+def released_by(
+    protocol: type[Protocol], config: Any, shape: Shape, segments: int
+) -> Odometer | None:
+    """Odometer at the end of a run with K segments; None where nobody decodes sums."""
+    if not protocol.tells_sums:
+        return None
+    length = math.ceil(shape.rows / segments)
+    per_epoch = length // min(max(1, config.batch // segments), length)
+    if shape.unknowns is not None:
+        return odometer(config, shape.unknowns, shape.rank, per_epoch)
+    columns = [np.empty((0, width)) for width in shape.widths]
+    most = unknowns_of(columns, config, range(len(columns)))
+    return odometer(config, *most, per_epoch, at_most=True)
+
+
+def told_by_sums(released: Odometer | None) -> tuple[str, ...]:
+    """Warning where sums give a row at least as many equations as it has unknowns."""
+    if released is None or released.state == "below":
+        return ()
+    return (f"{released.sentence()}. To stay below: {released.ways_below()}",)
 
 
 def _fastest(choices: tuple[Choice, ...]) -> Choice:
@@ -259,8 +292,8 @@ def _sizes(
     features: int | None,
     test_rows: int,
     options: Mapping[str, Any],
-) -> tuple[Shape, list[RowSums]]:
-    """Shape of the data, and a bound on each client's row sums."""
+) -> tuple[Shape, list[RowSums], tuple[np.ndarray, ...]]:
+    """Shape of the data, a bound on each client's row sums, and training columns, if there are."""
     if data is None:
         if not (rows and features):
             raise ConfigurationError(
@@ -274,7 +307,7 @@ def _sizes(
             )
         widths = tuple(len(part) for part in np.array_split(np.arange(features), N))
         degree = int(options.get("degree", 2))
-        return Shape(widths, rows, test_rows), [RowSums(d * degree + 1.0) for d in widths]
+        return Shape(widths, rows, test_rows), [RowSums(d * degree + 1.0) for d in widths], ()
     if rows or features or test_rows:
         raise ConfigurationError("plan: give a data set or rows and features, not both")
     if isinstance(data, str):
@@ -283,10 +316,11 @@ def _sizes(
     degree = int(options.get("degree", 2))
     parts = [dataset.train, dataset.test] if options.get("secure") else [dataset.train]
     shape = Shape(tuple(dataset.widths), len(dataset.train_labels), len(dataset.test_labels))
-    return shape, [
+    sums = [
         RowSums(max(row_sum(part[n], degree) for part in parts), width * degree)
         for n, width in enumerate(shape.widths)
     ]
+    return shape, sums, dataset.train
 
 
 def _called(conditions: str | Path | Mapping[str, Any] | Conditions) -> str:

@@ -10,11 +10,15 @@ tables give the same sums; docs/sums.md has the theorem, and what attacks get be
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from securevfl.errors import ConfigurationError
+
+State = Literal["below", "beyond", "spanned"]  # of equations: unknowns, rank
 
 PAGE = "docs/sums.md"
 BOUNDED = f"{PAGE}, Theorem 1"
@@ -78,6 +82,8 @@ class Odometer:
         Rounds of an epoch.
     budget : bool
         Whether the parties refuse more than the unknowns allow.
+    at_most : bool
+        Whether unknowns and rank are upper bounds: numbers of columns, which nobody looked at.
     """
 
     width: int
@@ -87,6 +93,7 @@ class Odometer:
     visits_planned: int
     per_epoch: int
     budget: bool
+    at_most: bool = False
 
     @property
     def equations(self) -> int:
@@ -110,12 +117,80 @@ class Odometer:
             return None
         return (math.ceil(self.rank / self.width) - 1) * self.per_epoch + 1
 
+    @property
+    def state(self) -> State:
+        """Whether the equations are fewer than the unknowns, more, or at least the rank."""
+        if self.equations < self.unknowns:
+            return "below"
+        return "spanned" if self.rank is not None and self.equations >= self.rank else "beyond"
+
+    @property
+    def words(self) -> str:
+        """Equations and unknowns, and the rounds at which they reach unknowns and rank."""
+        most = "at most " * self.at_most
+        spanned = self.spanned_from
+        return (
+            f"{self.equations} equations about {most}{self.unknowns} unknowns of a row "
+            f"(h = {self.width}, {self.visits} visits); as many from round {self.full_after + 1} on"
+            + ("" if spanned is None else f", the space of all columns from round {spanned} on")
+        )
+
+    def ways_below(self, *, shorter: bool = True) -> str:
+        """Changes, any one of which keeps the whole run below the unknowns.
+
+        Parameters
+        ----------
+        shorter : bool
+            Whether fewer rounds are one.
+        """
+        visits = self.visits_planned
+        width = max(self.unknowns - 1, 0) // max(visits, 1)
+        ways = [f"width <= {width}"] if width else []
+        ways += [f"rounds <= {self.full_after}"] if shorter and self.full_after else []
+        wider = f"at least {visits * self.width + 1} independent columns of all parties together"
+        return ", or ".join([*ways, wider])
+
+    def ended(self, rounds: int, asked: int, spent: Mapping[str, Any]) -> str:
+        """Sentence about a run that its budget ended.
+
+        Parameters
+        ----------
+        rounds, asked : int
+            Rounds that were made, and that were asked for.
+        spent : mapping
+            Visits, equations and unknowns by the parties' count, as the event ``sum_budget`` has
+            them.
+        """
+        unknowns = spent["unknowns"]
+        width = max(unknowns - 1, 0) // max(self.visits_planned, 1)
+        narrower = max(unknowns - 1, 0) * self.per_epoch
+        if width:
+            smaller = f"width = {width}, with which all {asked} rounds can be made"
+        elif self.width > 1:
+            smaller = f"width = 1, with which {narrower} rounds can be made"
+        else:
+            smaller = "parties with more columns"
+        return (
+            f"the budget of sums ended the run after {rounds} of {asked} rounds: "
+            f"{spent['visits']} decoded sums of a row gave {spent['equations']} equations about "
+            f"its {unknowns} unknowns, and one more would be too much. Everything is saved. To go "
+            f"further use {smaller}, or sum_budget = false, with which nothing is promised of the "
+            "columns against who decodes the sums"
+        )
+
     def sentence(self) -> str:
         """Sentence on what the sums gave, with its numbers, for readers of a verdict on them."""
+        most = "at most " * self.at_most
         told = (
             f"each row is in at most {self.visits} decoded sums, which are {self.equations} "
-            f"equations (h = {self.width} each) about its {self.unknowns} unknowns"
+            f"equations (h = {self.width} each) about its {most}{self.unknowns} unknowns"
         )
+        if self.equations < self.unknowns and self.at_most:
+            return (
+                f"{told}, fewer if columns depend on each other, which nobody sees here. While "
+                f"the equations are fewer, rows stay undetermined for a server that has nothing "
+                f"else ({BOUNDED}). {OTHER_ROWS}"
+            )
         if self.equations < self.unknowns:
             free = self.unknowns - self.equations
             return (
@@ -129,8 +204,8 @@ class Odometer:
             f"{SPANNED}. Read it as no protection of the columns from who decodes the sums"
         )
 
-    def to_dict(self) -> dict[str, int | float | bool | None]:
-        """Numbers for summaries."""
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and sentences for summaries."""
         return {
             "equations": self.equations,
             "unknowns": self.unknowns,
@@ -142,6 +217,11 @@ class Odometer:
             "full_after_round": self.full_after,
             "spanned_from_round": self.spanned_from,
             "budget": self.budget,
+            "at_most": self.at_most,
+            "state": self.state,
+            "words": self.words,
+            "sentence": self.sentence(),
+            "ways_below": self.ways_below(),
         }
 
 
