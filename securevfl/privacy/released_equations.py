@@ -22,6 +22,12 @@ State = Literal["below", "beyond", "spanned"]  # of equations: unknowns, rank
 
 PAGE = "docs/sums.md"
 BOUNDED = f"{PAGE}, Theorem 1"
+#: For cards, which know no data: the general law.
+LAW = (
+    f"Each sum is h equations about each of its rows ({PAGE}). From as many as columns on nothing "
+    "is promised; at degree 2, with about twice as many, a server that knows nothing else computes "
+    "most raw columns"
+)
 OTHER_ROWS = "Who has other rows, labels or weights besides learns more"
 SPANNED = (
     "with degree 2 or more a server that knows nothing else computes most raw columns, with "
@@ -198,7 +204,7 @@ class Odometer:
                 f"({BOUNDED}). {OTHER_ROWS}"
             )
         if self.rank is None or self.equations < self.rank:
-            return f"{told}. That is more than enough: nothing is promised of the columns"
+            return f"{told}. These may be determined: nothing is promised of the columns"
         return (
             f"{told}. From round {self.spanned_from} on they determine the space of all columns: "
             f"{SPANNED}. Read it as no protection of the columns from who decodes the sums"
