@@ -263,9 +263,9 @@ class HESplit(EmbeddingProtocol, Encrypted):
             "in time, and who they were. "
             f"{LAW}. Whoever knows the secret seed of a simulation needs fewer. With SGD and "
             "networks that are linear in their weights the sums of the same clients and its own "
-            "gradients give X X^T of columns and powers, as in FedVS. Two sums of the same rows and models, as "
-            "where a round is made again after a restart with others in time, differ by "
-            "embeddings of those that are in one of them",
+            "gradients give X X^T of columns and powers, as in FedVS. Two sums of the same rows "
+            "and models, as where a round is made again after a restart with others in time, "
+            "differ by embeddings of those that are in one of them",
             "client": "the public key, dL/dH and the batches",
             "key holder": "what a client sees, and the sums with the noise of CKKS, which does not "
             "depend on values",

@@ -81,14 +81,15 @@ class CodedSplit(SplitProtocol, SharedModels):
             "columns, helpers have none",
         },
         sees={
-            "server": "the exact sums of embeddings of each batch, and who answered when. "
+            "server": "the exact sums of all owners' embeddings of each batch, whoever is late, "
+            "and who answered when. "
             f"{LAW}. Its own steps besides give exact inner products of all rows and their powers: "
             "at degree 1 the rows up to one rotation of all columns; with d known rows, or columns "
-            "that are nearly independent, the columns themselves, if not whose they are. Modulo 2^lx columns of "
-            "zeros and ones are not in the sums: an owner with other numbers, among owners with "
-            "such columns alone, is alone there. In a simulation the first weights follow from the "
-            "secret seed: a server that knows it needs fewer equations; on a cluster each owner's "
-            "weights are its own",
+            "that are nearly independent, the columns themselves, if not whose they are. Modulo "
+            "2^lx columns of zeros and ones are not in the sums: an owner with other numbers, "
+            "among owners with such columns alone, is alone there. In a simulation the first "
+            "weights follow from the secret seed: a server that knows it needs fewer equations; on "
+            "a cluster each owner's weights are its own",
             "client": "uniform shares of data, models and steps; labels of batches; when the "
             "server stops",
             "server + 1 client": "with T = 1 and both honest but curious, what both know put "

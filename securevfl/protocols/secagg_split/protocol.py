@@ -56,9 +56,9 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
         sees={
             "server": "the exact sum of the survivors' quantised embeddings of every batch, and "
             "who shared, survived and opened; seeds of survivors, keys of the dropped, of that "
-            f"round only. {LAW}. Whoever knows the secret seed of a simulation needs fewer. With SGD "
-            "and networks that are linear in their weights the sums of the same survivors and its own gradients give X X^T of columns "
-            "and powers, as in FedVS",
+            f"round only. {LAW}. Whoever knows the secret seed of a simulation needs fewer. With "
+            "SGD and networks that are linear in their weights the sums of the same survivors and "
+            "its own gradients give X X^T of columns and powers, as in FedVS",
             "client": "shares of seeds and keys, of which fewer than t say nothing; who survived; "
             "dL/dH and the batches",
             "server + t clients": "every client's embedding",
