@@ -140,7 +140,7 @@ class Bar:
         self._console = console
         self._progress = RichProgress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=12),
+            BarColumn(bar_width=12 if console.width >= _WIDE else 6),
             TextColumn("{task.fields[figures]}"),
             console=console,
         )

@@ -28,7 +28,10 @@ LAW = (
     "is promised; at degree 2, with about twice as many, a server that knows nothing else computes "
     "most raw columns"
 )
-OTHER_ROWS = "Who has other rows, labels or weights besides learns more"
+OTHER_ROWS = (
+    "Who has other rows, labels or weights besides, or columns as clients that help the server "
+    "have, learns more"
+)
 SPANNED = (
     "with degree 2 or more a server that knows nothing else computes most raw columns, with "
     "degree 1 it has the rows up to one linear map"
