@@ -12,7 +12,6 @@ from securevfl.studies.intervals import differing
 
 if TYPE_CHECKING:
     from securevfl.planning.forecast import Forecast
-    from securevfl.privacy.released_equations import Odometer
 
 _NAMES = {"accuracy": "test accuracy", "auc": "test AUC", "f1": "test F1", "rmse": "test RMSE"}
 _FRACTIONS = ("accuracy", "f1")
@@ -265,21 +264,24 @@ def print_plan(found: Forecast, given: str) -> None:
         )
     if best.tolerated == 0:
         _print_remedies(found)
-    if found.released is not None:
-        console.print(_told_by_sums(found.released, found.rounds), soft_wrap=True)
+    if told := _told_by_sums(found):
+        console.print(told, soft_wrap=True)
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     words = " ".join(filter(None, (given, found.command)))
     console.print(f"run: securevfl run {found.protocol} {words}", soft_wrap=True)
 
 
-def _told_by_sums(released: Odometer, rounds: int) -> str:
-    """What the sums of a planned run give about a row, coloured by how much that is."""
+def _told_by_sums(found: Forecast) -> str:
+    """What the sums of a planned run give about a row, coloured; empty where nobody decodes any."""
+    released = found.released
+    if released is None:
+        return ""
     text = f"decoded sums: {coloured(released.words, released.state)}"
     if released.visits == released.visits_planned:
         return text
     return (
-        f"{text}. There the budget ends the run, of {rounds} rounds. To make them all: "
+        f"{text}. There the budget ends the run, of {found.rounds} rounds. To make them all: "
         f"{released.ways_below(shorter=False)}"
     )
 

@@ -28,7 +28,7 @@ from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import Needs, Shape
-from securevfl.protocols.base.unknowns import odometer, unknowns_of
+from securevfl.protocols.base.sum_budget import odometer, unknowns_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

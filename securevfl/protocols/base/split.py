@@ -18,7 +18,7 @@ from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.options import EQUAL, read
 from securevfl.protocols.base.protocol import Part, Protocol
-from securevfl.protocols.base.unknowns import odometer, unknowns_of
+from securevfl.protocols.base.sum_budget import odometer, unknowns_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset

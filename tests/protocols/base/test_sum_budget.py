@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from securevfl.protocols.base.unknowns import odometer, unknowns_of
+from securevfl.protocols.base.sum_budget import odometer, unknowns_of
 from securevfl.testing.runs import make
 
 CONFIG = SimpleNamespace(degree=2, data_bits=16, width=2, rounds=40)
