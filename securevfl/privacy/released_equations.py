@@ -28,6 +28,7 @@ LAW = (
     "is promised; at degree 2, with about twice as many, a server that knows nothing else computes "
     "most raw columns"
 )
+_NARROW = 4  # width of an example
 OTHER_ROWS = (
     "Who has other rows, labels or weights besides, or columns as clients that help the server "
     "have, learns more"
@@ -156,6 +157,10 @@ class Odometer:
         width = max(self.unknowns - 1, 0) // max(visits, 1)
         ways = [f"width <= {width}"] if width else []
         ways += [f"rounds <= {self.full_after}"] if shorter and self.full_after else []
+        if not ways and shorter and self.unknowns > 1:
+            narrow = min(_NARROW, self.unknowns - 1)
+            rounds = visits_allowed(self.unknowns, narrow) * self.per_epoch
+            ways = [f"width = {narrow} with rounds <= {rounds}"]
         wider = f"at least {visits * self.width + 1} independent columns of all parties together"
         return ", or ".join([*ways, wider])
 

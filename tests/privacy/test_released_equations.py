@@ -70,7 +70,9 @@ def test_what_would_keep_a_run_below_does():
     assert replace(ODOMETER, visits=9, unknowns=37).state == "below"
     assert replace(ODOMETER, visits=9, unknowns=36).state != "below"
     assert "rounds" not in ODOMETER.ways_below(shorter=False)
-    assert replace(ODOMETER, unknowns=4).ways_below().startswith("at least 37")
+    # No width does for 90 rounds, no number of rounds for h = 4: both must change.
+    assert replace(ODOMETER, unknowns=4).ways_below().startswith("width = 3 with rounds <= 10, or")
+    assert replace(ODOMETER, unknowns=1).ways_below().startswith("at least 37")
 
 
 @pytest.mark.parametrize(
