@@ -202,17 +202,32 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         print_claims(claims)
 
 
-def print_claims(claims: Iterable[Mapping[str, Any]]) -> None:
+def print_claims(claims: Sequence[Mapping[str, Any]]) -> None:
     """Print the claims; those of the notion "none" are stated as no protection."""
     about: dict[tuple[str, str, str], list[str]] = {}
     for claim in claims:
         strength = "[yellow]not protected[/]" if claim["notion"] == "none" else secrecy(claim)
-        about.setdefault((claim["who"], strength, claim["source"]), []).append(claim["about"])
+        why = claim["source"].removesuffix(f". {claim.get('tells', '')}")
+        about.setdefault((claim["who"], strength, why), []).append(claim["about"])
     against: dict[tuple[str, str, str], list[str]] = {}
     for (who, strength, why), what in about.items():
         against.setdefault((", ".join(what), strength, why), []).append(who)
     rows = [("; ".join(who), *claimed) for claimed, who in against.items()]
     print_table(("against", "about", "secrecy", "why"), rows)
+    print_tells(claims)
+
+
+def print_tells(claims: Sequence[Mapping[str, Any]]) -> None:
+    """Print below a table of claims what is given away besides, over the whole width."""
+    from rich.markup import escape
+
+    about: dict[str, list[str]] = {}
+    for claim in claims:
+        if claim.get("tells"):
+            about.setdefault(claim["tells"], []).append(f"{claim['who']}, {claim['about']}")
+    for tells, whose in about.items():
+        text = f"[yellow]Given decoded sums[/] ({escape('; '.join(whose))}). {escape(tells)}."
+        out().print(text, soft_wrap=not out().is_terminal)
 
 
 def secrecy(claim: Mapping[str, Any]) -> str:

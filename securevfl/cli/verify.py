@@ -228,9 +228,7 @@ def print_report(report: Report) -> None:
             for finding in report.claims
         ],
     )
-    for tells, findings in _tells(report.claims).items():
-        claims = "; ".join(f"{f.who}, {f.about}" for f in findings)
-        out.print(f"[yellow]Given decoded sums[/] ({escape(claims)}). {escape(tells)}.")
+    output.print_tells([finding.claim.to_dict() for finding in report.claims])
     counts = Counter(finding.verdict for finding in report.claims)
     out.print("Claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     for findings, parts in _evidence(report.claims).items():
@@ -247,15 +245,6 @@ def print_report(report: Report) -> None:
         said = " | ".join(way or "as it is" for way in ways) if any(ways) else ""
         out.print(f"Ran: {escape(what)}" + (f"; {escape(said)}." if said else "."))
     out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")
-
-
-def _tells(claims: Iterable[ClaimVerdict]) -> dict[str, list[ClaimVerdict]]:
-    """Each sentence on what is given away besides, with the claims that grant it."""
-    found: dict[str, list[ClaimVerdict]] = {}
-    for finding in claims:
-        if finding.claim.tells:
-            found.setdefault(finding.claim.tells, []).append(finding)
-    return found
 
 
 def _grouped(ran: Iterable[str]) -> dict[str, list[str]]:

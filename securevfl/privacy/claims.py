@@ -149,6 +149,7 @@ class Claim:
             "notion": self.notion,
             "source": self.source,
             **({"given": list(self.given)} if self.given else {}),
+            **({"tells": self.tells} if self.tells else {}),
             **({"guarantees": numbers} if numbers else {}),
         }
 
