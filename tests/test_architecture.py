@@ -28,8 +28,8 @@ _METHOD = {
     *("data", "models", "privacy", "field", "plugins", "errors", "protocols.base"),
     *("engine.party", "engine.wire", "engine.streams"),
 }
-_PLANNING = {"protocols.base", "data", "models", "field", "engine", "errors"}
-_RUNS = _PLANNING | {"planning", "privacy", "machine", "plugins", "reading", "writing", "_version"}
+_PLANNING = {"protocols.base", "data", "models", "privacy", "field", "engine", "errors"}
+_RUNS = _PLANNING | {"planning", "machine", "plugins", "reading", "writing", "_version"}
 _STUDIES = _RUNS | {"runs"}
 _AUDIT = _STUDIES | {"studies"}
 _TESTING = _AUDIT | {"audit", "bench", "studies", ""}

@@ -109,8 +109,8 @@ class ClaimVerdict:
 
     @property
     def source(self) -> str:
-        """The claim's reason."""
-        return self.claim.reason
+        """The claim's reason, and what the ideal output gives away."""
+        return self.claim.source
 
     @property
     def words(self) -> str:

@@ -62,15 +62,15 @@ NOT_COVERED = (
     "guarantee is computational",
     "parties follow the protocol: an active server or client is another claim",
     "how long a machine computes, and what else it leaks: times are those of a simulation",
-    "what the wanted sums and dL/dH say by themselves",
+    "what dL/dH says by itself",
     "what processes of organisations tell each other besides messages: beacons of how they stand",
     "the library's own code: states, draws and messages are held against what its parties do",
     "options, conditions, rows and rounds that were not run (see what was run)",
     "what measures and predictions in the clear tell, such as embeddings of test rows",
     "code that behaves otherwise where nobody watches: it is trusted to do in other runs what it "
     "did in these",
-    "a server that knows the secret seed, from which secret choices follow in a simulation: the "
-    "sums then give it the rows where all columns together are at most the embedding's width",
+    "a server that knows the secret seed, from which secret choices follow in a simulation: claims "
+    "that grant decoded sums promise nothing of the columns against it",
 )
 
 

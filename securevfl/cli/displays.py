@@ -79,16 +79,20 @@ def progress_display(name: str) -> ProgressDisplay:
 
 
 def figures(progress: Progress, *, short: bool = False) -> str:
-    """Loss, accuracy, virtual time, and results used and late, in fixed order."""
+    """Loss, accuracy, virtual time, results used and late, and what sums told, in fixed order."""
     loss = "-" if progress.loss is None else f"{progress.loss:.4f}"
     accuracy, virtual = percent(progress.accuracy, 1), clock(progress.virtual_seconds)
+    told = progress.released
     if short:
+        sums = "" if told is None else f"sums {told.equations}/{told.unknowns} "
         return (
-            f"loss {loss} acc {accuracy} time {virtual} used {progress.used} late {progress.late}"
+            f"loss {loss} acc {accuracy} time {virtual} {sums}"
+            f"used {progress.used} late {progress.late}"
         )
     return (
         f"loss {loss}  accuracy {accuracy}  virtual time {virtual}  "
         f"results used {progress.used}, late {progress.late}"
+        + ("" if told is None else f"  sums gave {told.equations} of {told.unknowns}")
     )
 
 
@@ -136,7 +140,7 @@ class Bar:
         self._console = console
         self._progress = RichProgress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=12),
+            BarColumn(bar_width=12 if console.width >= _WIDE else 6),
             TextColumn("{task.fields[figures]}"),
             console=console,
         )

@@ -37,11 +37,14 @@ _LABELS = {
     "skipped": "skipped rounds",
     "filled": "imputed for absent clients",
     "clipped": "clipped weights",
+    "released": "decoded sums",
     "planned": "plan and measurement",
     "derived": "parameters",
 }
 _ELSEWHERE = ("claims", "rounds_asked", "party_names")
+_STATES = {"below": "green", "beyond": "yellow", "spanned": "red"}  # of an odometer
 _ONLY_IF_SET = (
+    "released",
     "planned",
     "notices",
     "delay_mode",
@@ -199,14 +202,49 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         print_claims(claims)
 
 
-def print_claims(claims: Iterable[Mapping[str, str]]) -> None:
+def print_claims(claims: Sequence[Mapping[str, Any]]) -> None:
     """Print the claims; those of the notion "none" are stated as no protection."""
     about: dict[tuple[str, str, str], list[str]] = {}
     for claim in claims:
-        strength = "[yellow]not protected[/]" if claim["notion"] == "none" else claim["notion"]
-        about.setdefault((claim["who"], strength, claim["source"]), []).append(claim["about"])
-    rows = [(who, ", ".join(what), strength, why) for (who, strength, why), what in about.items()]
+        strength = "[yellow]not protected[/]" if claim["notion"] == "none" else secrecy(claim)
+        why = claim["source"].removesuffix(f". {claim.get('tells', '')}")
+        about.setdefault((claim["who"], strength, why), []).append(claim["about"])
+    against: dict[tuple[str, str, str], list[str]] = {}
+    for (who, strength, why), what in about.items():
+        against.setdefault((", ".join(what), strength, why), []).append(who)
+    rows = [("; ".join(who), *claimed) for claimed, who in against.items()]
     print_table(("against", "about", "secrecy", "why"), rows)
+    print_tells(claims)
+
+
+def print_tells(claims: Sequence[Mapping[str, Any]]) -> None:
+    """Print below a table of claims what is given away besides, over the whole width."""
+    from rich.markup import escape
+
+    about: dict[str, list[str]] = {}
+    for claim in claims:
+        if claim.get("tells"):
+            about.setdefault(claim["tells"], []).append(f"{claim['who']}, {claim['about']}")
+    for tells, whose in about.items():
+        text = f"[yellow]Given decoded sums[/] ({escape('; '.join(whose))}). {escape(tells)}."
+        out().print(text, soft_wrap=not out().is_terminal)
+
+
+def secrecy(claim: Mapping[str, Any]) -> str:
+    """Strength of a claim, with what its adversary is granted: nobody reads one without the other.
+
+    Examples
+    --------
+    >>> secrecy({"notion": "perfect", "given": ["decoded sums"]})
+    'perfect, given decoded sums'
+    """
+    given = ", ".join(claim.get("given") or ())
+    return f"{claim['notion']}, given {given}" if given else str(claim["notion"])
+
+
+def coloured(text: str, state: str) -> str:
+    """The text in the colour of an odometer's state: fewer equations than unknowns are green."""
+    return f"[{_STATES[state]}]{text}[/]"
 
 
 def _shown(key: str, value: Any) -> str:
@@ -222,6 +260,8 @@ def _shown(key: str, value: Any) -> str:
         return size(value)
     if key == "planned":
         return planned(value)
+    if key == "released":
+        return coloured(value["words"], value["state"])
     if key in ("notes", "notices"):
         return escape(printable("\n".join(value)))
     if isinstance(value, Mapping):

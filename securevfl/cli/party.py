@@ -127,5 +127,9 @@ def join(
     for name in _SHOWN:
         if shown.get(name) is not None:
             typer.echo(f"{name.replace('_', ' ')}: {shown[name]}")
+    if summary.get("released"):
+        typer.echo(f"decoded sums: {summary['released']['words']}")
+    for notice in summary.get("notices", ()):
+        typer.echo(f"mind: {notice}")
     typer.echo(f"folder: {folder}")
     output.print_claims(summary.get("claims", ()))

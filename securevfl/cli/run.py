@@ -25,6 +25,8 @@ from securevfl.studies.variant import parse_pairs
 
 if TYPE_CHECKING:
     from securevfl.data.source import DataSource
+    from securevfl.report.live import LivePage
+    from securevfl.runs.history import Progress
     from securevfl.runs.result import Run
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -71,17 +73,18 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             rounds=chosen.pop("rounds", None),
             out=folder,
             track=tracks,
-            progress=display,
+            progress=_followed(display, page),
             interrupted=stop,
             **run_options(common),
             **chosen,
         )
 
     with run_folder(common["out"], protocol, name) as folder, ExitStack() as served:
-        tracks = [common["track"]]
+        tracks, page = [common["track"]], None
         if common["live"]:
             title = f"{protocol} on {name}"
-            tracks.append(_live_page(protocol, title, common["engine"], served))
+            page = _live_page(protocol, title, common["engine"], served)
+            tracks.append(page.step)
         run = watched(f"{protocol} on {name}", functools.partial(call, folder))
     finish(run, as_json=common["as_json"])
 
@@ -122,18 +125,35 @@ def go_on(values: Mapping[str, Any]) -> None:
     from securevfl.runs.storage import CONFIG, SUMMARY
 
     with ExitStack() as served:
+        page = None
         if live and (folder / CONFIG).exists() and not (folder / SUMMARY).exists():
-            options["track"] = [options["track"], _live_again(folder, name, served)]
+            page = _live_again(folder, name, served)
+            options["track"] = [options["track"], page.step]
 
         def call(display: displays.ProgressDisplay, stop: Callable[[], bool]) -> Run:
-            return securevfl.resume(folder, progress=display, interrupted=stop, **options)
+            told = _followed(display, page)
+            return securevfl.resume(folder, progress=told, interrupted=stop, **options)
 
         run = watched(name, call)
     finish(run, as_json=as_json)
 
 
-def _live_again(folder: Path, name: str, served: ExitStack) -> Callable[[Mapping[str, Any]], None]:
-    """Serve a live page that begins with the steps of a run's checkpoint; what takes the others."""
+def _followed(
+    display: displays.ProgressDisplay, page: LivePage | None
+) -> Callable[[Progress], None]:
+    """What is told of progress: the display, and a live page where there is one."""
+    if page is None:
+        return display
+
+    def tell(progress: Progress) -> None:
+        display(progress)
+        page.follow(progress)
+
+    return tell
+
+
+def _live_again(folder: Path, name: str, served: ExitStack) -> LivePage:
+    """Serve a live page that begins with the steps of a run's checkpoint."""
     from securevfl.runs.engines.registry import get_engine
     from securevfl.runs.spec import CONFIG, RunSpec
 
@@ -150,15 +170,15 @@ def _live_page(
     engine: str,
     served: ExitStack,
     earlier: Sequence[Mapping[str, Any]] = (),
-) -> Callable[[Mapping[str, Any]], None]:
-    """Serve a live page until `served` is closed, and say where; what takes its rows."""
+) -> LivePage:
+    """Serve a live page until `served` is closed, and say where."""
     from securevfl.report.live import LivePage
 
     page = served.enter_context(LivePage(protocol, title, engine))
     for row in earlier:
         page.step(row)
     output.say(f"live page: {page.address}")
-    return page.step
+    return page
 
 
 def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bool]], Run]) -> Run:

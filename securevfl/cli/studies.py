@@ -273,7 +273,8 @@ def plan(values: Mapping[str, Any]) -> None:
             **chosen,
         )
     if common["as_json"]:
-        output.print_json(asdict(found))
+        told = None if found.released is None else found.released.to_dict()
+        output.print_json(asdict(found) | {"released": told})
     else:
         tables.print_plan(found, _as_typed(common))
 

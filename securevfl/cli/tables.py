@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from securevfl.cli.options import power_form
-from securevfl.cli.output import clock, out, print_machine, print_table, size
+from securevfl.cli.output import clock, coloured, out, print_machine, print_table, size
 from securevfl.studies.intervals import differing
 
 if TYPE_CHECKING:
@@ -264,10 +264,26 @@ def print_plan(found: Forecast, given: str) -> None:
         )
     if best.tolerated == 0:
         _print_remedies(found)
+    if told := _told_by_sums(found):
+        console.print(told, soft_wrap=True)
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     words = " ".join(filter(None, (given, found.command)))
     console.print(f"run: securevfl run {found.protocol} {words}", soft_wrap=True)
+
+
+def _told_by_sums(found: Forecast) -> str:
+    """What the sums of a planned run give about a row, coloured; empty where nobody decodes any."""
+    released = found.released
+    if released is None:
+        return ""
+    text = f"decoded sums: {coloured(released.words, released.state)}"
+    if released.visits == released.visits_planned:
+        return text
+    return (
+        f"{text}. There the budget ends the run, of {found.rounds} rounds. To make them all: "
+        f"{released.ways_below(shorter=False)}"
+    )
 
 
 def _print_remedies(found: Forecast) -> None:

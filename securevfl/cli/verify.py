@@ -221,13 +221,14 @@ def print_report(report: Report) -> None:
             (
                 finding.who,
                 finding.about,
-                finding.notion,
+                output.secrecy(finding.claim.to_dict()),
                 f"[{_STYLES[finding.verdict]}]{finding.verdict}[/]",
                 _probability(finding.failure_probability),
             )
             for finding in report.claims
         ],
     )
+    output.print_tells([finding.claim.to_dict() for finding in report.claims])
     counts = Counter(finding.verdict for finding in report.claims)
     out.print("Claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     for findings, parts in _evidence(report.claims).items():

@@ -113,6 +113,11 @@ class DatasetContent:
         return tuple(part.cardinalities for part in self.transform.parties)
 
     @property
+    def unseen(self) -> tuple[int, ...]:
+        """Parties whose columns are on another machine, and placeholders here."""
+        return tuple(n for n, part in enumerate(self.transform.parties) if part.remote)
+
+    @property
     def num_classes(self) -> int:
         """Number of classes C; 0 for a regression."""
         return len(self.classes)

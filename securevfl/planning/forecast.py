@@ -8,8 +8,9 @@ given, sharpens the bound on row sums. A protocol with other numbers says them i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,12 @@ from securevfl.planning.choices import Choice, choice_by_needs, choice_of, feasi
 from securevfl.planning.cohorts import cost_of_cohorts
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum
 from securevfl.planning.remedies import Planned, Remedy, remedies
-from securevfl.planning.sums import told_by_sums
+from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import HELPERS_COUNT, Needs, Shape, shares_of_one_operator
+from securevfl.protocols.base.sum_budget import odometer, unknowns_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -54,6 +56,9 @@ class Forecast:
         The one with the shortest expected round.
     command : str
         The run that it stands for, as options of ``securevfl run``.
+    released : Odometer or None
+        Equations that the decoded sums of the whole run give about a row, against its unknowns;
+        None where nobody decodes sums. Without a data set all columns count as independent.
     warnings : tuple of str
         What helpers count for where any are planned or proposed, what the decoded sums give away
         at these sizes, and what cohorts cost, one text each; often none.
@@ -71,6 +76,7 @@ class Forecast:
     choices: tuple[Choice, ...]
     best: Choice
     command: str
+    released: Odometer | None = None
     warnings: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = ()
 
@@ -135,8 +141,11 @@ def plan(
     cls = get_protocol(protocol)
     config: Any = make_config(cls, options)
     degree = getattr(config, "degree", 1)
-    shape, sums = _sizes(data, parties, rows, features, test_rows, degree, options)
+    shape, sums, train = _sizes(data, parties, rows, features, test_rows, degree, options)
     config = cls.settled(config, shape)
+    if train and cls.tells_sums:
+        unknowns, rank = unknowns_of(train, config)
+        shape = replace(shape, unknowns=unknowns, rank=rank)
     if cls.needs(config, shape) is not None:
         return _by_needs(cls, config, shape, conditions, sealed, seed, options)
     _check_plannable(cls, config, shape)
@@ -228,6 +237,7 @@ def _forecast(
     changes = remedies(planned, best)
     helped = best.helpers or any(one.helpers for one in changes)
     of_one = shares_of_one_operator(best.segments, config.privacy) if helped else ""
+    released = released_by(planned.protocol, config, shape, best.segments)
     return Forecast(
         protocol=planned.protocol.name,
         parties=parties,
@@ -241,15 +251,16 @@ def _forecast(
         command=" ".join(
             _flag(key, value) for key, value in {**settings, "segments": best.segments}.items()
         ),
-        warnings=tuple(filter(None, [of_one, *_warnings(planned, best, parties)])),
+        released=released,
+        warnings=tuple(filter(None, [of_one, *_warnings(planned, best, parties, released)])),
         remedies=changes,
     )
 
 
-def _warnings(planned: Planned, best: Choice, parties: int) -> list[str]:
+def _warnings(planned: Planned, best: Choice, parties: int, released: Odometer | None) -> list[str]:
     """Warnings of what sums give away, and the cost of cohorts in stragglers."""
     cls, config, shape = planned.protocol, planned.config, planned.shape
-    found = [told_by_sums(sum(shape.widths), config.width)]
+    found = [*told_by_sums(released)]
     cohorts = cls.cohorts(config, parties)
     outline = cls.outline(config.model_copy(update={"segments": best.segments}), shape)
     if cohorts is not None and outline is not None:
@@ -257,6 +268,28 @@ def _warnings(planned: Planned, best: Choice, parties: int) -> list[str]:
         conditions = load_conditions(planned.conditions, parties=parties, batch_rows=rows)
         found.append(cost_of_cohorts(cohorts, conditions, seed=planned.seed))
     return found
+
+
+def released_by(
+    protocol: type[Protocol], config: Any, shape: Shape, segments: int
+) -> Odometer | None:
+    """Odometer at the end of a run with K segments; None where nobody decodes sums."""
+    if not protocol.tells_sums:
+        return None
+    length = math.ceil(shape.rows / segments)
+    per_epoch = length // min(max(1, config.batch // segments), length)
+    if shape.unknowns is not None:
+        return odometer(config, shape.unknowns, shape.rank, per_epoch)
+    columns = [np.empty((0, width)) for width in shape.widths]
+    most = unknowns_of(columns, config, range(len(columns)))
+    return odometer(config, *most, per_epoch, at_most=True)
+
+
+def told_by_sums(released: Odometer | None) -> tuple[str, ...]:
+    """Warning where sums give a row at least as many equations as it has unknowns."""
+    if released is None or released.state == "below":
+        return ()
+    return (f"{released.sentence()}. To stay below: {released.ways_below()}",)
 
 
 def _fastest(choices: tuple[Choice, ...]) -> Choice:
@@ -281,8 +314,8 @@ def _sizes(
     test_rows: int,
     degree: int,
     options: Mapping[str, Any],
-) -> tuple[Shape, list[RowSums]]:
-    """Shape of the data, and a bound on each client's row sums."""
+) -> tuple[Shape, list[RowSums], tuple[np.ndarray, ...]]:
+    """Shape of the data, a bound on each client's row sums, and training columns, if there are."""
     if data is None:
         if not (rows and features):
             raise ConfigurationError(
@@ -295,7 +328,7 @@ def _sizes(
                 f"{features} parties"
             )
         widths = tuple(len(part) for part in np.array_split(np.arange(features), N))
-        return Shape(widths, rows, test_rows), [RowSums(d * degree + 1.0) for d in widths]
+        return Shape(widths, rows, test_rows), [RowSums(d * degree + 1.0) for d in widths], ()
     if rows or features or test_rows:
         raise ConfigurationError("plan: give a data set or rows and features, not both")
     if isinstance(data, str):
@@ -303,10 +336,11 @@ def _sizes(
     dataset = data.load() if isinstance(data, DataSource) else data
     parts = [dataset.train, dataset.test] if options.get("secure") else [dataset.train]
     shape = Shape(tuple(dataset.widths), len(dataset.train_labels), len(dataset.test_labels))
-    return shape, [
+    sums = [
         RowSums(max(row_sum(part[n], degree) for part in parts), width * degree)
         for n, width in enumerate(shape.widths)
     ]
+    return shape, sums, dataset.train
 
 
 def _called(conditions: str | Path | Mapping[str, Any] | Conditions) -> str:

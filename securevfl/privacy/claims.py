@@ -144,14 +144,17 @@ class Claim:
         return f"{self.reason}. {self.tells}" if self.tells else self.reason
 
     def to_dict(self) -> dict[str, Any]:
-        """The four words that are written to files, and the numbers of a differential claim."""
+        """The four words that are written to files, what is granted, and numbers of noise."""
         numbers = [asdict(one) for one in self.guarantees]
         return {
             "who": self.who,
             "about": self.about,
             "notion": self.notion,
             "source": self.source,
-        } | ({"guarantees": numbers} if numbers else {})
+            **({"given": list(self.given)} if self.given else {}),
+            **({"tells": self.tells} if self.tells else {}),
+            **({"guarantees": numbers} if numbers else {}),
+        }
 
 
 SUMS = "decoded sums"  # among what an adversary is granted

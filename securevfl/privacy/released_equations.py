@@ -10,15 +10,29 @@ tables give the same sums; docs/sums.md has the theorem, and what attacks get be
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from securevfl.errors import ConfigurationError
 
+State = Literal["below", "beyond", "spanned"]  # of equations: unknowns, rank
+
 PAGE = "docs/sums.md"
 BOUNDED = f"{PAGE}, Theorem 1"
-OTHER_ROWS = "Who has other rows, labels or weights besides learns more"
+#: For cards, which know no data: the general law.
+LAW = (
+    f"Each sum is h equations about each of its rows ({PAGE}). From as many as columns on nothing "
+    "is promised; at degree 2, with about twice as many, a server that knows nothing else computes "
+    "most raw columns"
+)
+_NARROW = 4  # width of an example
+OTHER_ROWS = (
+    "Who has other rows, labels or weights besides, or columns as clients that help the server "
+    "have, learns more"
+)
 SPANNED = (
     "with degree 2 or more a server that knows nothing else computes most raw columns, with "
     "degree 1 it has the rows up to one linear map"
@@ -86,6 +100,8 @@ class Odometer:
         Rounds of an epoch.
     budget : float
         Share of the unknowns that equations stay below, as parties enforce it; 0: they do not.
+    at_most : bool
+        Whether unknowns and rank are upper bounds: numbers of columns, which nobody looked at.
     """
 
     width: int
@@ -95,6 +111,7 @@ class Odometer:
     visits_planned: int
     per_epoch: int
     budget: float
+    at_most: bool = False
 
     @property
     def equations(self) -> int:
@@ -118,12 +135,84 @@ class Odometer:
             return None
         return (math.ceil(self.rank / self.width) - 1) * self.per_epoch + 1
 
+    @property
+    def state(self) -> State:
+        """Whether the equations are fewer than the unknowns, more, or at least the rank."""
+        if self.equations < self.unknowns:
+            return "below"
+        return "spanned" if self.rank is not None and self.equations >= self.rank else "beyond"
+
+    @property
+    def words(self) -> str:
+        """Equations and unknowns, and the rounds at which they reach unknowns and rank."""
+        most = "at most " * self.at_most
+        spanned = self.spanned_from
+        return (
+            f"{self.equations} equations about {most}{self.unknowns} unknowns of a row "
+            f"(h = {self.width}, {self.visits} visits); as many from round {self.full_after + 1} on"
+            + ("" if spanned is None else f", the space of all columns from round {spanned} on")
+        )
+
+    def ways_below(self, *, shorter: bool = True) -> str:
+        """Changes, any one of which keeps the whole run below the unknowns.
+
+        Parameters
+        ----------
+        shorter : bool
+            Whether fewer rounds are one.
+        """
+        visits = self.visits_planned
+        width = max(self.unknowns - 1, 0) // max(visits, 1)
+        ways = [f"width <= {width}"] if width else []
+        ways += [f"rounds <= {self.full_after}"] if shorter and self.full_after else []
+        if not ways and shorter and self.unknowns > 1:
+            narrow = min(_NARROW, self.unknowns - 1)
+            rounds = visits_allowed(self.unknowns, narrow) * self.per_epoch
+            ways = [f"width = {narrow} with rounds <= {rounds}"]
+        wider = f"at least {visits * self.width + 1} independent columns of all parties together"
+        return ", or ".join([*ways, wider])
+
+    def ended(self, rounds: int, asked: int, spent: Mapping[str, Any]) -> str:
+        """Sentence about a run that its budget ended.
+
+        Parameters
+        ----------
+        rounds, asked : int
+            Rounds that were made, and that were asked for.
+        spent : mapping
+            Visits, equations and unknowns by the parties' count, as the event ``sum_budget`` has
+            them.
+        """
+        unknowns = spent["unknowns"]
+        most = max(math.ceil((self.budget or 1.0) * unknowns) - 1, 0)  # equations
+        width, narrower = most // max(self.visits_planned, 1), most * self.per_epoch
+        if width:
+            smaller = f"width = {width}, with which all {asked} rounds can be made"
+        elif self.width > 1:
+            smaller = f"width = 1, with which {narrower} rounds can be made"
+        else:
+            smaller = "parties with more columns"
+        return (
+            f"the budget of sums ended the run after {rounds} of {asked} rounds: "
+            f"{spent['visits']} decoded sums of a row gave {spent['equations']} equations about "
+            f"its {unknowns} unknowns, and one more would be too much. Everything is saved. To go "
+            f"further use {smaller}, or sum_budget = 0, with which nothing is promised of the "
+            "columns against who decodes the sums"
+        )
+
     def sentence(self) -> str:
         """Sentence on what the sums gave, with its numbers, for readers of a verdict on them."""
+        most = "at most " * self.at_most
         told = (
             f"each row is in at most {self.visits} decoded sums, which are {self.equations} "
-            f"equations (h = {self.width} each) about its {self.unknowns} unknowns"
+            f"equations (h = {self.width} each) about its {most}{self.unknowns} unknowns"
         )
+        if self.equations < self.unknowns and self.at_most:
+            return (
+                f"{told}, fewer if columns depend on each other, which nobody sees here. While "
+                f"the equations are fewer, rows stay undetermined for a server that has nothing "
+                f"else ({BOUNDED}). {OTHER_ROWS}"
+            )
         if self.equations < self.unknowns:
             free = self.unknowns - self.equations
             return (
@@ -131,14 +220,14 @@ class Odometer:
                 f"({BOUNDED}). {OTHER_ROWS}"
             )
         if self.rank is None or self.equations < self.rank:
-            return f"{told}. That is more than enough: nothing is promised of the columns"
+            return f"{told}. These may be determined: nothing is promised of the columns"
         return (
             f"{told}. From round {self.spanned_from} on they determine the space of all columns: "
             f"{SPANNED}. Read it as no protection of the columns from who decodes the sums"
         )
 
-    def to_dict(self) -> dict[str, int | float | None]:
-        """Numbers for summaries."""
+    def to_dict(self) -> dict[str, Any]:
+        """Numbers and sentences for summaries."""
         return {
             "equations": self.equations,
             "unknowns": self.unknowns,
@@ -150,6 +239,11 @@ class Odometer:
             "full_after_round": self.full_after,
             "spanned_from_round": self.spanned_from,
             "budget": self.budget,
+            "at_most": self.at_most,
+            "state": self.state,
+            "words": self.words,
+            "sentence": self.sentence(),
+            "ways_below": self.ways_below(),
         }
 
 

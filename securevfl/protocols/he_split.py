@@ -31,6 +31,7 @@ from securevfl.errors import ConfigurationError, PrivacyError, RangeError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme
 from securevfl.privacy.claims import SUMS, Claim, given_sums
+from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.hidden_sums import Encrypted
@@ -259,12 +260,12 @@ class HESplit(EmbeddingProtocol, Encrypted):
         },
         sees={
             "server": "ciphertexts, the exact sum of the quantised embeddings of those that were "
-            "in time, and who they were. In a simulation it gives all rows where all columns "
-            "together are at most h, to whoever knows the secret seed. With SGD and networks that "
-            "are linear in their weights the sums of the same clients and its own gradients give "
-            "X X^T of columns and powers, as in FedVS. Two sums of the same rows and models, as "
-            "where a round is made again after a restart with others in time, differ by "
-            "embeddings of those that are in one of them",
+            "in time, and who they were. "
+            f"{LAW}. Whoever knows the secret seed of a simulation needs fewer. With SGD and "
+            "networks that are linear in their weights the sums of the same clients and its own "
+            "gradients give X X^T of columns and powers, as in FedVS. Two sums of the same rows "
+            "and models, as where a round is made again after a restart with others in time, "
+            "differ by embeddings of those that are in one of them",
             "client": "the public key, dL/dH and the batches",
             "key holder": "what a client sees, and the sums with the noise of CKKS, which does not "
             "depend on values",

@@ -58,6 +58,7 @@ def _finding(claim: Mapping[str, Any], *, small: bool) -> dict[str, Any]:
     return {
         "small": small,
         **{name: claim.get(name) for name in ("who", "about", "notion", "source", "verdict")},
+        "given": list(claim.get("given") or ()),
         "evidence": _evidence(claim),
         "failure_probability": claim.get("failure_probability"),
     }

@@ -16,6 +16,7 @@ from typing import Any
 from securevfl.report import figures
 from securevfl.report.page import SUMMARY, render_live, value_text
 from securevfl.report.records import Record
+from securevfl.runs.history import Progress
 
 HOST = "127.0.0.1"
 _IDLE = 10.0  # seconds after which a connection that asks nothing is closed
@@ -50,6 +51,7 @@ class LivePage:
     title: str
     engine: str = "simulation"
     rows: list[dict[str, Any]] = field(default_factory=list, init=False)
+    told: str = field(default="", init=False)
     _token: str = field(default_factory=lambda: secrets.token_urlsafe(24), init=False, repr=False)
 
     def __enter__(self) -> LivePage:
@@ -83,6 +85,10 @@ class LivePage:
             self.rows.pop()
         self.rows.append(dict(row))
 
+    def follow(self, progress: Progress) -> None:
+        """Take in what the decoded sums have given so far."""
+        self.told = "" if progress.released is None else progress.released.words
+
     def answer(self, path: str, host: str) -> tuple[str, bytes] | None:
         """Type and content of what is served under a path; None for any but the two there are."""
         hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
@@ -110,7 +116,8 @@ class LivePage:
             found = {"rounds": len(record.rows), **found}
             shown = {k: [SUMMARY[k], value_text(v, k)] for k, v in found.items() if v is not None}
         drawn = figures.curves(record) if record.rows else None
-        text = json.dumps({"curves": drawn, "figures": shown}, allow_nan=False)
+        content = {"curves": drawn, "figures": shown, "told": self.told}
+        text = json.dumps(content, allow_nan=False)
         return "application/json", text.encode()
 
 

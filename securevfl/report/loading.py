@@ -28,6 +28,7 @@ from securevfl.runs.storage import (
 
 VERIFICATION, RESULTS = "verify.json", "results.json"
 _TABLES = ("options", "conditions", "data", "derived", "faults", "versions")
+_RELEASED = ("equations", "unknowns", "share", "state", "sentence", "ways_below")
 _CLAIM = ("who", "about", "notion", "source")
 
 
@@ -138,7 +139,15 @@ def _summary(path: Path) -> dict[str, Any]:
     claims = content.setdefault("claims", [])
     if not _are(claims, _CLAIM):
         raise DataError(f"report: {path} holds claims without {', '.join(_CLAIM)}")
+    _check_sums(content, path)
     return content
+
+
+def _check_sums(summary: Mapping[str, Any], path: Path) -> None:
+    """Refuse what sums told in another form than `Odometer.to_dict` has."""
+    told = summary.get("released")
+    if told is not None and not _are([told], _RELEASED):
+        raise DataError(f"report: {path} holds 'released' without {', '.join(_RELEASED)}")
 
 
 def _history(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -227,6 +236,7 @@ def _job(
     folder: Path, job: Mapping[str, Any], own: Mapping[str, Any], results: Mapping[str, Any]
 ) -> Record:
     summary = dict(job["summary"])
+    _check_sums(summary, folder)
     data = {"name": own["dataset"], "options": own.get("data", {})}
     conditions = own.get("conditions")
     known = {"name": conditions} if isinstance(conditions, str) else dict(conditions or {})

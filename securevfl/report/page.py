@@ -17,6 +17,7 @@ from securevfl.report.records import Record
 from securevfl.report.reproduce import how_to_reproduce
 from securevfl.report.timeline import event_counts, timeline
 from securevfl.runs.options import options_of
+from securevfl.runs.result import TOLD
 from securevfl.runs.spec import RunSpec
 from securevfl.studies.intervals import mean_interval
 
@@ -40,6 +41,7 @@ SUMMARY = {
     "skipped": "rounds skipped",
     "filled": "imputed for absent clients",
     "clipped": "weight clippings",
+    "equations_each": "equations per unknown",
 }
 _ALWAYS = ("rounds", "virtual_seconds", "bytes", "messages", "late", "crashes")
 # Keys of config.toml that the table of differences shows: versions, and what a command can say.
@@ -162,6 +164,8 @@ def _run(record: Record, group: int) -> dict[str, Any]:
         "protocol": record.protocol,
         "dataset": record.summary.get("dataset", record.config.get("data", {}).get("name")),
         "summary": record.summary,
+        "sums": record.summary.get("released"),
+        "notices": [n for n in record.summary.get("notices", ()) if not n.startswith(TOLD)],
         "config": record.config,
         "whole": record.whole,
         "evaluated": figures.evaluated(record),

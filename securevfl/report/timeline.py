@@ -16,7 +16,7 @@ from securevfl.engine.network import SERVER
 from securevfl.report.records import Messages, Record
 
 CELLS = 240  # columns of a timeline; more rounds than that share columns
-MARKS = ("given_up", "skipped", "corrected", "rejected", "filled", "budget")
+MARKS = ("given_up", "skipped", "corrected", "rejected", "filled", "budget", "sum_budget")
 _TOLD = ("why", "missing", "clients", "guests")  # what is shown of an event
 _MOST_MARKS = 400
 _TICKS = 1000  # different times of a party's events that a figure can show

@@ -14,6 +14,7 @@ from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import mean_loss, measure
+from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.folders.models import model_arrays
 
@@ -58,6 +59,9 @@ class Progress:
         Time on the clock of the run.
     used, late : int
         Results used in the newest step; late messages so far.
+    released : Odometer or None
+        Equations that decoded sums gave about a row so far, against its unknowns; None where nobody
+        decodes sums.
     """
 
     round: int
@@ -67,6 +71,7 @@ class Progress:
     virtual_seconds: float
     used: int
     late: int
+    released: Odometer | None = None
 
 
 def measures(protocol: Protocol, parties: Mapping[int, Party]) -> dict[str, float]:
@@ -216,6 +221,7 @@ class HistoryRecorder:
                 virtual_seconds=row["time"],
                 used=row.get("used", 0),
                 late=0 if self.transcript is None else self.transcript.late,
+                released=self.protocol.released(row["round"]),
             )
         )
 

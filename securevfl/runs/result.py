@@ -20,14 +20,13 @@ from securevfl.engine.transcript import Transcript
 from securevfl.models.evaluation import evaluation
 from securevfl.models.quality import quality
 from securevfl.models.scores import decided, probabilities
-from securevfl.planning.sums import few_in_residues, steps_of_columns, told_by_sums
+from securevfl.planning.sums import few_in_residues, steps_of_columns
 from securevfl.privacy.claims import Claim, given_sums, link_claims
 from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.hidden_sums import Encrypted, PairMasked
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import HELPERS_COUNT
-from securevfl.protocols.base.shared_models import KeyMasked, SharedModels
+from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions
@@ -58,6 +57,7 @@ _ROWS_PER_CLASS = 50  # in the mean, below which more than twenty classes are no
 _FEW_TEST_ROWS = 30  # below which a row moves the accuracy by more than three points
 _QUICKLY_ROUNDED = 1 << 22  # numbers of training rows that a summary rounds anew
 _OVERSHOT = 3.0  # times the loss of a guess: a run that is only too short is below
+TOLD = "what the decoded sums tell"  # beginning of a notice
 _SHOWN = ("accuracy", "auc", "rmse")  # measures that stand in the repr of a run
 
 
@@ -255,7 +255,8 @@ class Run:
         own = getattr(self.protocol.config, "own_loss", "")
         classes = 0 if own or data.task == "regression" else data.num_classes
         result["notices"] = [
-            *_sums(self.protocol),
+            *self._told_by_sums(),
+            *_alone_in_residues(self.protocol),
             *filter(None, [self.protocol.told_apart]),
             *many_classes(data.num_classes, data.rows),
             *few_test_rows(data.test_rows),
@@ -264,6 +265,19 @@ class Run:
             *dict.fromkeys(event["text"] for event in self.events if event["event"] == "notice"),
         ]
         return result
+
+    def _told_by_sums(self) -> list[str]:
+        """What the sums gave where that is much, or that the budget of sums ended the run."""
+        released = self.released
+        if released is None:
+            return []
+        ends = [event for event in self.events if event["event"] == "sum_budget"]
+        if ends:
+            rounds, asked = len(self.history), self.protocol.config.rounds
+            return [released.ended(rounds, asked, ends[-1])]
+        if released.state == "below":
+            return []
+        return [f"{TOLD}: {released.sentence()}. To stay below: {released.ways_below()}"]
 
     def _outages_that_never_came(self) -> list[str]:
         """Sentences about scripted outages that begin after the run's end."""
@@ -389,17 +403,14 @@ class Run:
         return model_arrays(self.parties)
 
 
-def _sums(protocol: Protocol) -> list[str]:
-    """Warning of what sums tell the server, where that is much."""
-    if not isinstance(protocol, (CodedProtocol, KeyMasked, PairMasked, Encrypted)):
-        return []
-    columns = sum(own.shape[1] for own in protocol.data.train)
-    found = [told_by_sums(columns, protocol.config.width)]
+def _alone_in_residues(protocol: Protocol) -> list[str]:
+    """Warning where few clients are in the sums modulo some number."""
     numbers = sum(own.size for own in protocol.data.train)
-    if isinstance(protocol, (CodedProtocol, SharedModels)) and 0 < numbers <= _QUICKLY_ROUNDED:
-        steps = {n: int(np.gcd.reduce(own)) for n, own in steps_of_columns(protocol).items()}
-        found.append(few_in_residues(steps, protocol.code.privacy + 2))
-    return [text for text in found if text]
+    if not isinstance(protocol, (CodedProtocol, SharedModels)) or numbers > _QUICKLY_ROUNDED:
+        return []
+    steps = {n: int(np.gcd.reduce(own)) for n, own in steps_of_columns(protocol).items()}
+    found = few_in_residues(steps, protocol.code.privacy + 2)
+    return [found] if found else []
 
 
 def many_classes(classes: int, rows: int) -> list[str]:

@@ -21,8 +21,8 @@ from securevfl.runs.storage import CONFIG as CONFIG
 
 FORMAT = 1
 SECRET_SEED_KNOWN = (
-    "A server that knows it knows all weights and rounding, and recovers the rows where all "
-    "columns together are at most the embedding's width: given the sums, nothing is hidden there"
+    "A server that knows it has all initial weights and rounding, and claims that grant decoded "
+    "sums promise nothing of the columns against it"
 )
 RUN = "Run"
 ORGANISATIONS = "organisations"  # value of `engine` in the folder of one party of a session

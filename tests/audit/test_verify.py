@@ -12,7 +12,8 @@ from securevfl.audit.verify import verify
 from securevfl.cli import main
 from securevfl.cli.verify import print_report
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import SUMS, Claim, given_sums
+from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.split import Split
 from securevfl.testing.leaky import leaky
 from securevfl.testing.runs import make, tiny_data
@@ -226,6 +227,19 @@ def test_mistakes_at_the_command_line(monkeypatch, capsys, arguments, words):
     assert code == 2
     assert words in said.err
     assert said.err.count("\n") == 1
+
+
+def test_what_granted_sums_tell_stands_with_the_verdict(capsys):
+    told = Odometer(4, 13, 27, 7, 9, 10, budget=False)
+    claims = given_sums([Claim("server", "features", "perfect", "a theorem", given=(SUMS,))], told)
+    found = conclude(claims[0], [])
+    assert found.source.endswith(told.sentence())
+    assert found.to_dict()["source"] == found.source
+    print_report(Report("mine", {}, (found,), (), ()))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "perfect, given decoded sums" in said
+    assert f"Given decoded sums (server, features). {found.claim.tells}." in said
+    assert said.index("NOT TESTED") < said.index("about its 13 unknowns") < said.index("Claims: 1")
 
 
 def test_runs_that_differ_in_one_thing_are_said_together_and_every_verdict_has_a_reason(capsys):

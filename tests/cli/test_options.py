@@ -11,6 +11,7 @@ from securevfl.cli import output as show
 from securevfl.cli.common import shared_options
 from securevfl.cli.options import metavar, plain_number, power_form, toml_value
 from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.defaults import ALIASES, our_name
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.runs.history import Progress
@@ -88,6 +89,19 @@ def test_the_bar_shows_rounds_and_figures():
     for part in ("preparing", "3/10", "loss 0.2500", "acc 50.0 %", "0:01:15", "used 5", "late 7"):
         assert part in shown
     assert shown.rstrip().endswith("\x1b[?25h")  # the cursor is shown again
+
+
+def test_the_bar_shows_what_sums_told_within_eighty_columns():
+    from io import StringIO
+
+    from rich.console import Console
+
+    text = StringIO()
+    told = Odometer(4, 13, 27, 6, 9, 10, budget=False)
+    with displays.Bar("fedvs on x", Console(file=text, force_terminal=True, width=80)) as bar:
+        bar(Progress(60, 500, 0.25, 0.951, 1391.0, 5, 7, told))
+    assert "sums 24/13" in text.getvalue()
+    assert "sums gave 24 of 13" in displays.figures(Progress(6, 9, 0.2, 0.5, 7.0, 5, 7, told))
 
 
 def test_lines_are_one_for_each_tenth(capsys):

@@ -103,6 +103,7 @@ def described(run):
 DROPPED = {"fedvs": ("held", "latest")}
 #: Keys of summary.json that came after version 0.1.0.
 NEW_KEYS = {
+    "released",
     "secret_choices",
     "delay_mode",
     "downlinks",

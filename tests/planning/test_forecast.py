@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from securevfl.field import PrimeField
 from securevfl.planning.field_choice import RowSums, choose_bits, largest_sum
 from securevfl.planning.forecast import plan
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.assembly import make_protocol
 
 
 def test_feasible_segments_are_those_that_the_protocol_accepts():
@@ -41,7 +44,7 @@ def test_a_plan_needs_no_data():
     bits = {"prime": 2**61 - 1, "data_bits": 20, "model_bits": 24}
     with_data = plan(digits, secure=True, **bits)
     without = plan(parties=6, rows=rows, features=64, test_rows=test_rows, secure=True, **bits)
-    assert with_data.shape == without.shape
+    assert replace(with_data.shape, unknowns=None, rank=None) == without.shape
     assert with_data.choices == without.choices
 
 
@@ -224,6 +227,33 @@ def test_mistakes_are_refused(arguments, part):
 
 @pytest.mark.parametrize(("features", "warned"), [(24, True), (64, True), (65, False)])
 def test_a_plan_warns_where_the_sums_of_a_row_are_enough_equations(features, warned):
-    found = plan(parties=6, rows=500, features=features, width=64, conditions="none")
+    options = {"width": 64, "rounds": 3, "batch": 128, "conditions": "none"}
+    found = plan(parties=6, rows=500, features=features, **options)
     assert bool(found.warnings) is warned
-    assert not warned or f"h = 64 equations in {features} columns" in found.warnings[0]
+    assert found.released.at_most  # nobody saw the columns
+    assert not warned or f"(h = 64 each) about its at most {features} unknowns" in found.warnings[0]
+
+
+def test_a_plan_counts_as_the_run_does():
+    data = svfl.load_dataset("breast-cancer", parties=5)
+    options = {"width": 4, "rounds": 30, "batch": 64, "segments": 2}
+    made, _ = make_protocol("fedvs", options, data, 0)
+    found = plan(data, conditions="none", **options)
+    assert found.released == made.released()
+    assert (found.shape.unknowns, found.shape.rank) == (30, 61)
+
+
+def test_a_plan_names_rounds_and_what_would_keep_it_below():
+    found = plan(parties=6, rows=500, features=12, width=4, rounds=40, batch=50, conditions="none")
+    told = found.released  # 10 rounds an epoch, 4 visits
+    assert (told.equations, told.full_after, told.spanned_from) == (16, 20, 61)
+    assert "width <= 2, or rounds <= 20, or at least 17 independent columns" in found.warnings[0]
+    narrow = plan(parties=6, rows=500, features=12, width=2, rounds=40, batch=50, conditions="none")
+    assert narrow.warnings == ()
+
+
+def test_a_plan_with_a_budget_says_where_it_ends():
+    options = {"width": 4, "rounds": 40, "batch": 50, "conditions": "none", "sum_budget": True}
+    found = plan(parties=6, rows=500, features=12, **options)
+    assert (found.released.visits, found.released.visits_planned) == (2, 4)
+    assert found.warnings == ()

@@ -58,6 +58,63 @@ def test_odometer_names_the_rounds_from_which_it_is_full():
     assert replace(ODOMETER, width=27).spanned_from == 1
 
 
+def test_what_would_keep_a_run_below_does():
+    # 9 visits: h = 1 gives 9 < 13 equations, h = 2 would give 18.
+    said = ODOMETER.ways_below()
+    assert said == (
+        "width <= 1, or rounds <= 30, or at least 37 independent columns of all parties together"
+    )
+    narrow = replace(ODOMETER, width=1, visits=9)
+    assert narrow.state == "below"
+    assert replace(ODOMETER, visits=3).state == "below"  # 30 rounds
+    assert replace(ODOMETER, visits=9, unknowns=37).state == "below"
+    assert replace(ODOMETER, visits=9, unknowns=36).state != "below"
+    assert "rounds" not in ODOMETER.ways_below(shorter=False)
+    # No width does for 90 rounds, no number of rounds for h = 4: both must change.
+    assert replace(ODOMETER, unknowns=4).ways_below().startswith("width = 3 with rounds <= 10, or")
+    assert replace(ODOMETER, unknowns=1).ways_below().startswith("at least 37")
+
+
+@pytest.mark.parametrize(
+    ("visits", "state"), [(3, "below"), (4, "beyond"), (6, "beyond"), (7, "spanned")]
+)
+def test_states(visits, state):
+    assert replace(ODOMETER, visits=visits).state == state
+    assert replace(ODOMETER, visits=visits).to_dict()["state"] == state
+
+
+def test_words_have_all_numbers():
+    assert ODOMETER.words == (
+        "8 equations about 13 unknowns of a row (h = 4, 2 visits); as many from round 31 on, "
+        "the space of all columns from round 61 on"
+    )
+    assert "space" not in replace(ODOMETER, rank=None).words
+
+
+def test_columns_that_nobody_saw_promise_no_free_dimension():
+    seen, unseen = ODOMETER, replace(ODOMETER, at_most=True)
+    assert "5 stay free" in seen.sentence()
+    assert "stay free" not in unseen.sentence()
+    assert "its at most 13 unknowns, fewer if columns depend on each other" in unseen.sentence()
+    assert "about at most 13 unknowns" in unseen.words
+
+
+@pytest.mark.parametrize(
+    ("unknowns", "width", "advice"),
+    [
+        (13, 4, "width = 1, with which all 90 rounds can be made"),
+        (5, 4, "width = 1, with which 40 rounds can be made"),
+        (5, 1, "parties with more columns"),
+    ],
+)
+def test_a_run_that_its_budget_ended_says_how_to_go_further(unknowns, width, advice):
+    spent = {"visits": 3, "equations": 12, "unknowns": unknowns}
+    told = replace(ODOMETER, width=width).ended(30, 90, spent)
+    assert told.startswith("the budget of sums ended the run after 30 of 90 rounds: 3 decoded sums")
+    assert f"12 equations about its {unknowns} unknowns" in told
+    assert f"To go further use {advice}, or sum_budget = false" in told
+
+
 @pytest.mark.parametrize(
     ("visits", "words"),
     [(3, "1 stay free"), (4, "nothing is promised"), (7, "determine the space")],

@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 
 from securevfl.cli import displays
 from securevfl.cli.app import app
+from securevfl.privacy.released_equations import Odometer
 from securevfl.report.live import HOST, LivePage
+from securevfl.runs.history import Progress
 from tests.cli.calls import SMALL
 
 ROWS = [
@@ -51,6 +53,15 @@ def test_rows_are_served_as_they_come(page):
     assert found["curves"]["time"] == [1.0, 2.5]
     assert found["figures"]["rounds"] == ["rounds", "2"]
     assert found["figures"]["test_accuracy"] == ["test accuracy", "25.00 %"]
+
+
+def test_what_sums_told_is_served(page):
+    page.step(ROWS[0])
+    assert json.loads(asked(page, path(page) + "rows")[1])["told"] == ""
+    told = Odometer(4, 13, 27, 6, 9, 10, budget=False)
+    page.follow(Progress(1, 9, 0.2, None, 1.0, 5, 0, told))
+    assert json.loads(asked(page, path(page) + "rows")[1])["told"] == told.words
+    assert 'id="sums"' in asked(page, path(page))[1].decode()
 
 
 def test_the_page_is_of_the_templates_of_the_report(page):

@@ -26,13 +26,14 @@ from securevfl.cli.app import app
 from securevfl.data.source import DataSource
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, ConfigurationError, DataError
+from securevfl.privacy.released_equations import Odometer
 from securevfl.report import write_report
 from securevfl.report.figures import curves, links, measures_of
 from securevfl.report.loading import read_records
 from securevfl.report.page import value_text
 from securevfl.report.reproduce import how_to_reproduce
 from securevfl.report.timeline import CELLS, down_times, timeline
-from securevfl.runs.result import Run
+from securevfl.runs.result import TOLD, Run
 from securevfl.runs.storage import write_transcript
 from securevfl.studies.compare import comparison
 from securevfl.studies.run import run_study
@@ -399,6 +400,29 @@ def verdicts(text: str) -> list[str]:
     return re.findall(r'class="badge v-[a-z-]+">([^<]*)<', text)
 
 
+@pytest.mark.parametrize(("visits", "state"), [(3, "below"), (4, "beyond"), (7, "spanned")])
+def test_what_sums_told_is_coloured_and_stands_with_the_claims(visits, state, tmp_path):
+    told = Odometer(4, 13, 27, visits, 9, 10, budget=False)
+    folders = []
+    for name in ("a", "b"):
+        folder = write_run(tmp_path / name, TWO_ROWS, claims=[{**CLAIM, "given": ["decoded sums"]}])
+        summary = json.loads((folder / "summary.json").read_text())
+        notices = [f"{TOLD}: {told.sentence()}", "another"]
+        summary |= {"released": told.to_dict(), "notices": notices}
+        (folder / "summary.json").write_text(json.dumps(summary))
+        folders.append(folder)
+    text = page(folders[0], out=tmp_path / "one.html")
+    assert text.count(f'data-sums="{state}"') == 1
+    assert text.count(told.sentence()) == 1
+    assert "Mind: another." in text
+    assert "<td>perfect, given decoded sums</td>" in text
+    assert ("To stay below: width &lt;= 1" in text) is (state != "below")
+    both = page(*folders, out=tmp_path / "two.html")
+    assert both.count("perfect, given decoded sums<br>") == 2
+    assert both.count(f"{4 * visits} equations, 13 unknowns") == 2
+    assert "equations per unknown" in both
+
+
 def test_claims_without_a_verification_say_so(tmp_path):
     claims = [CLAIM, {**CLAIM, "about": "labels", "notion": "none"}]
     folder = write_run(tmp_path / "run", TWO_ROWS, claims=claims)
@@ -626,6 +650,7 @@ MISTAKES = {
         "other columns",
     ),
     "claims": (text_in("summary.json", '{"claims": [3]}'), DataError, "claims"),
+    "released": (text_in("summary.json", '{"released": [3]}'), DataError, "'released' without"),
     "verify": (text_in("verify.json", "{}"), DataError, "no output of `securevfl verify"),
 }  # fmt: skip
 

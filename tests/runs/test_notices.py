@@ -6,7 +6,8 @@ import pytest
 import securevfl as svfl
 from securevfl.data import VerticalDataset, load_dataset
 from securevfl.models.quality import QUALITY
-from securevfl.runs.result import few_test_rows, many_classes, no_slack, notices
+from securevfl.report import write_report
+from securevfl.runs.result import TOLD, few_test_rows, many_classes, no_slack, notices
 
 SUMMARY = {"until": None, "virtual_seconds": 9.5, "rounds": 7, "rounds_asked": 7}
 
@@ -29,9 +30,29 @@ def test_a_run_without_slack_says_so():
 )  # fmt: skip
 def test_a_run_says_where_its_sums_tell_the_rows(data, protocol, width, told):
     run = svfl.run(protocol, data, rounds=1, width=width, hidden=4)
-    found = [text for text in run.summary()["notices"] if "sums of each row" in text]
+    found = [text for text in run.summary()["notices"] if text.startswith(TOLD)]
     assert bool(found) is told
-    assert not told or "h = 30 equations in 30 columns" in found[0]
+    assert not told or "are 30 equations (h = 30 each) about its 30 unknowns" in found[0]
+    assert not told or found[0].endswith("at least 31 independent columns of all parties together")
+
+
+@pytest.mark.parametrize("protocol", ["fedvs", "coded_split"])
+def test_a_run_that_its_budget_ended_says_so_in_one_line(data, protocol, tmp_path):
+    options = {"width": 8, "hidden": 4, "batch": 427, "segments": 1, "conditions": "none"}
+    run = svfl.run(protocol, data, rounds=7, sum_budget=True, out=tmp_path / "run", **options)
+    summary = run.summary()
+    assert summary["rounds"] == 3  # 24 of 30
+    assert summary["released"]["equations"] == run.released.equations == 24
+    told = [text for text in summary["notices"] if "budget of sums" in text]
+    assert len(told) == 1
+    assert "after 3 of 7 rounds: 3 decoded sums of a row gave 24 equations about its 30" in told[0]
+    assert "width = 4, with which all 7 rounds can be made" in told[0]
+    assert not any(text.startswith(TOLD) for text in summary["notices"])
+    longer = svfl.run(protocol, data, rounds=7, sum_budget=True, **options | {"width": 4})
+    assert len(longer.history) == 7  # the advice is right
+    page = write_report([tmp_path / "run"], out=tmp_path / "r.html").path.read_text()
+    assert page.count("the budget of sums ended the run after 3 of 7 rounds") == 1
+    assert "24 equations (h = 8 each)" in page
 
 
 def test_a_run_that_ends_before_its_time_says_so():

@@ -95,7 +95,7 @@ def test_the_summary_says_what_whoever_knows_it_gets(data, capsys):
     run = svfl.run("fedvs", data, seed=3, **OPTIONS)
     said = run.summary()["secret_choices"]
     assert said.startswith("derived from the secret seed 3 (the run's own). A server that knows it")
-    assert said.endswith("given the sums, nothing is hidden there")
+    assert said.endswith("claims that grant decoded sums promise nothing of the columns against it")
     print_summary(run.summary())
     shown = " ".join(capsys.readouterr().out.split())
     assert "secret choices derived from the secret seed 3" in shown

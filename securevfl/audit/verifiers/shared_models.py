@@ -73,8 +73,9 @@ SUPPOSED = (
     "time, and the server records an event where it shrinks a step"
 )
 GIVEN = (
-    "the theorem is about what is seen beyond the decoded sums; what these tell by themselves (the "
-    "inner products of all rows, after about d/h epochs) is outside it, and on the card"
+    "the theorem is about what is seen beyond the decoded sums; what these tell by "
+    "themselves (h equations about each row and visit, docs/sums.md) is outside it, and stands "
+    "with the verdict"
 )
 
 

@@ -275,6 +275,8 @@ def _no_labels(rows: int) -> RawLabels:
 class RemoteColumns(PartyPreprocessor):
     """Preprocessor of a party whose columns are on another machine: only their number is known."""
 
+    remote: ClassVar[bool] = True
+
     @classmethod
     def of(cls, width: int) -> RemoteColumns:
         """So many columns."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -57,6 +57,8 @@ class PartyPreprocessor:
     clip: bool
     missing: tuple[str, ...] = MISSING_TEXTS
     pixels: bool = False
+
+    remote: ClassVar[bool] = False  # whether the columns are on another machine
 
     @cached_property
     def encoded(self) -> tuple[str, ...]:

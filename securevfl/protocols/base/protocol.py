@@ -74,6 +74,8 @@ class Protocol(ABC):
         Whether the protocol needs local data only: each client its own columns, the server the
         labels, and `scores` the clients' embeddings. Then no party needs the whole data set
         (`securevfl.data.alignment.local_tables`).
+    tells_sums : bool
+        Whether somebody decodes exact sums of embeddings. `released` counts what they give.
     twin : str or None
         Name of the unprotected baseline, which trains the same models on the same batches in
         floats; protection is measured against it. None where there is none.
@@ -102,6 +104,7 @@ class Protocol(ABC):
     refused_options: ClassVar[Mapping[str, str]] = {}
     told_events: ClassVar[Mapping[str, str]] = {}
     apart: ClassVar[bool] = False
+    tells_sums: ClassVar[bool] = False
     twin: ClassVar[str | None] = None
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:

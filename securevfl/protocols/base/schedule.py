@@ -23,11 +23,16 @@ class Shape:
         Columns of each client, d_1 to d_N.
     rows, test_rows : int
         Training and test rows.
+    unknowns, rank : int or None
+        Independent columns of all clients together, and the rank of their powers and ones; None
+        where nobody looked.
     """
 
     widths: tuple[int, ...]
     rows: int
     test_rows: int = 0
+    unknowns: int | None = None
+    rank: int | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,21 +12,16 @@ from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.client_networks import refuse_codes
-from securevfl.models.polynomial_network import PolynomialNetwork, expand
+from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.split import Batches, Centre
-from securevfl.privacy.released_equations import (
-    Odometer,
-    independent_columns,
-    visits_allowed,
-)
+from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.options import EQUAL, read
 from securevfl.protocols.base.protocol import Part, Protocol
+from securevfl.protocols.base.sum_budget import odometer, unknowns_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
-
-_EXACT_BITS = 20  # of float32 columns in [0, 1]
 
 
 class SplitProtocol(Protocol):
@@ -40,7 +34,6 @@ class SplitProtocol(Protocol):
     told_events: ClassVar[Mapping[str, str]] = {
         "clipped": "how many weights a client's bound cut in a round"
     }
-    tells_sums: ClassVar[bool] = False  # whether somebody decodes exact sums of embeddings
     no_class_weights: ClassVar[str] = ""  # why the method takes none, in words
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
@@ -155,26 +148,15 @@ class SplitProtocol(Protocol):
         """
         if not self.tells_sums:
             return None
-        layout, config = self.train_layout(), self.config
-        unknowns, rank = self._unknowns
-        budget = getattr(config, "sum_budget", 0.0)
-        planned = math.ceil(config.rounds / layout.per_epoch)
-        allowed = planned
-        if budget:
-            allowed = min(planned, visits_allowed(unknowns, config.width, budget))
-        visits = allowed if rounds is None else math.ceil(rounds / layout.per_epoch)
-        return Odometer(config.width, unknowns, rank, visits, planned, layout.per_epoch, budget)
+        unknowns, rank, at_most = self._unknowns
+        per_epoch = self.train_layout().per_epoch
+        return odometer(self.config, unknowns, rank, per_epoch, rounds, at_most=at_most)
 
     @functools.cached_property
-    def _unknowns(self) -> tuple[int, int | None]:
-        """Independent columns of all parties, and the rank of their powers and ones."""
-        unit = 2.0 ** -getattr(self.config, "data_bits", _EXACT_BITS)
-        own = [independent_columns(x, unit) for x in self.data.train]
-        if getattr(self.config, "client_kind", "pn") != "pn":
-            return sum(own), None
-        degree = self.config.degree
-        powers = [independent_columns(expand(x, degree)[:, :-1], unit) for x in self.data.train]
-        return sum(own), sum(powers) + 1
+    def _unknowns(self) -> tuple[int, int | None, bool]:
+        """Independent columns of all parties, rank of their powers, and whether some are unseen."""
+        own, remote = self.data.train, self.data.unseen
+        return (*unknowns_of(own, self.config, remote), bool(remote))
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Sample indices of a coded batch of training rows; None for test rows."""

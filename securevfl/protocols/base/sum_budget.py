@@ -1,26 +1,89 @@
-"""Budget of sums: parties count what was released of each row, and refuse what goes beyond.
+"""Unknowns of a row, and the budget of sums: parties count what was released of each row.
 
-The count is each party's own: it counts what it shares or uploads for, whatever the server says,
-before the message leaves, and writes the count ahead (`securevfl.engine.party.Party.write_ahead`).
-So neither a crash, nor a resume, nor a server that forgets makes it smaller.
+They refuse what goes beyond. The count is each party's own: it counts what it shares or uploads
+for, whatever the server says, before the message leaves, and writes the count ahead
+(`securevfl.engine.party.Party.write_ahead`). So neither a crash, nor a resume, nor a server that
+forgets makes it smaller.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from securevfl.engine.party import SERVER, Party
+from securevfl.models.polynomial_network import expand
 from securevfl.privacy.release_counts import after_release, most_releases
-from securevfl.privacy.released_equations import refuse_width
+from securevfl.privacy.released_equations import (
+    Odometer,
+    independent_columns,
+    refuse_width,
+    visits_allowed,
+)
 from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.received import check_number
 from securevfl.protocols.base.schedule import Post
 
 UNKNOWNS = "unknowns"  # kind of message
 _MOST = 2**31
+_EXACT_BITS = 20  # of float32 columns in [0, 1]
+
+
+def unknowns_of(
+    columns: Sequence[np.ndarray], config: Any, unseen: Collection[int] = ()
+) -> tuple[int, int | None]:
+    """Independent columns of all parties, and the rank of their powers and ones.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray, (M, d_n)
+        Of each party.
+    config : protocol options
+        ``degree`` of the powers, and ``data_bits`` of their fixed-point numbers, if any.
+    unseen : collection of int
+        Parties whose columns are placeholders here. Each of their columns counts as independent.
+
+    Returns
+    -------
+    int, int or None
+        No rank of embeddings that are no polynomials.
+    """
+    unit = 2.0 ** -getattr(config, "data_bits", _EXACT_BITS)
+
+    def count(n: int, degree: int) -> int:
+        if n in unseen:
+            return degree * columns[n].shape[1]
+        return independent_columns(expand(columns[n], degree)[:, :-1], unit)
+
+    own = sum(count(n, 1) for n in range(len(columns)))
+    if getattr(config, "client_kind", "pn") != "pn":
+        return own, None
+    return own, sum(count(n, config.degree) for n in range(len(columns))) + 1
+
+
+def odometer(
+    config: Any,
+    unknowns: int,
+    rank: int | None,
+    per_epoch: int,
+    rounds: int | None = None,
+    *,
+    at_most: bool = False,
+) -> Odometer:
+    """Odometer after so many rounds of a configuration, all that its budget allows if not given.
+
+    A row is in one batch of an epoch at most.
+    """
+    budget = getattr(config, "sum_budget", 0.0)
+    planned = math.ceil(config.rounds / per_epoch)
+    allowed = planned
+    if budget:
+        allowed = min(planned, visits_allowed(unknowns, config.width, budget))
+    visits = allowed if rounds is None else math.ceil(rounds / per_epoch)
+    return Odometer(config.width, unknowns, rank, visits, planned, per_epoch, budget, at_most)
 
 
 async def agree_on_unknowns(

@@ -15,6 +15,7 @@ from securevfl.field import LagrangeCode
 from securevfl.field.prss import Prss
 from securevfl.models.split import Batches
 from securevfl.privacy.claims import Claim, budget_claims, given_sums
+from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import (
     Draw,
@@ -81,22 +82,20 @@ class CodedSplit(SplitProtocol, SharedModels):
             "columns, helpers have none",
         },
         sees={
-            "server": "the exact sums of embeddings of each batch, and who answered when. All "
-            "owners are in every sum, whoever is late: no difference of sums singles out one. With "
-            "its own steps they give the inner products of all rows after about d/h epochs, so the "
-            "rows up to one rotation of all columns; with d known rows, or columns that are nearly "
-            "independent, the columns themselves, if not whose they are. Modulo 2^lx columns of "
-            "zeros and ones are not in the sums: an owner with other numbers, among owners with "
-            "such columns alone, is alone there. All owners are in every sum, whoever is late or "
-            "away: no two sums differ by one owner, as they may in fedvs with share_timeout, where "
-            "single clients' embeddings follow. In a simulation the first weights follow from the "
-            "secret seed: a server that knows it has them, and with the sums the rows where all "
-            "columns together are at most h; on a cluster each owner's weights are its own",
+            "server": "the exact sums of all owners' embeddings of each batch, whoever is late or "
+            "away, and who answered when: no two sums differ by one owner, as they may in fedvs "
+            "with share_timeout and no cohorts. "
+            f"{LAW}. Its own steps besides give exact inner products of all rows and their powers: "
+            "at degree 1 the rows up to one rotation of all columns; with d known rows, or columns "
+            "that are nearly independent, the columns themselves, if not whose they are. Modulo "
+            "2^lx columns of zeros and ones are not in the sums: an owner with other numbers, "
+            "among owners with such columns alone, is alone there. In a simulation the first "
+            "weights follow from the secret seed: a server that knows it needs fewer equations; on "
+            "a cluster each owner's weights are its own",
             "client": "uniform shares of data, models and steps; labels of batches; when the "
             "server stops",
             "server + 1 client": "with T = 1 and both honest but curious, what both know put "
-            "together, so the sums of the others; the client's columns are known ones against the "
-            "rotation that is left",
+            "together, so the sums of the others; the client's columns are known ones",
             "T + 1 clients": "linear combinations of all data, models and steps; K + T all of it. "
             "A helper that an owner or the server runs counts with it: at K = T = 1 an owner with "
             "one helper has all of it",

@@ -22,6 +22,7 @@ from securevfl.models.polynomial_network import PolynomialNetwork, expanded_widt
 from securevfl.models.pretraining.pretext import make_objective
 from securevfl.models.pretraining.trainer import Pretraining, check_stop, pretraining_optimizer
 from securevfl.privacy.claims import Claim, budget_claims, given_sums
+from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.mask_keys import key_posts
@@ -109,10 +110,9 @@ class FedVS(SplitProtocol, CodedProtocol):
         },
         sees={
             "server": "the exact sums of embeddings of each attempt; in plain evaluation every "
-            "coefficient of psi besides; who shared and answered, and when. The sums and "
-            "the clients' secret choices give the rows where all columns together are at most h: "
-            "a server that knows the secret seed of a simulation has both, and given the sums "
-            "nothing is hidden from it; on a cluster each client's choices are its own. With SGD "
+            "coefficient of psi besides; who shared and answered, and when. "
+            f"{LAW}. One that knows the clients' initial weights, as the secret seed of a "
+            "simulation tells them, needs fewer; on a cluster each client's are its own. With SGD "
             "the sums and its own gradients give X X^T of columns and powers: at degree 1 all data "
             "up to a rotation (1.3 to 1.5 % off on breast-cancer, h = 64), with powers more. "
             "Columns of zeros and ones are not in them modulo 2^lx: a client with other numbers, "

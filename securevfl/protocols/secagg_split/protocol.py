@@ -12,6 +12,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.cohorts import TOLD_APART, Cohorts, cohorts_of
 from securevfl.privacy.claims import SUMS, Claim, given_sums
+from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.hidden_sums import MaskedUpload, PairMasked
@@ -65,10 +66,9 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
         sees={
             "server": "the exact sum of the survivors' quantised embeddings of every batch, and "
             "who shared, survived and opened; seeds of survivors, keys of the dropped, of that "
-            "round only. In a simulation it gives all rows where all columns together are at most "
-            "h, to whoever knows the secret seed. With SGD and networks that are linear in their "
-            "weights the sums of the same survivors and its own gradients give X X^T of columns "
-            "and powers, as in FedVS",
+            f"round only. {LAW}. Whoever knows the secret seed of a simulation needs fewer. With "
+            "SGD and networks that are linear in their weights the sums of the same survivors and "
+            "its own gradients give X X^T of columns and powers, as in FedVS",
             "client": "shares of seeds and keys, of which fewer than t say nothing; who survived; "
             "dL/dH and the batches",
             "server + t clients": "every client's embedding",

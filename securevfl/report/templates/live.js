@@ -3,7 +3,7 @@
 const EVERY = 1000; // milliseconds
 const told = document.getElementById("state");
 
-function update({ curves, figures: found }) {
+function update({ curves, figures: found, told: sums }) {
   if (curves === null) return;
   page.runs[0].curves = curves;
   document.querySelectorAll("[data-measure]").forEach((host) => {
@@ -13,6 +13,7 @@ function update({ curves, figures: found }) {
     ...Object.entries(found).map(([name, [label, value]]) => el(
       "div", {}, el("dt", {}, label), el("dd", { "data-figure": name }, value))));
   told.textContent = "The run goes on; this page follows it.";
+  document.getElementById("sums").textContent = sums && `Decoded sums so far: ${sums}.`;
   redraw();
 }
 

@@ -24,7 +24,7 @@ from securevfl.engine.realtime.host import PartyHost
 from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError
-from securevfl.privacy.claims import link_claims
+from securevfl.privacy.claims import given_sums, link_claims
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import check_default_dtype, check_memory, rules_of, tolerates
@@ -333,6 +333,8 @@ class Organisation:
         measured = SENT_TO_MEASURE if way == "embeddings of test rows" else ()
         coded = [event for event in events if event["event"] == "inference"]
         last = last | (coded[-1] if coded else {})
+        ends = [event for event in events if event["event"] == "sum_budget"]
+        released = made.released(rows[-1]["round"] if rows else None)
         summary: dict[str, Any] = {
             "protocol": made.name,
             "dataset": data.name,
@@ -358,7 +360,16 @@ class Organisation:
             "silent": sum(event["event"] == "silent" for event in events),
             "restarts": max((e["life"] for e in events if e["event"] == "era"), default=0),
             "derived": made.describe(),
-            "claims": [claim.to_dict() for claim in made.claims + measured + link_claims(True)],
+            "claims": [
+                claim.to_dict()
+                for claim in (*given_sums(made.claims, released), *measured, *link_claims(True))
+            ],
+            "released": None if released is None else released.to_dict(),
+            "notices": [
+                released.ended(len(rows), made.config.rounds, event)
+                for event in ends
+                if released is not None
+            ],
             "sealed": True,
             "engine": ORGANISATIONS,
             "bytes_by_kind": transcript.bytes_by_kind(),

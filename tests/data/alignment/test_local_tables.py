@@ -89,6 +89,12 @@ def test_everybody_has_its_own_part_of_the_whole(apart, whole):
         assert data.class_values.tolist() == whole.class_values.tolist() == [0, 1, 2]
 
 
+def test_parties_elsewhere_are_known_as_such(apart, whole):
+    for n, data in apart.items():
+        assert data.unseen == tuple(k for k in range(PARTIES) if k != n)
+    assert whole.unseen == ()
+
+
 def test_nobody_has_anything_of_the_others(apart):
     for n, data in apart.items():
         others = [k for k in range(PARTIES) if k != n]
