@@ -13,10 +13,8 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.beside.effects import watch_effects
-from securevfl.audit.beside.second_process import SecondProcess
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import Followed, Predicting, follow
-from securevfl.audit.following.given import Given
 from securevfl.audit.following.library import library_class
 from securevfl.audit.following.lives import acts_of_lives
 from securevfl.audit.following.sources import altered
@@ -60,12 +58,8 @@ class Subject:
         Told what is being done.
     whole : bool
         Whether the configuration itself is run, on all rows and for all rounds.
-    given : Given, optional
-        What the protocol was made from.
     settings : callable
         Settings that it is run in besides; a verdict is about these.
-    itself : SecondProcess, optional
-        Makes the run of the configuration itself (`securevfl.audit.whole_run`); else this one does.
 
     Attributes
     ----------
@@ -84,17 +78,13 @@ class Subject:
         tests: Sequence[str] = (),
         progress: Callable[[str], None] | None = None,
         whole: bool = False,
-        given: Given | None = None,
         settings: Callable[[Protocol], Iterable[Setting]] = settings_of,
-        itself: SecondProcess | None = None,
     ) -> None:
         self.protocol = protocol
-        self._given = [] if given is None else [(protocol, given)]
         self.seed = seed
         self.level = level
         self.tests = tuple(tests)
         self.whole = whole
-        self.itself = itself
         self.ran: list[str] = []
         self.acts: tuple[str, ...] = ()
         self._progress = progress
@@ -180,19 +170,12 @@ class Subject:
         given = self.protocol.config.model_dump(exclude_unset=True)
         given |= ({} if whole else self._reduced) | dict(options or {})
         config, seed = make_config(cls, given), self.protocol.seed
-        before = Given.of(config, small, seed)
         made = cls(config, small, seed=seed)
-        self._given.append((made, before))
         if secrets is not None:
             made.secrets = secrets
         if reseeded is not None:
             made.secrets = Reseeded(made.secrets, reseeded)
         return made
-
-    def changed(self) -> list[str]:
-        """Names of what an instance, or the protocol itself, has otherwise than it was given."""
-        names = {name for made, given in self._given for name in given.changed(made)}
-        return sorted(names.union(() if self.itself is None else self.itself.result("changed")))
 
     @property
     def _reduced(self) -> dict[str, Any]:
@@ -257,19 +240,13 @@ class Subject:
         return self.shared("settings", self._every_run)
 
     def _every_run(self) -> tuple[Followed, ...]:
-        if self.itself is None:
-            return (*self._configured(), *self._in_settings())
-        others = tuple(self._in_settings())  # while it runs
-        return (*self._configured(), *others)
+        return (*self._configured(), *self._in_settings())
 
     def _configured(self) -> Iterator[Followed]:
         """The run of the configuration itself, where it is to be made."""
         if self.whole:
             self.progress("the configuration itself, all rounds")
-            if self.itself is None:
-                found = follow(self.instance(whole=True), ITSELF, self.progress)
-            else:
-                found = self.itself.result("followed")
+            found = follow(self.instance(whole=True), ITSELF, self.progress)
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
 
@@ -422,8 +399,7 @@ class Subject:
         """
         made = len(self._shared)
         if self._altered is None or self._altered[0] != made:
-            beside = [] if self.itself is None else self.itself.result("altered")
-            self._altered = made, altered() + beside
+            self._altered = made, altered()
         return self._altered[1]
 
     @property

@@ -38,6 +38,7 @@ _STYLES = {
     "COULD NOT BE CHECKED": "yellow",
 }
 _NO_VERIFIER = "no verifier has anything to test of it in these runs"
+_LIMIT = 24 * 3600.0  # seconds after which a verification is ended
 _SMALL = (
     "--quick: the configuration itself was not run. Verdicts are about small runs, and none "
     "licenses a word about all rows and rounds."
@@ -166,7 +167,6 @@ def start(
         source, seed = _data_of(folder, spec, common), seed or spec.seed
         out = out or (None if plain or pairs or options else folder)
     import securevfl
-    from securevfl.machine import usable_cores
 
     with displays.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
@@ -176,7 +176,7 @@ def start(
             seed=seed,
             progress=progress,
             whole=not quick,
-            processes=min(usable_cores(), 2),
+            limit=_LIMIT,
             **chosen,
         )
     if out is not None:
@@ -212,6 +212,7 @@ def print_report(report: Report) -> None:
     parameters = ", ".join(f"{k} = {v}" for k, v in report.parameters.items())
     out = output.out()
     out.print(f"[bold]{report.protocol}[/] with {escape(parameters)}")
+    out.print(f"By {escape(report.library)}")
     out.print("The runs on which it was tested are listed below, after the evidence.")
     if not report.whole:
         out.print(_SMALL)
