@@ -6,24 +6,18 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.beside.effects import watch_effects
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import Followed, Predicting, follow
-from securevfl.audit.following.library import library_class
-from securevfl.audit.following.lives import acts_of_lives
-from securevfl.audit.following.sources import altered
 from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.audit.recording.recorder import record
 from securevfl.audit.settings import MANY_ROWS, ROWS, hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.traffic.setting import ITSELF, Setting
-from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Reseeded, Secrets
 from securevfl.errors import RunError, SecureVFLError
@@ -65,8 +59,6 @@ class Subject:
     ----------
     ran : list of str
         The configurations that were run.
-    acts : tuple of str
-        What the process did in the recorded run that reaches beyond it.
     """
 
     def __init__(
@@ -86,11 +78,9 @@ class Subject:
         self.tests = tuple(tests)
         self.whole = whole
         self.ran: list[str] = []
-        self.acts: tuple[str, ...] = ()
         self._progress = progress
         self._settings_of = settings
         self._shared: dict[str, Any] = {}
-        self._altered: tuple[int, list[str]] | None = None  # and how many results were shared
 
     def progress(self, what: str) -> None:
         """Say what is being done."""
@@ -299,19 +289,14 @@ class Subject:
         predicting, data = made.predicting(setting.predicts), copy.copy(made.data)
         object.__setattr__(data, "test", tuple(features))
         predicting.data = data
-        found = follow(predicting, setting, predicting=Predicting(made, parties))
-        if library_class(self.protocol) is not None:  # then so are the parties of a prediction
-            comparison = replace(found.comparison, unfollowed=())
-            return replace(found, comparison=comparison)
-        return found
+        return follow(predicting, setting, predicting=Predicting(made, parties))
 
     @functools.cached_property
     def _recorded(self) -> tuple[RecordedRun, randomness.Log]:
         self.progress("a recorded run")
         made = self.instance()
-        with randomness.watch() as log, watch_effects() as acts:
-            run = record(made, followed=True)
-        self.acts = tuple(dict.fromkeys(acts))
+        with randomness.watch() as log:
+            run = record(made)
         self.note(f"{self.describe()}; nobody late or absent")
         return run, log
 
@@ -336,21 +321,6 @@ class Subject:
             return record(instance), log
 
     @property
-    def chosen_draws(self) -> str:
-        """That somebody draws until the result pleases, in words; empty if nobody does.
-
-        Modules that the first run imports may draw as well, so what differs is looked at in another
-        pair of runs.
-        """
-
-        def made() -> str:
-            second = self.again[1]
-            first = randomness.uneven(self.log, second)
-            return first and randomness.uneven(second, self._once_more()[1])
-
-        return self.shared("chosen draws", made)
-
-    @property
     def runs(self) -> tuple[tuple[RecordedRun, randomness.Log], ...]:
         """That run and those beyond it, each with its log."""
         return self.shared("runs beyond", lambda: ((self.run, self.log), *self._beyond()))
@@ -360,7 +330,7 @@ class Subject:
             described = self.describe(**changed)
             self.progress(f"a recorded run: {described}")
             with randomness.watch() as log:
-                run = record(self.instance(**changed), followed=True)
+                run = record(self.instance(**changed))
             self.note(f"{described}; nobody late or absent")
             yield run, log
 
@@ -378,34 +348,6 @@ class Subject:
                 run = record(self.instance(options=setting.options), faults=setting.faults)
             self.note(f"{self.describe(options=setting.options)}; recorded, {setting.name}")
             yield run, log
-
-    @property
-    def unobserved(self) -> Comparison:
-        """A run of the small instance in which no party can see that it is recorded."""
-
-        def made() -> Comparison:
-            self.progress("a run that nobody watches")
-            found = compare_unobserved(self.instance())
-            self.note(f"{self.describe()}; parties could not see that it was recorded")
-            return found
-
-        return self.shared("unobserved", made)
-
-    @property
-    def altered(self) -> list[str]:
-        """Names of the loaded library that are not those of its files, after all runs so far.
-
-        For protocols that are the library's: who makes an instance of another's runs its code.
-        """
-        made = len(self._shared)
-        if self._altered is None or self._altered[0] != made:
-            self._altered = made, altered()
-        return self._altered[1]
-
-    @property
-    def lives(self) -> list[str]:
-        """Acts of the parties from their making to their end that the library's do not."""
-        return self.shared("lives", lambda: acts_of_lives(self.instance()))
 
     @property
     def comparison(self) -> Comparison:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from securevfl._version import __version__
 from securevfl.audit.child import ChildEndedError, in_child
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
@@ -24,7 +25,7 @@ from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.models.user_code import allow_options
 from securevfl.privacy.adversary import Adversary
-from securevfl.privacy.claims import Claim, link_claims
+from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
@@ -45,11 +46,11 @@ NOT_COVERED = (
     "how long a machine computes, and what else it leaks: times are those of a simulation",
     "what the wanted sums and dL/dH say by themselves",
     "what processes of organisations tell each other besides messages: beacons of how they stand",
-    "the library's own code: states, draws and messages are held against what its parties do",
+    "the library, Python and the machine, which are trusted: their tests are the library's own",
     "options, conditions, rows and rounds that were not run (see what was run)",
     "what measures and predictions in the clear tell, such as embeddings of test rows",
-    "code that behaves otherwise where nobody watches: it is trusted to do in other runs what it "
-    "did in these",
+    "code that hides: its author may err, and is trusted not to lie",
+    "links between parties: sealed, contents are hidden from outsiders by their ciphers",
     "a server that knows the secret seed, from which secret choices follow in a simulation: the "
     "sums then give it the rows where all columns together are at most the embedding's width",
 )
@@ -148,7 +149,7 @@ def verify(
     stated, unread = _read(lambda: _claims(made, plain))
     silent, _ = _read(lambda: not made.messages)
     described, _ = _read(made.describe)
-    claims = (*(stated or ()), *[AS_DECLARED] * (not silent), *link_claims(True))
+    claims = (*(stated or ()), *[AS_DECLARED] * (not silent))
     verifiers = tuple(VERIFIERS.all().values())
     found = tuple(judge(claim, subject, verifiers) for claim in claims)
     if unread:
@@ -185,13 +186,11 @@ def _unchecked(name: str, seed: int, why: str) -> Report:
 @functools.cache
 def library() -> str:
     """Version of the library, and SHA-256 of all its modules by name and content."""
-    import securevfl
-
-    root, made = Path(securevfl.__file__).parent, hashlib.sha256()
+    root, made = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         made.update(f"{path.relative_to(root).as_posix()} ".encode())
         made.update(hashlib.sha256(path.read_bytes()).digest())
-    return f"securevfl {securevfl.__version__}, sha256 {made.hexdigest()}"
+    return f"securevfl {__version__}, sha256 {made.hexdigest()}"
 
 
 def _plain(cls: type[Protocol]) -> dict[str, Any]:

@@ -38,7 +38,6 @@ _STYLES = {
     "COULD NOT BE CHECKED": "yellow",
 }
 _NO_VERIFIER = "no verifier has anything to test of it in these runs"
-_LIMIT = 24 * 3600.0  # seconds after which a verification is ended
 _SMALL = (
     "--quick: the configuration itself was not run. Verdicts are about small runs, and none "
     "licenses a word about all rows and rounds."
@@ -176,7 +175,7 @@ def start(
             seed=seed,
             progress=progress,
             whole=not quick,
-            limit=_LIMIT,
+            limit=24 * 3600.0,
             **chosen,
         )
     if out is not None:

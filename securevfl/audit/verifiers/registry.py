@@ -10,26 +10,24 @@ from securevfl.plugins import Registry
 
 def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.certificate import Certificate, Formulas
+    from securevfl.audit.verifiers.code_of_others import CodeOfOthers
     from securevfl.audit.verifiers.coupling import Coupling
     from securevfl.audit.verifiers.declaration import DeclaredMessages
     from securevfl.audit.verifiers.demonstration import SentInTheClear
     from securevfl.audit.verifiers.enumeration import Enumeration
     from securevfl.audit.verifiers.games import Games
     from securevfl.audit.verifiers.influence import Influence
-    from securevfl.audit.verifiers.links import SealedLinks
-    from securevfl.audit.verifiers.machines import BetweenMachines
     from securevfl.audit.verifiers.noise import Noise
     from securevfl.audit.verifiers.plaintext import PlainHistory, Plaintext
     from securevfl.audit.verifiers.primitives import Hypotheses
     from securevfl.audit.verifiers.provenance import Provenance, Sources
     from securevfl.audit.verifiers.recovery import RecoveryAttack
     from securevfl.audit.verifiers.shared_models import Theorem
-    from securevfl.audit.verifiers.specification import Specification
     from securevfl.audit.verifiers.traffic import TrafficComparison
 
     every: tuple[Verifier, ...] = (
         DeclaredMessages(),
-        Specification(),
+        CodeOfOthers(),
         Theorem(),
         Certificate(),
         Formulas(),
@@ -46,8 +44,6 @@ def _built_in() -> Mapping[str, Verifier]:
         TrafficComparison(),
         Plaintext(),
         PlainHistory(),
-        BetweenMachines(),
-        SealedLinks(),
     )
     return {one.name: one for one in every}
 
