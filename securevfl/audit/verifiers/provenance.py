@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun
-from securevfl.audit.recording.recorded_run import Snapshot
+from securevfl.audit.recording.recorded_run import RecordedRun, Snapshot
 from securevfl.audit.settings import hides_columns
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -21,11 +22,14 @@ from securevfl.engine.party_state import snapshot
 from securevfl.engine.streams import OwnEntropy
 from securevfl.field import PrimeField
 from securevfl.privacy.adversary import OUTSIDER
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import Asset, Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import SharedModels
 
+_HIDDEN: dict[Asset, str] = {"features": "data_share", "model": "model_share"}
+_MANY = 20  # equal elements; so many more than are expected are an accident of 2^-40
+_CHANCE = 2.0**-40
 _FEW = 16  # numbers of an array, below which chance may leave it nearly as it was
 
 
@@ -187,6 +191,9 @@ class Provenance(CodedVerifier):
         if not provable(coded(subject), claim.against):
             return
         origins = subject.shared("provenance", lambda: _trace(subject))
+        weak = subject.shared("weak masks", lambda: dict(_weak_masks(subject.run)))
+        if claim.asset in weak and claim.against.clients:
+            yield Evidence(self.name, "accuses", weak[claim.asset], "demonstration", 0.0, _CHANCE)
         text = (
             f"all {origins.draws} draws, also those of the runs with the protocol's own options, "
             "came from the one sampler, each call keyed by 32 fresh bytes of the operating system"
@@ -205,6 +212,43 @@ class Provenance(CodedVerifier):
             )
             strange = origins.strange_keys
             yield self.condition(not strange, f"keys of masks: {strange[0]}" if strange else text)
+
+
+def _weak_masks(run: RecordedRun) -> Iterator[tuple[Asset, str]]:
+    """Assets whose masks are repeated, or not of all of F_p, with the fault in words.
+
+    Of n uniform elements about n^2 / 2p have a value that another has, too.
+    """
+    protocol = run.protocol
+    assert isinstance(protocol, CodedProtocol)
+    carried = {spec.kind: spec.carries for spec in protocol.messages}
+    drawn = list(_masks(run))
+    every = np.concatenate([one.reshape(-1) for _, one in drawn]) if drawn else np.empty(0)
+    values, times = np.unique(every, return_counts=True)
+    repeated, p = values[times > 1], protocol.code.field.modulus
+    for asset, carries in _HIDDEN.items():
+        own = [one for kinds, one in drawn if carries in {carried.get(kind) for kind in kinds}]
+        if not own:
+            continue
+        again = sum(np.isin(one, repeated).sum() for one in own)
+        expected = every.size**2 / p
+        if again > _MANY + 10 * expected:
+            yield (
+                asset,
+                f"{again} elements of masks have values that come again, not {expected:.2g}",
+            )
+        elif any(one.size > _MANY * 10 and one.max() < 0.75 * p for one in own):
+            yield asset, "masks are not of all of F_p: no element is in its upper quarter"
+
+
+def _masks(run: RecordedRun) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    """Kinds of messages that a declared draw is in, and the draw, of each party and round."""
+    for draw in run.protocol.draws:
+        for n, tape in run.tapes.items():
+            for round in dict.fromkeys(tape.rounds):
+                if not draw.dtype and draw.shape(n, round) is not None:
+                    with suppress(LookupError, ValueError):  # it was not drawn
+                        yield draw.kinds, run.draw(n, draw.name, round)
 
 
 @dataclass(frozen=True)

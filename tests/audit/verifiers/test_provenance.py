@@ -5,7 +5,7 @@ import pytest
 
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.primitives import Hypotheses
-from securevfl.audit.verifiers.provenance import Sources, _alike, _altered_columns
+from securevfl.audit.verifiers.provenance import Sources, _alike, _altered_columns, _weak_masks
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
 from securevfl.engine import streams
@@ -134,3 +134,50 @@ def test_shared_columns_that_are_not_the_clients_are_found(monkeypatch, change, 
     cls = type("Changed", (FedVS,), {"check_sizes": lambda self: None, "__doc__": "Planted."})
     made = make(cls, segments=2, degree=2)
     assert words in _altered_columns(made)
+
+
+def drawing(change):
+    """FedVS whose clients' draws go through `change`, of the draw and the one before."""
+    base = get_protocol("fedvs")
+
+    def parties(self):
+        made = base.parties(self)
+        for n in self.peers():
+            change_draws(made[n])
+        return made
+
+    def change_draws(client):
+        draw, before = client.uniform, [None]
+
+        def uniform(shape):
+            found = draw(shape)
+            found, before[0] = change(found, before[0], client.round), found
+            return found
+
+        client.uniform = uniform
+
+    return type("Drawing", (base,), {"parties": parties, "__doc__": "Planted leak."})
+
+
+@pytest.mark.parametrize(
+    ("change", "assets", "words"),
+    [
+        (lambda now, before, round: now, set(), ""),
+        (lambda now, before, round: now * 0 if round == 3 else now, {"model"}, "come again"),
+        (lambda now, before, round: now if round else now // 2, {"features"}, "upper quarter"),
+        (
+            lambda now, before, round: np.repeat(now[:, ::2], 2, axis=1)[:, : now.shape[1]],
+            {"features", "model"},
+            "come again",
+        ),
+    ],
+)
+def test_masks_that_are_zero_repeated_or_small_violate_the_claim(change, assets, words):
+    found = dict(_weak_masks(Subject(make(drawing(change))).run))
+    assert set(found) == assets
+    assert all(words in text for text in found.values())
+
+
+def test_small_primes_have_equal_masks_by_chance():
+    made = make("fedvs", prime=2**31 - 1, data_bits=6, model_bits=6, weight_bound=2.0, segments=1)
+    assert dict(_weak_masks(Subject(made).run)) == {}
