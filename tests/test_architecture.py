@@ -312,18 +312,18 @@ def test_a_folder_can_be_taken_in_at_a_glance(folder):
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1029,
-    "audit": 16592,
+    "audit": 16636,
     "bench": 2033,
     "cli": 4419,
     "data": 9188,
-    "engine": 11550,
+    "engine": 11546,
     "field": 8801,
     "models": 4810,
     "planning": 1444,
     "privacy": 861,
-    "protocols": 16895,
-    "report": 2291,
-    "runs": 8719,
+    "protocols": 16849,
+    "report": 2289,
+    "runs": 8704,
     "studies": 1697,
     "testing": 1676,
 }

@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER, Message
-from securevfl.errors import CheckpointError
 from securevfl.protocols.base.mask_keys import KeyHolder
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.messages import (
@@ -65,7 +64,6 @@ class Holder(KeyHolder):
         Of each dealer the newest mask that it dealt: round, digest of the steps, value.
     """
 
-    kept_before: ClassVar[tuple[str, ...]] = ("answered",)
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "keys")
     kept_frozen: ClassVar[tuple[str, ...]] = ("model",)
     kept_optional: ClassVar[Mapping[str, Any]] = {
@@ -125,11 +123,6 @@ class Holder(KeyHolder):
 
     async def run(self) -> None:
         """Apply every step that is dealt, answer every label that is due and undecided (line 5)."""
-        if len(self.model) < 4:
-            raise CheckpointError(
-                "coded_split: the checkpoint is of an earlier version, and has no digest of the "
-                "steps in the model, by which uploads must be masked. Start the run again"
-            )
         self.check_keys(self.public.prss)
         self.on("mask", self.take_mask)
         self.on("unmasked", self.deal_masks_again)

@@ -58,7 +58,6 @@ class Client(KeyHolder):
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum", "keys")
     kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered")
-    kept_before: ClassVar[tuple[str, ...]] = ("held",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"unsure": (0, 0), "heard": 0, "answered": {}}
     uploaded = of_ledger("stored_uploads")  # names of the ledger's state in checkpoints
     unsure = of_ledger("unsure")
@@ -315,7 +314,6 @@ class Server(Party):
     kept: ClassVar[tuple[str, ...]] = (
         *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped"),
     )
-    kept_before: ClassVar[tuple[str, ...]] = ("latest",)
     kept_ahead: ClassVar[tuple[str, ...]] = ("summed",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"received": {}, "partly": ()}
     received, partly = of_ledger("received"), of_ledger("partly")
