@@ -335,21 +335,6 @@ class Subject:
             yield run, log
 
     @property
-    def runs_with_crashes(self) -> tuple[tuple[RecordedRun, randomness.Log], ...]:
-        """Runs of the small instance in which clients crash and come back, each with its log."""
-        return self.shared("runs with crashes", lambda: tuple(self._with_crashes()))
-
-    def _with_crashes(self) -> Iterator[tuple[RecordedRun, randomness.Log]]:
-        for setting in self._settings_of(self.protocol):
-            if setting.faults is None or "client" not in setting.faults.chains:
-                continue
-            self.progress(f"a recorded run: {setting.name}")
-            with randomness.watch() as log:
-                run = record(self.instance(options=setting.options), faults=setting.faults)
-            self.note(f"{self.describe(options=setting.options)}; recorded, {setting.name}")
-            yield run, log
-
-    @property
     def comparison(self) -> Comparison:
         """That run against the protocol's declaration."""
         return self.shared("comparison", lambda: compare(self.run))
