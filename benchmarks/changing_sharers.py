@@ -23,8 +23,8 @@ import numpy as np
 
 from securevfl.engine.conditions import paper
 from securevfl.protocols.fedvs.algorithm import Server
-from securevfl.testing.lies import SMALL
-from securevfl.testing.lies.stage import play, relative
+from tests.lies import SMALL
+from tests.lies.stage import play, relative
 
 RESULTS = Path(__file__).parent / "results" / "privacy" / "changing_sharers.json"
 MOMENTUM = 0.9  # of SGD, the default

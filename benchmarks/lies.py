@@ -4,7 +4,7 @@ Without arguments all lies that have not been measured; with words those whose n
 them, again. Results go to benchmarks/results/privacy/lies.json as they come. ``--page`` writes the
 table into SECURITY.md.
 
-    python benchmarks/lies.py [--page] [words of names]
+    PYTHONPATH=. python benchmarks/lies.py [--page] [words of names]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, get_args
 
-from securevfl.testing.lies import FULL, Lie, Outcome, all_lies
+from tests.lies import FULL, Lie, Outcome, all_lies
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "privacy" / "lies.json"

@@ -16,7 +16,6 @@ from securevfl.audit.attack_matrix.registry import ATTACKS
 from securevfl.data.catalogue.registry import DATASETS
 from securevfl.engine.conditions import CONDITIONS
 from securevfl.protocols.base.registry import find_protocols
-from tests.second_interpreter import one_interpreter
 
 # The first example of a property pays for imports and compilation, whatever it is.
 settings.register_profile("unhurried", deadline=None)
@@ -30,20 +29,20 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 EARLY = "tests/runs/engines/"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the longest waits first, and the others in the order of their files."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run the longest waits first, the others in the order of their files, verdicts if asked."""
     items.sort(key=lambda item: not item.nodeid.startswith(EARLY))
+    if "verdicts" not in config.option.markexpr:
+        left = pytest.mark.skip(reason="minutes of processor time; run with -m verdicts")
+        for item in items:
+            if item.get_closest_marker("verdicts"):
+                item.add_marker(left)
 
 
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the thousands of tests and all that was imported for them."""
     _spare()
     gc.set_threshold(5_000, 10, 10)
-
-
-def pytest_configure() -> None:
-    """Have all verifications of this process ask one second interpreter."""
-    one_interpreter()
 
 
 _spared = 0  # modules that were imported at that time

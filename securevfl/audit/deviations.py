@@ -12,18 +12,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from securevfl.audit.code_of_others import own_parts
 from securevfl.audit.columns.told_columns import ToldColumns, told_columns_of
-from securevfl.audit.following.library import library_class
-from securevfl.audit.following.other_code import OtherCode
-from securevfl.audit.keyed.pair_masks import PairMasks
 from securevfl.audit.recording.recorded_run import ForgottenError, RecordedMessage, RecordedRun
 from securevfl.engine import wire
 from securevfl.engine.party import ANNOUNCE, STOP
-from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.hidden_sums import PairMasked
-from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey, MessageSpec, array_of
+from securevfl.protocols.base.messages import SELF, MessageKey, MessageSpec, array_of
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.threads import one_thread
 
 # What is uniform, or pseudo-random, whatever the secrets are; and bytes that chance never repeats.
@@ -63,13 +58,6 @@ class Comparison:
         Kinds of messages that were sent and that nothing could be compared with.
     forgotten : int
         Messages whose formula needs what the run does not hold any more.
-    unfollowed : tuple of str
-        Why states are believed that formulas use: see `RecordedRun.unfollowed`.
-    unlike : tuple of MessageKey
-        Messages that the library's own party does not send so.
-    acts : tuple of str
-        What parties do that others can see, and the library's parties do not: see
-        `RecordedRun.acts`.
     clear : tuple of (MessageKey, int)
         Messages that hold columns of a client, and the client, of those that no formula of the
         library explains: the first of each kind and sender.
@@ -80,9 +68,6 @@ class Comparison:
     computed: int
     without_formula: tuple[str, ...]
     forgotten: int = 0
-    unfollowed: tuple[str, ...] = ()
-    unlike: tuple[MessageKey, ...] = ()
-    acts: tuple[str, ...] = ()
     clear: tuple[tuple[MessageKey, int], ...] = ()
 
     def and_then(self, later: Comparison) -> Comparison:
@@ -93,9 +78,6 @@ class Comparison:
             self.computed + later.computed,
             tuple(dict.fromkeys((*self.without_formula, *later.without_formula))),
             self.forgotten + later.forgotten,
-            later.unfollowed,  # of all lives
-            (*self.unlike, *later.unlike),
-            later.acts,
             (*self.clear, *later.clear),
         )
 
@@ -135,17 +117,13 @@ class Comparer:
         self.deviations: list[Deviation] = []
         self._run, self._disturbed = run, disturbed
         self._declared = Declared(run.protocol, predicting=method is not None)
-        self._other = OtherCode()
-        self._masking = _masking(method or run.protocol)
-        self._pair_masks = _pair_masks(run.protocol)
         self._times: Counter[MessageKey] = Counter()
         self._contents: dict[bytes, MessageKey] = {}  # of what is as good as random
         self._announced = Announced(disturbed)
         self._missing: dict[str, None] = {}
-        self._unlike: list[MessageKey] = []
         self._clear: dict[tuple[str, int, int], tuple[MessageKey, int]] = {}
         self._told = None if method is not None else told_columns_of(run.protocol)
-        self._others = library_class(method or run.protocol) is None  # formulas, too, are of others
+        self._others = bool(own_parts(method or run.protocol))  # formulas, too, are of others
         self._messages = self._computed = self._forgotten = 0
 
     def take(self, message: RecordedMessage) -> None:
@@ -165,16 +143,12 @@ class Comparer:
         for wrong in (_misshapen(spec, message), once, repeated):
             if wrong:
                 self._blame(key, wrong)
-        if message.state.like is False:
-            self._unlike.append(key)
         if spec.recompute is None or (spec.punctual and self._disturbed):
             if not own and not (spec.punctual and self._disturbed):
                 self._missing[spec.kind] = None
             return
         try:
-            with self._other.watching(key.round) as faults:
-                wrong = _differs(self._run, spec, message)
-            wrong = wrong or next(iter(faults), "") or self._wrongly_masked(spec, message)
+            wrong = _differs(self._run, spec, message)
         except ForgottenError:
             self._forgotten += 1
             return
@@ -191,9 +165,6 @@ class Comparer:
             self._computed,
             tuple(self._missing),
             self._forgotten,
-            self._run.unfollowed,
-            tuple(self._unlike),
-            self._run.acts,
             tuple(self._clear.values()),
         )
 
@@ -236,16 +207,6 @@ class Comparer:
         return f"it holds the same array as {first.kind!r} of {_name(first.sender)} in round " + (
             f"{first.round}, and its masks or seeds must be others"
         )
-
-    def _wrongly_masked(self, spec: MessageSpec, message: RecordedMessage) -> str:
-        """Fault of the masks of an upload, by other code, if it is looked at."""
-        upload = (spec.sender, spec.receiver) == ("client", "server") and spec.carries in UPLOADS
-        if not upload or not self._other.watches:
-            return ""
-        if self._pair_masks is not None:
-            return self._pair_masks.fault(self._run, message.key, message.payload)
-        own = message.key.sender in self._masking
-        return self._other.unmasked(message.payload) if own else ""
 
     def _blame(self, key: MessageKey, what: str) -> None:
         self.deviations.append(Deviation(key, what))
@@ -309,20 +270,6 @@ class Announced:
         self._before[key.sender] = key.round
         in_a_row = self._disturbed or key.kind == STOP or key.round - before in (0, 1)
         return "" if in_a_row else f"the round before it was {before}"
-
-
-def _masking(protocol: Protocol) -> range:
-    """Clients whose uploads have masks from their keys, where formulas are the library's."""
-    if not isinstance(protocol, CodedProtocol | KeyMasked) or library_class(protocol) is None:
-        return range(0)
-    return range(0 if protocol.prss is None else protocol.prss.seeded)
-
-
-def _pair_masks(protocol: Protocol) -> PairMasks | None:
-    """Masks from seeds of pairs, where a protocol has them and its formulas are the library's."""
-    if isinstance(protocol, PairMasked) and library_class(protocol) is not None:
-        return PairMasks(protocol)
-    return None
 
 
 def _misshapen(spec: MessageSpec, message: RecordedMessage) -> str:

@@ -19,9 +19,7 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.announced_sums import AnnouncedSums
-from securevfl.audit.beside.bare_sums import bare_at_last, parts_of
 from securevfl.audit.deviations import Comparer, Comparison, Declared
-from securevfl.audit.following.slots import FollowedSlot, References
 from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
 from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun
 from securevfl.audit.recording.recorder import Recorder, keep_draws
@@ -72,9 +70,6 @@ class Followed:
         Newest round that the server announced.
     ended : str
         Why the run ended before its end; empty where it did not.
-    bare : str
-        Entries of the summed embedding that have too few terms at its end; empty for none, and
-        where parties miss steps.
     """
 
     setting: Setting
@@ -89,7 +84,6 @@ class Followed:
     traffic: Traffic
     rounds: int
     ended: str = ""
-    bare: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,8 +121,7 @@ def follow(
     progress : callable, optional
         Told the round now and then.
     predicting : Predicting, optional
-        What is run, of a protocol that is `Protocol.predicting`. The library's parties do not
-        follow it: what it makes of trained ones is the library's own, or nobody's that was read.
+        What is run, of a protocol that is `Protocol.predicting`.
     """
     with randomness.watch() as log, watch_streams() as asked:
         one = _FollowedRun(protocol, setting, progress, predicting)
@@ -150,7 +143,6 @@ def follow(
         ),
         one.newest,
         ended,
-        "" if one.parts is None else bare_at_last(protocol, one.parts, one.run.parties),
     )
 
 
@@ -223,21 +215,13 @@ class _FollowedRun:
         self.protocol, self.setting = protocol, setting
         self._progress = progress
         if predicting is None:
-            keeping = bool(setting.faults or setting.resumed_in)
-            noting = not setting.loses_notes
-            # Before `parties` can change the protocol.
-            library = References(protocol, keeping=keeping, noting=noting)
             run = RecordedRun(protocol, protocol.parties(), Transcript(), HELD)
-            run.references = library
             self.lives = [_Life(run, setting)]
         else:
             run = RecordedRun(protocol, predicting.parties, Transcript(), HELD)
             self.lives = [_Life(run, setting, predicting.method)]
         self.controls: list[tuple[MessageKey, str]] = []
         self.history = History()
-        self.parts: np.ndarray | None = None  # of sums, by first models
-        if predicting is None and not setting.disturbed:
-            self.parts = parts_of(protocol, run.parties)
         self.keys: list[bytes] = []
         self.still: MessageKey | None = None
         coded = protocol if isinstance(protocol, CodedProtocol) else None
@@ -269,7 +253,6 @@ class _FollowedRun:
                     self._resume(self._checkpoint)
                     self.simulation.run(self._pause)
             except RunError as error:
-                self.simulation.failed(error)
                 return str(error)
             finally:
                 self._compare()
@@ -333,7 +316,7 @@ class _FollowedRun:
         """Compare what is left of rounds up to `last`; some formulas ask who answered later."""
         waiting, due = list[RecordedMessage](), list[RecordedMessage]()
         for message in self._pending:
-            ready = last is None or (message.key.round <= last and message.state.settled)
+            ready = last is None or message.key.round <= last
             (due if ready else waiting).append(message)
         self._pending = waiting
         for message in due:
@@ -390,14 +373,10 @@ class _Disturbed(Recorder):
     def send(self, sending: Sending) -> None:
         """Send; wrong uploads are sent, but not recorded."""
         index = sending.party.index
-        slot = self.slots[index]
         wrong = any(
             self._wrong(MessageKey(sending.kind, sending.round, index, n)) for n in sending.to
         )
         if wrong:
-            if isinstance(slot, FollowedSlot):
-                slot.hide()
-            self.note_sending(sending)
             noise = [
                 self._stream.integers(0, 2**16, one.shape).astype(one.dtype)
                 for one in sending.payloads
@@ -407,8 +386,6 @@ class _Disturbed(Recorder):
         super().send(sending)
 
     def write_ahead(self, party: PartyState) -> None:
-        """Note that the party does, and keep it unless notes are lost."""
-        if self._loses_notes:
-            self.note_writing_ahead(party)
-        else:
+        """Keep it unless notes are lost."""
+        if not self._loses_notes:
             super().write_ahead(party)

@@ -6,26 +6,18 @@ import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.beside.effects import watch_effects
-from securevfl.audit.beside.second_process import SecondProcess
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import Followed, Predicting, follow
-from securevfl.audit.following.given import Given
-from securevfl.audit.following.library import library_class
-from securevfl.audit.following.lives import acts_of_lives
-from securevfl.audit.following.sources import altered
 from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.audit.recording.recorder import record
 from securevfl.audit.settings import MANY_ROWS, ROWS, hides_columns, settings_of
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.traffic.setting import ITSELF, Setting
-from securevfl.audit.unobserved import compare_unobserved
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Reseeded, Secrets
 from securevfl.errors import RunError, SecureVFLError
@@ -60,19 +52,13 @@ class Subject:
         Told what is being done.
     whole : bool
         Whether the configuration itself is run, on all rows and for all rounds.
-    given : Given, optional
-        What the protocol was made from.
     settings : callable
         Settings that it is run in besides; a verdict is about these.
-    itself : SecondProcess, optional
-        Makes the run of the configuration itself (`securevfl.audit.whole_run`); else this one does.
 
     Attributes
     ----------
     ran : list of str
         The configurations that were run.
-    acts : tuple of str
-        What the process did in the recorded run that reaches beyond it.
     """
 
     def __init__(
@@ -84,23 +70,17 @@ class Subject:
         tests: Sequence[str] = (),
         progress: Callable[[str], None] | None = None,
         whole: bool = False,
-        given: Given | None = None,
         settings: Callable[[Protocol], Iterable[Setting]] = settings_of,
-        itself: SecondProcess | None = None,
     ) -> None:
         self.protocol = protocol
-        self._given = [] if given is None else [(protocol, given)]
         self.seed = seed
         self.level = level
         self.tests = tuple(tests)
         self.whole = whole
-        self.itself = itself
         self.ran: list[str] = []
-        self.acts: tuple[str, ...] = ()
         self._progress = progress
         self._settings_of = settings
         self._shared: dict[str, Any] = {}
-        self._altered: tuple[int, list[str]] | None = None  # and how many results were shared
 
     def progress(self, what: str) -> None:
         """Say what is being done."""
@@ -180,19 +160,12 @@ class Subject:
         given = self.protocol.config.model_dump(exclude_unset=True)
         given |= ({} if whole else self._reduced) | dict(options or {})
         config, seed = make_config(cls, given), self.protocol.seed
-        before = Given.of(config, small, seed)
         made = cls(config, small, seed=seed)
-        self._given.append((made, before))
         if secrets is not None:
             made.secrets = secrets
         if reseeded is not None:
             made.secrets = Reseeded(made.secrets, reseeded)
         return made
-
-    def changed(self) -> list[str]:
-        """Names of what an instance, or the protocol itself, has otherwise than it was given."""
-        names = {name for made, given in self._given for name in given.changed(made)}
-        return sorted(names.union(() if self.itself is None else self.itself.result("changed")))
 
     @property
     def _reduced(self) -> dict[str, Any]:
@@ -257,19 +230,13 @@ class Subject:
         return self.shared("settings", self._every_run)
 
     def _every_run(self) -> tuple[Followed, ...]:
-        if self.itself is None:
-            return (*self._configured(), *self._in_settings())
-        others = tuple(self._in_settings())  # while it runs
-        return (*self._configured(), *others)
+        return (*self._configured(), *self._in_settings())
 
     def _configured(self) -> Iterator[Followed]:
         """The run of the configuration itself, where it is to be made."""
         if self.whole:
             self.progress("the configuration itself, all rounds")
-            if self.itself is None:
-                found = follow(self.instance(whole=True), ITSELF, self.progress)
-            else:
-                found = self.itself.result("followed")
+            found = follow(self.instance(whole=True), ITSELF, self.progress)
             self.note(f"{self.describe(whole=True)}, {found.rounds} rounds{_end(found)}")
             yield found
 
@@ -322,19 +289,14 @@ class Subject:
         predicting, data = made.predicting(setting.predicts), copy.copy(made.data)
         object.__setattr__(data, "test", tuple(features))
         predicting.data = data
-        found = follow(predicting, setting, predicting=Predicting(made, parties))
-        if library_class(self.protocol) is not None:  # then so are the parties of a prediction
-            comparison = replace(found.comparison, unfollowed=())
-            return replace(found, comparison=comparison)
-        return found
+        return follow(predicting, setting, predicting=Predicting(made, parties))
 
     @functools.cached_property
     def _recorded(self) -> tuple[RecordedRun, randomness.Log]:
         self.progress("a recorded run")
         made = self.instance()
-        with randomness.watch() as log, watch_effects() as acts:
-            run = record(made, followed=True)
-        self.acts = tuple(dict.fromkeys(acts))
+        with randomness.watch() as log:
+            run = record(made)
         self.note(f"{self.describe()}; nobody late or absent")
         return run, log
 
@@ -359,21 +321,6 @@ class Subject:
             return record(instance), log
 
     @property
-    def chosen_draws(self) -> str:
-        """That somebody draws until the result pleases, in words; empty if nobody does.
-
-        Modules that the first run imports may draw as well, so what differs is looked at in another
-        pair of runs.
-        """
-
-        def made() -> str:
-            second = self.again[1]
-            first = randomness.uneven(self.log, second)
-            return first and randomness.uneven(second, self._once_more()[1])
-
-        return self.shared("chosen draws", made)
-
-    @property
     def runs(self) -> tuple[tuple[RecordedRun, randomness.Log], ...]:
         """That run and those beyond it, each with its log."""
         return self.shared("runs beyond", lambda: ((self.run, self.log), *self._beyond()))
@@ -383,53 +330,9 @@ class Subject:
             described = self.describe(**changed)
             self.progress(f"a recorded run: {described}")
             with randomness.watch() as log:
-                run = record(self.instance(**changed), followed=True)
+                run = record(self.instance(**changed))
             self.note(f"{described}; nobody late or absent")
             yield run, log
-
-    @property
-    def runs_with_crashes(self) -> tuple[tuple[RecordedRun, randomness.Log], ...]:
-        """Runs of the small instance in which clients crash and come back, each with its log."""
-        return self.shared("runs with crashes", lambda: tuple(self._with_crashes()))
-
-    def _with_crashes(self) -> Iterator[tuple[RecordedRun, randomness.Log]]:
-        for setting in self._settings_of(self.protocol):
-            if setting.faults is None or "client" not in setting.faults.chains:
-                continue
-            self.progress(f"a recorded run: {setting.name}")
-            with randomness.watch() as log:
-                run = record(self.instance(options=setting.options), faults=setting.faults)
-            self.note(f"{self.describe(options=setting.options)}; recorded, {setting.name}")
-            yield run, log
-
-    @property
-    def unobserved(self) -> Comparison:
-        """A run of the small instance in which no party can see that it is recorded."""
-
-        def made() -> Comparison:
-            self.progress("a run that nobody watches")
-            found = compare_unobserved(self.instance())
-            self.note(f"{self.describe()}; parties could not see that it was recorded")
-            return found
-
-        return self.shared("unobserved", made)
-
-    @property
-    def altered(self) -> list[str]:
-        """Names of the loaded library that are not those of its files, after all runs so far.
-
-        For protocols that are the library's: who makes an instance of another's runs its code.
-        """
-        made = len(self._shared)
-        if self._altered is None or self._altered[0] != made:
-            beside = [] if self.itself is None else self.itself.result("altered")
-            self._altered = made, altered() + beside
-        return self._altered[1]
-
-    @property
-    def lives(self) -> list[str]:
-        """Acts of the parties from their making to their end that the library's do not."""
-        return self.shared("lives", lambda: acts_of_lives(self.instance()))
 
     @property
     def comparison(self) -> Comparison:

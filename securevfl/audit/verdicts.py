@@ -161,6 +161,8 @@ class Report:
     whole : bool
         Whether the configuration itself was run, on all its rows and for all its rounds. Where it
         was not, the verdicts are about small runs.
+    library : str
+        Version and hash of the library that judged.
     """
 
     protocol: str
@@ -170,6 +172,7 @@ class Report:
     not_covered: tuple[str, ...]
     ran: tuple[str, ...] = ()
     whole: bool = True
+    library: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Content in JSON types."""
@@ -181,6 +184,7 @@ class Report:
             "not_covered": list(self.not_covered),
             "ran": list(self.ran),
             "whole": self.whole,
+            "library": self.library,
         }
 
     def verdict(self, who: str, about: str) -> Verdict:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from securevfl.audit.beside.second_process import SecondProcess
-from securevfl.audit.beside.time_limit import LIMIT, time_limit
-from securevfl.audit.following.given import Given
-from securevfl.audit.following.library import library_class
-from securevfl.audit.following.sources import altered, altered_unseen
+from securevfl._version import __version__
+from securevfl.audit.child import ChildEndedError, in_child
 from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
@@ -21,12 +21,11 @@ from securevfl.audit.verifiers.base import Verifier
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.recovery import leaks_of_shares
 from securevfl.audit.verifiers.registry import VERIFIERS
-from securevfl.audit.whole_run import WholeRun
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.models.user_code import allow_options
 from securevfl.privacy.adversary import Adversary
-from securevfl.privacy.claims import Claim, link_claims
+from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
@@ -36,23 +35,6 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 _T = TypeVar("_T")
-
-# Verifiers that do not ask for the run of the configuration itself.
-_RUNS_OF_THEIR_OWN = frozenset(
-    (
-        "enumeration",
-        "coupling",
-        "games",
-        "influence",
-        "plaintext",
-        "history",
-        "between machines",
-        "sealed links",
-    )
-)
-
-# Verifiers that compare the loaded library with its files.
-_AFTER_ALL = frozenset(("noise", "specification"))
 
 #: What is judged where a protocol's claims cannot be read.
 THE_CARD = Claim(Adversary(role="any party"), "features", "perfect", "claims that cannot be read")
@@ -64,11 +46,11 @@ NOT_COVERED = (
     "how long a machine computes, and what else it leaks: times are those of a simulation",
     "what dL/dH says by itself",
     "what processes of organisations tell each other besides messages: beacons of how they stand",
-    "the library's own code: states, draws and messages are held against what its parties do",
+    "the library, Python and the machine, which are trusted: their tests are the library's own",
     "options, conditions, rows and rounds that were not run (see what was run)",
     "what measures and predictions in the clear tell, such as embeddings of test rows",
-    "code that behaves otherwise where nobody watches: it is trusted to do in other runs what it "
-    "did in these",
+    "code that hides: its author may err, and is trusted not to lie",
+    "links between parties: sealed, contents are hidden from outsiders by their ciphers",
     "a server that knows the secret seed, from which secret choices follow in a simulation: claims "
     "that grant decoded sums promise nothing of the columns against it",
 )
@@ -84,8 +66,7 @@ def verify(
     tests: Sequence[str] = tuple(TESTS),
     progress: Callable[[str], None] | None = None,
     whole: bool = True,
-    limit: float = LIMIT,
-    processes: int = 1,
+    limit: float | None = None,
     **options: Any,
 ) -> Report:
     """Check every claim of a protocol in a configuration.
@@ -121,13 +102,11 @@ def verify(
         Run the configuration itself as well, on all its rows and for all its rounds. Without it
         the runs are small, and what a protocol does on more rows or in later rounds is not looked
         at.
-    limit : float
-        Seconds that one verifier may take for one claim, and so may the making of the protocol and
-        each of its words about itself. What takes longer COULD NOT BE CHECKED.
-    processes : int
-        With 2 a method of the library runs whole in a process beside this one, which takes about
-        half the time on two idle cores. That process imports the library anew: a script that asks
-        for it must not do so when it is imported itself (``if __name__ == "__main__":``).
+    limit : float, optional
+        Seconds after which the verification is ended and nothing COULD BE CHECKED. It is made in a
+        child process then, which imports the library anew: the protocol must be a name or a class
+        at the top of a module, and a script that asks for it must not do so when it is imported
+        (``if __name__ == "__main__":``). Without a limit it is made in this process.
     **options
         The protocol's own.
 
@@ -139,9 +118,19 @@ def verify(
     Raises
     ------
     ConfigurationError
-        For options that cannot run, an entry point that is no verifier, or `plain` for a protocol
-        that has no masks.
+        For options that cannot run, an entry point that is no verifier, `plain` for a protocol
+        that has no masks, or a limit for one that no other process can import.
     """
+    told = progress or (lambda words: None)
+    if limit is not None:
+        given = {"plain": plain, "seed": seed, "level": level, "tests": tests, "whole": whole}
+        work = partial(_told, protocol, data, {**given, **options})
+        try:
+            report: Report = in_child(work, limit, told)
+        except ChildEndedError as error:
+            name = protocol if isinstance(protocol, str) else protocol.name
+            return _unchecked(name, seed, f"the verification ended: {error}")
+        return report
     allow_options(options)
     cls = get_protocol(protocol) if isinstance(protocol, str) else protocol
     if plain:
@@ -150,45 +139,58 @@ def verify(
         data = DataSource(data, {"seed": seed})
     dataset = data.load() if isinstance(data, DataSource) else data
     config = make_config(cls, options)
-    given = Given.of(config, dataset, seed)
     try:
-        with time_limit(limit):
-            made = cls(config, dataset, seed=seed)
+        made = cls(config, dataset, seed=seed)
     except (KeyboardInterrupt, SecureVFLError):  # an option that cannot run is no verdict
         raise
     except BaseException as error:  # as in `judge`
-        failure = Evidence("verify", "silent", f"making the protocol {_ended_in(error)}", "failure")
-        return Report(
-            cls.name, {"seed": seed}, (conclude(THE_CARD, [failure]),), (), NOT_COVERED, whole=False
-        )
+        return _unchecked(cls.name, seed, f"making the protocol {_ended_in(error)}")
+    subject = Subject(made, seed=seed, level=level, tests=tests, progress=told, whole=whole)
+    stated, unread = _read(lambda: _claims(made, plain))
+    silent, _ = _read(lambda: not made.messages)
+    described, _ = _read(made.describe)
+    claims = (*(stated or ()), *[AS_DECLARED] * (not silent))
     verifiers = tuple(VERIFIERS.all().values())
-    told = progress or (lambda words: None)
-    beside: AbstractContextManager[SecondProcess | None] = nullcontext()
-    if whole and processes > 1 and isinstance(protocol, str) and library_class(made) is not None:
-        beside = SecondProcess(WholeRun(protocol, data, options, seed), told)
-    with beside as itself:
-        subject = Subject(
-            made,
-            seed=seed,
-            level=level,
-            tests=tests,
-            progress=told,
-            whole=whole,
-            given=given,
-            itself=itself,
-        )
-        stated, unread = _read(lambda: _claims(made, plain), limit)
-        silent, _ = _read(lambda: not made.messages, limit)
-        described, _ = _read(made.describe, limit)
-        claims = (*(stated or ()), *[AS_DECLARED] * (not silent), *link_claims(True))
-        found = _judged(claims, subject, verifiers, limit)
-        leaks = tuple(_leaks(subject, limit))
+    found = tuple(judge(claim, subject, verifiers) for claim in claims)
     if unread:
         failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
         found = (conclude(THE_CARD, [failure]), *found)
-    found = _unless_changed(claims, found)
-    parameters = {**(described or {}), "seed": seed}
-    return Report(cls.name, parameters, found, leaks, NOT_COVERED, tuple(subject.ran), whole)
+    return Report(
+        cls.name,
+        {**(described or {}), "seed": seed},
+        found,
+        tuple(_leaks(subject)),
+        NOT_COVERED,
+        tuple(subject.ran),
+        whole,
+        library(),
+    )
+
+
+def _told(
+    protocol: str | type[Protocol],
+    data: Any,
+    options: dict[str, Any],
+    progress: Callable[[str], None],
+) -> Report:
+    """`verify`, as the child process calls it."""
+    return verify(protocol, data, progress=progress, **options)
+
+
+def _unchecked(name: str, seed: int, why: str) -> Report:
+    """Report of a protocol of which nothing could be checked."""
+    verdict = conclude(THE_CARD, [Evidence("verify", "silent", why, "failure")])
+    return Report(name, {"seed": seed}, (verdict,), (), NOT_COVERED, (), False, library())
+
+
+@functools.cache
+def library() -> str:
+    """Version of the library, and SHA-256 of all its modules by name and content."""
+    root, made = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        made.update(f"{path.relative_to(root).as_posix()} ".encode())
+        made.update(hashlib.sha256(path.read_bytes()).digest())
+    return f"securevfl {__version__}, sha256 {made.hexdigest()}"
 
 
 def _plain(cls: type[Protocol]) -> dict[str, Any]:
@@ -198,56 +200,19 @@ def _plain(cls: type[Protocol]) -> dict[str, Any]:
     return {"masked": False}
 
 
-def _unless_changed(
-    claims: Sequence[Claim], found: tuple[ClaimVerdict, ...]
-) -> tuple[ClaimVerdict, ...]:
-    """The verdicts, or none on any claim where what judged is not the verifier."""
-    changed = [n for n in altered("securevfl.audit.") if n.startswith("securevfl.audit.")]
-    changed += altered_unseen()
-    if not changed:
-        return found
-    text = f"the verifier, or what it compares with, was changed: {', '.join(changed[:6])}"
-    failure = Evidence("verify", "silent", text, "failure")
-    # Named here: the judge (`conclude`) may be what was changed.
-    return tuple(ClaimVerdict(one, "COULD NOT BE CHECKED", (failure,)) for one in claims)
-
-
-def judge(
-    claim: Claim, subject: Subject, verifiers: Sequence[Verifier], *, limit: float = LIMIT
-) -> ClaimVerdict:
+def judge(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> ClaimVerdict:
     """Verdict on a claim by all verifiers that apply to it; an error of one is evidence, too."""
-    return _judged((claim,), subject, verifiers, limit)[0]
+    evidence: list[Evidence] = []
+    for verifier in verifiers:
+        evidence += _examined(claim, subject, verifier)
+    return _concluded(claim, evidence)
 
 
-def _judged(
-    claims: Sequence[Claim], subject: Subject, verifiers: Sequence[Verifier], limit: float
-) -> tuple[ClaimVerdict, ...]:
-    """Verdicts on claims, one after the other.
-
-    While the configuration runs in a process beside, verifiers go first that do not ask for it.
-    Those that compare the library with its files go last, so that they look once, after all runs.
-    """
-    order = [(place, verifier) for place in range(len(claims)) for verifier in verifiers]
-    if subject.itself is not None:
-        order.sort(key=lambda one: one[1].name not in _RUNS_OF_THEIR_OWN)
-    order.sort(key=lambda one: one[1].name in _AFTER_ALL)
-    evidence: dict[tuple[int, str], list[Evidence]] = {}
-    for place, verifier in order:
-        examined = _examined(claims[place], subject, verifier, limit)
-        evidence[place, verifier.name] = examined
-    return tuple(
-        _concluded(claim, [one for v in verifiers for one in evidence[place, v.name]])
-        for place, claim in enumerate(claims)
-    )
-
-
-def _examined(claim: Claim, subject: Subject, verifier: Verifier, limit: float) -> list[Evidence]:
+def _examined(claim: Claim, subject: Subject, verifier: Verifier) -> list[Evidence]:
     evidence: list[Evidence] = []
     try:
-        with time_limit(limit):
-            if verifier.applies(claim, subject.protocol):
-                examine = verifier.examine
-                evidence += examine(claim, subject, seed=subject.seed, level=subject.level)
+        if verifier.applies(claim, subject.protocol):
+            evidence += verifier.examine(claim, subject, seed=subject.seed, level=subject.level)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the protocol or the verifier raises is no verdict
@@ -265,11 +230,10 @@ def _concluded(claim: Claim, evidence: list[Evidence]) -> ClaimVerdict:
     return conclude(claim, evidence)
 
 
-def _read(what: Callable[[], _T], limit: float) -> tuple[_T | None, str]:
+def _read(what: Callable[[], _T]) -> tuple[_T | None, str]:
     """A protocol's word about itself, or none and the error in which it ended."""
     try:
-        with time_limit(limit):
-            return what(), ""
+        return what(), ""
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # as in `judge`
@@ -293,14 +257,14 @@ def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
     return (*made.paper_claims, *rest)
 
 
-def _leaks(subject: Subject, limit: float) -> Iterator[Leakage]:
+def _leaks(subject: Subject) -> Iterator[Leakage]:
     """Leakage by role, as the card says it, and what coalitions decode of a coded protocol."""
     made = subject.protocol
-    seen, _ = _read(lambda: dict(made.card.sees), limit)
+    seen, _ = _read(lambda: dict(made.card.sees))
     for who, what in (seen or {}).items():
         yield Leakage(who, what, "the card")
     if isinstance(made, CodedProtocol):
-        decoded, error = _read(lambda: tuple(leaks_of_shares(subject)), limit)
+        decoded, error = _read(lambda: tuple(leaks_of_shares(subject)))
         yield from decoded or ()
         if error:
             yield Leakage("coalitions", "could not be computed", error)

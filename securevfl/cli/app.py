@@ -146,10 +146,10 @@ def usage_message(error: Any) -> str:
     path = context.command_path if context is not None else "securevfl"
     unknown = str(getattr(error, "option_name", ""))
     if type(error).__name__ == "NoSuchOption" and context is not None:
-        from securevfl.runs.catalogue import why_refused, why_removed
+        from securevfl.runs.catalogue import why_refused
 
         name = unknown.lstrip("-").replace("-", "_")
-        gone = why_removed(name) or why_refused(str(context.info_name), name)
+        gone = why_refused(str(context.info_name), name)
         if gone is not None:
             return gone
         found = UnknownNameError(f"option of {path!r}", unknown, option_names(context.command))

@@ -235,13 +235,13 @@ def protocol_options(
     ConfigurationError
         For an option that the protocol does not have, or that is given in two of these ways.
     """
-    from securevfl.runs.catalogue import unknown_option, why_removed
+    from securevfl.runs.catalogue import unknown_option
 
     merged: dict[str, Any] = {}
     for source in sources:
         for given, value in source.items():
             key = our_name(given, known)
-            if key not in known and why_removed(key, protocol) is None:
+            if key not in known:
                 raise unknown_option(protocol, key, known)
             if key in merged:
                 raise ConfigurationError(f"option {key} is given twice; leave out one of them")

@@ -166,7 +166,6 @@ def start(
         source, seed = _data_of(folder, spec, common), seed or spec.seed
         out = out or (None if plain or pairs or options else folder)
     import securevfl
-    from securevfl.machine import usable_cores
 
     with displays.busy(f"verify {protocol}") as progress:
         report = securevfl.verify(
@@ -176,7 +175,7 @@ def start(
             seed=seed,
             progress=progress,
             whole=not quick,
-            processes=min(usable_cores(), 2),
+            limit=24 * 3600.0,
             **chosen,
         )
     if out is not None:
@@ -212,6 +211,7 @@ def print_report(report: Report) -> None:
     parameters = ", ".join(f"{k} = {v}" for k, v in report.parameters.items())
     out = output.out()
     out.print(f"[bold]{report.protocol}[/] with {escape(parameters)}")
+    out.print(f"By {escape(report.library)}")
     out.print("The runs on which it was tested are listed below, after the evidence.")
     if not report.whole:
         out.print(_SMALL)

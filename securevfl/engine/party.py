@@ -63,8 +63,6 @@ class Party:
     kept_optional : mapping
         More attributes of the state, each with a default. Checkpoints hold them only where they
         differ from it, so that older checkpoints can be read.
-    kept_before : tuple of str
-        Attributes that an earlier version kept. They are dropped where a checkpoint holds them.
     kept_shares : tuple of str
         Those of `kept_frozen` in which the trained models are, as shares. Masks of the operating
         system make them differ in two runs of one seed, so comparisons of results leave them out;
@@ -97,7 +95,6 @@ class Party:
     begins_once: bool = False
     resumes_measured: ClassVar[bool] = True
     kept_optional: ClassVar[Mapping[str, Any]] = {}
-    kept_before: ClassVar[tuple[str, ...]] = ()
     kept_shares: ClassVar[tuple[str, ...]] = ()
     activities: ClassVar[Mapping[str, str]] = {
         "embedding": "upload",

@@ -50,8 +50,7 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     kept = wire.decode(saved["kept"])
     if "ahead" in saved:
         kept |= wire.decode(saved["ahead"])
-    frozen = {k: v for k, v in saved["frozen"].items() if k not in party.kept_before}
-    kept = {k: v for k, v in kept.items() if k not in party.kept_before}
+    frozen = saved["frozen"]
     for name, default in party.kept_optional.items():
         setattr(party, name, _writable(kept.pop(name, default)))
     found = [sorted(each) for each in (kept, saved["once"], frozen)]

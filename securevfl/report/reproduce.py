@@ -146,7 +146,6 @@ def _chosen(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> d
     """Options that are not what they are by default; all of them where that is not known."""
     known = find_protocols().get(protocol)
     fields = {} if known is None else known.Config.model_fields
-    gone = {} if known is None else known.removed_options
     if known is None:
         found.notes.append(
             f"The protocol {protocol!r} is not installed here; all options are shown."
@@ -155,7 +154,6 @@ def _chosen(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> d
         name: value
         for name, value in options.items()
         if not (name in fields and fields[name].default == value)
-        and not (name in gone and gone[name][0] == value)
     }
 
 

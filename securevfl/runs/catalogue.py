@@ -15,7 +15,6 @@ from securevfl.protocols.base.registry import (
     find_protocols,
     get_protocol,
     make_config,
-    removal,
     unknown_option,
     why_refused,
 )
@@ -31,24 +30,12 @@ __all__ = [
     "protocols",
     "unknown_option",
     "why_refused",
-    "why_removed",
 ]
 
 
 def protocols() -> dict[str, type[Protocol]]:
     """All protocols by name, those of installed packages included."""
     return find_protocols()
-
-
-def why_removed(option: str, of: str | None = None) -> str | None:
-    """Error text for an option that only an earlier version had; None for any other name.
-
-    `of` is the name of a protocol, or None for any of them.
-    """
-    for name, protocol in find_protocols().items():
-        if of in (None, name) and option in protocol.removed_options:
-            return removal(protocol, option)
-    return None
 
 
 def is_own_data(name: str) -> bool:

@@ -77,8 +77,6 @@ def _give_back(path: Path, saved: dict[int, dict[str, Any]], parties: Mapping[in
     if sorted(saved) != sorted(parties):
         raise CheckpointError(f"load: {path} is of {len(saved)} parties, not of {len(parties)}")
     for index, party in parties.items():
-        for name in party.kept_before:
-            saved[index].pop(name, None)
         if sorted(saved[index]) != sorted(_kept(party)):
             raise CheckpointError(
                 f"load: party {index} keeps {sorted(_kept(party))}, and {path} holds "

@@ -1,20 +1,15 @@
 """Where masks come from: the log, the operating system's source, forks, and what files may use."""
 
 import os
-import secrets
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives import ciphers
 
 import securevfl
-from securevfl.audit.beside.known_answers import expanded
-from securevfl.audit.following.sources import altered
-from securevfl.audit.randomness import uneven, unexplained, unused, watch
+from securevfl.audit.randomness import unexplained, unused, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest, repeats
 from securevfl.audit.tapes import Tape
@@ -25,7 +20,6 @@ from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaky import leaky
 from tests.audit.banned_randomness import banned_randomness
 
-TRUE_CIPHER = ciphers.Cipher
 ROOT = Path(securevfl.__file__).parent
 FIELD = PrimeField(2**61 - 1)
 
@@ -54,58 +48,6 @@ def test_masks_of_another_origin_are_named(name):
         len(tape.draws) for tape in recorded.tapes.values()
     )
     assert bool(log.insecure) == ("seed" in name)
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_draws_that_are_repeated_until_they_please_are_of_another_number(again):
-    def until_even():
-        key = os.urandom(32)
-        while again and key[0] % 8:
-            key = os.urandom(32)
-
-    logs = []
-    for _ in range(2):
-        with watch() as log:
-            for _ in range(40):
-                until_even()
-        logs.append(log)
-    assert ("drawn again" in uneven(*logs)) == again
-
-
-def test_numbers_that_are_too_large_are_drawn_again_by_everybody():
-    logs = []
-    for below in (2**256 - 1, 2**255 + 1):  # of which half are rejected
-        with watch() as log:
-            for _ in range(40):
-                secrets.randbelow(below)
-        logs.append(log)
-    assert len(logs[1].keys) > len(logs[0].keys)
-    assert uneven(*logs) == ""
-
-
-def test_a_key_of_fewer_bytes_than_were_asked_for_explains_no_draw(monkeypatch):
-    def short():
-        return sampling.Keystream(os.urandom(32)[:1] * 32, sampling.has_aes_unit())
-
-    monkeypatch.setitem(vars(sampling.SYSTEM), "keystream", short)
-    with watch() as log:
-        made = FIELD.random((3, 3))
-    assert log.insecure == []  # 32 fresh bytes were asked for
-    assert list(unexplained(log, [Tape([made], [0])])) == ["draw 0 of tape 0"]
-
-
-def test_a_long_draw_that_repeats_itself_is_not_what_its_key_gives(monkeypatch):
-    fill = sampling.fill_uniform
-
-    def repeated(p, out, stream):
-        fill(p, out, stream)
-        if out.size > 300:
-            out[out.size // 2 :] = out[: out.size - out.size // 2]
-
-    monkeypatch.setattr(sampling, "fill_uniform", repeated)
-    with watch() as log:
-        tapes = [Tape([FIELD.random(size)], [0]) for size in (300, 301)]
-    assert list(unexplained(log, tapes)) == ["draw 0 of tape 1"]
 
 
 def test_a_result_explains_one_draw_only():
@@ -233,11 +175,6 @@ ALLOWED = {
     "engine/realtime/checkpoint_store.py": {"import secrets"},  # likewise
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
     "audit/randomness.py": {"os.urandom", "import random"},  # watches it, and what it gives there
-    "testing/leaks/disguises.py": {"os.urandom"},  # stands for it, and passes it on
-    "audit/beside/known_answers.py": {"os.urandom"},  # keys on which the sampler is compared
-    "audit/links/frames.py": {"os.urandom"},  # watches it; texts of payloads that are looked for
-    "audit/noise/normals.py": {"os.urandom"},  # keys on which noise is compared
-    "audit/links/sealed_runs.py": {"os.urandom"},  # such texts
     "audit/games/guessing.py": {"import secrets"},  # coins of the games
     "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up
     "bench/field_cases.py": {"np.random.default_rng"},  # inputs of benchmarks
@@ -250,19 +187,7 @@ ALLOWED = {
     "runs/engines/own_tables.py": {"import secrets"},  # likewise
     "runs/prediction.py": {"import secrets"},  # likewise
     "testing/leaky.py": {"os.urandom"},  # planted short seeds
-    "testing/leaks/fedvs_masks.py": {"os.urandom"},  # the same
-    "testing/leaks/choices.py": {"os.urandom"},  # a planted key for all sets
-    "audit/beside/process.py": {  # looks at their state, and puts it back
-        *("import random", "np.random.get_state", "np.random.seed", "np.random.set_state"),
-    },
     "report/live.py": {"import secrets"},  # the path of a page, which is no secret of a run
-    "testing/leaks/beginnings.py": {"os.urandom"},  # replaces it by bytes that everybody knows
-    "testing/leaks/harmless_changes.py": {"os.urandom"},  # waits that follow from nothing
-    "testing/leaks/outsider/prepared_tables.py": {"os.urandom"},  # planted short keys
-    "testing/leaks/outsider/swapped_parts.py": {"os.urandom"},  # likewise
-    "testing/leaks/outsider/unwatched.py": {"np.random.get_state", "np.random.seed"},  # a channel
-    "testing/leaks/third_party/more_surroundings.py": {"import random"},  # likewise
-    "testing/leaks/third_party/watched.py": {"os.urandom"},  # looks whether it is replaced
     "testing/inspection.py": {"import random", "np.random.get_state"},  # looks at their state
 }
 
@@ -309,44 +234,3 @@ def test_a_seeded_source_says_that_it_is_not_secure():
         FIELD.random(3, SeededSource(1))
     assert [call.secure for call in log.calls] == [False]
     assert log.insecure == log.calls
-
-
-def rotated(word, by):
-    return ((word << by) | (word >> (32 - by))) & 0xFFFFFFFF
-
-
-def chacha20(key):
-    """The first block under a key from a counter of zeros (RFC 8439, section 2.3), by Python."""
-    state = [*struct.unpack("<4I", b"expand 32-byte k"), *struct.unpack("<8I", key), 0, 0, 0, 0]
-    x = list(state)
-    columns = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
-    diagonals = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
-    for a, b, c, d in (columns + diagonals) * 10:
-        for first, second, third, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
-            x[first] = (x[first] + x[second]) & 0xFFFFFFFF
-            x[third] = rotated(x[third] ^ x[first], by)
-    return struct.pack(
-        "<16I", *((one + two) & 0xFFFFFFFF for one, two in zip(x, state, strict=True))
-    )
-
-
-def test_the_stream_cipher_is_the_published_one():
-    for key in (bytes(32), bytes(range(32)), os.urandom(32)):
-        assert expanded(key, 64, aes=False) == chacha20(key)
-
-
-@pytest.mark.parametrize("short", ["AES", "ChaCha20"])
-def test_ciphers_that_use_one_byte_of_a_key_are_found(monkeypatch, short):
-    def cipher(algorithm, mode):
-        if type(algorithm).__name__ == short:
-            key = algorithm.key[:1] * 32
-            nonce = () if short == "AES" else (algorithm.nonce,)
-            algorithm = type(algorithm)(key, *nonce)
-        return TRUE_CIPHER(algorithm, mode)
-
-    monkeypatch.setattr(ciphers, "Cipher", cipher)
-    with pytest.raises(RuntimeError, match=f"another {short}.* than is published"):
-        expanded(bytes(range(32)), 5, aes=True)
-    with watch(), pytest.raises(RuntimeError, match="replaced it"):
-        FIELD.random((3,))
-    assert "cryptography.hazmat.primitives.ciphers.Cipher" in altered()

@@ -92,9 +92,9 @@ def test_a_protocol_that_cannot_run_small_is_no_traceback(monkeypatch):
 
     broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
     report = verify(broken, tiny_data(), tests=(), whole=False, rounds=1)
-    own = {f.verdict for f in report.claims if f.who != "outsider"}
+    own = {f.verdict for f in report.claims}
     assert own == {"COULD NOT BE CHECKED"}
-    assert all("no parties today" in f.words for f in report.claims if f.who != "outsider")
+    assert all("no parties today" in f.words for f in report.claims)
 
 
 class NoTextError(Exception):
@@ -109,7 +109,7 @@ def test_no_way_to_end_a_protocol_ends_the_verifier(error):
 
     broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
     report = verify(broken, tiny_data(), tests=(), whole=False, rounds=1)
-    own = {f.verdict for f in report.claims if f.who != "outsider"}
+    own = {f.verdict for f in report.claims}
     assert own == {"COULD NOT BE CHECKED"}
 
 
@@ -149,12 +149,12 @@ class Entry:
 
 
 class Skeptic:
-    """Accuses every claim of labels."""
+    """Accuses every declaration."""
 
     name = "skeptic"
 
     def applies(self, claim, protocol):
-        return claim.asset == "labels" and claim.strength != "none"
+        return claim.asset == "messages"
 
     def examine(self, claim, subject, *, seed, level):
         yield Evidence(self.name, "accuses", "I do not believe it", "test", 0.5, level)
@@ -178,8 +178,8 @@ def test_the_verifier_of_an_entry_point_is_used(installed):
     assert isinstance(Skeptic(), Verifier)
     installed(Skeptic())
     report = verify("split", tiny_data(), tests=(), whole=False, rounds=1)
-    assert report.verdict("outsider", "labels") == "VIOLATED"
-    assert report.verdict("outsider", "features") == "NO VIOLATION FOUND"
+    assert report.verdict("any party", "messages") == "VIOLATED"
+    assert report.verdict("server", "features") == "CONFIRMED OPEN"
 
 
 def test_an_entry_point_that_is_no_verifier_is_refused(installed):

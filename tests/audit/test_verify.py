@@ -157,11 +157,9 @@ def test_leaks_are_never_proved(leak, tests, expected):
 
 def test_claims_that_nothing_is_protected_are_demonstrated():
     report = verify("vafl", tiny_data(), whole=False)
-    links, own = ([f for f in report.claims if (f.who == "outsider") is it] for it in (True, False))
-    none = [f for f in own if f.notion == "none"]
+    none = [f for f in report.claims if f.notion == "none"]
     assert {f.verdict for f in none} == {"CONFIRMED OPEN"}
     assert all("nothing is claimed" in f.words for f in none)
-    assert {f.verdict for f in links} == {"NO VIOLATION FOUND"}
     assert report.shown
 
 

@@ -42,12 +42,6 @@ MISTAKES = {
     "no such device": (["run", "fedvs", "--device", "abacus"], "cannot be used: "),
     "no device": (["run", "dvfl", "--gpu", "1"], "on the CPU, but by methods that have the option"),
     "nothing like it": (["export", "x", "--format", "onnx"], "'--format': there is none like it"),
-    "removed option": (
-        ["run", "fedvs", "--absent", "last"],
-        "no sum any more. Use coded_split",
-    ),
-    "another removed option": (["run", "fedvs", "--spares", "1"], "nobody deals masks any more"),
-    "removed --set option": (["run", "fedvs", "--set", "absent=last"], "absent was removed"),
     "option that cannot be": (["run", "coded_split", "--max-norm", "1"], "a clip is not linear"),
     "option of another protocol": (["run", "split", "--privacy", "1"], "'--privacy'"),
     "unknown data set": (["run", "fedvs", "--data", "digitz"], "did you mean digits?"),

@@ -22,7 +22,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import securevfl as svfl
-from securevfl.audit.following.lines import Lines
 from securevfl.cli import completion, displays, studies, threshold, verify
 from securevfl.cli import output as show
 from securevfl.cli import run as start
@@ -240,23 +239,6 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
     monkeypatch.setattr(displays, "say", lambda line, stream: said.set())
     with displays.busy("slow"):
         assert said.wait(30)
-
-
-def test_displays_do_not_write_where_verify_listens_to_parties(monkeypatch, capsys):
-    said = threading.Event()
-
-    def say(line, stream):
-        show.say(line, stream)
-        said.set()
-
-    monkeypatch.setattr(displays, "PATIENCE", 0.01)
-    monkeypatch.setattr(displays, "say", say)
-    lines, taken = Lines(), []
-    with displays.busy("slow") as tell, lines.watch(), lines.into(taken):
-        assert said.wait(30)
-        tell("a part")
-    assert taken == []
-    assert "slow ...\nslow: a part\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from securevfl.cli import studies, verify
 from securevfl.cli.app import app
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.organisations import invitation, join, relay
-from securevfl.testing.runs import tiny_data
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
@@ -222,11 +221,6 @@ def test_every_block_runs(document, prepared, tmp_path, monkeypatch, capsys, req
     if document == "docs/extending.md":
         for kind in ("protocol", "attack", "verifier", "dataset", "conditions"):
             request.getfixturevalue("install")(f"own_{kind}")
-    if document == "docs/results-verification.md":
-        # tests/testing/test_leaks.py has verdicts on the same two.
-        few, on = tiny_data().with_parties(3), securevfl.verify
-        verified = lambda protocol, data=few, **more: on(protocol, data, **more)  # noqa: E731
-        monkeypatch.setattr(securevfl, "verify", verified)
     names: dict[str, Any] = {"__name__": "documents"}
     for block in BLOCKS[document]:
         if "" in block.skipped:

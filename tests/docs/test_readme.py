@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import tomllib
@@ -76,18 +75,6 @@ def test_links_within_the_repository_lead_somewhere(name):
 def test_names_in_the_table_of_the_readme_are_modules():
     for name in re.findall(r"^\| `securevfl\.(\w+)`", text("README.md"), re.MULTILINE):
         assert ROOT.joinpath("securevfl", name).is_dir()
-
-
-def test_names_that_moved_are_where_the_migration_page_says():
-    (table,) = re.findall(r"## Names that moved\n(.*?)\n## ", text("docs/migrating.md"), re.DOTALL)
-    pairs = re.findall(r"^\| (`.*) \| (.*) \|$", table, re.MULTILINE)
-    assert len(pairs) > 8
-    for old, new in pairs:
-        for name in re.findall(r"`([a-z_.]+)`", new):
-            assert importlib.util.find_spec(f"securevfl.{name}"), name
-        for name in re.findall(r"`([a-z_.]+)`", old):
-            path = ROOT.joinpath("securevfl", *name.split("."))
-            assert path.is_dir() or not path.with_suffix(".py").exists(), name
 
 
 def test_versions_agree():

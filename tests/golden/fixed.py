@@ -34,7 +34,6 @@ _LIMBS = np.arange(5, dtype=np.uint64)
 # Fields of one object of each class that is sent, by the name under which it is sent.
 OBJECTS: dict[str, tuple[Any, ...]] = {
     "fedvs_parameters.Batch": ("train", np.arange(7, dtype=np.uint32)),
-    "fedvs_parameters.Attempt": ((0, 1, 3), (0, 1), ((2, 4),), (3, 5), 6),
     "fedvs.Attempt": ((0, 1, 3), 2, (3, 5), 6),
     "coded_split.Request": ("test", 2, np.arange(7, dtype=np.uint32)),
     "secagg_split.Deal": (bytes(range(32)), _LIMBS, _LIMBS + np.uint64(9)),

@@ -2,7 +2,6 @@
 
 import inspect
 import tomllib
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -191,18 +190,6 @@ def test_every_option_that_needs_something_is_supported_by_an_engine_and_refused
         with pytest.raises(ConfigurationError, match=f"{name} = 1 with engine = 'ray': {name}"):
             check_supported(get_engine("ray"), {name: 1})
     assert needing < set().union(*(engine.supports for engine in ENGINES.values()))
-
-
-def test_the_folders_of_old_runs_are_written_as_they_were():
-    folders = Path(__file__).parents[1] / "vectors" / "run_folders"
-    files = sorted(folders.rglob(CONFIG))
-    assert len(files) >= 5
-    for file in files:
-        old = tomllib.loads(file.read_text())
-        new = RunSpec.from_toml(file).to_toml(old["derived"])
-        assert list(tomllib.loads(new)) == list(old)
-        same = [key for key in old if key not in ("version", "versions")]
-        assert {k: tomllib.loads(new)[k] for k in same} == {k: old[k] for k in same}
 
 
 @pytest.mark.parametrize(

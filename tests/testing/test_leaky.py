@@ -7,7 +7,6 @@ import pytest
 
 from securevfl.audit.games import on_runs
 from securevfl.audit.games.on_runs import TESTS, DistinguishingGame, Size
-from securevfl.audit.links.powers import open_links
 from securevfl.audit.proof.certificate import certificate
 from securevfl.audit.proof_deviations import deviations
 from securevfl.audit.randomness import unexplained, watch
@@ -16,6 +15,7 @@ from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import UnknownNameError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.leaky import LEAKS, leaky
+from tests.oracles.powers import open_links
 from tests.testing.leaky_sealers import OpenSealer, UnauthenticatedSealer, UnencryptedSealer
 
 # Failure probability of this file: at most 1e-7 for each test that must stay silent.

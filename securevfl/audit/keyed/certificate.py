@@ -15,7 +15,6 @@ import numpy as np
 
 from securevfl.audit.proof.certificate import Check, galois_field, sets_of, vandermonde
 from securevfl.audit.proof.linear_algebra import rank
-from securevfl.audit.proof.pseudo_random import pseudo_random
 from securevfl.field import LagrangeCode
 from securevfl.field.designs import unspanned
 from securevfl.field.prss import Prss
@@ -44,7 +43,6 @@ def certificate(protocol: KeyMasked, *, seed: int = 0) -> tuple[Check, ...]:
         _roots(code),
         *_streams(prss, degree, seed),
         _keys(prss),
-        pseudo_random(code.field),
     )
 
 

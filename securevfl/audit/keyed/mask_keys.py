@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.beside.known_answers import elements
-from securevfl.audit.proof.pseudo_random import derived
 from securevfl.audit.recorded_runs import kinds_of
 from securevfl.audit.recording.recorded_run import RecordedMessage
 from securevfl.field import prss
@@ -25,7 +23,7 @@ from securevfl.field.prss import KEY, mask_streams
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.messages import SELF, MessageSpec
 
-_BEGINNING = 64  # elements of each stream that are held against other code
+_BEGINNING = 64  # elements of each stream that are compared with those of others
 _VARIED = 64  # announced sums whose labels are asked for in other rounds and lives
 _NO_CHANCE = 256  # bits of different streams that are never equal by chance
 
@@ -38,11 +36,6 @@ class Asked:
     ----------
     sizes : dict
         Numbers of elements, by key and digest of the label.
-    longest : int
-        Elements of the longest stream.
-    wrong : bool
-        Whether the first elements of a stream, or all of one that was longer than those before,
-        were not what other code computes.
     begun : dict
         Which question a stream's first elements answered, by their digest.
     repeated : bool
@@ -50,8 +43,6 @@ class Asked:
     """
 
     sizes: dict[tuple[bytes, bytes], set[int]] = field(default_factory=dict)
-    longest: int = 0
-    wrong: bool = False
     begun: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
     repeated: bool = False
 
@@ -69,17 +60,10 @@ def watch_streams() -> Iterator[Asked]:
         place = bytes(key), hashlib.sha256(label).digest()
         sizes = asked.sizes.setdefault(place, set())
         fill(modulus, out, key, label)
-        # By other code: the beginning of each new stream, and the longest ones in full length.
-        longest = out.size > asked.longest
-        if longest or out.size not in sizes:
-            size = out.size if longest else min(out.size, _BEGINNING)
-            given = elements(derived(key, label), modulus, out.dtype, size, aes=True)
-            asked.wrong |= not np.array_equal(given, out[:size])
         first = out[:_BEGINNING]
         if first.size * modulus.bit_length() >= _NO_CHANCE:
             digest = hashlib.sha256(first.tobytes()).digest()
             asked.repeated |= asked.begun.setdefault(digest, place) != place
-        asked.longest = max(asked.longest, out.size)
         sizes.add(out.size)
 
     made.fill_stream = filled
@@ -153,8 +137,6 @@ class MaskKeys:
         if any(len(sizes) > 1 for sizes in asked.sizes.values()):
             yield "a key is asked for masks of two sizes under one label"
         yield from self._alike_elsewhere()
-        if asked.wrong:
-            yield "a stream of a key is not what other code computes for its label"
         if asked.repeated:
             yield "two streams of different keys or labels begin alike"
         yield from self._answered_twice(asked)

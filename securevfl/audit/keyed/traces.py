@@ -13,15 +13,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.following.other_code import coefficients
-from securevfl.audit.keyed.keystreams import Asked
+from securevfl.audit.keyed.keystreams import Asked, stream_of
 from securevfl.audit.keyed.moved_draws import Shares
 from securevfl.audit.keyed.runs import KeyedRun
 from securevfl.audit.proof.certificate import Check
-from securevfl.audit.proof.pseudo_random import derived, specified
+from securevfl.audit.proof.linear_algebra import coefficients
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER
-from securevfl.field.prss import KEY
+from securevfl.field.prss import KEY, derive
 from securevfl.protocols.base.messages import MessageKey
 
 _FEW = 8  # different bytes of a key; 32 random ones have as few with probability 1e-33
@@ -232,7 +231,7 @@ def _masks(run: KeyedRun, label: bytes, shape: tuple[int, ...]) -> np.ndarray:
     blocks = protocol.prss.blocks
     counts = [code.privacy + u - len(A) for A in blocks]
     streams = [
-        specified(field, run.keys[key], label, count * size).reshape(count, size)
+        stream_of(p, run.keys[key], label, count * size, field.dtype).reshape(count, size)
         for key, count in enumerate(counts)
     ]
     rows = []
@@ -287,7 +286,7 @@ def _deals(run: KeyedRun) -> Check:
 def _dealt(run: KeyedRun) -> Check:
     """Digests and shares of all steps are what other code computes from the steps."""
     problem = _dealt_otherwise(run)
-    text = f"digests and shares of {len(run.steps)} steps are what other code computes from them"
+    text = f"digests and shares of {len(run.steps)} steps are what the formulas of the page give"
     return Check("shares of steps", not problem, problem or text)
 
 
@@ -299,10 +298,10 @@ def _dealt_otherwise(run: KeyedRun) -> str:
     onto = field.reduce(np.array([coefficients(points, at, p) for at in code.alphas[T:]], object))
     for t, step in run.steps.items():
         hashed = hashlib.sha256(np.ascontiguousarray(step, np.int64).tobytes()).digest()
-        if run.own_digests[t] != derived(secret, wire.encode(("digest", t, hashed))):
+        if run.own_digests[t] != derive(secret, wire.encode(("digest", t, hashed))):
             return f"the digest of step {t} is not that of the server's secret and the step"
-        seeds = [derived(secret, wire.encode(("deal", t, j, hashed))) for j in range(T)]
-        first = [specified(field, seed, b"share", step[0].size) for seed in seeds]
+        seeds = [derive(secret, wire.encode(("deal", t, j, hashed))) for j in range(T)]
+        first = [stream_of(p, seed, b"share", step[0].size, field.dtype) for seed in seeds]
         own = field.reduce(step.astype(np.int64)).reshape(K, -1)
         through = np.concatenate([own, *(one[None] for one in first)])
         every = np.concatenate([through[K:], field.matmul(onto, through)])

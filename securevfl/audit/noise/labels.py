@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.noise.calibration import keep_probability
-from securevfl.audit.noise.normals import GivenKey
+from securevfl.audit.noise.origin import GivenKey
 from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.audit.statistical import Outcome
 from securevfl.privacy.mechanisms import randomised_response

@@ -1,9 +1,9 @@
 """Origin of noise: the key of the operating system that each was made with.
 
 Noise of a known distribution can still follow from something that the adversary knows, and no test
-of it shows that. So every key that the operating system gave in the run is expanded, by
-other code: a release that equals its formula under one of them, byte by byte, has noise that
-is as secret as the key; a release that only resembles it was tampered with.
+of it shows that. So every key that the operating system gave in the run is expanded: a release
+that equals its formula under one of them, byte by byte, has noise that is as secret as the key; a
+release that only resembles it was changed afterwards.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.audit.noise.normals import GivenKey, normals
 from securevfl.audit.noise.releases import NoisyRelease
 from securevfl.audit.randomness import SEED_BYTES
 from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.engine import wire
+from securevfl.field.sampling import Keystream, has_aes_unit
 from securevfl.privacy.accountant import Released
-from securevfl.privacy.mechanisms import release_gradient, release_rows
+from securevfl.privacy.mechanisms import gaussian, release_gradient, release_rows
 from securevfl.protocols.base.messages import GaussianNoise
 from securevfl.runs.threads import one_thread
 
@@ -48,6 +48,30 @@ class Origin:
     key: int | None
     equal: bool
     p_value: float
+
+
+class GivenKey:
+    """A source that yields the keystream of one key, as the system's source does.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes.
+    """
+
+    secure = False
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+    def keystream(self) -> Keystream:
+        """The keystream under the key."""
+        return Keystream(self.key, has_aes_unit())
+
+
+def normals(key: bytes, size: int) -> np.ndarray:
+    """Standard normal values that the library makes of a key, (size,)."""
+    return gaussian((size,), GivenKey(key))
 
 
 def library_sigma(noise: GaussianNoise) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+
 import numpy as np
 
 from securevfl.field import PrimeField
@@ -87,3 +90,14 @@ def solve_right(field: PrimeField, a: np.ndarray, b: np.ndarray) -> np.ndarray |
     """x with x a = b for `a` of full row rank, (n, m); None without a unique solution."""
     turned = solve_left(field, np.ascontiguousarray(a.T), np.ascontiguousarray(b.T))
     return None if turned is None else np.ascontiguousarray(turned.T)
+
+
+@functools.lru_cache(maxsize=1024)
+def coefficients(points: tuple[int, ...], at: int, p: int) -> tuple[int, ...]:
+    """Return l_i(at) of the polynomials that are 1 at one point and 0 at the others, modulo p."""
+    found = []
+    for i, x in enumerate(points):
+        others = points[:i] + points[i + 1 :]
+        above = math.prod(at - y for y in others)
+        found.append(above * pow(math.prod(x - y for y in others), -1, p) % p)
+    return tuple(found)

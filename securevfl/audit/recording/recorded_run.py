@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from operator import attrgetter
@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from securevfl.audit import views
-from securevfl.audit.following.slots import References
 from securevfl.audit.tapes import Tape
 from securevfl.audit.views import View
 from securevfl.data.alignment import psi
@@ -59,12 +58,6 @@ class RecordedMessage:
         """The payload, decoded anew; its arrays cannot be written to."""
         return wire.decode(self.content)
 
-    def follow(self, state: Mapping[str, Any], like: bool) -> None:
-        """Note the state of the library's party, and whether it sends the same."""
-        self.state.content = state
-        if self.state.like is not False:
-            self.state.like = like
-
 
 class Snapshot:
     """State of a party; of its networks and optimisers the ``state_dict``.
@@ -72,23 +65,17 @@ class Snapshot:
     Attributes
     ----------
     content : mapping
-        The state; where the library's own party is beside it, that one's.
+        The state.
     life : int
         `Party.life`, as the engine counts it.
     from_setup : mapping
         Attributes that the party itself had from its setup.
-    like : bool or None
-        Whether the library's party sends the same with what was drawn; None where none is known.
-    settled : bool
-        Whether the library's party, where there is one, has come to this state.
     """
 
     def __init__(self, content: Mapping[str, Any], life: int = 0) -> None:
         self.content = content
         self.life = life
         self.from_setup: Mapping[str, Any] = content["once"]
-        self.like: bool | None = None
-        self.settled = True
         self.made: dict[Hashable, Any] = {}  # what was computed from it: `RecordedRun.once`
 
     def fresh(self) -> Snapshot:
@@ -139,8 +126,6 @@ class RecordedRun:
     events : list of (MessageKey, mapping)
         What parties but the server tell the history: the event's name as the kind, its round, the
         party, and its fields.
-    references : References or None
-        The library's own parties, where states are followed.
     resumptions : int
         How often the run was resumed so far.
     """
@@ -167,7 +152,6 @@ class RecordedRun:
         self._limit, self._held, self._undrawn = limit, 0, 0
         self.events: list[tuple[MessageKey, dict[str, Any]]] = []
         self.resumptions = 0
-        self.references: References | None = None
         self._memory: dict[str, dict[int, Any]] = {}
 
     def again(self, messages: Sequence[RecordedMessage], tapes: Mapping[int, Tape]) -> RecordedRun:
@@ -176,7 +160,7 @@ class RecordedRun:
         What formulas made of the messages is forgotten: they are compared once more, in order.
         """
         made = RecordedRun(self.protocol, self.parties, self.transcript, self._limit)
-        made.references, made.resumptions = self.references, self.resumptions + 1
+        made.resumptions = self.resumptions + 1
         made.tapes, made.drawn_blindings = dict(tapes), self.drawn_blindings
         made.forgotten, made._undrawn = dict(self.forgotten), self._undrawn
         states: dict[int, Snapshot] = {}
@@ -229,16 +213,6 @@ class RecordedRun:
     def nbytes(self) -> int:
         """Bytes of messages and states after the setup that are held."""
         return sum(size for (_, round), size in self._sizes.items() if round > 0)
-
-    @property
-    def unfollowed(self) -> tuple[str, ...]:
-        """Reasons why states that formulas use are believed; empty where all are followed."""
-        return ("states were not followed",) if self.references is None else self.references.faults
-
-    @property
-    def acts(self) -> tuple[str, ...]:
-        """Acts of parties beside messages that the library's lack; empty where all is alike."""
-        return () if self.references is None else self.references.acts
 
     @property
     def sent_to_others(self) -> Iterator[RecordedMessage]:
@@ -315,15 +289,6 @@ class RecordedRun:
 
     @contextmanager
     def watch_chance(self) -> Iterator[None]:
-        """Keep what `blindings` returns meanwhile, and what the library's parties need."""
-        with ExitStack() as stack:
-            stack.enter_context(self.watch_blindings())
-            if self.references is not None:
-                stack.enter_context(self.references.watch())
-            yield
-
-    @contextmanager
-    def watch_blindings(self) -> Iterator[None]:
         """Keep what members of private set intersections draw meanwhile."""
         draw = psi.draw_blinding
 

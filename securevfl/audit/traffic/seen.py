@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from securevfl.audit.deviations import Declared
-from securevfl.audit.following.acts import text_of
 from securevfl.audit.traffic.setting import Setting, schedule_of
 from securevfl.engine import wire
 from securevfl.engine.network import SERVER, Event, PartyState, Sending
@@ -173,3 +173,18 @@ def _words(envelope: tuple[Any, ...]) -> str:
         f"round {round}: {kind!r} from {sender} to {receiver}, {nbytes} bytes, sent at "
         f"{sent / 1e9:g} s, there at {arrived / 1e9:g} s"
     )
+
+
+def text_of(value: Any) -> str:
+    """A value as the files of a run have it: numbers of other types with the same digits."""
+    if type(value) is int:
+        return str(value)
+    try:
+        return json.dumps(value, default=_plain)
+    except (TypeError, ValueError):  # keys that are no text, or a value that holds itself
+        return repr(value)
+
+
+def _plain(value: Any) -> Any:
+    made = getattr(value, "tolist", None)  # of NumPy's numbers and arrays, and of tensors
+    return repr(value) if made is None else made()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from securevfl.audit.proof.certificate import Check, certificate
-from securevfl.audit.proof.pseudo_random import pseudo_random
+from securevfl.audit.proof.certificate import certificate
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coded, followed, provable, wrong
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.coded import CodedProtocol
 
 
 class Certificate(CodedVerifier):
@@ -27,16 +25,13 @@ class Certificate(CodedVerifier):
             yield self.condition(False, "the proof does not apply: plain evaluation")
             return
         subject.progress("certificate")
-        checks = subject.shared("certificate", lambda: _checks(protocol, subject.seed))
+        checks = subject.shared(
+            "certificate", lambda: certificate(protocol.code, protocol.prss, seed=subject.seed)
+        )
         for check in checks:
             about_masks = check.name.startswith("mask") and check.name != "mask minors"
             if claim.against.server or not about_masks:
                 yield self.condition(check.holds, check.detail)
-
-
-def _checks(protocol: CodedProtocol, seed: int) -> tuple[Check, ...]:
-    found = certificate(protocol.code, protocol.prss, seed=seed)
-    return found if protocol.prss is None else (*found, pseudo_random(protocol.code.field))
 
 
 class Formulas(CodedVerifier):

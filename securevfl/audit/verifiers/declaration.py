@@ -13,7 +13,6 @@ from securevfl.audit.verdicts import Evidence
 from securevfl.engine.network import name_of
 from securevfl.privacy.adversary import OUTSIDER, Adversary
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
 
 #: The claim that every declaration makes, besides those of the card.
@@ -25,7 +24,7 @@ AS_DECLARED = Claim(
     "it",
 )
 
-_SMALL, _UNOBSERVED = "a small run", "one that parties cannot see is recorded"
+_SMALL = "a small run"
 
 
 class DeclaredMessages:
@@ -47,8 +46,8 @@ class DeclaredMessages:
             yield Evidence(self.name, "silent", text, "gap")
             return
         subject.progress("a run against the declaration")
-        small = [(_SMALL, subject.comparison), (_UNOBSERVED, subject.unobserved)]
-        own = {_SMALL, _UNOBSERVED}
+        small = [(_SMALL, subject.comparison)]
+        own = {_SMALL}
         yield from self._accusations(claim, protocol, small)  # whatever becomes of the settings
         own |= {one.setting.name for one in subject.settings if not one.setting.options}
         settings = [(one.setting.name, one.comparison) for one in subject.settings]
@@ -68,9 +67,7 @@ class DeclaredMessages:
         text = (
             f"{len(runs)} runs with the protocol's own options ({', '.join(n for n, _ in runs)}): "
             f"{messages} messages, each declared, {computed} of them equal to their formula byte "
-            "by byte, and all what the library's own parties send with the same draws, when and in "
-            "the order in which they send it; formulas use the states of these, and no event, line "
-            "or measure is another one"
+            "by byte; formulas use the states of the senders"
         )
         whole = not any(found.without_formula for n, found in runs if n in own)
         about = claim.strength in ("perfect", "computational") and whole
@@ -120,31 +117,10 @@ class DeclaredMessages:
                 break
             if kinds:
                 yield Evidence(self.name, "silent", f"{name}: {text}")
-        for name, found in runs:
-            for text in (*found.unfollowed[:1], *unlike(found.unlike)):
-                yield Evidence(self.name, "silent", f"{name}: {text}", "gap")
-            if found.acts:
-                more = f" ({len(found.acts)} such)" if len(found.acts) > 1 else ""
-                text = (
-                    f"{name}: a party does what the library's does not, and what that tells was "
-                    f"not looked at: {found.acts[0]}{more}"
-                )
-                yield Evidence(self.name, "silent", text, "channel")
         forgotten = sum(found.forgotten for _, found in runs)
         if forgotten:
             text = f"{forgotten} messages depend on rounds or draws that no record holds"
             yield Evidence(self.name, "silent", text, "gap")
-
-
-def unlike(messages: Sequence[MessageKey]) -> Iterator[str]:
-    """Messages that the library's party does not send so, in a sentence; none for none."""
-    if messages:
-        kind, round, sender, _ = messages[0]
-        yield (
-            f"{len(messages)} messages are not what the library's party sends with what was drawn: "
-            f"draws were thrown away, or it does something else, such as for {kind!r} of "
-            f"{name_of(sender)} in round {round}"
-        )
 
 
 def _bears(claim: Claim, protocol: Protocol, deviation: Deviation) -> bool:

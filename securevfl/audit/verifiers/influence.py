@@ -12,11 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.beside.own_tables import (
-    order_tells_labels,
-    split_tells_labels,
-    told_before_training,
-)
 from securevfl.audit.coalitions import coalitions_of, may_see
 from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.audit.recording.recorder import record
@@ -30,14 +25,6 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import SharedModels
 
 _TRIES = 3  # other labels that are tried
-
-
-def before_training(subject: Subject) -> Iterator[str]:
-    """Faults of what parties tell of columns and labels before a protocol begins, in words."""
-    protocol = subject.protocol
-    own = subject.shared("own tables", lambda: told_before_training(protocol))
-    order = order_tells_labels(protocol.data.train_labels)
-    yield from filter(None, (own, order, split_tells_labels(protocol.seed)))
 
 
 class Influence:
@@ -70,8 +57,6 @@ class Influence:
         worst = [one for one in said if one.effect != "supports"]
         yield from (worst or said)[:1]
         yield from self._in_settings(claim, subject)
-        for text in before_training(subject):
-            yield Evidence(self.name, "silent", text, "channel")
 
     def _in_settings(self, claim: Claim, subject: Subject) -> Iterator[Evidence]:
         """Traffic in runs in which somebody is late, crashes or comes back, with other labels."""

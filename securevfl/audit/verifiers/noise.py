@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,35 +9,25 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.beside.known_answers import rows_fault
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.links.hosted_runs import RestartedRun, run_restarted
 from securevfl.audit.noise import labels as randomised
 from securevfl.audit.noise import origin
 from securevfl.audit.noise.calibration import faults_of_numbers, faults_of_options, sigma_of
-from securevfl.audit.noise.counting import counting_fault
 from securevfl.audit.noise.gaussian import battery
-from securevfl.audit.noise.normals import noise_fault
-from securevfl.audit.noise.releases import NoisyRelease, Releases, releases_of
+from securevfl.audit.noise.releases import Releases, releases_of
 from securevfl.audit.noise.rows_apart import coupled_rows
 from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.audit.recording.recorder import record
 from securevfl.audit.statistical import Outcome
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
-from securevfl.audit.verifiers.declaration import unlike
-from securevfl.audit.verifiers.influence import before_training
-from securevfl.audit.verifiers.specification import own_words
-from securevfl.engine.network import name_of
-from securevfl.engine.streams import SecretSeed
+from securevfl.audit.verifiers.code_of_others import own_words
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.messages import GaussianNoise, MessageKey, RandomisedLabels
+from securevfl.protocols.base.messages import GaussianNoise, RandomisedLabels
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 
 _LABEL_RUNS, _LABEL_ROWS = 8, 2000
-_RESTARTS = 12  # at most; a row that may be released so often is released once more by another one
-_PLANNED = 16  # rounds of a run that is ended in its fourth
 _TRIES = 3  # other labels, or columns, for what surrounds the payloads
 _SIGMA_ERROR = 1e-6  # relative; the library rounds up by 1e-9
 _CLIPPED = 0.5  # share of rows that a run must clip, else a run with a smaller C is made
@@ -91,17 +80,13 @@ class Noise:
         subject.progress(f"noise of {claim.asset} against {claim.who}")
         found = _Findings()
         _examine_numbers(claim, subject, noises, labels, found)
-        odd = subject.shared("noise of known keys", noise_fault) if noises else ""
-        found.gaps += filter(None, (odd, rows_fault(subject.instance().data.train)))
         if noises:
             found.gaps += coupled_rows(subject.instance(), claim.asset)
-            found.gaps += filter(None, (subject.shared("counting", counting_fault),))
         runs = 2 + len(subject.beyond)  # of each noise
         share = level / (runs * len(noises) + (labels is not None))
         for noise in noises:
             _examine_noise(subject, noise, found, share)
         if labels is not None:
-            found.gaps += before_training(subject)
             _examine_labels(subject, labels, found, share)
         _examine_pattern(subject, claim, found, seed)
         yield from self._evidence(found, level)
@@ -133,7 +118,7 @@ def _examine_numbers(
     found: _Findings,
 ) -> None:
     """Numbers that the claim promises, those that are declared, and the options."""
-    others = own_words(subject)
+    others = own_words(subject.protocol)
     faults = list(faults_of_numbers(claim, noises, labels)) if claim.guarantees else []
     if others:
         found.gaps.append(others)
@@ -157,7 +142,6 @@ def _examine_numbers(
 
 def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, level: float) -> None:
     run, (other, _) = subject.run, subject.again
-    found.gaps += filter(None, [subject.chosen_draws])
     releases = releases_of(run, noise.asset)
     again = releases_of(other, noise.asset)
     words = f"noise of {noise.clip_option} = {noise.clip:g}"
@@ -166,16 +150,6 @@ def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, lev
         return
     norms = np.concatenate([np.linalg.norm(one.exact, axis=1) for one in releases.found])
     clipped = float((norms > noise.clip).mean())
-    if _rows_are_public(subject, releases):
-        lives = subject.shared(f"restarted, {noise.asset}", lambda: _restarted(subject, releases))
-        found.accusing += [
-            (0.0, text, "demonstration") for text in _forgotten(releases, lives.sent)
-        ]
-    else:
-        found.gaps.append(
-            f"{words}: which rows are released follows from secret choices, so nobody counted them "
-            "in a run that was ended and went on"
-        )
     _judge_changed(subject, noise, float(np.median(norms)) / 2, clipped, found, level)
     _judge_beyond(subject, noise, found, level)
     rows = sum(len(one.sent) for one in releases.found)
@@ -186,55 +160,6 @@ def _examine_noise(subject: Subject, noise: GaussianNoise, found: _Findings, lev
         f"data and of another run were not rejected; no row was released more than "
         f"{releases.found[0].noise.releases} times in the run"
     )
-
-
-def _rows_are_public(subject: Subject, releases: Releases) -> bool:
-    """Whether a run with other secret choices releases the same rows in the same messages."""
-
-    def made() -> RecordedRun:
-        return record(subject.instance(secrets=SecretSeed(subject.seed + 17)))
-
-    other = releases_of(subject.shared("run of other secrets", made), releases.found[0].noise.asset)
-    return [(one.key, one.samples.tolist()) for one in releases.found] == [
-        (one.key, one.samples.tolist()) for one in other.found
-    ]
-
-
-def _restarted(subject: Subject, releases: Releases) -> RestartedRun:
-    """Messages that left the hosts of a run that was ended and went on.
-
-    Who does not release forgets its counts: those who release must not believe it.
-    """
-    subject.progress("a run that ends and goes on, between machines")
-    restarts = min(releases.found[0].noise.releases, _RESTARTS)
-    made, senders = subject.instance(), {one.key.sender for one in releases.found}
-    others = {n for numbers in made.roles().values() for n in numbers} - senders
-    lives = run_restarted(made, restarts, others)
-    subject.note(f"{subject.describe()}; with a host for each party, restarted {restarts} times")
-    return lives
-
-
-def _forgotten(releases: Releases, sent: Counter[MessageKey]) -> Iterator[str]:
-    """A row that a sender released too often, as a restart made it forget.
-
-    Rows are those that the same messages release in the recorded run.
-    """
-    counts, made = dict[int, Counter[int]](), dict[MessageKey, list[NoisyRelease]]()
-    for one in releases.found:
-        made.setdefault(one.key, []).append(one)
-    for key, every in made.items():
-        for place, one in enumerate(every):  # the same message goes out once in each life
-            often, rest = divmod(sent[key], len(every))
-            rows = one.samples[one.samples >= 0].tolist()
-            counts.setdefault(key.sender, Counter()).update(rows * (often + (place < rest)))
-    for sender, counted in counts.items():
-        row, most = counted.most_common(1)[0]
-        allowed = releases.found[0].noise.releases
-        if most > allowed:
-            yield (
-                f"{name_of(sender)} released row {row} {most} times in a run that was ended and "
-                f"restarted between machines, and epsilon is of {allowed}"
-            )
 
 
 def _judge(
@@ -254,9 +179,6 @@ def _judge(
         found.gaps.append(f"{words}: what it is without noise could not be computed: {first}")
     if not releases.found:
         return
-    sent = [one for release in releases.found for one in release.messages]
-    odd = tuple(one.key for one in sent if one.state.like is not True)
-    found.gaps += [f"{words}: {text}" for text in unlike(odd)]
     found.tested(battery(releases.found, again.found, level / 2), words)
     keys = origin.system_keys(log.keys)
     origins = origin.origins(run, releases.found, keys)
@@ -310,28 +232,6 @@ def _judge_changed(
     subject.note(f"the same with {words}, so that rows are released again, and clipped")
     made, again = releases_of(run, noise.asset), releases_of(other, noise.asset)
     _judge(run, made, again, log, found, level, f"with {words}")
-    found.gaps += subject.shared(
-        f"come back with {words}", lambda: list(_repeated(subject, made, run.protocol))
-    )
-
-
-def _repeated(subject: Subject, releases: Releases, protocol: Protocol) -> Iterator[str]:
-    """Releases that parties which came back twice send alike: nothing was drawn for them.
-
-    The run is planned for more rounds, so that its rows may be released twice more.
-    """
-    subject.progress("parties that come back twice, between machines")
-    cls, given = type(protocol), protocol.config.model_dump(exclude_unset=True)
-    given |= {"rounds": _PLANNED} if hasattr(protocol.config, "rounds") else {}
-    made = cls(make_config(cls, given), protocol.data, seed=protocol.seed)
-    *_, once, twice = run_restarted(made, 2, counted=True).contents
-    noised = {message.key for one in releases.found for message in one.messages}
-    same = [key for key in noised & once.keys() & twice.keys() if once[key] == twice[key]]
-    for key in sorted(same)[:1]:
-        yield (
-            f"{name_of(key.sender)} sent the same {key.kind!r} of round {key.round} after it came "
-            "back once and twice: its noise is not drawn anew, so it may follow from what is known"
-        )
 
 
 def _judge_beyond(subject: Subject, noise: GaussianNoise, found: _Findings, level: float) -> None:
@@ -349,7 +249,7 @@ def _recorded(subject: Subject, given: dict[str, Any]) -> tuple[RecordedRun, ran
     options = small.config.model_dump(exclude_unset=True) | given
     made = type(small)(make_config(type(small), options), small.data, seed=small.seed)
     with randomness.watch() as log:
-        run = record(made, followed=True)
+        run = record(made)
     return run, log
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from securevfl.audit.beside.held import digests, in_common
 from securevfl.audit.coalitions import may_see
-from securevfl.audit.columns.other_columns import OTHER_RANGES, other_columns
 from securevfl.audit.columns.told_columns import ToldColumns, is_secret
 from securevfl.audit.deviations import Declared
 from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER
-from securevfl.engine.streams import Reseeded
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.coded import CodedProtocol
@@ -58,7 +54,6 @@ class Plaintext:
                 text = f"party {holder} holds columns of client {owner} before anything is sent"
                 yield Evidence(self.name, "accuses", text, "demonstration", 0.0)
                 return
-        yield from _channels(subject)
         what = f"{claim.asset} in the clear"
         in_the_clear = subject.shared(what, lambda: _InTheClear(run, claim.asset))
         looked = 0
@@ -197,42 +192,6 @@ def _held(subject: Subject) -> Iterator[tuple[int, int]]:
         for n, own in columns.items():
             if n != index and any(_is_among(own, array) for array in held):
                 yield index, n
-
-
-def _channels(subject: Subject) -> Iterator[Evidence]:
-    """Ways around messages: common objects, what follows from others' columns, files and links."""
-    if subject.acts:
-        text = f"while parties run, {', '.join(subject.acts)}: what that tells was not looked at"
-        yield Evidence(Plaintext.name, "silent", text, "gap")
-    common = subject.shared("common objects", lambda: in_common(subject.instance().parties()))
-    if common:
-        text = f"{common}, through which anything may pass without a message"
-        yield Evidence(Plaintext.name, "silent", text, "gap")
-    told = subject.shared("held values", lambda: list(_determined(subject)))
-    if told:
-        holders = ", ".join(map(str, sorted(set(told))))
-        text = (
-            f"what parties {holders} have before anything is sent follows from others' columns or "
-            "secret choices"
-        )
-        yield Evidence(Plaintext.name, "silent", text, "gap")
-
-
-def _determined(subject: Subject) -> Iterator[int]:
-    """Parties that are made with other values where only others' columns or choices are others."""
-    small = subject.instance()
-    before, again = (digests(subject.instance().parties()) for _ in range(2))
-    fixed = {index for index, found in before.items() if again[index] == found}
-    # In another order alone, what is known of whole columns, such as their quantiles, stays.
-    clients = other_columns(small.data, subject.seed)[OTHER_RANGES]
-    for parity in (0, 1):
-        moved = {n: own for n, own in clients.items() if n % 2 == parity}
-        secrets = functools.reduce(Reseeded, moved, small.secrets)
-        made = (subject.instance(columns=moved, all_rows=True), subject.instance(secrets=secrets))
-        others = [digests(one.parties()) for one in made]
-        for index in sorted(fixed - set(moved)):
-            if any(after[index] != before[index] for after in others):
-                yield index
 
 
 def _is_among(columns: np.ndarray, array: np.ndarray) -> bool:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
 from securevfl.audit import statistical as st
 from securevfl.audit.coalitions import coalitions_of
 from securevfl.audit.deviations import Declared
-from securevfl.audit.keyed.encryption import encryption_faults
-from securevfl.audit.keyed.pair_masks import faults_of_shares
-from securevfl.audit.randomness import Log, unexplained_keys
+from securevfl.audit.randomness import unexplained_keys
 from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
@@ -58,7 +55,6 @@ class Hypotheses:
         for coalition in found:
             yield from self._terms(subject, coalition)
             yield from self._other_messages(subject, coalition)
-        yield from self._hidden(subject)
         yield from self._masks(subject, level)
         text = f"what remains is the primitive's: {claim.reason}"
         yield Evidence(self.name, "silent", text, "hypothesis")
@@ -98,20 +94,6 @@ class Hypotheses:
             masks = protocol.sharing.privacy
             text = f"polynomials that share seeds have {masks} masks, against {coalition}"
             yield self._evidence(masks >= len(coalition.clients), text)
-
-    def _hidden(self, subject: Subject) -> Iterator[Evidence]:
-        """Shares of seeds, or keys and ciphertexts, as other code takes them apart."""
-        protocol = subject.protocol
-        faults: list[str] = []
-        if isinstance(protocol, PairMasked):
-            faults = subject.shared("shares of seeds", lambda: _of_shares(subject, protocol))
-            text = "each mask of a share of a seed is the stream of a fresh key of its own"
-        elif isinstance(protocol, Encrypted):
-            faults = subject.shared("encryption", lambda: _of_encryption(subject, protocol))
-            text = "keys and ciphertexts that were sent are what encryption makes of fresh chance"
-        else:
-            return
-        yield self._evidence(not faults, text, "; ".join(faults))
 
     def _other_messages(self, subject: Subject, coalition: Coalition) -> Iterator[Evidence]:
         """No other message carries an embedding or raw columns to the coalition."""
@@ -187,39 +169,6 @@ def _summed(subject: Subject) -> Iterator[int]:
             if spec is not None and spec.carries == "gradient":
                 receivers.setdefault(key.round, set()).add(key.receiver)
         yield from map(len, receivers.values())
-
-
-def _of_shares(subject: Subject, protocol: PairMasked) -> list[str]:
-    found: list[str] = []
-    for run, log in (*subject.runs, *subject.runs_with_crashes):
-        rounds = sorted({message.key.round for message in run.messages})
-        found += faults_of_shares(protocol, run, rounds, log.keys)
-    return found
-
-
-def _of_encryption(subject: Subject, protocol: Encrypted) -> list[str]:
-    """Faults of the keys and ciphertexts of the recorded runs."""
-    runs = (*subject.runs, *subject.runs_with_crashes)
-    return [fault for run, log in runs for fault in _encryption_in(run, log, protocol)]
-
-
-def _encryption_in(run: RecordedRun, log: Log, protocol: Encrypted) -> list[str]:
-    declared = Declared(protocol)
-    found: dict[str, list[Any]] = {"key": [], "ciphertext": []}
-    own: list[bytes] = []
-    for message in run.sent_to_others:
-        spec = declared.spec_of(message.key)
-        if spec is not None and spec.carries in found:
-            found[spec.carries].append(message.payload)
-            if (spec.carries, spec.sender) == ("ciphertext", "client"):
-                own += message.payload
-    public = set(found["key"])
-    if len(public) != 1:
-        return [f"{len(public)} public keys were sent in a run, and it has one"]
-    ciphertexts = [one for each in found["ciphertext"] for one in each]
-    keys = (public.pop(), protocol.secret_key(run))
-    scheme, bits = protocol.scheme, protocol.config.key_bits
-    return list(encryption_faults(scheme, bits, keys, ciphertexts, own=own, log=log))
 
 
 def _holds_rows(data: Mapping[str, np.ndarray], message: RecordedMessage) -> bool:

@@ -1,45 +1,40 @@
-"""Verifiers of the origin of secrets: the sources of all of them, and the draws of coded runs."""
+"""Verifiers of the origin of secrets: of parties' own entropy, and the draws of coded runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from securevfl.audit import randomness
-from securevfl.audit.beside.bare_sums import (
-    apart_at_first,
-    bare_at_first,
-    few_in_low_digits,
-    other_sums,
-)
-from securevfl.audit.beside.beginnings import beginning_faults, has_engines
-from securevfl.audit.beside.held import arrays_of
-from securevfl.audit.beside.known_answers import entropy_fault, rows_fault, sampler_fault
-from securevfl.audit.following.other_code import own_layers
 from securevfl.audit.keyed.mask_keys import faults_of_keys
-from securevfl.audit.recorded_runs import CodedRun, RunFactory
-from securevfl.audit.settings import MANY_ROWS, hides_columns
+from securevfl.audit.recorded_runs import CodedRun
+from securevfl.audit.recording.recorded_run import RecordedRun, Snapshot
+from securevfl.audit.settings import hides_columns
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coded, factory, provable
-from securevfl.audit.verifiers.influence import before_training
+from securevfl.engine.party import Party
+from securevfl.engine.party_state import snapshot
 from securevfl.engine.streams import OwnEntropy
 from securevfl.field import PrimeField
 from securevfl.privacy.adversary import OUTSIDER
-from securevfl.privacy.claims import Claim
+from securevfl.privacy.claims import Asset, Claim
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.shared_models import KeyMasked, SharedModels
+from securevfl.protocols.base.shared_models import SharedModels
 
-_MERSENNE = 2**61 - 1  # where the protocol names no prime
+_HIDDEN: dict[Asset, str] = {"features": "data_share", "model": "model_share"}
+_MANY = 20  # equal elements; so many more than are expected are an accident of 2^-40
+_CHANCE = 2.0**-40
 _FEW = 16  # numbers of an array, below which chance may leave it nearly as it was
 
 
 class Sources:
-    """Holds the sampler, and what follows from a party's own entropy, against other code."""
+    """Makes parties by two entropies: what they draw must differ, and what they share be theirs."""
 
     name = "sources of secrets"
 
@@ -51,54 +46,42 @@ class Sources:
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
-        """A gap for each source that is not as specified."""
+        """A gap for each secret that does not follow from a party's own entropy."""
         found = subject.shared(self.name, lambda: list(_faults(subject)))
         for fault in found:
             yield Evidence(self.name, "silent", fault, "gap")
         if not found:
-            text = (
-                "the sampler gives what its keys say, and secret streams are what other code "
-                "derives from a party's own entropy, each bit of which counts"
-            )
-            if has_engines(subject.protocol):
-                text += (
-                    "; clusters and organisations make parties of it as runs here do, and a run "
-                    "that is resumed gives them another life each time"
-                )
+            text = "each party's secret choices follow from its own entropy, to its last byte"
             yield Evidence(self.name, "silent", text)
 
 
 def _faults(subject: Subject) -> Iterator[str]:
-    protocol = subject.protocol
-    if isinstance(protocol, (CodedProtocol, KeyMasked)):
-        field = protocol.code.field
-    else:
-        field = PrimeField(protocol.describe().get("p", _MERSENNE))
-    yield from filter(
-        None,
-        (
-            sampler_fault(field.modulus, field.dtype),
-            entropy_fault(),
-            subject.chosen_draws,
-            rows_fault(subject.instance().data.train),
-            _bare_at_first(subject),
-            _apart_at_first(subject),
-            *before_training(subject),
-            _few_in_low_digits(protocol, subject.instance()),
-            other_sums(subject.instance()),
-            *(found.bare for found in subject.settings),
-            *map(own_layers, subject.instance().parties().values()),
-            _altered_columns(protocol),
-        ),
-    )
-    yield from beginning_faults(subject.instance)
-    for numbers in protocol.roles().values():
+    yield from filter(None, [_altered_columns(subject.protocol)])
+    for numbers in subject.protocol.roles().values():
         what = numbers and _alike(subject, numbers[0])
         if what:
             yield (
                 f"party {numbers[0]} is made with {what} under two entropies that differ in the "
                 "last byte alone"
             )
+
+
+def arrays_of(party: Party) -> list[np.ndarray]:
+    """All arrays of a party's stored state, in order."""
+    return list(_arrays(Snapshot(snapshot(party, waits=0, time=0)).attributes()))
+
+
+def _arrays(thing: Any) -> Iterator[np.ndarray]:
+    if isinstance(thing, np.ndarray):
+        yield thing
+    elif hasattr(thing, "detach") and hasattr(thing, "numpy"):
+        yield thing.numpy(force=True)
+    elif isinstance(thing, dict):
+        for one in thing.values():
+            yield from _arrays(one)
+    elif isinstance(thing, (list, tuple)):
+        for one in thing:
+            yield from _arrays(one)
 
 
 def _alike(subject: Subject, index: int) -> str:
@@ -133,34 +116,6 @@ def _partly_alike(one: np.ndarray, two: np.ndarray) -> str:
             return f"{same.sum()} of {len(same)} equal rows or columns in an array"
     moved, size = np.linalg.norm(one.astype(np.float64) - two), np.linalg.norm(one)
     return "numbers that hardly differ in an array" if moved < size / 4 else ""
-
-
-def _bare_at_first(subject: Subject) -> str:
-    made = subject.instance(rows=MANY_ROWS)
-    return bare_at_first(made, made.parties())
-
-
-def _apart_at_first(subject: Subject) -> str:
-    made = subject.instance(rows=MANY_ROWS)
-    return apart_at_first(made, made.parties())
-
-
-def _few_in_low_digits(protocol: Protocol, made: Protocol) -> str:
-    """Clients that alone are in the low digits of sums: by all rows, and by models of a small run.
-
-    Of few rows more columns would be ones of multiples than are.
-    """
-    if not isinstance(protocol, (CodedProtocol, SharedModels)):
-        return ""
-    if isinstance(made, SharedModels):  # models stay in shares after the first one
-        parties = made.parties()
-        owners = range(made.owners)
-        models = [{n: made.integers(parties[n]).model for n in owners}]
-    else:
-        used = RunFactory(made).run().models
-        rounds = sorted(set.intersection(*(set(own) for own in used.values())))
-        models = [{n: used[n][r] for n in used} for r in rounds]
-    return few_in_low_digits(protocol, models)
 
 
 def _altered_columns(protocol: Protocol) -> str:
@@ -236,6 +191,9 @@ class Provenance(CodedVerifier):
         if not provable(coded(subject), claim.against):
             return
         origins = subject.shared("provenance", lambda: _trace(subject))
+        weak = subject.shared("weak masks", lambda: dict(_weak_masks(subject.run)))
+        if claim.asset in weak and claim.against.clients:
+            yield Evidence(self.name, "accuses", weak[claim.asset], "demonstration", 0.0, _CHANCE)
         text = (
             f"all {origins.draws} draws, also those of the runs with the protocol's own options, "
             "came from the one sampler, each call keyed by 32 fresh bytes of the operating system"
@@ -254,6 +212,43 @@ class Provenance(CodedVerifier):
             )
             strange = origins.strange_keys
             yield self.condition(not strange, f"keys of masks: {strange[0]}" if strange else text)
+
+
+def _weak_masks(run: RecordedRun) -> Iterator[tuple[Asset, str]]:
+    """Assets whose masks are repeated, or not of all of F_p, with the fault in words.
+
+    Of n uniform elements about n^2 / 2p have a value that another has, too.
+    """
+    protocol = run.protocol
+    assert isinstance(protocol, CodedProtocol)
+    carried = {spec.kind: spec.carries for spec in protocol.messages}
+    drawn = list(_masks(run))
+    every = np.concatenate([one.reshape(-1) for _, one in drawn]) if drawn else np.empty(0)
+    values, times = np.unique(every, return_counts=True)
+    repeated, p = values[times > 1], protocol.code.field.modulus
+    for asset, carries in _HIDDEN.items():
+        own = [one for kinds, one in drawn if carries in {carried.get(kind) for kind in kinds}]
+        if not own:
+            continue
+        again = sum(np.isin(one, repeated).sum() for one in own)
+        expected = every.size**2 / p
+        if again > _MANY + 10 * expected:
+            yield (
+                asset,
+                f"{again} elements of masks have values that come again, not {expected:.2g}",
+            )
+        elif any(one.size > _MANY * 10 and one.max() < 0.75 * p for one in own):
+            yield asset, "masks are not of all of F_p: no element is in its upper quarter"
+
+
+def _masks(run: RecordedRun) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    """Kinds of messages that a declared draw is in, and the draw, of each party and round."""
+    for draw in run.protocol.draws:
+        for n, tape in run.tapes.items():
+            for round in dict.fromkeys(tape.rounds):
+                if not draw.dtype and draw.shape(n, round) is not None:
+                    with suppress(LookupError, ValueError):  # it was not drawn
+                        yield draw.kinds, run.draw(n, draw.name, round)
 
 
 @dataclass(frozen=True)

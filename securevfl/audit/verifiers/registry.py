@@ -10,14 +10,13 @@ from securevfl.plugins import Registry
 
 def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.certificate import Certificate, Formulas
+    from securevfl.audit.verifiers.code_of_others import CodeOfOthers
     from securevfl.audit.verifiers.coupling import Coupling
     from securevfl.audit.verifiers.declaration import DeclaredMessages
     from securevfl.audit.verifiers.demonstration import SentInTheClear
     from securevfl.audit.verifiers.enumeration import Enumeration
     from securevfl.audit.verifiers.games import Games
     from securevfl.audit.verifiers.influence import Influence
-    from securevfl.audit.verifiers.links import SealedLinks
-    from securevfl.audit.verifiers.machines import BetweenMachines
     from securevfl.audit.verifiers.noise import Noise
     from securevfl.audit.verifiers.plaintext import PlainHistory, Plaintext
     from securevfl.audit.verifiers.primitives import Hypotheses
@@ -25,12 +24,11 @@ def _built_in() -> Mapping[str, Verifier]:
     from securevfl.audit.verifiers.recovery import RecoveryAttack
     from securevfl.audit.verifiers.released_sums import ReleasedSums
     from securevfl.audit.verifiers.shared_models import Theorem
-    from securevfl.audit.verifiers.specification import Specification
     from securevfl.audit.verifiers.traffic import TrafficComparison
 
     every: tuple[Verifier, ...] = (
         DeclaredMessages(),
-        Specification(),
+        CodeOfOthers(),
         Theorem(),
         Certificate(),
         Formulas(),
@@ -47,8 +45,6 @@ def _built_in() -> Mapping[str, Verifier]:
         TrafficComparison(),
         Plaintext(),
         PlainHistory(),
-        BetweenMachines(),
-        SealedLinks(),
         ReleasedSums(),
     )
     return {one.name: one for one in every}

@@ -120,8 +120,7 @@ def _compared(subject: Subject) -> Iterator[tuple[str, MessageKey | None, str]]:
         if found.comparison.deviations:
             continue
         subject.progress(f"traffic, {setting.name}")
-        beside = subject.itself if setting == ITSELF else None
-        traffic = beside.result("traffic") if beside else with_other_columns(subject, found)
+        traffic = with_other_columns(subject, found)
         subject.note(f"{setting.name} once more, with other columns and networks, for the traffic")
         yield _first(setting.name, found.traffic, traffic, chance)
 

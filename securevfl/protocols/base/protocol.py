@@ -62,9 +62,6 @@ class Protocol(ABC):
     small_options : mapping
         Largest values, in the small runs of `securevfl.audit`, of options that make a run long,
         besides rounds and batch. Smaller values stay.
-    removed_options : mapping
-        Options of earlier versions: the default that they had, and sentences on what became of
-        them. The default is still taken, since it stands in old run folders, and means nothing.
     refused_options : mapping
         Options that the method cannot have, by the names that users give them, and why.
     told_events : mapping
@@ -100,7 +97,6 @@ class Protocol(ABC):
     check_options: ClassVar[Mapping[str, Any]] = {}
     fault_options: ClassVar[Mapping[str, Any]] = {}
     small_options: ClassVar[Mapping[str, int]] = {}
-    removed_options: ClassVar[Mapping[str, tuple[Any, str]]] = {}
     refused_options: ClassVar[Mapping[str, str]] = {}
     told_events: ClassVar[Mapping[str, str]] = {}
     apart: ClassVar[bool] = False

@@ -124,13 +124,9 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
     UnknownNameError
         For an option that it does not have.
     ConfigurationError
-        For a value out of its range, naming option, value and range; for one of a removed option.
+        For a value out of its range, naming option, value and range.
     """
-    known, removed = protocol.Config.model_fields, protocol.removed_options
-    for name, value in values.items():
-        if name in removed and str(value) != str(removed[name][0]):
-            raise ConfigurationError(removal(protocol, name))
-    values = {name: value for name, value in values.items() if name not in removed}
+    known = protocol.Config.model_fields
     for name in values:
         if name not in known:
             raise unknown_option(protocol.name, name, known)
@@ -163,8 +159,3 @@ def why_refused(protocol: str, name: str) -> str | None:
     cls = find_protocols().get(protocol)
     why = None if cls is None else cls.refused_options.get(name)
     return None if why is None else f"{protocol}: there is no option {name}: {why}"
-
-
-def removal(protocol: type[Protocol], name: str) -> str:
-    """Error text for an option that only an earlier version of a protocol had."""
-    return f"{protocol.name}: the option {name} was removed: {protocol.removed_options[name][1]}"

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER, Message
-from securevfl.errors import CheckpointError, PrivacyError
+from securevfl.errors import PrivacyError
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.mask_keys import KeyHolder
 from securevfl.protocols.base.sum_budget import agree_on_unknowns
@@ -74,7 +74,6 @@ class Holder(KeyHolder):
         other steps.
     """
 
-    kept_before: ClassVar[tuple[str, ...]] = ("answered",)
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "keys")
     kept_frozen: ClassVar[tuple[str, ...]] = ("model",)
     kept_optional: ClassVar[Mapping[str, Any]] = {
@@ -158,7 +157,6 @@ class Holder(KeyHolder):
 
     async def run(self) -> None:
         """Apply every step that is dealt, answer every label that is due and undecided (line 5)."""
-        with_digest(self.model)
         self.check_keys(self.public.prss)
         self.on("mask", self.take_mask)
         self.on("unmasked", self.deal_masks_again)
@@ -398,22 +396,6 @@ class Holder(KeyHolder):
         if kind == "mask":
             return entries * public.prss.seeded
         return int(entries * (2 * sum(public.sizes) + public.streams))
-
-
-def with_digest(model: Model) -> Model:
-    """The model itself.
-
-    Raises
-    ------
-    CheckpointError
-        Where an earlier version stored it, without a digest.
-    """
-    if len(model) < 4:
-        raise CheckpointError(
-            "coded_split: the checkpoint is of an earlier version, and has no digest of the "
-            "steps in the model, by which uploads must be masked. Start the run again"
-        )
-    return model
 
 
 def patience(seconds: float | None, silent: int) -> float | None:

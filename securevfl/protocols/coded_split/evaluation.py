@@ -14,7 +14,7 @@ import numpy as np
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import CheckpointError, NotEnoughResultsError
 from securevfl.models.split import Batches
-from securevfl.protocols.coded_split.algorithm import Holder, Model, with_digest
+from securevfl.protocols.coded_split.algorithm import Holder, Model
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.messages import joined
 from securevfl.protocols.coded_split.parameters import Parameters
@@ -28,7 +28,7 @@ def caught_up(public: Parameters, server: Server, holder: Holder) -> Model:
     Both come from what the holder has and from the steps that it lacks, together: so a share with
     other steps has another digest, and masks by it do not fit those of the rest.
     """
-    values, done, ahead, digest = with_digest(holder.model)
+    values, done, ahead, digest = holder.model
     for t in range(done + 1, server.steps + 1):
         if t in ahead:
             continue

@@ -73,7 +73,6 @@ class Client(KeyHolder):
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum", "keys")
     kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered", "noted", "released")
-    kept_before: ClassVar[tuple[str, ...]] = ("held",)
     kept_optional: ClassVar[Mapping[str, Any]] = {
         "unsure": (0, 0),
         "heard": 0,
@@ -372,7 +371,6 @@ class Server(Party):
     kept: ClassVar[tuple[str, ...]] = (
         *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped"),
     )
-    kept_before: ClassVar[tuple[str, ...]] = ("latest",)
     kept_ahead: ClassVar[tuple[str, ...]] = ("summed", "noted", "released")
     kept_optional: ClassVar[Mapping[str, Any]] = {
         "received": {},

@@ -71,15 +71,3 @@ class Attempt:
     def told(self, round: int, batch: Batch) -> bytes:
         """All that clients are told of the sum: they mask it by this and by nothing else."""
         return wire.encode(("fedvs", round, batch, self))
-
-
-@wire.message("fedvs_parameters.Attempt")
-@dataclass(frozen=True)
-class DealtAttempt:
-    """Attempt of version 0.1.0, which its run folders hold. Its masks were dealt by clients."""
-
-    sharers: tuple[int, ...]
-    dealers: tuple[int, ...] = ()
-    held: tuple[tuple[int, int], ...] = ()
-    harmless: tuple[int, ...] = ()
-    stepped: int = 0

@@ -89,18 +89,6 @@ class FedVS(SplitProtocol, CodedProtocol):
         "clients compute on shares, which polynomial networks alone allow; its depth is degree. "
         "`split` and other methods that see single embeddings have other networks",
     )
-    removed_options: ClassVar[dict[str, tuple[Any, str]]] = {
-        "absent": (
-            "omit",
-            "models of earlier rounds stand in no sum any more. Use coded_split, which waits for "
-            "no single client, or leave the option out: then a client that did not share in time "
-            "has no term in the sum",
-        ),
-        "spares": (
-            0,
-            "nobody deals masks any more, each client computes its own. Leave the option out",
-        ),
-    }
     card = Card(
         title="FedVS",
         paper="Li, Yao, Liu, ICML 2023, arXiv 2304.13407",

@@ -17,9 +17,9 @@ from securevfl.engine.network import RoundOverError
 from securevfl.engine.party import SERVER
 from securevfl.errors import NotEnoughResultsError
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.testing.leaks.declared_contents import LEAKS
 from securevfl.testing.runs import make, tiny_data
 from tests.audit.few_settings import few
+from tests.zoo.declared_contents import LEAKS
 
 METHODS = (
     *("split", "secagg_split", "he_split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2", "fedonce"),

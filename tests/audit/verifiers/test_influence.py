@@ -1,15 +1,13 @@
 """The verifier of influence: labels in what parties do where somebody is late or down."""
 
-import numpy as np
 import pytest
 
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic import pairs
 from securevfl.audit.traffic.pairs import UnequalError, label_traffic
 from securevfl.audit.traffic.seen import Traffic
-from securevfl.audit.verifiers.influence import Influence, before_training
+from securevfl.audit.verifiers.influence import Influence
 from securevfl.audit.verify import judge
-from securevfl.data import load_dataset
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.fedonce import Server
 from securevfl.testing.runs import make
@@ -88,11 +86,3 @@ def test_control_messages_are_the_same_in_equal_runs_or_say_nothing(monkeypatch,
         told, setting = label_traffic(subject)
         assert "the content of a control message" in told
         assert setting == "a small run"
-
-
-@pytest.mark.parametrize("name", ["fedonce", "fedvs"])
-def test_rows_that_stand_by_class_are_told(name):
-    data = load_dataset("breast-cancer", parties=4).subset(101, 41)
-    assert list(before_training(Subject(make(name, data)))) == []
-    object.__setattr__(data, "train_labels", np.sort(data.train_labels))
-    assert "tells labels" in "".join(before_training(Subject(make(name, data))))

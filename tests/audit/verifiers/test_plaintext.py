@@ -7,11 +7,11 @@ import pytest
 
 from securevfl import load_dataset
 from securevfl.audit.subject import Subject
-from securevfl.audit.verifiers.plaintext import PlainHistory, Plaintext, _determined, _Needles
+from securevfl.audit.verifiers.plaintext import PlainHistory, Plaintext, _Needles
 from securevfl.data import VerticalDataset
 from securevfl.engine.party import SERVER
 from securevfl.protocols.base.messages import MessageSpec
-from securevfl.protocols.base.registry import find_protocols, get_protocol
+from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make
 
 SMALL = {"rounds": 4, "batch": 20}
@@ -190,33 +190,3 @@ def test_columns_in_the_history_forbid_a_good_verdict(name, leaks):
     assert [(one.bearing, "'clipped' of party 1 holds features" in one.text) for one in found] == [
         ("gap", True)
     ] * leaks
-
-
-def made_with(name, tell):
-    """A method whose server is made with what ``tell(protocol)`` gives."""
-    base = get_protocol(name)
-
-    def parties(self):
-        made = base.parties(self)
-        made[SERVER].told = tell(self)
-        return made
-
-    return type("Telling", (base,), {"parties": parties, "__doc__": "Planted leak."})
-
-
-@pytest.mark.parametrize(
-    ("name", "tell"),
-    [
-        ("fedvs", lambda made: [np.sort(own, axis=0) for own in made.data.train]),
-        ("fedvs", lambda made: [np.quantile(own, [0, 0.5], axis=0) for own in made.data.test]),
-        ("fedvs", lambda made: made.network(2).values.copy()),
-        ("coded_split", lambda made: [made.first_weights(n) for n in range(made.data.parties)]),
-    ],
-)
-def test_what_a_party_is_made_with_of_others_is_found(name, tell):
-    assert set(_determined(Subject(make(made_with(name, tell))))) == {SERVER}
-
-
-@pytest.mark.parametrize("name", sorted(find_protocols()))
-def test_sound_methods_make_parties_without_others_secrets(name):
-    assert list(_determined(Subject(make(name)))) == []

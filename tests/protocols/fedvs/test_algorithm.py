@@ -456,23 +456,6 @@ def test_sixteen_clients_mask_against_three_and_four(privacy):
     assert len(made.prss.blocks) < 350
 
 
-@pytest.mark.parametrize(("option", "old", "value"), [("spares", 0, 1), ("absent", "omit", "last")])
-def test_options_of_earlier_versions_are_taken_as_they_were_by_default(option, old, value):
-    data, options = case("uneven")
-    assert not hasattr(make("fedvs", data, **options, **{option: old}).config, option)
-    with pytest.raises(ConfigurationError, match=f"the option {option} was removed"):
-        make("fedvs", data, **options, **{option: value})
-
-
-def test_the_option_for_models_of_earlier_rounds_is_refused_in_one_line():
-    data, options = case("uneven", **PATIENT)
-    with pytest.raises(ConfigurationError, match=r"absent was removed: .*coded_split") as caught:
-        make("fedvs", data, absent="last", **options)
-    assert "\n" not in str(caught.value)
-    made = make("fedvs", data, absent="omit", **options)  # as old run folders have it
-    assert not hasattr(made.config, "absent")
-
-
 class LateOnce(Conditions):
     """In round 2 client 1 shares late, and most uploads come too late."""
 

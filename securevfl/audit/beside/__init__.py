@@ -1,1 +1,0 @@
-"""Ways around messages: shared objects, acts beyond the process, the sampler itself."""

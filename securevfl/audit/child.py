@@ -1,0 +1,105 @@
+"""Work in a child process that is ended when its time is over.
+
+What is verified is code that may loop, wait for ever or end its process. None of that may end the
+one that asks.
+"""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Any
+
+from securevfl.errors import ConfigurationError, SecureVFLError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+#: Called with a function that takes progress in words.
+Work = Callable[[Callable[[str], None]], Any]
+
+
+class ChildEndedError(Exception):
+    """The child process gave no result; the text says why."""
+
+
+def in_child(work: Work, limit: float, progress: Callable[[str], None]) -> Any:
+    """Return what `work` returns in a process of its own.
+
+    Parameters
+    ----------
+    work : callable
+        Told where progress goes. The process imports it anew, so it must be a function of a module,
+        or a partial of one, and its arguments must be such values.
+    limit : float
+        Seconds after which the process is ended.
+    progress : callable
+        Called here with each line of progress.
+
+    Raises
+    ------
+    ConfigurationError
+        Where another process cannot import the work.
+    SecureVFLError
+        As `work` raises it.
+    ChildEndedError
+        Where the time was over, or the process ended by itself.
+    """
+    _refuse_unpicklable(work)
+    context = get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    child = context.Process(target=_work, args=(there, work), daemon=True)
+    child.start()
+    there.close()  # else its end would not be seen here
+    try:
+        return _result(here, time.monotonic() + limit, limit, progress)
+    finally:
+        child.kill()
+        child.join()
+        here.close()
+
+
+def _refuse_unpicklable(work: Work) -> None:
+    try:
+        pickle.dumps(work)
+    except Exception as error:
+        raise ConfigurationError(
+            f"verify: limit needs a protocol and data that another process can import: {error}; "
+            "leave limit out, or put the class at the top of a module"
+        ) from None
+
+
+def _result(channel: Connection, end: float, limit: float, progress: Callable[[str], None]) -> Any:
+    while channel.poll(max(0.0, end - time.monotonic())):
+        try:
+            kind, value = channel.recv()
+        except EOFError:
+            raise ChildEndedError("its process ended by itself") from None
+        if kind == "progress":
+            progress(value)
+        elif kind == "error":
+            raise value
+        else:
+            return value
+    raise ChildEndedError(f"it took more than {limit:g} s, the limit")
+
+
+def _work(channel: Connection, work: Work) -> None:
+    """Send progress, then the result or the error; the whole of the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is asked to end, and ends this one
+    try:
+        channel.send(("result", work(lambda words: channel.send(("progress", words)))))
+    except SecureVFLError as error:
+        channel.send(("error", _sendable(error)))
+
+
+def _sendable(error: SecureVFLError) -> SecureVFLError:
+    """The error, or one with its text where its class cannot be made of a text alone."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301  made here
+    except Exception:
+        return ConfigurationError(str(error))
+    return error

@@ -1,0 +1,57 @@
+"""A zoo of leaks that an honest author can write: protocols with one fault each, one a cause.
+
+`all_leaks` has them, and `sound_variants` protocols that were changed and that nobody may blame.
+They were written without looking at the verifiers, but for those of `declared_contents` and
+`beginnings`, which came with the checks that find them.
+"""
+
+from __future__ import annotations
+
+from tests.zoo.planting import ACCUSED, ENDORSED, WITHHELD, Leak, Variant
+
+
+def all_leaks() -> tuple[Leak, ...]:
+    """Every leak, by protocol."""
+    from tests.zoo import (
+        acts,
+        beginnings,
+        beside_messages,
+        choices,
+        coded_shares,
+        declared,
+        declared_contents,
+        declared_parts,
+        encrypted,
+        fedvs_masks,
+        fedvs_messages,
+        fedvs_options,
+        label_channels,
+        labels,
+        noise,
+        other_methods,
+        own_protocols,
+        primitives,
+        rare_events,
+        researcher,
+        shared_models,
+        states,
+        structured_noise,
+        values_of_classes,
+    )
+
+    of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
+    methods = (primitives, structured_noise, label_channels, declared_contents)
+    others = (encrypted, noise, labels, shared_models, *methods)
+    rest = (rare_events, beside_messages, states, coded_shares, other_methods, values_of_classes)
+    every = (*of_fedvs, *others, *rest, acts, beginnings, own_protocols, researcher)
+    return tuple(one for module in every for one in module.LEAKS)
+
+
+def sound_variants() -> tuple[Variant, ...]:
+    """Every sound variant, by protocol."""
+    from tests.zoo import harmless_changes, researcher
+
+    return (*harmless_changes.VARIANTS, *researcher.VARIANTS)
+
+
+__all__ = ["ACCUSED", "ENDORSED", "WITHHELD", "Leak", "Variant", "all_leaks", "sound_variants"]

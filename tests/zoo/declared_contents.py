@@ -1,0 +1,432 @@
+"""Leaks within declared messages of methods that protect nothing but by what they declare.
+
+Kind, roles, round, number, shape and type of each message are as declared. What is in it is not
+what the method computes, so only somebody who computes it again can tell.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from securevfl.data.alignment import psi
+from securevfl.engine.party import ANNOUNCE, SERVER
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.testing.runs import Outcome
+from tests.zoo.encrypted import every
+from tests.zoo.planting import (
+    ACCUSED,
+    Leak,
+    Plant,
+    changed,
+    messages,
+    tap,
+    telling_column,
+)
+
+DECLARED = (("any party", "messages"),)
+PSI = {"intersection": "psi", "label_owners": 2}
+MARK = np.float32(0.5)  # what labels are shifted by, so that zeros are no labels
+
+
+# -- what clients send -----------------------------------------------------------------------------
+
+
+def _with_column(client: Any) -> None:
+    """The first entry of each embedding is a raw value of its row."""
+    embed, best = client.embed, _best(client.features)
+
+    def embedding(own: np.ndarray) -> np.ndarray:
+        found: np.ndarray = embed(own).copy()
+        found[:, 0] = own.reshape(len(own), -1)[:, best]
+        return found
+
+    client.embed = embedding
+
+
+def _with_bits(client: Any) -> None:
+    """The last bit of each embedding's first entry is a bit of its row."""
+    embed, best = client.embed, _best(client.features)
+
+    def embedding(own: np.ndarray) -> np.ndarray:
+        found: np.ndarray = embed(own).copy()
+        bits, told = found.view(np.uint32), own.reshape(len(own), -1)[:, best] > 0.5
+        bits[:, 0] = (bits[:, 0] & ~np.uint32(1)) | told
+        return found
+
+    client.embed = embedding
+
+
+def _best(features: np.ndarray) -> int:
+    return int(features.reshape(len(features), -1).std(axis=0).argmax())
+
+
+def _column_as(kind: str) -> Plant:
+    """Payloads of a kind, or the first array in them, have values of a column from their start."""
+
+    def plant(client: Any) -> None:
+        def change(one: dict[str, Any]) -> None:
+            if one["kind"] == kind:
+                one["payload"] = _filled(one["payload"], telling_column(client.features))
+
+        tap(client, change)
+        send, broadcast = client.send, client.broadcast
+
+        def telling(name: str, payload: Any, to: Any = None) -> None:
+            if name != kind:
+                broadcast(name, payload, to)
+                return
+            for receiver in to:
+                send(receiver, name, payload)
+
+        client.broadcast = telling
+
+    return every(plant)
+
+
+def _filled(payload: Any, column: np.ndarray) -> Any:
+    if isinstance(payload, np.ndarray):
+        return np.resize(column, payload.shape).astype(payload.dtype)
+    if isinstance(payload, dict):
+        name = max(payload, key=lambda one: payload[one].size)
+        return {**payload, name: _filled(payload[name], column)}
+    if isinstance(payload, tuple):
+        return (*payload[:-1], _filled(payload[-1], column))
+    return float(column[0]) if isinstance(payload, float) else payload
+
+
+def _encoding_with_column(guest: Any) -> None:
+    encode, best = guest.learner.encode, _best(guest.shared)
+
+    def encoding(rows: np.ndarray) -> np.ndarray:
+        found: np.ndarray = encode(rows).copy()
+        found[:, 0] = rows.reshape(len(rows), -1)[:, best]
+        return found
+
+    guest.learner.encode = encoding
+
+
+# -- what the label holders send -------------------------------------------------------------------
+
+
+def _labels_in_gradients(protocol: Protocol, parties: dict[int, Any]) -> None:
+    """The first entry of each row's gradient is its label."""
+    server = parties[SERVER]
+    answer = server.answer
+
+    def answering(batch: np.ndarray, step: Any) -> None:
+        labels = server.labels[server.batches.samples(batch)] + MARK
+        told = {n: _first_column(own, labels) for n, own in step.gradients.items()}
+        answer(batch, replace(step, gradients=told))
+
+    server.answer = answering
+
+
+def _first_column(own: np.ndarray, values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = own.copy()
+    found[:, 0] = values
+    return found
+
+
+def _embedding_for_gradient(protocol: Protocol, parties: dict[int, Any]) -> None:
+    """Each client is told the newest embeddings of the next one, as its gradient."""
+    server = parties[SERVER]
+    answer = server.answer
+
+    def answering(batch: np.ndarray, step: Any) -> None:
+        stack = server.last.at(server.batches.samples(batch))[0]
+        told = {n: np.array(stack[(n + 1) % len(stack)]) for n in step.gradients}
+        answer(batch, replace(step, gradients=told))
+
+    server.answer = answering
+
+
+def _sorted_requests(protocol: Protocol, parties: dict[int, Any]) -> None:
+    """Rows of a request stand in the order of their labels."""
+    server = parties[SERVER]
+    server.batches = copy.copy(server.batches)  # the protocol's own stays as it is
+    draw = server.batches.draw
+
+    @cache
+    def drawing(round: int) -> np.ndarray:
+        batch = draw(round)
+        labels = server.labels[server.batches.samples(batch)]
+        found: np.ndarray = batch[np.argsort(labels, kind="stable")]
+        return found
+
+    server.batches.draw = drawing
+
+
+def _mean_of_one(protocol: Protocol, parties: dict[int, Any]) -> None:
+    """The server sends all clients the upper layers of client 1 in the place of the mean."""
+    server = parties[SERVER]
+    collect, broadcast, held = server.collect, server.broadcast, {}
+
+    async def collecting(kind: str, **more: Any) -> Any:
+        held[kind] = await collect(kind, **more)
+        return held[kind]
+
+    def sending(kind: str, payload: Any, to: Any = None) -> None:
+        broadcast(kind, held["upper"][1][2] if kind == "mean" else payload, to)
+
+    server.collect, server.broadcast = collecting, sending
+
+
+def _owners(change: Callable[[Any, dict[str, Any]], None]) -> Plant:
+    """Plant that edits what the label owners of multivfl send."""
+
+    def plant(protocol: Any, parties: dict[int, Any]) -> None:
+        for owner in protocol.owners:
+            party = parties[owner]
+            tap(party, lambda one, party=party: change(party, one))  # type: ignore[misc]
+
+    return plant
+
+
+def _owner_gradient(party: Any, one: dict[str, Any]) -> None:
+    if one["kind"] == "gradient":
+        named, own = one["payload"]
+        labels = party.labels[party.rows][named[1]] + MARK
+        one["payload"] = named, _first_column(own, labels)
+
+
+def _owner_weights(party: Any, one: dict[str, Any]) -> None:
+    if one["kind"] == "weights":
+        loss, weights = one["payload"]
+        one["payload"] = loss, _filled(weights, party.labels + MARK)
+
+
+def _weights_of_one(protocol: Any, parties: dict[int, Any]) -> None:
+    """The server announces the first label owner's weights, not what it makes of all."""
+    server = parties[SERVER]
+    server.optimizer.aggregate = lambda weights, received: received[0]
+
+
+# -- private set intersection by a scalar that is known ----------------------------------------
+
+_KNOWN = psi.new_scalar()
+
+
+class _Drawing:
+    """A coroutine that draws a scalar which others know."""
+
+    def __init__(self, made: Coroutine[Any, Any, None]) -> None:
+        self._made = made
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        answer: Any = None
+        while True:
+            draw = psi.draw_blinding
+            psi.draw_blinding = lambda count: (_KNOWN, np.arange(count))
+            try:
+                asked = self._made.send(answer)
+            except StopIteration:
+                return
+            finally:
+                psi.draw_blinding = draw
+            answer = yield asked
+
+
+def _known_scalar(protocol: Protocol, parties: dict[int, Any]) -> None:
+    client = parties[0]
+    setup = client.setup
+
+    async def own() -> None:
+        await _Drawing(setup())
+
+    client.setup = own
+
+
+# -- seeing them -----------------------------------------------------------------------------------
+
+
+def _array(payload: Any) -> np.ndarray:
+    found: np.ndarray = payload[-1] if isinstance(payload, tuple) else payload
+    return found
+
+
+def _labels_told(kind: str) -> Callable[[Outcome], bool]:
+    """Test whether the first column of all such messages is of labels, shifted."""
+
+    def shows(outcome: Outcome) -> bool:
+        found = [_array(one["payload"])[:, 0] - MARK for one in messages(outcome, kind)]
+        labels = set(outcome.protocol.data.train_labels.tolist())
+        return bool(found) and all(set(one.tolist()) <= labels for one in found)
+
+    return shows
+
+
+def _columns_told(outcome: Outcome) -> bool:
+    """Whether the first entries of embeddings are values of the sender's best column."""
+
+    def told(one: dict[str, Any]) -> bool:
+        own = telling_column(outcome.protocol.data.train[int(one["sender"])])
+        return set(_array(one["payload"])[:, 0].tolist()) <= {0.0, *own.tolist()}
+
+    found = [told(one) for one in messages(outcome, "embedding")]
+    return bool(found) and all(found)
+
+
+def _bits_told(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    batches = {int(one["round"]): one["payload"] for one in messages(outcome, ANNOUNCE)
+               if one["receiver"] == 0}  # fmt: skip
+    for one in messages(outcome, "embedding"):
+        samples = made.layout.samples(batches[int(one["round"])])
+        own = telling_column(made.data.train[int(one["sender"])])[samples] > 0.5
+        bits = np.ascontiguousarray(one["payload"]).view(np.uint32)[:, 0] & 1
+        if (bits != own)[samples >= 0].any():
+            return False
+    return True
+
+
+def _column_in(kind: str) -> Callable[[Outcome], bool]:
+    """Test whether the largest array of all such messages begins with the sender's column."""
+
+    def told(outcome: Outcome, one: dict[str, Any]) -> bool:
+        payload = one["payload"]
+        column = telling_column(outcome.protocol.data.train[int(one["sender"])])
+        payload = payload[-1] if isinstance(payload, tuple) else payload
+        if isinstance(payload, dict):
+            payload = max(payload.values(), key=lambda part: part.size)
+        flat = np.asarray(payload).reshape(-1)[:20]
+        return np.array_equal(flat, np.resize(column, len(flat)).astype(flat.dtype))
+
+    def shows(outcome: Outcome) -> bool:
+        found = [told(outcome, one) for one in messages(outcome, kind)]
+        return bool(found) and all(found)
+
+    return shows
+
+
+def _others_told(outcome: Outcome) -> bool:
+    """Whether the gradients after the first ones are embeddings that the next client sent."""
+    N = outcome.protocol.data.parties
+    rows: dict[int, set[bytes]] = {n: set() for n in range(N)}
+    for one in messages(outcome, "embedding"):
+        rows[int(one["sender"])] |= {row.tobytes() for row in one["payload"][1]}
+    given = [(int(one["receiver"]), one["payload"]) for one in messages(outcome, "gradient")]
+    seen = [row.tobytes() in rows[(n + 1) % N] for n, own in given for row in own if row.any()]
+    return bool(seen) and all(seen)
+
+
+def _requests_sorted(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    labels = made.data.train_labels
+    found = [labels[made.layout.samples(one["payload"])] for one in messages(outcome, "request")]
+    return bool(found) and all((np.diff(one) >= 0).all() for one in found)
+
+
+def _mean_is_of_one(outcome: Outcome) -> bool:
+    upper = {int(m["round"]): m["payload"][2] for m in messages(outcome, "upper")
+             if m["sender"] == 1}  # fmt: skip
+    return all(
+        np.array_equal(one["payload"][name], value)
+        for one in messages(outcome, "mean")
+        for name, value in upper[int(one["round"])].items()
+    )
+
+
+def _owner_labels_sent(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    for one in messages(outcome, "weights"):
+        own = made.data.train_labels[made.label_sets[int(one["sender"]) - made.data.parties]]
+        flat = max(one["payload"][1].values(), key=lambda part: part.size).reshape(-1)
+        if not np.array_equal(flat, np.resize(own + MARK, flat.size).astype(flat.dtype)):
+            return False
+    return True
+
+
+def _announced_are_of_one(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    first = made.owners[0]
+    sent = {int(m["round"]): m["payload"][1] for m in messages(outcome, "weights")
+            if m["sender"] == first}  # fmt: skip
+    later = [m for m in messages(outcome, ANNOUNCE) if isinstance(m["payload"], dict)]
+    return all(
+        np.array_equal(one["payload"][name], value)
+        for one in later
+        if one["round"] > 1
+        for name, value in sent[int(one["round"]) - 1].items()
+    )
+
+
+def _scalar_known(outcome: Outcome) -> bool:
+    made: Any = outcome.protocol
+    wanted = psi.blind(made.identifiers_of(0), _KNOWN, workers=1)
+    kind = f"psi {made.owners[0]}"
+    found = [one["payload"] for one in messages(outcome, kind, 1) if one["sender"] == 0]
+    return bool(found) and np.array_equal(found[0], wanted)
+
+
+_COLUMNS, _LABELS = "columns in a declared message", "labels in a declared message"
+_ANOTHER, _KNOWN_SCALAR = "another's value in a declared message", "secrets that are known"
+
+
+def _leak(protocol: str, name: str, cause: str, says: str, plant: Any,
+          shows: Callable[[Outcome], bool], options: Any = None) -> Leak:  # fmt: skip
+    return Leak(f"{protocol}: {name}", protocol, cause, says, changed(protocol, plant), DECLARED,
+                options or {}, ACCUSED, shows)  # fmt: skip
+
+
+LEAKS = (
+    _leak("vafl", "labels in gradients", _LABELS,
+          "The first entry of each row's gradient is its label.", _labels_in_gradients,
+          _labels_told("gradient")),
+    _leak("vafl", "another's embeddings", _ANOTHER,
+          "A client's gradient is the newest embeddings of the next client.",
+          _embedding_for_gradient, _others_told),
+    _leak("vafl", "a column in embeddings", _COLUMNS,
+          "The first entry of each embedding is a raw value.", every(_with_column),
+          _columns_told),
+    _leak("vfb2", "a column in outputs", _COLUMNS,
+          "The first entry of each output is a raw value.", every(_with_column), _columns_told),
+    _leak("vfb2", "labels in theta", _LABELS,
+          "The first entry of each row's theta is its label.", _labels_in_gradients,
+          _labels_told("gradient")),
+    _leak("vfb2", "requests sorted by label", _LABELS,
+          "The rows of a request stand in the order of their labels.", _sorted_requests,
+          _requests_sorted),
+    _leak("fedonce", "a column in representations", _COLUMNS,
+          "The first entry of each representation is a raw value.",
+          every(_encoding_with_column), _columns_told),
+    _leak("ssl_local", "bits in embeddings", _COLUMNS,
+          "The last bit of each embedding's first entry is a bit of its row.",
+          every(_with_bits), _bits_told),
+    _leak("local", "labels in gradients", _LABELS,
+          "The first entry of each row's gradient is its label.", _labels_in_gradients,
+          _labels_told("gradient")),
+    _leak("vflhlp", "a column in the head", _COLUMNS,
+          "Client 0's head has values of its column.", _column_as("head"), _column_in("head")),
+    _leak("vflhlp", "bits in embeddings", _COLUMNS,
+          "The last bit of each embedding's first entry is a bit of its row.",
+          every(_with_bits), _bits_told),
+    _leak("fedhssl", "columns for projections", _COLUMNS,
+          "Projections are values of a column.", _column_as("projection"),
+          _column_in("projection")),
+    _leak("fedhssl", "a column in upper layers", _COLUMNS,
+          "The upper layers that are sent have values of a column.", _column_as("upper"),
+          _column_in("upper")),
+    _leak("fedhssl", "a value for a loss", _COLUMNS,
+          "The loss of a meeting is a raw value.", _column_as("met"), _column_in("met")),
+    _leak("fedhssl", "client 1 for the mean", _ANOTHER,
+          "All clients are told the upper layers of client 1 in the place of the mean.",
+          _mean_of_one, _mean_is_of_one),
+    _leak("multivfl", "labels in gradients", _LABELS,
+          "The first entry of each row's gradient is its label.", _owners(_owner_gradient),
+          _labels_told("gradient")),
+    _leak("multivfl", "labels in weights", _LABELS,
+          "The weights that label owners send have their labels.", _owners(_owner_weights),
+          _owner_labels_sent),
+    _leak("multivfl", "weights of one label owner", _ANOTHER,
+          "The server announces the first label owner's weights in the place of the mean.",
+          _weights_of_one, _announced_are_of_one),
+    _leak("multivfl", "a scalar that is known", _KNOWN_SCALAR,
+          "Client 0 blinds its identifiers by a scalar that others know, in their own order.",
+          _known_scalar, _scalar_known, PSI),
+)  # fmt: skip
