@@ -61,7 +61,7 @@ class CodedSplitConfig(BudgetedConfig):
         12, ge=1, le=40, description="Fractional bits lu of the steps that the server deals."
     )
     client_lr: float = Field(
-        64.0, gt=0, description="Learning rate of the owners' models, by plain SGD."
+        32.0, gt=0, description="Learning rate of the owners' models, by plain SGD."
     )
     client_lr_decay: Literal["none", "linear", "cosine", "halving"] = Field(
         "linear",

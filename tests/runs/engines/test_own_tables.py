@@ -174,7 +174,8 @@ def test_the_tables_are_aligned_among_the_identities_of_the_manifest_only(
 
     monkeypatch.setattr(Cluster, "ask", never)
     keys = identified(tmp_path / "keys", "split", 2, {})
-    (keys / "party-1.key").unlink()
+    for old in ("party-1.key", "party-1.key.pub"):
+        (keys / old).unlink()
     Identity.create(keys / "party-1.key")
     with pytest.raises(ConfigurationError, match="party 1"):
         svfl.run(

@@ -1,0 +1,74 @@
+"""Accuracy of FedVS at its defaults beside those of the paper: `default_sizes.py [SET ...]`.
+
+Each run is ``securevfl run fedvs`` itself, without delays: once with the sizes that the budget of
+sums sets, once with ``--paper``. Rows are shuffled and dealt anew by each seed. Writes
+benchmarks/results/sums/defaults.json after each set; words name the sets to run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+import securevfl as svfl
+from securevfl.data import load_dataset
+from securevfl.machine import commit, describe_machine
+
+OUT = Path(__file__).parent / "results" / "sums" / "defaults.json"
+SEEDS = (1, 2, 3, 4, 5)
+SETS = {  # training rows, all if None
+    "breast-cancer": None,
+    "digits": None,
+    "handwritten": None,
+    "credit-card": 6000,
+    "fashion-mnist": 2000,
+}
+SIZES = ("width", "degree", "batch", "rounds", "sum_budget")
+
+
+def measured(name: str, seed: int, **options: object) -> dict[str, object]:
+    """One run: its sizes, what it released and its test accuracy."""
+    data = load_dataset(name, seed=seed)
+    if SETS[name] is not None:
+        data = data.subset(SETS[name], data.test_rows)
+    run = svfl.run("fedvs", data, seed=seed, conditions="none", segments=1, **options)
+    summary, config = run.summary(), run.protocol.config
+    released = summary["released"]
+    return {
+        **{key: getattr(config, key) for key in SIZES},
+        **{key: released[key] for key in ("equations", "unknowns", "rank")},
+        "steps": len(run.history),
+        "accuracy": summary["test_accuracy"],
+    }
+
+
+def interval(values: list[float]) -> list[float]:
+    """Mean and half a 95 % t interval, in per cent."""
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / len(values) ** 0.5
+    return [round(100 * float(np.mean(values)), 2), round(100 * float(half), 2)]
+
+
+def main() -> None:
+    """Run the sets that are named, or all."""
+    content = json.loads(OUT.read_text()) if OUT.exists() else {"sets": {}}
+    for name in sys.argv[1:] or SETS:
+        ours = [measured(name, seed) for seed in SEEDS]
+        paper = [measured(name, seed, paper=True) for seed in SEEDS]
+        accuracy = [[float(str(one["accuracy"])) for one in runs] for runs in (ours, paper)]
+        content["sets"][name] = {
+            "rows": SETS[name],
+            "ours": ours[0] | {"accuracy": interval(accuracy[0])},
+            "paper": paper[0] | {"accuracy": interval(accuracy[1])},
+            "difference": interval(list(np.subtract(*accuracy))),
+        }
+        content |= {"seeds": len(SEEDS), "machine": describe_machine(), "commit": commit()}
+        OUT.write_text(json.dumps(content, indent=1) + "\n")
+        print(name, content["sets"][name], flush=True)
+
+
+if __name__ == "__main__":
+    main()
