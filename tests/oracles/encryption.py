@@ -8,15 +8,20 @@ ciphertext of full length and its own, and the key that others get must be a pub
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from securevfl.audit.randomness import Log
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme, _unpadded
 
+_WHOLE = 0.3  # of a coefficient from an integer; doubles are off by 0.22 at the largest values
 _RESIDUES = 64  # ciphertexts of clients whose noise is looked at, by chance
 _SPREAD = 1.05  # root mean square of all that noise, as a part of what it must be: 0.98 to 1.02
 _DEVIATIONS = 7.0  # of a mean of products of noise and signs, which are 0 in the mean
@@ -29,6 +34,54 @@ _MULTIPLES = range(1, 17)  # of the factors, none of which may be near each othe
 _STANDARD = {1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881}
 
 
+@dataclass
+class Made:
+    """Vectors that TenSEAL encrypted, and those whose polynomials have no whole coefficients."""
+
+    encrypted: int = 0
+    rounded: int = 0
+
+
+@contextmanager
+def watch_ckks() -> Iterator[Made]:
+    """Count what TenSEAL encrypts in this process meanwhile."""
+    tenseal: Any = import_module("tenseal")
+    made, encrypt = Made(), tenseal.ckks_vector
+
+    def encrypted(context: Any, vector: Any, scale: Any = None, *more: Any, **options: Any) -> Any:
+        made.encrypted += 1
+        made.rounded += not whole_coefficients(vector, scale)
+        return encrypt(context, vector, scale, *more, **options)
+
+    tenseal.ckks_vector = encrypted
+    try:
+        yield made
+    finally:
+        tenseal.ckks_vector = encrypt
+
+
+@functools.cache
+def _places(n: int) -> list[int]:
+    """Powers of 3 modulo 2n, as many as there are slots."""
+    return [pow(3, j, 2 * n) for j in range(n // 2)]
+
+
+def whole_coefficients(slots: Any, scale: float | None) -> bool:
+    """Whether CKKS encodes slots at this scale without rounding, in all coefficients.
+
+    Slot j of n / 2 is the value at zeta^(3^j) of a real polynomial of n coefficients, with zeta =
+    exp(i pi / n); so coefficient k is the mean of 2 Re(slot_j zeta^(-k 3^j)) over n.
+    """
+    values = np.asarray(slots, np.float64).reshape(-1) * (scale or 1.0)
+    n = 2 * values.size
+    if n & (n - 1) or scale is None:
+        return False  # another number of slots than the scheme has, or TenSEAL's own scale
+    spectrum = np.zeros(2 * n)
+    spectrum[_places(n)] = values
+    coefficients = 2 * np.fft.fft(spectrum).real[:n] / n
+    return bool(np.abs(coefficients - np.rint(coefficients)).max() < _WHOLE)
+
+
 def encryption_faults(
     scheme: Scheme,
     key_bits: int,
@@ -37,6 +90,7 @@ def encryption_faults(
     *,
     own: Sequence[bytes] = (),
     log: Log | None = None,
+    made: Made | None = None,
 ) -> Iterator[str]:
     """Faults of the keys and ciphertexts of a run, in words.
 
@@ -53,6 +107,8 @@ def encryption_faults(
         Those of them that a client has encrypted, and that are no sums.
     log : Log, optional
         What was drawn in the run: all randomness of `own` is of it, and none was thrown away.
+    made : Made, optional
+        What `watch_ckks` counted in the run.
     """
     log = log or Log()
     if not ciphertexts:
@@ -63,10 +119,11 @@ def encryption_faults(
     elif isinstance(scheme, Ckks):
         yield from _ckks(scheme, keys[0], ciphertexts)
         yield from _told_by_noise(scheme, keys[1], own)
-        yield from _thrown(log.encrypted, len(own))
-        if log.rounded:
+        made = made or Made()
+        yield from _thrown(made.encrypted, len(own))
+        if made.rounded:
             yield (
-                f"{log.rounded} of {log.encrypted} plaintexts are rounded when they are encoded: "
+                f"{made.rounded} of {made.encrypted} plaintexts are rounded when they are encoded: "
                 "who opens a sum sees the sum of that, which tells more than the sum"
             )
     else:

@@ -12,7 +12,7 @@ import gmpy2
 from securevfl.audit.randomness import watch
 from securevfl.models.homomorphic import Ckks, Paillier, _padded, _unpadded
 from tests.oracles import encryption
-from tests.oracles.encryption import encryption_faults, randomness_of
+from tests.oracles.encryption import encryption_faults, randomness_of, watch_ckks
 
 BITS = 2048
 
@@ -216,10 +216,10 @@ def test_ciphertexts_of_paillier_that_nobody_sends_are_found():
 def test_ciphertexts_of_ckks_that_nobody_sends_are_found():
     scheme = Ckks(4)
     keys = scheme.generate()
-    with watch() as log:
+    with watch_ckks() as made:
         own = [scheme.encrypt(keys[0], np.arange(3))[0] for _ in range(4)]
-    every = list(encryption_faults(scheme, 0, keys, own, own=own, log=log))
-    some = list(encryption_faults(scheme, 0, keys, own[1:], own=own[1:], log=log))
+    every = list(encryption_faults(scheme, 0, keys, own, own=own, made=made))
+    some = list(encryption_faults(scheme, 0, keys, own[1:], own=own[1:], made=made))
     assert every == []
     assert some == ["of 4 fresh ciphertexts 3 were sent: those that were may be chosen"]
 
@@ -239,9 +239,9 @@ def test_plaintexts_that_are_rounded_are_found(kind, size):
     """Who opens a sum sees the sum of the roundings, which tells more than the sum."""
     scheme, stream = kind(4), np.random.default_rng(0)
     keys = scheme.generate()
-    with watch() as log:
+    with watch_ckks() as made:
         own = [scheme.encrypt(keys[0], stream.integers(-size, size, 4096))[0] for _ in range(3)]
-    found = [one for one in encryption_faults(scheme, 0, keys, own, log=log) if "rounded" in one]
+    found = [one for one in encryption_faults(scheme, 0, keys, own, made=made) if "rounded" in one]
     assert [one[:21] for one in found] == ["3 of 3 plaintexts are"] * (kind is InSlots)
 
 

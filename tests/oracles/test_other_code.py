@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 from torch import nn
 
-from securevfl.audit.followed_runs import follow
-from securevfl.audit.traffic.setting import ITSELF
 from securevfl.engine.party import SERVER
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField, encoding, fixed_point
 from securevfl.field.prss import Prss, _Streams
@@ -187,23 +185,6 @@ def test_methods_are_as_before_when_nothing_is_watched():
     with OtherCode().watching(1):
         assert vars(LagrangeCode)["encode"] is not before[0]["encode"]
     assert (dict(vars(LagrangeCode)), dict(vars(PrimeField))) == before
-
-
-@pytest.mark.parametrize("name", ["fedvs", "coded_split", "secagg_split"])
-def test_a_followed_run_tells_that_shares_of_the_library_are_wrong(monkeypatch, name):
-    apply = encoding.apply
-
-    def off(left, blocks, out, threads):
-        good = apply(left, blocks, out, threads)
-        if len(blocks) > 1:
-            out[:, -1] = out[:, 0]
-        return good
-
-    options = FEDVS if name == "fedvs" else {"rounds": 2}
-    assert follow(make(name, **options), ITSELF).comparison.deviations == ()
-    monkeypatch.setattr(encoding, "apply", off)
-    found = follow(make(name, **options), ITSELF).comparison.deviations
-    assert any("shares are not the polynomial's values" in one.what for one in found)
 
 
 def dropped(prss, n, keys, told, psi):

@@ -12,14 +12,11 @@ from securevfl.audit.verifiers.noise import Noise
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
 from securevfl.engine.party import SERVER
-from securevfl.engine.realtime import checkpoint_store
 from securevfl.field.sampling import SeededSource
 from securevfl.privacy import accountant, mechanisms
 from securevfl.privacy.claims import Claim, Guarantee
 from securevfl.privacy.mechanisms import clip_rows, gaussian, release_rows
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.protocols.multivfl.algorithm import DataOwner
-from securevfl.protocols.wait_dp.algorithm import Client as WaitClient
 from securevfl.testing.runs import make, tiny_data
 
 LEVEL = 1e-7
@@ -568,46 +565,6 @@ def test_a_claim_without_numbers_is_not_endorsed():
     found = judge(by_word, Subject(made), [Noise()])
     assert found.verdict == "NOT TESTED"
     assert "the claim has no epsilon and delta" in found.words
-
-
-# -- Counts that outlast a restart ----------------------------------------------------------------
-
-
-def test_clients_that_forget_what_they_released_are_found(monkeypatch):
-    """The server that is ended with them has lost its own counts."""
-    monkeypatch.setattr(WaitClient, "kept_ahead", ())
-    options = WAIT | {"epsilon_budget": 8.0, "batch": 20}
-    found = verdict(get_protocol("wait_dp"), **options)
-    assert found.verdict == "VIOLATED"
-    assert "times in a run that was ended and restarted between machines" in found.words
-
-
-def test_data_owners_whose_rounds_stand_still_are_found(monkeypatch):
-    """Multi-VFL's did: what they had released was written ahead in round 0, as was a checkpoint."""
-
-    def old(self, round):
-        path = self.folder / checkpoint_store.AHEAD
-        found = checkpoint_store.read_file(path) if path.exists() else {"round": -1}
-        return {"ahead": found["state"]} if found["round"] > round else {}
-
-    monkeypatch.setattr(checkpoint_store.CheckpointStore, "_ahead", old)
-    monkeypatch.setattr(DataOwner, "safe_point", lambda self: setattr(self, "round", 0))
-    found = verdict(get_protocol("multivfl"), **OWNERS)
-    assert found.verdict == "VIOLATED", found.words
-    assert "times in a run that was ended and restarted between machines" in found.words
-
-
-def test_noise_that_is_known_after_a_return_is_found(monkeypatch):
-    release = WaitClient.release
-
-    def seeded(self, embedding):
-        self.seeded = self.life > 0
-        return release(self, embedding)
-
-    monkeypatch.setattr(WaitClient, "release", seeded)
-    found = verdict(get_protocol("wait_dp"), **WAIT)
-    assert found.verdict == "NOT TESTED"
-    assert "after it came back once and twice: its noise is not drawn anew" in found.words
 
 
 # -- Sound noise ---------------------------------------------------------------------------------
