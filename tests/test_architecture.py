@@ -313,7 +313,7 @@ def test_a_folder_can_be_taken_in_at_a_glance(folder):
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1029,
-    "audit": 16621,
+    "audit": 16628,
     "bench": 2033,
     "cli": 4419,
     "data": 9188,

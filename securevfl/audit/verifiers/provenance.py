@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,13 +13,13 @@ import numpy as np
 from securevfl.audit import randomness
 from securevfl.audit.keyed.mask_keys import faults_of_keys
 from securevfl.audit.recorded_runs import CodedRun
-from securevfl.audit.recording.recorded_run import RecordedRun, Snapshot
+from securevfl.audit.recording.recorded_run import RecordedRun
 from securevfl.audit.settings import hides_columns
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.audit.verifiers.coded import CodedVerifier, coded, factory, provable
+from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.party import Party
-from securevfl.engine.party_state import snapshot
 from securevfl.engine.streams import OwnEntropy
 from securevfl.field import PrimeField
 from securevfl.privacy.adversary import OUTSIDER
@@ -30,6 +31,7 @@ from securevfl.protocols.base.shared_models import SharedModels
 _HIDDEN: dict[Asset, str] = {"features": "data_share", "model": "model_share"}
 _MANY = 20  # equal elements; so many more than are expected are an accident of 2^-40
 _CHANCE = 2.0**-40
+_DEEP = 6  # parts of parts of a party in which arrays are looked for
 _FEW = 16  # numbers of an array, below which chance may leave it nearly as it was
 
 
@@ -67,21 +69,26 @@ def _faults(subject: Subject) -> Iterator[str]:
 
 
 def arrays_of(party: Party) -> list[np.ndarray]:
-    """All arrays of a party's stored state, in order."""
-    return list(_arrays(Snapshot(snapshot(party, waits=0, time=0)).attributes()))
+    """All arrays that a party has in its attributes and in those of their parts, in order."""
+    return list(_arrays(vars(party), _DEEP))
 
 
-def _arrays(thing: Any) -> Iterator[np.ndarray]:
+def _arrays(thing: Any, deep: int) -> Iterator[np.ndarray]:
     if isinstance(thing, np.ndarray):
         yield thing
     elif hasattr(thing, "detach") and hasattr(thing, "numpy"):
         yield thing.numpy(force=True)
-    elif isinstance(thing, dict):
-        for one in thing.values():
-            yield from _arrays(one)
+    elif not deep or isinstance(thing, (type, Protocol, VerticalDataset)):
+        return
     elif isinstance(thing, (list, tuple)):
         for one in thing:
-            yield from _arrays(one)
+            yield from _arrays(one, deep - 1)
+    elif isinstance(thing, functools.partial):
+        yield from _arrays((thing.args, thing.keywords), deep - 1)
+    else:
+        held = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {})
+        for one in held.values():
+            yield from _arrays(one, deep - 1)
 
 
 def _alike(subject: Subject, index: int) -> str:
