@@ -38,7 +38,14 @@ from securevfl.runs.threads import one_thread
 Models = Mapping[int, Mapping[int, np.ndarray]]
 
 # What no secret depends on is small, so that thousands of runs take minutes.
-QUICK = {"hidden": 2, "centre": "linear", "degree": 1, "data_bits": 6, "model_bits": 6}
+QUICK = {
+    "hidden": 2,
+    "centre": "linear",
+    "degree": 1,
+    "data_bits": 6,
+    "model_bits": 6,
+    "sum_budget": 0.0,
+}
 
 
 def codes_shares(protocol: Protocol) -> bool:

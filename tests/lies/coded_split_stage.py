@@ -148,6 +148,8 @@ def play(
         Of the protocol; three rounds if not given.
     """
     small = {"rounds": 3, "batch": size.batch, "width": size.width, "prime": PRIME}
+    small |= {"degree": 2, "sum_budget": 0.0, "client_lr": 4.0, "client_lr_decay": "none"}
+    small |= {"lr_decay": "none"}
     given = size.data(parties) if data is None else data
     protocol: Any = make(CodedSplit, given, defaults=small, **options)
     made: dict[int, Any] = protocol.parties()

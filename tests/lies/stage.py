@@ -166,6 +166,7 @@ def play(
     """
     # Without cohorts, so that what clients check besides is seen.
     small = {"rounds": 1, "batch": size.batch, "width": size.width, "cohorts": 0, **FIELD}
+    small |= {"paper": True}  # no budget, which would end the lie before it gains
     protocol: Any = make(FedVS, size.data(parties), defaults=small, **options)
     made: dict[int, Any] = protocol.parties()
     judge = Judge(made)

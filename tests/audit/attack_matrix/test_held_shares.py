@@ -21,13 +21,18 @@ from securevfl.protocols.base.registry import get_protocol, make_config
 
 ROWS = 220
 SMALL = {"width": 24, "hidden": 16, "batch": 55}
+FREE = {
+    "fedvs": {"paper": True},
+    "coded_split": {"degree": 2, "sum_budget": 0.0, "client_lr": 4.0, "client_lr_decay": "none"},
+}
 
 
 @functools.cache
 def seen(name="coded_split", rounds=8, every=False, parties=8, **options):
     cls = get_protocol(name)
     data = load_dataset("digits", parties=parties).subset(ROWS, 20)
-    made = cls(make_config(cls, {**SMALL, "rounds": rounds, **options}), data, seed=0)
+    given = {**SMALL, "rounds": rounds, **FREE[name], **options}
+    made = cls(make_config(cls, given), data, seed=0)
     return observe(made, conditions=NONE, client=3, every=every)
 
 
@@ -111,7 +116,10 @@ def matrix():
     names = ["gradient clusters", "gradient directions", "model completion", "inversion"]
     names += ["gradient directions, T + 1 clients", "shares of T + 1 clients", "server + T clients"]
     return attack_matrix(
-        ["fedvs:segments=1", "coded_split:client_lr=16"],
+        [
+            "fedvs:segments=1,paper=true",
+            "coded_split:client_lr=16,degree=2,sum_budget=0,client_lr_decay=none",
+        ],
         DataSource("digits", {"parties": 8}),
         options={**SMALL, "rounds": 16},
         seeds=[0],

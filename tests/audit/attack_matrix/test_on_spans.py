@@ -20,7 +20,8 @@ def case(variant: str, watched: int = 4, **settings: Any) -> AttackCase:
     from sklearn.datasets import load_wine
 
     source = DataSource("breast-cancer", {"parties": 5})  # not loaded
-    job = comparison([variant], source, options={}, seeds=[0], conditions="none").jobs[0]
+    free = "" if variant.startswith("split") else ",sum_budget=0,lr_decay=none"
+    job = comparison([variant + free], source, options={}, seeds=[0], conditions="none").jobs[0]
     made = AttackCase(job, AttackSettings(watched=watched, **settings))
     made.data = VerticalDataset.from_sklearn(load_wine(), parties=5)
     return made

@@ -46,7 +46,7 @@ def data() -> Any:
 @functools.cache
 def evidence(name: str, rounds: int = 9, **options: Any) -> ObservedRun:
     cls = get_protocol(name)
-    known = {**SMALL, "rounds": rounds, **options}
+    known = {**SMALL, "rounds": rounds, **({"paper": True} if name == "fedvs" else {}), **options}
     made = cls(make_config(cls, known), data(), seed=0)
     return observe(made, conditions=NONE, client=1)
 
@@ -154,7 +154,7 @@ def test_ciphertexts_are_no_numbers():
 @functools.cache
 def matrix() -> Matrix:
     return attack_matrix(
-        ["split", "fedvs", "fedvs:masked=false"],
+        ["split", "fedvs:paper=true", "fedvs:paper=true,masked=false"],
         DIGITS,
         options={**SMALL, "segments": 1, "width": 48},
         rounds=40,
@@ -176,7 +176,7 @@ def test_plain_split_learning_falls_to_every_attack_on_embeddings():
 
 
 def test_uploads_of_fedvs_say_nothing():
-    for protocol in ("fedvs", "fedvs:masked=false"):
+    for protocol in ("fedvs:paper=true", "fedvs:paper=true,masked=false"):
         for name in ("model stealing", "inversion"):
             cell = matrix().cell(protocol, name)
             assert "upload" in cell["note"]
@@ -184,14 +184,14 @@ def test_uploads_of_fedvs_say_nothing():
             # none explains more than 0.008 of the error, and fewer by a factor e for each 0.0012
             # more. How much worse than the mean a fit may be has no bound: one was by 1.07.
             assert -math.inf < cell["success"] < 0.05
-    assert matrix().cell("fedvs", "server + T clients")["success"] == 0
+    assert matrix().cell("fedvs:paper=true", "server + T clients")["success"] == 0
     # A fair coin is right in 31 of 34 guesses or more with probability 3.8e-7.
-    assert matrix().cell("fedvs", "rank of uploads")["success"] < 31 / 34
+    assert matrix().cell("fedvs:paper=true", "rank of uploads")["success"] < 31 / 34
 
 
 def test_plain_evaluation_falls_to_ranks_and_to_one_client():
-    assert matrix().cell("fedvs:masked=false", "server + T clients")["success"] == 1
-    assert matrix().cell("fedvs:masked=false", "rank of uploads")["success"] == 1
+    assert matrix().cell("fedvs:paper=true,masked=false", "server + T clients")["success"] == 1
+    assert matrix().cell("fedvs:paper=true,masked=false", "rank of uploads")["success"] == 1
 
 
 def test_gradients_and_sums_leak_from_every_method():
@@ -201,7 +201,7 @@ def test_gradients_and_sums_leak_from_every_method():
 
 
 def test_shares_of_one_client_more_than_t_give_everything_for_k_of_one():
-    cell = matrix().cell("fedvs", "shares of T + 1 clients")
+    cell = matrix().cell("fedvs:paper=true", "shares of T + 1 clients")
     assert (cell["success"], cell["chance"], cell["verdict"]) == (1.0, 0.0, "above chance")
 
 
@@ -217,7 +217,7 @@ def test_rows_are_tidy_and_a_view_that_is_missing_says_why():
 
 
 def test_the_matrix_stands_beside_accuracy_time_and_bytes():
-    figures = matrix().figures["fedvs"]
+    figures = matrix().figures["fedvs:paper=true"]
     assert figures["test_accuracy"]["mean"] > 0.5
     assert figures["bytes"]["mean"] > matrix().figures["split"]["bytes"]["mean"]
     assert set(figures) == {"test_accuracy", "virtual_seconds", "bytes"}

@@ -60,6 +60,7 @@ def test_real_digits(masked):
     options = {
         "segments": 2, "prime": P31, "data_bits": 8, "model_bits": 8, "weight_bound": 4.0,
         "degree": 1, "rounds": 4, "width": 48, "batch": len(data.train_labels), "masked": masked,
+        "sum_budget": 0.0,
     }  # fmt: skip
     recorded = RunFactory(FEDVS(make_config(FEDVS, options), data, seed=0)).run()
     found = recover_by_server(recorded, (0,))

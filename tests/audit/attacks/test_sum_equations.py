@@ -148,6 +148,7 @@ def test_weights_of_other_clients_are_refused():
 
 
 def job(protocol, **options):
+    options |= {"paper": True} if protocol == "fedvs" else {}
     return Job(
         label="x", protocol=protocol, options={"rounds": 2, **options}, dataset="breast-cancer",
         data={"parties": 6, "seed": 0}, conditions="none", seed=0,
