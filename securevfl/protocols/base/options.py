@@ -94,14 +94,15 @@ NoiseSource = Annotated[
 ]
 
 SumBudget = Annotated[
-    float,
+    float | None,
     Field(
         ge=0,
         le=1,
         description=(
             "Budget of sums: each visit of a row gives h equations about it, which stay below this "
             "share of its independent columns. Parties count and refuse more; the run then ends, "
-            "with everything saved. 0: no budget, and nothing is promised of the columns."
+            "with everything saved. 0: no budget, and nothing is promised of the columns. Default: "
+            "1, or 0 where a width is given, which may be too wide for any."
         ),
     ),
 ]
@@ -252,22 +253,24 @@ class BudgetedConfig(TrainingConfig):
             "on sums tell more: squares of columns stand among them."
         ),
     )
-    sum_budget: SumBudget = 1.0
+    sum_budget: SumBudget = None
 
     def settled(self, columns: int, rows: int) -> Self:
-        """The options with width and batch where these are 0.
+        """The options with width and batch where these are 0, and the budget.
 
         Parameters
         ----------
         columns, rows : int
             Of all parties together, and of the training set.
         """
+        given = self.sum_budget
+        budget = (0.0 if self.width else 1.0) if given is None else given
         h = self.width or min(max(columns // _OF_A_WIDTH, 1), _WIDEST)
-        room = _PLANNED * (self.sum_budget or 1.0) * columns
+        room = _PLANNED * (budget or 1.0) * columns
         epochs = max(int(room) // h, 1)
         fitting = rows // -(-self.rounds // epochs)
         B = self.batch or min(max(fitting, _LEAST_BATCH), _LARGEST_BATCH)
-        return self.model_copy(update={"width": h, "batch": B})
+        return self.model_copy(update={"width": h, "batch": B, "sum_budget": budget})
 
 
 class EmbeddingConfig(TrainingConfig):
