@@ -313,7 +313,7 @@ def test_a_folder_can_be_taken_in_at_a_glance(folder):
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1130,
-    "audit": 17770,
+    "audit": 17782,
     "bench": 2033,
     "cli": 4506,
     "data": 9672,
@@ -322,7 +322,7 @@ MOST_LINES = {
     "models": 4820,
     "planning": 1524,
     "privacy": 1169,
-    "protocols": 17703,
+    "protocols": 17711,
     "report": 2305,
     "runs": 8965,
     "studies": 1703,

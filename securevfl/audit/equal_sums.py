@@ -120,7 +120,8 @@ def _another(
     import torch
 
     def derivative(at: np.ndarray) -> np.ndarray:
-        found: Any = torch.autograd.functional.jacobian(sums, torch.from_numpy(at))
+        jacobian: Any = torch.autograd.functional.jacobian
+        found = jacobian(sums, torch.from_numpy(at))
         return np.asarray(found.numpy())
 
     values = start.numpy().copy()

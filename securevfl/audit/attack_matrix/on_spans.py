@@ -168,10 +168,11 @@ def _gram(seen: ObservedRun) -> np.ndarray | NoView:
         )
         return rough_gram_by_rank(visits, rank)
     exact = gram_by_rank(visits, PrimeField(_PRIME))
-    norms = None if exact is None else np.diag(exact) * 4.0**-config.data_bits
+    norms = np.zeros(1) if exact is None else np.diag(exact) * 4.0**-config.data_bits
     if exact is None or norms.min() < 0 or norms.max() > 4.0 * sum(_widths(seen)):
         return NoView(f"{len(visits)} visits of all rows do not give all inner products")
-    return exact * 4.0**-config.data_bits
+    scaled: np.ndarray = exact * 4.0**-config.data_bits
+    return scaled
 
 
 def _widths(seen: ObservedRun) -> list[int]:

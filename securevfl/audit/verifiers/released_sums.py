@@ -13,7 +13,9 @@ from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.released_equations import visits_allowed
+from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.split import SplitProtocol
 
 _BEYOND = 3  # rounds that are asked for beyond the budget
 
@@ -45,6 +47,7 @@ def _counted(subject: Subject) -> Evidence:
     made = subject.instance(options=whole | {"rounds": asked})
     run = record(made)
     summed = {m.key.round for m in run.messages if _to_server(m.key)}
+    assert isinstance(made, SplitProtocol)  # others have no odometer
     layout = made.train_layout()
     rounds = [layout.draw(t) for t in sorted(summed) if t <= asked]
     visits = int(np.bincount(np.concatenate(rounds)).max()) if rounds else 0
@@ -58,7 +61,7 @@ def _counted(subject: Subject) -> Evidence:
     return Evidence(ReleasedSums.name, "supports", f"E h < u: {text}", "proof")
 
 
-def _to_server(key: object) -> bool:
+def _to_server(key: MessageKey) -> bool:
     return (key.kind, key.receiver) == ("embedding", SERVER)
 
 

@@ -255,6 +255,11 @@ class BudgetedConfig(TrainingConfig):
     )
     sum_budget: SumBudget = None
 
+    @property
+    def budget(self) -> float:
+        """Share of the unknowns that equations stay below; 0 for no budget."""
+        return self.sum_budget or 0.0
+
     def settled(self, columns: int, rows: int) -> Self:
         """The options with width and batch where these are 0, and the budget.
 

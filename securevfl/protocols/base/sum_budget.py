@@ -55,7 +55,7 @@ def unknowns_of(
 
     def count(n: int, degree: int) -> int:
         if n in unseen:
-            return degree * columns[n].shape[1]
+            return degree * int(columns[n].shape[1])
         return independent_columns(expand(columns[n], degree)[:, :-1], unit)
 
     own = sum(count(n, 1) for n in range(len(columns)))
@@ -77,7 +77,7 @@ def odometer(
 
     A row is in one batch of an epoch at most.
     """
-    budget = getattr(config, "sum_budget", 0.0)
+    budget = getattr(config, "budget", 0.0)
     planned = math.ceil(config.rounds / per_epoch)
     allowed = planned
     if budget:
@@ -122,7 +122,7 @@ async def agree_on_unknowns(
         most = columns[n]
         check_number(f"{protocol}: '{UNKNOWNS}'", n, number, 0, _MOST if most is None else most)
     total: int = sum(told.values())
-    refuse_width(protocol, total, config.width, config.sum_budget)
+    refuse_width(protocol, total, config.width, config.budget)
     return total
 
 
@@ -148,7 +148,7 @@ def allowance(unknowns: int, config: Any) -> str:
     """The limit on sums of a row in words, for errors."""
     return (
         f"its {unknowns} unknowns, at h = {config.width} equations a sum and "
-        f"sum_budget = {config.sum_budget:g}, allow"
+        f"sum_budget = {config.budget:g}, allow"
     )
 
 
@@ -178,5 +178,5 @@ def budget_spent(visits: int, unknowns: int, config: Any) -> dict[str, int | str
         "equations": equations,
         "unknowns": unknowns,
         "why": f"sums gave {equations} equations about rows of {unknowns} unknowns ({visits} "
-        f"visits, h = {config.width}); one more visit is not in sum_budget = {config.sum_budget:g}",
+        f"visits, h = {config.width}); one more visit is not in sum_budget = {config.budget:g}",
     }

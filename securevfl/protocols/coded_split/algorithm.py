@@ -132,7 +132,7 @@ class Holder(KeyHolder):
     @property
     def budgeted(self) -> bool:
         """Whether sums of training rows are limited."""
-        return self.public.trains and self.public.config.sum_budget > 0
+        return self.public.trains and self.public.config.budget > 0
 
     @property
     def last_step(self) -> int:

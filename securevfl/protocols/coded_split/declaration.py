@@ -137,7 +137,7 @@ def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
             source="section 6: shares of the steps that a holder lacks",
         ),
     )
-    if public.config.sum_budget:
+    if public.config.budget:
         made = (*made, *unknowns_messages("owner"))
     if rounds >= STORED_EVERY + 2:
         stored = MessageSpec(

@@ -69,9 +69,9 @@ class Parameters:
 
         An epoch releases each row once at most.
         """
-        if not (self.trains and self.config.sum_budget):
+        if not (self.trains and self.config.budget):
             return self.last_step
-        epochs = visits_allowed(unknowns, self.config.width, self.config.sum_budget)
+        epochs = visits_allowed(unknowns, self.config.width, self.config.budget)
         return min(self.last_step, epochs * self.batches["train"].per_epoch)
 
     @functools.cached_property

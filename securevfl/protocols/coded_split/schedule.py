@@ -135,7 +135,7 @@ def setup(public: Parameters) -> tuple[Post, ...]:
         for part, layout in public.batches.items()
     ]
     posts.append(shares("model", sizes, [public.config.width] * len(sizes)))
-    if public.config.sum_budget:
+    if public.config.budget:
         posts += unknowns_posts((*public.widths, *nothing), owners)
     return (*posts, *key_posts(public.prss))
 

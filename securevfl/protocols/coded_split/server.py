@@ -88,7 +88,7 @@ class Server(Party):
     async def setup(self) -> None:
         """Draw the secret of all masks; hear of the unknowns."""
         self.secret = self.secret_bytes(KEY)
-        if self.public.trains and self.public.config.sum_budget:
+        if self.public.trains and self.public.config.budget:
             columns, config = dict(enumerate(self.public.widths)), self.public.config
             self.unknowns = await agree_on_unknowns(self, "coded_split", None, columns, config)
 

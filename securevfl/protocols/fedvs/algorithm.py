@@ -111,7 +111,7 @@ class Client(KeyHolder):
         self.rows = 0  # |B| of the present round
         self.unknowns = 0
         self.released: dict[str, bytes] = {}
-        self.begins_once = public.config.sum_budget > 0  # its counts hold for all lives
+        self.begins_once = public.config.budget > 0  # its counts hold for all lives
         # Models by round that are shared instead of trained ones (`CodedProtocol.parties_with`).
         self.given_models: Mapping[int, np.ndarray] | None = None
 
@@ -175,11 +175,11 @@ class Client(KeyHolder):
         PrivacyError
             Where E h would exceed the unknowns of a row.
         """
-        if not self.public.config.sum_budget:
+        if not self.public.config.budget:
             return
         check_rows(self.public, batch)
         config = self.public.config
-        limit = visits_allowed(self.unknowns, config.width, config.sum_budget)
+        limit = visits_allowed(self.unknowns, config.width, config.budget)
         counts, who = self.released.get(batch.part, b""), f"fedvs: client {self.index}"
         allows = allowance(self.unknowns, config)
         refuse_exceeding(counts, batch.rows, limit, who, allows)
@@ -200,7 +200,7 @@ class Client(KeyHolder):
             self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
             for n, share in self.data_shares[part].items():
                 check_data(self.public, part, n, share)
-        if self.public.config.sum_budget:
+        if self.public.config.budget:
             config = self.public.config
             columns = {n: (w - 1) // config.degree for n, w in self.widths("train").items()}
             own = independent_columns(self.features["train"], 2.0**-config.data_bits)
@@ -408,7 +408,7 @@ class Server(Party):
         )
         self.unknowns = 0
         self.released: dict[str, bytes] = {}  # as a client's; the clients refuse by their own
-        self.begins_once = public.config.sum_budget > 0
+        self.begins_once = public.config.budget > 0
 
     async def run(self) -> None:
         """Train (lines 25-31), then score the test set from its shares if that is wanted."""
@@ -460,15 +460,15 @@ class Server(Party):
     def affordable(self, batch: Batch) -> bool:
         """Whether the clients allow one more sum of these rows; the end is recorded if not."""
         config = self.public.config
-        limit = visits_allowed(self.unknowns, config.width, config.sum_budget)
-        if not config.sum_budget or affords(self.released, batch.part, batch.rows, limit):
+        limit = visits_allowed(self.unknowns, config.width, config.budget)
+        if not config.budget or affords(self.released, batch.part, batch.rows, limit):
             return True
         self.record("sum_budget", **budget_spent(most_visits(self.released), self.unknowns, config))
         return False
 
     def count_release(self, batch: Batch) -> None:
         """Count a sum of these rows before it is asked for."""
-        if self.public.config.sum_budget:
+        if self.public.config.budget:
             held = self.public.batches[batch.part].length
             self.released = counted(self.released, batch.part, batch.rows, held)
             self.write_ahead()
@@ -553,7 +553,7 @@ class Server(Party):
 
     async def setup(self) -> None:
         """Hear of the unknowns; have client 0 pre-train, and start from its head."""
-        if self.public.config.sum_budget:
+        if self.public.config.budget:
             columns, config = dict.fromkeys(self.peers), self.public.config
             self.unknowns = await agree_on_unknowns(self, "fedvs", None, columns, config)
         if self.public.config.pretrain == "full":

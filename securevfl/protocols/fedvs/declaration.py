@@ -100,7 +100,7 @@ def messages_of(
             source="line 23, equation 5",
         ),
     )
-    if public.config.sum_budget and training:
+    if public.config.budget and training:
         every = (*every, *unknowns_messages())
     if public.config.masked:
         every = (*every, *key_messages(public.prss, "ours"))

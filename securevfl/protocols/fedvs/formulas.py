@@ -108,7 +108,7 @@ def announced(protocol: Method, secrets: RunSecrets, key: MessageKey) -> Any:
 
 def within_budget(protocol: Method, round: int) -> bool:
     """Whether the budget of sums allows the batch of a round, after all those before it."""
-    if not protocol.config.sum_budget:
+    if not protocol.config.budget:
         return True
     odometer = protocol.released()
     assert odometer is not None

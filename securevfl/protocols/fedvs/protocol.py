@@ -187,7 +187,7 @@ class FedVS(SplitProtocol, CodedProtocol):
             )
             for part, rows in lengths.items()
         )
-        if config.sum_budget:
+        if config.budget:
             setup += (*unknowns_posts(shape.widths),)
         coded = coded_rows(config, K, lengths["train"])
         gradient = Post(
