@@ -236,7 +236,7 @@ def test_a_plan_warns_where_the_sums_of_a_row_are_enough_equations(features, war
 
 def test_a_plan_counts_as_the_run_does():
     data = svfl.load_dataset("breast-cancer", parties=5)
-    options = {"width": 4, "rounds": 30, "batch": 64, "segments": 2}
+    options = {"width": 4, "rounds": 30, "batch": 64, "segments": 2, "degree": 2}
     made, _ = make_protocol("fedvs", options, data, 0)
     found = plan(data, conditions="none", **options)
     assert found.released == made.released()
@@ -244,16 +244,17 @@ def test_a_plan_counts_as_the_run_does():
 
 
 def test_a_plan_names_rounds_and_what_would_keep_it_below():
-    found = plan(parties=6, rows=500, features=12, width=4, rounds=40, batch=50, conditions="none")
+    shape = {"parties": 6, "rows": 500, "features": 12, "batch": 50, "degree": 2}
+    found = plan(**shape, width=4, rounds=40, conditions="none")
     told = found.released  # 10 rounds an epoch, 4 visits
     assert (told.equations, told.full_after, told.spanned_from) == (16, 20, 61)
     assert "width <= 2, or rounds <= 20, or at least 17 independent columns" in found.warnings[0]
-    narrow = plan(parties=6, rows=500, features=12, width=2, rounds=40, batch=50, conditions="none")
+    narrow = plan(**shape, width=2, rounds=40, conditions="none")
     assert narrow.warnings == ()
 
 
 def test_a_plan_with_a_budget_says_where_it_ends():
-    options = {"width": 4, "rounds": 40, "batch": 50, "conditions": "none", "sum_budget": True}
+    options = {"width": 4, "rounds": 40, "batch": 50, "conditions": "none", "sum_budget": 1.0}
     found = plan(parties=6, rows=500, features=12, **options)
     assert (found.released.visits, found.released.visits_planned) == (2, 4)
     assert found.warnings == ()

@@ -31,7 +31,7 @@ FREE = {
 def seen(name="coded_split", rounds=8, every=False, parties=8, **options):
     cls = get_protocol(name)
     data = load_dataset("digits", parties=parties).subset(ROWS, 20)
-    given = {**SMALL, "rounds": rounds, **FREE[name], **options}
+    given = {**SMALL, "rounds": rounds, **FREE.get(name, {}), **options}
     made = cls(make_config(cls, given), data, seed=0)
     return observe(made, conditions=NONE, client=3, every=every)
 
