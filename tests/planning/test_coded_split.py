@@ -96,7 +96,15 @@ def test_a_plan_proposes_the_helpers_with_which_fast_parties_suffice():
 
 
 def test_a_plan_says_keys_replay_and_the_smallest_field():
-    asked = {"protocol": "coded_split", "segments": 1, "helpers": 2, "privacy": 2, "width": 3, "degree": 2, "client_lr": 4.0}
+    asked = {
+        "protocol": "coded_split",
+        "segments": 1,
+        "helpers": 2,
+        "privacy": 2,
+        "width": 3,
+        "degree": 2,
+        "client_lr": 4.0,
+    }
     found = plan(DIGITS, batch=16, prime=P61, **asked)
     assert found.best.keys == 18
     assert found.best.replay == 16 * 8 * 17 * 3

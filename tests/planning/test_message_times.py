@@ -17,7 +17,7 @@ from securevfl.planning.message_bytes import largest_frame, sent_bytes
 from securevfl.planning.message_times import MANY, draw, expected_times
 from securevfl.protocols.base.schedule import Shape
 
-# Enough hidden units that some unit lives: a gradient of zeros is no step, and clients say more then.
+# Enough hidden units that one lives: a gradient of zeros is no step, and clients say more then.
 TINY = {"width": 3, "hidden": 16, "batch": 8, "degree": 1}
 
 

@@ -51,6 +51,7 @@ def runs(folder: Path) -> dict[str, Run]:
         options: dict[str, Any] = {"conditions": CONDITIONS, **SMALL}
         if protocol == "fedvs":
             options |= {"faults": FAULTS, "share_timeout": 4.0, "result_timeout": 4.0}
+            options |= {"cohorts": 0}
         made[protocol] = svfl.run(protocol, DIGITS, rounds=rounds, out=folder / protocol, **options)
     return made
 

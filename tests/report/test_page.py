@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def faulty(folder: Path) -> Run:
-    waits = {"share_timeout": 4.0, "result_timeout": 4.0}
+    waits = {"share_timeout": 4.0, "result_timeout": 4.0, "cohorts": 0}
     return svfl.run(
         "fedvs", DIGITS, rounds=12, conditions=CONDITIONS, faults=FAULTS, out=folder / "faulty",
         **SMALL, **waits,
@@ -533,8 +533,8 @@ def test_the_command_names_options_that_are_not_the_default():
     made = how_to_reproduce(config)
     assert made.command == (
         "securevfl run fedvs --data 'my file.csv' --label y --set 'data.scaling=\"none\"' "
-        "--rounds 60 --no-masked --lr 0.05 --prime 2147483647 --seed 3 --conditions none "
-        "--until 4.5 --unsealed"
+        "--rounds 60 --no-masked --lr 0.05 --batch 128 --prime 2147483647 --seed 3 "
+        "--conditions none --until 4.5 --unsealed"
     )
     assert "another seed" in made.notes[0]
     assert "every 7 rounds" in made.notes[1]

@@ -174,7 +174,9 @@ def test_the_servers_own_run_gives_all_inner_products_exactly():
 
 def test_fedvs_with_sgd_gives_them_roughly_and_with_adam_no_linear_step():
     options = {"batch": ROWS, "degree": 1, "rounds": 8, "segments": 1, "width": 64, "hidden": 64}
-    found = seen("fedvs", every=True, optimizer="sgd", lr=0.5, momentum=0.0, **options)
+    found = seen(
+        "fedvs", every=True, optimizer="sgd", lr=0.5, client_lr=0.5, momentum=0.0, **options
+    )
     X = gram_of(found)
     rough = rough_gram_by_rank(visits_of(found), int(np.linalg.matrix_rank(X)))
     assert np.linalg.norm(rough - X @ X.T) / np.linalg.norm(X @ X.T) < 0.3
