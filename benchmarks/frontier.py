@@ -40,7 +40,7 @@ ANCHORS = (0.25, 0.5, 1, 2, 4)  # equations released a row / d
 
 @dataclass(frozen=True)
 class Set:
-    """How a data set is used."""
+    """Use of a data set."""
 
     rows: int | None = None  # training rows; all if None
     most: int = 10**6  # epochs at most
@@ -115,7 +115,7 @@ def tune(
 
 
 def best(tried: Sequence[dict[str, Any]], E: int) -> dict[str, Any]:
-    """What is most accurate on held-back rows after E epochs; of equals the one of least loss."""
+    """Choice that is most accurate on held-back rows after E epochs, then of least loss."""
     return max(tried, key=lambda one: (one["validation"][E][0], -one["validation"][E][1]))
 
 

@@ -228,7 +228,7 @@ def defaults() -> str:
 
 
 def found(name: str) -> dict[str, Any]:
-    """What was measured of a set."""
+    """Measures of a set."""
     content: dict[str, Any] = json.loads((RESULTS / f"frontier-{name}.json").read_text())
     return content
 

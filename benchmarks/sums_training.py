@@ -25,7 +25,7 @@ from securevfl.protocols.base.registry import get_protocol, make_config
 
 @dataclass(frozen=True)
 class Epoch:
-    """What is measured after an epoch: on the rows that stand as test rows."""
+    """Measures after an epoch: on the rows that stand as test rows."""
 
     accuracy: float
     loss: float

@@ -324,7 +324,7 @@ MOST_LINES = {
     "privacy": 1169,
     "protocols": 17711,
     "report": 2305,
-    "runs": 8965,
+    "runs": 8966,
     "studies": 1703,
     "testing": 1681,
 }

@@ -141,7 +141,7 @@ def go_on(values: Mapping[str, Any]) -> None:
 def _followed(
     display: displays.ProgressDisplay, page: LivePage | None
 ) -> Callable[[Progress], None]:
-    """What is told of progress: the display, and a live page where there is one."""
+    """Receiver of progress: the display, and a live page where there is one."""
     if page is None:
         return display
 

@@ -273,7 +273,7 @@ def print_plan(found: Forecast, given: str) -> None:
 
 
 def _told_by_sums(found: Forecast) -> str:
-    """What the sums of a planned run give about a row, coloured; empty where nobody decodes any."""
+    """Sentence on what sums of a planned run give about a row, coloured; empty without any."""
     released = found.released
     if released is None:
         return ""

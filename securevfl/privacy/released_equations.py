@@ -137,7 +137,7 @@ class Odometer:
 
     @property
     def state(self) -> State:
-        """Whether the equations are fewer than the unknowns, more, or at least the rank."""
+        """Place of the equations: below the unknowns, beyond them, or at least the rank."""
         if self.equations < self.unknowns:
             return "below"
         return "spanned" if self.rank is not None and self.equations >= self.rank else "beyond"

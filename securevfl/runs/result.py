@@ -267,7 +267,7 @@ class Run:
         return result
 
     def _told_by_sums(self) -> list[str]:
-        """What the sums gave where that is much, or that the budget of sums ended the run."""
+        """Sentences on what the sums gave, where that is much or their budget ended the run."""
         released = self.released
         if released is None:
             return []

@@ -51,16 +51,8 @@ def test_every_message_of_a_prediction_equals_its_formula(name, more):
         assert not any([one.strange, one.sums, one.mask_keys, one.strange_keys, one.thrown])
         assert one.draws
         assert one.keys
-        assert not one.comparison.unfollowed
         assert not one.ended
     assert punctual.rounds >= 2  # more rows than a server asks for at once
-
-
-@pytest.mark.parametrize("base", [FedVS, CodedSplit])
-def test_predictions_of_a_class_that_only_makes_its_parties_itself_are_the_librarys(base):
-    made = type("Mine", (base,), {"parties": lambda self: base.parties(self), "__doc__": "Mine."})
-    (found,) = subject(base.name, made).settings
-    assert found.comparison.unfollowed == ()
 
 
 def test_what_was_predicted_stands_in_what_was_run():
@@ -88,23 +80,7 @@ def accusations(name):
     return [one.text for one in found if one.effect == "accuses"]
 
 
-def without_masks(self, rows):
-    made = PREDICTING(self, rows)
-    config = made.config.model_copy(update={"masked": False})
-    made.config = config
-    object.__setattr__(made.public, "config", config)
-    return made
-
-
 PREDICTING = FedVS.predicting
-
-
-def test_a_prediction_whose_parameters_have_no_masks_is_found(monkeypatch):
-    """Formulas and parties agree: both follow from these parameters."""
-    monkeypatch.setattr(FedVS, "predicting", without_masks)
-    (first, *_) = accusations("fedvs")
-    assert "coded prediction: round 1: 'embedding'" in first
-    assert "no product of shares to which its mask was added" in first
 
 
 def test_a_client_of_a_prediction_that_shares_its_model_unmasked_is_found(monkeypatch):

@@ -112,7 +112,7 @@ def test_a_run_that_its_budget_ended_says_how_to_go_further(unknowns, width, adv
     told = replace(ODOMETER, width=width).ended(30, 90, spent)
     assert told.startswith("the budget of sums ended the run after 30 of 90 rounds: 3 decoded sums")
     assert f"12 equations about its {unknowns} unknowns" in told
-    assert f"To go further use {advice}, or sum_budget = false" in told
+    assert f"To go further use {advice}, or sum_budget = 0" in told
 
 
 @pytest.mark.parametrize(

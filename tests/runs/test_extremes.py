@@ -133,7 +133,8 @@ def test_no_table_or_summary_steers_the_terminal(capsys):
 
 def test_no_cell_of_predictions_is_a_formula_of_a_spreadsheet():
     found = {
-        "classes": ["=HYPERLINK(1)", "-2", "@x"], "ids": ["+1+1", "-7.5"], "id_column": "=id",
+        "classes": ["=HYPERLINK(1)", "-2", "@x"],
+        "class_values": ["=HYPERLINK(1)", "-2", "@x"], "ids": ["+1+1", "-7.5"], "id_column": "=id",
         "predictions": ["=HYPERLINK(1)", "a\x1b[2J"], "probabilities": None,
     }  # fmt: skip
     text = io.StringIO()

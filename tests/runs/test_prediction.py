@@ -116,7 +116,7 @@ def test_too_few_answers_are_an_error_and_no_prediction():
 @pytest.mark.parametrize("late", [1, 2])
 def test_rows_are_never_summed_over_two_sets_of_sharers(late):
     """Client 1 shares late in one of two attempts; the first is lost after the uploads."""
-    options = {"share_timeout": 1.0, "max_attempts": 4}
+    options = {"share_timeout": 1.0, "max_attempts": 4, "cohorts": 0}
     run = svfl.run("fedvs", data_of(), conditions="none", **options, **SMALL)
     new = raw(5, seed=3)
     parties = run.protocol.predictors(run.parties, run.protocol.data.transform.apply(new))

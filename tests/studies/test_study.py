@@ -410,7 +410,9 @@ def test_a_grid_may_change_the_conditions(tmp_path, capsys):
 
 def test_a_run_with_faults_that_cannot_go_on_is_a_result(tmp_path, capsys):
     # FedVS is made to go on without the party; split learning waits for it.
-    text = GRID.replace("segments = 1", "segments = 1\nshare_timeout = 1.0\nresult_timeout = 1.0")
+    text = GRID.replace(
+        "segments = 1", "segments = 1\nshare_timeout = 1.0\nresult_timeout = 1.0\ncohorts = 0"
+    )
     study = read_study(write(tmp_path, text))
     content = run_study(study, tmp_path / "out")
     failed = content["runs"]["plain, dead link"]

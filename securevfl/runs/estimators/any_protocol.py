@@ -92,7 +92,8 @@ class VFLClassifier(VerticalClassifier, _AnyProtocol):
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> classifier = VFLClassifier(parties=4, rounds=60, lr=0.05, random_state=0)
+    >>> sizes = {"width": 8, "degree": 2}
+    >>> classifier = VFLClassifier(parties=4, rounds=60, options=sizes, random_state=0)
     >>> classifier.fit(X, y).score(X, y) > 0.9
     True
     """

@@ -68,7 +68,8 @@ class FedVSClassifier(VerticalClassifier):
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> classifier = FedVSClassifier(parties=4, rounds=60, lr=0.05, random_state=0).fit(X, y)
+    >>> made = FedVSClassifier(parties=4, rounds=60, width=8, degree=2, random_state=0)
+    >>> classifier = made.fit(X, y)
     >>> classifier.score(X, y) > 0.9
     True
     """
@@ -82,11 +83,11 @@ class FedVSClassifier(VerticalClassifier):
         privacy: int = 1,
         masked: bool = True,
         rounds: int = 200,
-        batch: int = 128,
+        batch: int = 0,
         lr: float = 0.01,
-        width: int = 64,
+        width: int = 0,
         hidden: int = 128,
-        degree: int = 2,
+        degree: int = 1,
         centre: Any = "mlp",
         scaling: str = "minmax",
         conditions: Any = "none",

@@ -132,7 +132,9 @@ def test_clients_without_the_server_see_equal_shares_of_any_secrets():
     factories = [run_factory(FEDVS, x, m, **options_of(1, 1, P61)) for x, m, _ in (one, two)]
     differences = couple(*factories, Coalition(clients=(0,))).differences
     assert differences
-    assert all("'gradient'" in words or "'embedding'" in words for words in differences)
+    # Whether a gradient is all zeros is no step, which the next words of the round say, too.
+    follow = ("'gradient'", "'embedding'", "'shared'", "'attempt'")
+    assert all(any(kind in words for kind in follow) for words in differences)
 
 
 def test_secrets_with_other_sums_have_no_coupling():

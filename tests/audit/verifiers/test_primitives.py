@@ -45,7 +45,7 @@ def test_sums_of_one_survivor_more_than_collude_are_seen(monkeypatch):
     needed = property(lambda self: max(self.threshold, self.privacy + 1))
     monkeypatch.setattr(parameters.Parameters, "needed", needed)
     monkeypatch.setattr(parameters, "max", lambda t, *least: t, raising=False)
-    options = {"quorum": 3, "privacy": 2, "threshold": 3}
+    options = {"quorum": 3, "privacy": 2, "threshold": 3, "cohorts": 0}
     found = verdict(make("secagg_split", **options))
     assert found.verdict == "NO VIOLATION FOUND"
     assert "4 sums have 3 terms or more, and 4 are needed that two are left" in found.words

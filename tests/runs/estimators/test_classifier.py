@@ -20,6 +20,7 @@ from securevfl import FedVSClassifier
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 
 QUICK = {"rounds": 20, "lr": 0.1, "width": 8, "hidden": 16, "batch": 256, "random_state": 0}
+QUICK |= {"degree": 2}
 
 
 # All of scikit-learn's checks of classifiers apply, and none is expected to fail. It skips
@@ -27,7 +28,8 @@ QUICK = {"rounds": 20, "lr": 0.1, "width": 8, "hidden": 16, "batch": 256, "rando
 # them have one or two columns.
 @pytest.mark.filterwarnings("ignore:.* without columns:securevfl.errors.SecureVFLWarning")
 @parametrize_with_checks(
-    [FedVSClassifier(parties=3, sealed=False, **QUICK)], expected_failed_checks=lambda _: {}
+    [FedVSClassifier(parties=3, sealed=False, options={"lr_decay": "none"}, **QUICK)],
+    expected_failed_checks=lambda _: {},
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
