@@ -420,8 +420,7 @@ def test_the_claims_of_a_run_are_verified_in_its_folder(kept, tmp_path, monkeypa
     assert report["protocol"] == "split"
     assert report["parameters"]["N"] == svfl.load_run(folder).protocol.data.parties
     assert json.loads((folder / "verify.json").read_text()) == report
-    outsiders = [claim for claim in report["claims"] if claim["who"] == "outsider"]
-    assert {claim["verdict"] for claim in outsiders} == {"NO VIOLATION FOUND"}
+    assert {claim["who"] for claim in report["claims"]} >= {"server", "client"}
     assert not any("all " in ran for ran in report["ran"])  # --quick: no run of all rows
     assert report["whole"] is False
     assert "no verdicts" not in call("report", "mine").stderr

@@ -194,7 +194,7 @@ def session(tmp_path):
 
 def test_a_session_of_another_run_is_refused_before_the_party_speaks(session, tmp_path):
     run_actor(tmp_path / "one", assigned=assignment(tmp_path / "one", **session))
-    listed = tmp_path / "keys" / "party-0.sessions"
+    listed = tmp_path / "keys" / "party-0.key.sessions"
     assert stat.S_IMODE(listed.stat().st_mode) == 0o600
     text = listed.read_text()
     for folder in (tmp_path / "two", None):
@@ -214,7 +214,7 @@ def test_a_resume_and_another_session_are_not_refused(session, tmp_path):
     run_actor(one, assigned=assignment(one, **session))  # begun anew in the same folder
     run_actor(None, index=1, assigned=assignment(None, **session))  # each has a list of its own
     run_actor(None, assigned=assignment(None, **session | {"run_id": "t"}))
-    assert len((tmp_path / "keys" / "party-0.sessions").read_text().splitlines()) == 2
+    assert len((tmp_path / "keys" / "party-0.key.sessions").read_text().splitlines()) == 2
 
 
 def test_a_process_that_is_restarted_within_a_run_without_a_folder_goes_on(session, tmp_path):
