@@ -77,6 +77,10 @@ GIVEN = (
     "themselves (h equations about each row and visit, docs/sums.md) is outside it, and stands "
     "with the verdict"
 )
+COUNTS = (
+    "granted besides: how many independent columns each party has, which all tell each other for "
+    "the budget of sums; the bijections are run without it"
+)
 
 
 class Theorem:
@@ -129,6 +133,8 @@ class Theorem:
         yield Evidence(self.name, "silent", SUPPOSED)
         if against.server:
             yield Evidence(self.name, "silent", GIVEN)
+        if getattr(protocol.config, "budget", 0):
+            yield Evidence(self.name, "silent", COUNTS)
 
     def _gap(self, text: str) -> Evidence:
         return Evidence(self.name, "silent", text, "gap")
@@ -206,10 +212,12 @@ def _restarted(protocol: SharedModels) -> tuple[int, ...]:
 
 
 def _options(subject: Subject, prime: int) -> dict[str, Any]:
-    """Options of the small instance: the protocol's own, or at another prime."""
+    """Options of the small instance: the protocol's own, or at another prime; no budget of sums."""
+    known = type(subject.protocol.config).model_fields
+    made: dict[str, Any] = {"sum_budget": 0.0} if "sum_budget" in known else {}
     if prime == _protocol(subject).code.field.modulus:
-        return {}
-    return {"prime": prime, "data_bits": 6, "gradient_bits": 8}
+        return made
+    return made | {"prime": prime, "data_bits": 6, "gradient_bits": 8}
 
 
 def _recorded(subject: Subject, prime: int) -> KeyedRun:
