@@ -313,7 +313,7 @@ def test_a_folder_can_be_taken_in_at_a_glance(folder):
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1130,
-    "audit": 17782,
+    "audit": 17791,
     "bench": 2033,
     "cli": 4506,
     "data": 9672,
@@ -322,9 +322,9 @@ MOST_LINES = {
     "models": 4820,
     "planning": 1524,
     "privacy": 1169,
-    "protocols": 17711,
+    "protocols": 17713,
     "report": 2305,
-    "runs": 8966,
+    "runs": 8967,
     "studies": 1703,
     "testing": 1681,
 }

@@ -93,7 +93,8 @@ class CodedSplit(SplitProtocol, SharedModels):
             "weights follow from the secret seed: a server that knows it needs fewer equations; on "
             "a cluster each owner's weights are its own",
             "client": "uniform shares of data, models and steps; labels of batches; when the "
-            "server stops",
+            "server stops; with a budget of sums, as the server, how many independent columns "
+            "each owner has",
             "server + 1 client": "with T = 1 and both honest but curious, what both know put "
             "together, so the sums of the others; the client's columns are known ones",
             "T + 1 clients": "linear combinations of all data, models and steps; K + T all of it. "
