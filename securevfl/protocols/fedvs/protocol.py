@@ -105,8 +105,8 @@ class FedVS(SplitProtocol, CodedProtocol):
             "up to a rotation (1.3 to 1.5 % off on breast-cancer, h = 64), with powers more. "
             "Columns of zeros and ones are not in them modulo 2^lx: a client with other numbers, "
             "among clients with such columns alone, is read off them exactly",
-            "client": "shares of data and models (any T uniform), dL/dH, batches and sharers; with a "
-            "budget of sums, as the server, how many independent columns each client has",
+            "client": "shares of data and models (any T uniform), dL/dH, batches and sharers; with "
+            "a budget of sums, as the server, how many independent columns each client has",
             "server + 1 client": "in plain evaluation all data and models, by linear algebra; "
             "masked, what both know put together, so the sums of the others",
             "outsider": "kinds, sizes and times; without sealed links all that a listener to K+T "
