@@ -38,7 +38,7 @@ def test_networks_have_no_rank(columns):
 def test_a_budget_ends_the_count():
     free = odometer(CONFIG, 10, 21, 4)
     assert (free.visits, free.visits_planned, free.state) == (10, 10, "beyond")
-    config = SimpleNamespace(**vars(CONFIG), sum_budget=True)
+    config = SimpleNamespace(**vars(CONFIG), budget=1.0)
     assert (odometer(config, 10, 21, 4).visits, odometer(config, 10, 21, 4).state) == (4, "below")
     assert odometer(CONFIG, 10, 21, 4, 5).visits == 2
 
