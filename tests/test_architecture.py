@@ -322,7 +322,7 @@ MOST_LINES = {
     "models": 4820,
     "planning": 1524,
     "privacy": 1169,
-    "protocols": 17713,
+    "protocols": 17717,
     "report": 2305,
     "runs": 8967,
     "studies": 1703,

@@ -70,7 +70,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
         "multivfl",
         {"label_owners": 2, "epsilon": 1000.0, "noise": "seeded", "server_optimizer": "fedyogi"},
     ),
-    "secagg_split, signed": ("secagg_split", {"consistency": True, "client": "mlp", "cohorts": 0}),
+    "secagg_split, signed": ("secagg_split", {"consistency": True, "client": "mlp"}),
     "dvfl, simclr": (
         "dvfl",
         {"objective": "simclr", "comm_period": 2, "buffer": 5, "hosts": 3, "stop_after": 20},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -108,6 +109,9 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
             width=config.width,
             cohorts=_cohorts(config, data.parties, quorum),
         )
+        # Who is away takes its cohort along.
+        if data.parties - max(map(len, self.public.cohorts.groups)) < quorum:
+            self.card = replace(type(self).card, absence="waits")
 
     @classmethod
     def check_parties(cls, config: SecAggConfig, parties: int) -> None:
