@@ -7,7 +7,6 @@ import importlib.util
 import pkgutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -53,10 +52,11 @@ def test_importing_the_package_imports_nothing_heavy():
     assert loaded.isdisjoint(HEAVY)
 
 
-def test_importing_the_package_takes_less_than_three_tenths_of_a_second():
-    code = "from time import perf_counter as t; a = t(); import securevfl; print(t() - a)"
-    # Tried again where others have the cores: the least of many tries is the package's own.
-    assert any(float(python(code)) < 0.3 for _ in range(20))
+def test_importing_the_package_loads_few_modules():
+    code = "import sys; had = set(sys.modules); import securevfl; print(*{*sys.modules} - had)"
+    loaded = python(code).split()
+    assert len([name for name in loaded if name.startswith("securevfl")]) < 10
+    assert len(loaded) < 100
 
 
 def test_importing_the_package_reads_no_arguments_and_prints_nothing():
@@ -68,11 +68,18 @@ def test_importing_the_command_line_imports_no_torch():
     assert {"torch", "numba", "pandas", "sklearn"}.isdisjoint(loaded)
 
 
-def test_help_is_quick():
-    started = time.perf_counter()
-    command = [sys.executable, "-m", "securevfl", "run", "fedvs", "--help"]
-    subprocess.run(command, capture_output=True, check=True, timeout=60)
-    assert time.perf_counter() - started < 10  # a torch or numba import on a busy machine is not
+def test_help_imports_no_torch():
+    code = """
+import sys
+from securevfl.cli.app import app
+try:
+    app(["run", "fedvs", "--help"])
+except SystemExit:
+    print(*sorted(sys.modules))
+"""
+    loaded = set(python(code).rstrip().rpartition("\n")[2].split())
+    assert "securevfl.cli.app" in loaded
+    assert {"torch", "numba", "pandas", "sklearn"}.isdisjoint(loaded)
 
 
 def with_examples() -> list[str]:

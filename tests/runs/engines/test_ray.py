@@ -224,7 +224,7 @@ class Killing:
     def __call__(self, progress):
         for party in self.at.get(progress.round, ()):
             os.kill(self.cluster.processes[party], signal.SIGKILL)
-            self.killed.append(time.monotonic())
+            self.killed.append(progress.round)
         for party in self.stopped.get(progress.round, ()):
             os.kill(self.cluster.processes[party], signal.SIGSTOP)
 
@@ -286,7 +286,7 @@ def test_where_all_wait_for_one_that_died_all_go_back_with_it(digits, tmp_path, 
 
 @pytest.fixture(scope="module")
 def bereaved(two, tmp_path_factory):
-    """A run whose parties died for good: first losses, the error, seconds until it, the folder."""
+    """A run whose parties died for good: first losses, the error, the folder."""
     folder, rows = tmp_path_factory.mktemp("bereaved") / "run", []
     with pytest.MonkeyPatch.context() as patch:
         killing = Killing(patch, {5: (0, 1)})
@@ -298,13 +298,12 @@ def bereaved(two, tmp_path_factory):
 
         with pytest.raises(RunError) as caught:
             svfl.run("split", two, engine="ray", out=folder, progress=progress, **SMALL)
-    return rows, str(caught.value), time.monotonic() - killing.killed[-1], folder
+    return rows, str(caught.value), folder
 
 
 def test_more_losses_than_are_tolerated_end_in_an_error_that_names_them(bereaved):
-    _, said, seconds, folder = bereaved
+    _, said, folder = bereaved
     assert "party 0, party 1 died for good" in said
-    assert seconds < 30  # 7 s on a quiet machine
     assert (folder / "parties" / "0").is_dir()  # what was done is kept
 
 
@@ -337,10 +336,8 @@ def test_what_only_the_other_engine_can_is_refused(options, said, digits):
         svfl.run("split", digits, rounds=2, **options)
 
 
-def test_an_address_where_nobody_listens_is_told_at_once():
+def test_an_address_where_nobody_listens_is_told():
     from securevfl.engine.cluster.ray_connection import _preflight
 
-    began = time.monotonic()
     with pytest.raises(ConfigurationError, match=r"no Ray cluster answers at '127\.0\.0\.1:1'"):
         _preflight("127.0.0.1:1", 3.0)
-    assert time.monotonic() - began < 5
