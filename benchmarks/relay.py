@@ -28,7 +28,7 @@ from securevfl.engine.carriers.endpoint import Endpoint
 from securevfl.engine.carriers.nats import NatsCarrier, RelayAddress
 from securevfl.engine.carriers.session import Session
 from securevfl.engine.network import SERVER
-from securevfl.engine.realtime.frames import Hello
+from securevfl.engine.security.frames import Hello
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.engine.security.sealing import Sealer
 from securevfl.machine import commit, describe_machine

@@ -28,7 +28,7 @@ from securevfl.engine.carriers.datagrams import encode_hello
 from securevfl.engine.checkpoint import read_file
 from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.faults import load_faults
-from securevfl.engine.realtime.frames import Frame
+from securevfl.engine.security.frames import Frame
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.errors import SecureVFLError, WireError
 from securevfl.report.loading import read_records

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from securevfl.engine.realtime.frames import Hello, Links
+from securevfl.engine.security.frames import Hello, Links
 from securevfl.engine.security.sealing import Sealer, Sealing
 from securevfl.errors import SealError, WireError
 

@@ -29,8 +29,8 @@ from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import PartyActor, Report
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.realtime.checkpoint_store import AHEAD
-from securevfl.engine.realtime.frames import Frame, Hello
 from securevfl.engine.realtime.host import PartyHost, PartyStatus
+from securevfl.engine.security.frames import Frame, Hello
 from securevfl.engine.streams import Secrets
 from securevfl.errors import RunError
 from securevfl.protocols.base.messages import MessageKey

@@ -13,7 +13,7 @@ from securevfl.audit.traffic.pairs import small_traffic, small_traffic_again
 from securevfl.audit.traffic.seen import Traffic, traffic_of
 from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence
-from securevfl.engine.realtime.frames import Links
+from securevfl.engine.security.frames import Links
 from securevfl.engine.security.sealing import Sealer, Sealing
 from securevfl.engine.streams import SecretSeed
 from securevfl.privacy.adversary import OUTSIDER

@@ -9,7 +9,7 @@ from securevfl.audit.subject import Subject
 from securevfl.audit.traffic import pairs
 from securevfl.audit.traffic.seen import Traffic
 from securevfl.engine import wire
-from securevfl.engine.realtime.frames import Links
+from securevfl.engine.security.frames import Links
 from securevfl.engine.security.sealing import Sealer, Sealing
 from securevfl.privacy.claims import link_claims
 from securevfl.protocols.base.registry import find_protocols

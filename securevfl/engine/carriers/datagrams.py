@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from securevfl.engine import wire
 from securevfl.engine.carriers.base import LARGEST_DATAGRAM
-from securevfl.engine.realtime.frames import Hello
+from securevfl.engine.security.frames import Hello
 from securevfl.errors import SealError, WireError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The session of one party: frames on an unreliable carrier, each delivered once and in order.
 
-A frame of `securevfl.engine.realtime.frames.Links` is cut into datagrams of at most
+A frame of `securevfl.engine.security.frames.Links` is cut into datagrams of at most
 `LARGEST_DATAGRAM` bytes. Each datagram is numbered and sealed with a key of its link's direction,
 and kept until the peer has acknowledged it. Acknowledgements are sealed, too; they are cumulative
 and tell which later datagrams have come, so a gap is filled at once. What stays unacknowledged is
@@ -38,7 +38,7 @@ from securevfl.engine.carriers.datagrams import (
 )
 from securevfl.engine.carriers.link import Incoming, Outgoing, Piece
 from securevfl.engine.network import name_of
-from securevfl.engine.realtime.frames import Hello
+from securevfl.engine.security.frames import Hello
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import CarrierError, SealError, WireError
 

@@ -1,7 +1,7 @@
 """The supervisor of a run on a Ray cluster: it starts, polls and restarts the parties' actors.
 
 Every party is an actor of its own (`securevfl.engine.realtime.actor`). Actors send each other
-frames (`securevfl.engine.realtime.frames`), sealed end to end; none passes through the driver. The
+frames (`securevfl.engine.security.frames`), sealed end to end; none passes through the driver. The
 driver introduces the parties to each other, polls their status, restarts those that died from their
 own checkpoints, alone or with all others, and ends the run when the server has ended or nothing can
 go on. It waits for no answer without end: a party that is silent for a stated time is ended and
@@ -26,8 +26,8 @@ from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore, snapshot
 from securevfl.engine.realtime.actor import PartyActor, Report
 from securevfl.engine.realtime.assignment import PartyAssignment
-from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.realtime.host import PartyStatus
+from securevfl.engine.security.frames import Hello
 from securevfl.errors import ConfigurationError, RunError, SecureVFLError, StalledError
 
 ANSWER = 120.0  # seconds in which a party must answer, if a run does not say otherwise

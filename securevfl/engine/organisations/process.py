@@ -25,8 +25,8 @@ from securevfl.engine.organisations.manifests import TRIES, ManifestSource
 from securevfl.engine.organisations.phase import Phase
 from securevfl.engine.organisations.roster import Roster, server_runs
 from securevfl.engine.realtime.assignment import begin_incarnation
-from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.realtime.host import PartyHost
+from securevfl.engine.security.frames import Hello
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.errors import ConfigurationError, RunError, SealError, WireError
 

@@ -17,8 +17,8 @@ from securevfl.engine.network import Event
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.assignment import PartyAssignment, begin_incarnation
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
-from securevfl.engine.realtime.frames import Hello
 from securevfl.engine.realtime.host import PartyHost, PartyStatus
+from securevfl.engine.security.frames import Hello
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
-from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.realtime.host import PartyHost, Transmit
+from securevfl.engine.security.frames import Hello, Links
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.sealing import Sealer
 from securevfl.engine.security.used_sessions import list_beside, use_session

@@ -20,8 +20,8 @@ from securevfl.engine.message_rules import MessageRules
 from securevfl.engine.network import Event, Message, PartyState, RoundOverError, Sending, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import ahead, snapshot
-from securevfl.engine.realtime.frames import Hello, Links
 from securevfl.engine.runner import Owner, PartyRunner
+from securevfl.engine.security.frames import Hello, Links
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import DataError, RunError, SealError, SecureVFLError, WireError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
 from securevfl.engine.network import SERVER, name_of
-from securevfl.engine.realtime.frames import Hello
+from securevfl.engine.security.frames import Hello
 from securevfl.errors import ConfigurationError, SealError
 from securevfl.reading import NOT_PARSED
 from securevfl.writing import write_durably

@@ -4,7 +4,7 @@ import asyncio
 
 from securevfl.engine.carriers.endpoint import Endpoint
 from securevfl.engine.carriers.session import Session
-from securevfl.engine.realtime.frames import Hello
+from securevfl.engine.security.frames import Hello
 from securevfl.engine.security.sealing import Sealer
 from tests.engine.carriers.memory import Hostility, MemoryRelay
 from tests.engine.carriers.world import identity, manifest_of

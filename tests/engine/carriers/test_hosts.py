@@ -8,8 +8,8 @@ from securevfl.engine.carriers.endpoint import Endpoint
 from securevfl.engine.carriers.session import Session
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
-from securevfl.engine.realtime.frames import Links
 from securevfl.engine.realtime.host import PartyHost
+from securevfl.engine.security.frames import Links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.engine.streams import SecretSeed
 from securevfl.runs.assembly import rules_of

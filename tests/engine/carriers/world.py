@@ -4,7 +4,7 @@ import heapq
 from itertools import count
 
 from securevfl.engine.carriers.session import Session
-from securevfl.engine.realtime.frames import Hello
+from securevfl.engine.security.frames import Hello
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.engine.security.sealing import Sealer
 from tests.engine.carriers.memory import Hostility, MemoryRelay

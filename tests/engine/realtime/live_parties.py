@@ -4,8 +4,8 @@ import asyncio
 import random
 
 from securevfl.engine.network import SERVER
-from securevfl.engine.realtime.frames import Links
 from securevfl.engine.realtime.host import PartyHost
+from securevfl.engine.security.frames import Links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.engine.streams import SecretSeed
 

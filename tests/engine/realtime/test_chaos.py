@@ -15,7 +15,7 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
-from securevfl.engine.realtime.frames import Frame
+from securevfl.engine.security.frames import Frame
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.engine.realtime.live_parties import Carrier

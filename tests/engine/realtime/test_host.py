@@ -11,7 +11,7 @@ from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import ANNOUNCE, Party
 from securevfl.engine.party_state import restore
-from securevfl.engine.realtime.frames import Frame, Links
+from securevfl.engine.security.frames import Frame, Links
 from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
 from securevfl.protocols import split
@@ -223,7 +223,7 @@ def test_a_new_incarnation_has_links_of_its_own():
 
 
 def test_frames_of_an_unknown_incarnation_are_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr("securevfl.engine.realtime.frames._EARLY_BYTES", 100)
+    monkeypatch.setattr("securevfl.engine.security.frames._EARLY_BYTES", 100)
     one, _ = pair(sealed=False)
     again = Links("r", 1, 1, (0, 1), None)
     again.add_peers({0: one.hello})

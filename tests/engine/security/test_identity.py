@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from securevfl.engine.network import SERVER
-from securevfl.engine.realtime.frames import Links
+from securevfl.engine.security.frames import Links
 from securevfl.engine.security.identity import (
     Identity,
     Manifest,

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from securevfl.engine import wire
-from securevfl.engine.realtime.frames import Frame
+from securevfl.engine.security.frames import Frame
 from securevfl.errors import WireError
 
 FIELDS = ("run", 1, -1, "share", 3, 0, 0, 7, b"body")
