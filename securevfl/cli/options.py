@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.base.defaults import our_name
+from securevfl.protocols.base.defaults import is_advanced, our_name
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,6 +29,10 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse a command line in which ``--learning-rate`` may stand for ``--lr``."""
         known = {flag[2:].replace("-", "_") for flag in option_names(self)}
+        if "help_all" in known and "--help-all" in args:
+            for parameter in self.params:
+                parameter.hidden = False  # type: ignore[attr-defined]  # of options
+            args = ["--help"]
         return super().parse_args(ctx, [_our_flag(word, known) for word in args])
 
 
@@ -89,17 +93,20 @@ def make_command(
     start : callable
         Takes all values by option name; those of fields only where they were given.
     """
-    own = [
-        _parameter(name, field, title)
-        for name, (field, title) in fields.items()
-        if name not in shared
-    ]
+    listed = {k: one for k, one in fields.items() if k not in shared}
+    advanced = {k for k, (field, _) in listed.items() if is_advanced(k, field.json_schema_extra)}
+    own = [_parameter(k, *one, hidden=False) for k, one in listed.items() if k not in advanced]
+    for key in sorted(advanced, key=list(listed).index):
+        field, title = listed[key]
+        own.append(_parameter(key, field, f"Advanced: {title[0].lower()}{title[1:]}", hidden=True))
     optional = {parameter.name for parameter in own}
+    more = [_help_all(len(advanced))] if advanced else []
 
     def command(**values: Any) -> None:
+        values.pop("help_all", None)
         start({k: v for k, v in values.items() if k not in optional or v is not None})
 
-    parameters = [*shared.values(), *own]
+    parameters = [*shared.values(), *own, *more]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
@@ -112,7 +119,14 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
     )
 
 
-def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
+def _help_all(number: int) -> inspect.Parameter:
+    """The flag that shows what help leaves out; `Command.parse_args` answers it."""
+    text = f"Show this message with {number} advanced options more, and exit."
+    declared = typer.Option("--help-all", help=text, show_default=False)
+    return keyword("help_all", Annotated[bool, declared], False)
+
+
+def _parameter(name: str, field: FieldInfo, title: str, hidden: bool) -> inspect.Parameter:
     kind = field.annotation
     flag = "--" + name.replace("_", "-")
     text = described(field)
@@ -122,6 +136,7 @@ def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
             help=text,
             show_default=False,
             rich_help_panel=title,
+            hidden=hidden,
         )
         return keyword(name, Annotated[bool | None, declared])
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
@@ -132,6 +147,7 @@ def _parameter(name: str, field: FieldInfo, title: str) -> inspect.Parameter:
         help=text,
         show_default=False,
         rich_help_panel=title,
+        hidden=hidden,
         autocompletion=(lambda incomplete: choices(words, incomplete)) if "|" in words else None,
     )
     return keyword(name, Annotated[str | None, declared])

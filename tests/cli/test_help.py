@@ -9,16 +9,35 @@ import pytest
 
 from securevfl.cli import run as start
 from securevfl.cli.options import described
+from securevfl.protocols.base.defaults import ADVANCED
 from securevfl.protocols.base.registry import find_protocols
 from tests.cli.calls import call
 
 
 @pytest.mark.parametrize("name", list(find_protocols()))
 def test_help_lists_every_option_with_its_description(name):
-    text = " ".join(call("run", name, "--help").stdout.replace("│", " ").split())
+    text = " ".join(call("run", name, "--help-all").stdout.replace("│", " ").split())
     for field, info in find_protocols()[name].Config.model_fields.items():
         assert f"--{field.replace('_', '-')}" in text
         assert " ".join(described(info).replace("\\[", "[").split()) in text
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "verify", "compare"])
+def test_help_folds_advanced_options_away(command):
+    name = [] if command == "compare" else ["fedvs"]
+    short, whole = (call(command, *name, flag).stdout for flag in ("--help", "--help-all"))
+    assert "--momentum" not in short
+    assert "--max-attempts" not in short
+    assert "--segments" in short
+    assert "--help-all" in short
+    assert "--momentum" in whole
+    assert "Advanced: options of" in whole
+    assert len(short.splitlines()) < 0.75 * len(whole.splitlines())
+
+
+def test_every_advanced_option_is_one_of_some_protocol():
+    known = {key for cls in find_protocols().values() for key in cls.Config.model_fields}
+    assert known >= ADVANCED
 
 
 @pytest.mark.parametrize("name", list(find_protocols()))

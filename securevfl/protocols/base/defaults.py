@@ -55,6 +55,32 @@ NO_OPTION: Mapping[str, str] = {
     ),
 }
 
+_ADVANCED = """
+momentum weight_decay optimizer lr_decay hidden centre device own_centre own_loss class_weights
+client_lr_decay client_momentum client_weight_decay client_step own_client weight_bound layers
+aggregation embedding prime data_bits model_bits gradient_bits bits key_bits rounding prepare
+tolerate_corrupt release result_timeout ask_timeout max_attempts cohorts quorum threshold
+consistency amplify_at_most patience timeout staleness temperature corruption projection predictor
+memory ema pretrain_batch pretrain_lr pretrain_optimizer pretrain_stop pretrain_held_out
+guest_activation guest_hidden host_activation host_hidden host_width buffer replay stop_after
+held_out interval reassign beta1 beta2 tau gradient_clip
+"""
+#: Options that a first run leaves alone. Help pages show them with ``--help-all``.
+ADVANCED = frozenset(_ADVANCED.split())
+
+
+def is_advanced(name: str, extra: object = None) -> bool:
+    """Whether help pages fold an option away.
+
+    Parameters
+    ----------
+    name : str
+    extra : object
+        ``json_schema_extra`` of the field; a protocol of your own marks it with
+        ``{"advanced": True}``.
+    """
+    return name in ADVANCED or (isinstance(extra, dict) and extra.get("advanced") is True)
+
 
 def our_name(name: str, known: Collection[str]) -> str:
     """The name of an option here; the same name where we have none for it, or have it ourselves.
