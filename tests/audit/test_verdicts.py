@@ -188,6 +188,7 @@ def test_an_entry_point_that_is_no_verifier_is_refused(installed):
         verify("split", tiny_data(), tests=(), whole=False, rounds=1)
 
 
+@pytest.mark.verdicts
 def test_verdicts_on_the_methods_without_a_code():
     """Each claim that can be computed is; what is said is what was computed."""
     expected = {

@@ -133,6 +133,7 @@ def test_coalitions_beyond_t_are_shown_and_not_judged(masked):
     )
 
 
+@pytest.mark.verdicts
 @pytest.mark.parametrize(
     ("leak", "tests", "expected"),
     [

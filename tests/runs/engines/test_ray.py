@@ -222,7 +222,7 @@ class Killing:
         monkeypatch.setattr(Cluster, "run", run)
 
     def __call__(self, progress):
-        for party in self.at.get(progress.round, ()):
+        for party in self.at.pop(progress.round, ()):  # a round may come again
             os.kill(self.cluster.processes[party], signal.SIGKILL)
             self.killed.append(progress.round)
         for party in self.stopped.get(progress.round, ()):
