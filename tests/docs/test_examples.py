@@ -38,7 +38,7 @@ def script(name: str, monkeypatch: Any) -> ModuleType:
 
 # -- what the page shows ---------------------------------------------------------------------------
 
-PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
+PAGE = Path(__file__).parents[2] / "docs" / "quick-start.md"
 
 
 def without_numbers(text: str) -> set[str]:
