@@ -114,16 +114,14 @@ def price() -> list[str]:
 
 
 def times() -> list[str]:
-    """Accuracy at some virtual times on two data sets."""
-    lines = []
-    for name, chosen in (("digits", (10, 20, 60)), ("handwritten", (30, 60, 240))):
-        runs = study(f"coded_split/{name}")["times"]["runs"]
-        rows = [[name, *(f"{time} s" for time in chosen)]]
-        for label, entries in runs.items():
-            at = {entry["time"]: entry for entry in entries}
-            rows.append([label, *(percent(at[time]) if time in at else "-" for time in chosen)])
-        lines += [*table(rows), *source(f"coded_split/{name}/results.json")]
-    return [*lines, "More in [the study](results-coded-split.md).", ""]
+    """Accuracy at some virtual times."""
+    chosen, name = (10, 20, 60), "digits"
+    runs = study(f"coded_split/{name}")["times"]["runs"]
+    rows = [[name, *(f"{time} s" for time in chosen)]]
+    for label, entries in runs.items():
+        at = {entry["time"]: entry for entry in entries}
+        rows.append([label, *(percent(at[time]) for time in chosen)])
+    return [*table(rows), *source(f"coded_split/{name}/results.json")]
 
 
 def crashes() -> list[str]:
@@ -141,8 +139,7 @@ def crashes() -> list[str]:
             mean = f"{100 * one['test_accuracy']['mean']:.1f}{partly}" if ended else "error"
             cells.append(mean)
         rows.append([f"`{RULES.get(run, run)}`", *cells])
-    said = "All columns, with intervals, are in [all methods under the same faults]"
-    return [*table(rows), *source("faults/digits/results.json"), f"{said}(results-faults.md).", ""]
+    return [*table(rows), *source("faults/digits/results.json")]
 
 
 def few_rows() -> list[str]:
@@ -160,21 +157,7 @@ def few_rows() -> list[str]:
             cells.append(f"{auc['mean']:.3f} ± {auc['half_width_95']:.3f}")
         rows.append([words, *cells])
     files = [f"vflhlp/{name}/results.json" for name in ("credit-card", "fedvs-downstream")]
-    return [*table(rows), *source(*files), "More in [its results](results-vflhlp.md).", ""]
-
-
-def labels() -> list[str]:
-    """Table 2 of CVFL, ours."""
-    sets = ("mnist", "fashion-mnist", "cifar10")
-    found = {name: study(f"cvfl/table-2-{name}")["runs"] for name in sets}
-    words = {"centralised": "centralised", "cvfl": "`cvfl`", "single": "single"}
-    seeds = {name: len(runs["cvfl"]["seeds"]) for name, runs in found.items()}
-    rows = [["", *(f"{name}, {seeds[name]} seeds" for name in sets)]]
-    for run, word in words.items():
-        rows.append([word, *(percent(found[name][run]["test_accuracy"]) for name in sets)])
-    files = [f"cvfl/table-2-{name}/results.json" for name in sets]
-    more = "More in [its results](results-label-partitioned.md)."
-    return [*table(rows), *source(*files), more, ""]
+    return [*table(rows), *source(*files)]
 
 
 def page() -> str:
@@ -186,7 +169,6 @@ def page() -> str:
         "times": times,
         "crashes": crashes,
         "few rows": few_rows,
-        "labels": labels,
     }
     for name, lines in tables.items():
         text = text.replace(f"<!-- {name} -->", "\n".join(lines()).strip())
