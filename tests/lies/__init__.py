@@ -3,7 +3,7 @@
 `all_lies` has servers and clients of FedVS and of coded split learning that lie once, and some
 parties of other methods. Each
 runs against the real parties in a simulation. ``benchmarks/lies.py`` measures all of them and
-writes the table of SECURITY.md. Not for use outside tests.
+writes their tables. Not for use outside tests.
 """
 
 from __future__ import annotations
