@@ -3,7 +3,7 @@
 Prints the table of ``securevfl.bench.field`` and writes it as benchmarks/results/field/KIND.json,
 where KIND is the kind of the fastest kernels here. Quote medians of at least seven turns from a
 machine that does nothing else; the ratios are taken inside one run. ``--page`` measures nothing and
-writes the tables of docs/performance.md from all these files.
+writes tables.md beside these files from all of them.
 """
 
 import argparse
@@ -14,9 +14,18 @@ from securevfl.bench.field_rows import KINDS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "field"
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = RESULTS / "tables.md"
 COLUMNS = ("operation", "ours", "unit", "yardstick", "theirs", "ratio", "target", "met")
-MARKS = "<!-- written by python benchmarks/field.py --page -->\n", "<!-- end -->\n"
+HEAD = """# Speed of the field core
+
+Ratios to a yardstick of the same run, with targets in brackets; those that were missed are bold. A
+column is one kind of kernels on one machine. "dgemm" is numpy's float64 product with
+`OPENBLAS_CORETYPE=Haswell`; "true copy" the time of copying as many bytes as the operation reads
+and writes, from memory that was written before; "beyond imports" after numba or llvmlite was
+imported. GMAC/s: 10^9 multiply-adds modulo p a second. `python benchmarks/field.py` measures and
+writes this page; docs/performance.md says how.
+
+"""
 PRIMES = {2**31 - 1: "2^31-1", 2**61 - 1: "2^61-1", 2**50 - 2**14 + 1: "2^50-2^14+1"}
 
 
@@ -100,10 +109,8 @@ def _ratio(row: dict | None) -> str:
 
 
 def write_page(results: list[dict]) -> None:
-    """Put the tables between the marks of the page."""
-    before, rest = PAGE.read_text().split(MARKS[0])
-    after = rest.split(MARKS[1], 1)[1]
-    PAGE.write_text(f"{before}{MARKS[0]}\n{tables(results)}\n{MARKS[1]}{after}")
+    """Write the tables of all machines."""
+    PAGE.write_text(HEAD + tables(results))
 
 
 def main(argv: list[str] | None = None) -> None:
