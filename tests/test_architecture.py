@@ -343,7 +343,7 @@ MOST_LINES = {
     "audit": 17791,
     "bench": 2033,
     "cli": 4522,
-    "data": 9672,
+    "data": 9506,
     "engine": 11621,
     "field": 8873,
     "models": 4820,

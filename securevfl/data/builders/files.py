@@ -33,7 +33,7 @@ class FromFiles(DatasetContent):
         owners: Sequence[Sequence[str]] | Mapping[str, Sequence[str]] | None = None,
         **options: Unpack[TableKeywords],
     ) -> Self:
-        """Build a data set from a file: CSV with a header line, Parquet, Arrow, MATLAB or SQL.
+        """Build a data set from a file: CSV with a header line, Parquet or Arrow.
 
         Parameters
         ----------

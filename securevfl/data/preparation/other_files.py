@@ -23,12 +23,13 @@ KINDS: dict[str, tuple[str, str, str]] = {
     ".dta": ("a Stata file", "pandas.read_stata", _FRAME),
     ".sas7bdat": ("a SAS file", "pandas.read_sas", _FRAME),
     ".duckdb": ("a database", "duckdb.connect", _FRAME),
+    ".sql": ("a query", "duckdb.sql", _FRAME),
+    ".mat": ("a MATLAB file", "scipy.io.loadmat", _ARRAYS),
 }
 # Names of files that `securevfl.data.preparation.tables` reads, besides CSV files.
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
-SQL, MATLAB = (".sql",), (".mat",)
-READ = (*PARQUET, *ARROW, *SQL, *MATLAB)
+READ = (*PARQUET, *ARROW)
 # Loading one may run any code that is in it.
 _CODE = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".7z", ".rar")
@@ -63,8 +64,8 @@ def refuse_other_kind(path: Path) -> None:
     if kind in KINDS:
         what, reader, taker = KINDS[kind]
         raise DataError(
-            f"{path.name} is {what}, and tables are read from CSV, Parquet, Arrow, MATLAB and SQL "
-            f"files; write it as one of the first three, or read it in Python by {reader} and give "
+            f"{path.name} is {what}, and tables are read from CSV, Parquet and Arrow files; "
+            f"write it as one of these, or read it in Python by {reader} and give "
             f"the result to {taker}."
         )
 

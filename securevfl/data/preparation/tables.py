@@ -1,4 +1,4 @@
-"""Tables from files and frames of any kind: CSV, Parquet, Arrow, SQL, MATLAB, polars."""
+"""Tables from files and frames of any kind: CSV, Parquet, Arrow, polars."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.data.preparation.csvfile import read_csv
-from securevfl.data.preparation.matlab import read_matlab
-from securevfl.data.preparation.other_files import ARROW, MATLAB, PARQUET, SQL, kind_of
-from securevfl.data.preparation.sql import read_query
+from securevfl.data.preparation.other_files import ARROW, PARQUET, kind_of
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,8 +22,7 @@ def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
     ----------
     path : Path
         A CSV file, as `read_csv` takes it, or a Parquet or Arrow (Feather) file, which needs
-        pyarrow, a MATLAB file as `read_matlab` takes it, or a query in a file with the ending
-        .sql, as `read_query` takes it. The first bytes decide where the name says nothing.
+        pyarrow. The first bytes decide where the name says nothing.
     separator : str, optional
         Of a CSV file; the other kinds have none.
 
@@ -42,10 +39,6 @@ def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
         missing.
     """
     kind = kind_of(path)
-    if kind in SQL:
-        return read_query(path)
-    if kind in MATLAB:
-        return read_matlab(path)
     if kind not in (*PARQUET, *ARROW):
         return read_csv(path, separator)
     return _read_columns(path, kind)
