@@ -1,6 +1,6 @@
 """Measure the field and coding core: ``python benchmarks/field.py [--repeats N] [--page]``.
 
-Prints the table of ``securevfl.bench.field`` and writes it as benchmarks/results/field/KIND.json,
+Prints the table of ``field_rows`` and writes it as benchmarks/results/field/KIND.json,
 where KIND is the kind of the fastest kernels here. Quote medians of at least seven turns from a
 machine that does nothing else; the ratios are taken inside one run. ``--page`` measures nothing and
 writes tables.md beside these files from all of them.
@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from securevfl.bench.field_rows import KINDS
+from field_rows import KINDS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "field"
@@ -119,7 +119,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--page", action="store_true")
     options = parser.parse_args(argv)
     if not options.page:
-        from securevfl.bench.field import benchmark
+        from field_measure import benchmark
 
         result = benchmark(options.repeats)
         machine = result["machine"]

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+from field_measure import describe
+from turns import interleaved
 
-from securevfl.bench.field import describe
-from securevfl.bench.turns import interleaved
 from securevfl.field import LagrangeCode, PrimeField, ntt
 from securevfl.field.lagrange import interpolation_matrix
 

@@ -251,10 +251,3 @@ def _compile(fields: Sequence[dict[str, int]]) -> None:
     for field in fields:
         small = {**field, "rounds": 3, "batch": 4, "width": 2, "degree": 1, "segments": 1}
         Rounds(DEFAULT, data, small).advance(2)
-
-
-def bench_field() -> dict[str, Any]:
-    """Figures of the field arithmetic."""
-    from securevfl.bench.field import benchmark
-
-    return benchmark()

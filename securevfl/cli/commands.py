@@ -576,19 +576,6 @@ def bench_scale(
     scale(protocols, sizes, out=out, as_json=json)
 
 
-@bench_app.command("field", epilog=epilog("bench field"))
-def bench_field(json: AsJson = False) -> None:
-    """Time the arithmetic of the prime field, as docs/performance.md shows it."""
-    from securevfl.bench.rounds import bench_field
-
-    with displays.busy("bench field"):
-        result = bench_field()
-    if json:
-        output.print_json(result)
-    else:
-        output.print_field(result)
-
-
 def register(app: typer.Typer) -> None:
     """Add all commands to the application, but those of `COMMANDS`."""
     for command in (study, datasets, protocols):

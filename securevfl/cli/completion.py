@@ -143,7 +143,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("bench scale --out scale.png", "Draw the growth of three protocols. It takes minutes."),
         ("bench scale --protocols all --rows '' --features ''", "Vary parties and rounds only."),
     ),
-    "bench field": (("bench field --json", ""),),
     "doctor": (("doctor", "Show what this computer lacks."), ("doctor --json", "")),
 }  # fmt: skip
 

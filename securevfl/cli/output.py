@@ -421,25 +421,3 @@ def _with_spread(block: Mapping[str, float]) -> str:
 def print_machine(machine: Mapping[str, Any]) -> None:
     """Print where figures were measured; they mean little without it."""
     out().print(", ".join(f"{key} {value}" for key, value in machine.items()), soft_wrap=True)
-
-
-def print_field(result: Mapping[str, Any]) -> None:
-    """Print the figures of the field arithmetic, each beside its yardstick and its target."""
-    verdicts = {True: "met", False: "[red]missed[/]", None: ""}
-    print_table(
-        ("operation", "ours", "unit", "yardstick", "theirs", "ratio", "target", ""),
-        [
-            (
-                row["operation"],
-                f"{row['ours']:.4g}",
-                row["unit"],
-                row["yardstick"],
-                f"{row['theirs']:.4g}",
-                f"{row['ratio']:.2f}",
-                row["target"],
-                verdicts[row["met"]],
-            )
-            for row in result["rows"]
-        ],
-    )
-    print_machine(result["machine"])

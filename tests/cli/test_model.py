@@ -102,7 +102,7 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
         (verify, ("start",)),
         (studies, ("compare", "study", "plan", "decoding", "scale")),
         (threshold, ("threshold",)),
-        (show, ("print_rounds", "print_field", "print_json")),
+        (show, ("print_rounds", "print_json")),
     ):
         for name in names:
             monkeypatch.setattr(module, name, note)
@@ -118,7 +118,6 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
     monkeypatch.setattr("securevfl.runs.identities.look", lambda _: ({}, signed))
     for name in (
         "bench.rounds.bench_round",
-        "bench.rounds.bench_field",
         "runs.from_folder.trace_folder",
     ):
         monkeypatch.setattr(f"securevfl.{name}", lambda *a, **_: called.append(a) or ((), 0))
@@ -247,7 +246,6 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
         (("verify", "fedvs", "--parties", "4"), "securevfl.verify"),
         (("plan", "--data", "digits"), "securevfl.planning.forecast.plan"),
         (("bench", "round"), "securevfl.bench.rounds.bench_round"),
-        (("bench", "field"), "securevfl.bench.rounds.bench_field"),
         (("bench", "decoding"), "securevfl.bench.decoding.map_threshold"),
         (("bench", "scale"), "securevfl.bench.scale.bench_scale"),
         (("predict", "a run", "new.csv"), "securevfl.runs.from_folder.predict_files"),

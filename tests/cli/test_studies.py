@@ -270,18 +270,3 @@ def test_bench_round_prints_both_times_and_their_ratio():
     text = call(*arguments).stdout
     for part in ("shared round", "float round", "ratio", "2^31-1", "2^50-2^14+1", "2^61-1"):
         assert part in text
-
-
-def test_figures_of_the_field_are_a_table_beside_their_targets(monkeypatch):
-    row = {"operation": "matmul", "ours": 79.8, "unit": "GMAC/s", "yardstick": "dgemm"}
-    rows = [
-        {**row, "theirs": 27.6, "ratio": 2.89, "target": ">= 1.4", "met": True},
-        {**row, "theirs": 27.6, "ratio": 0.5, "target": ">= 1.4", "met": False},
-        {**row, "theirs": 27.6, "ratio": 0.5, "target": "", "met": None},
-    ]
-    measured = {"machine": {"cores": 2}, "rows": rows}
-    monkeypatch.setattr("securevfl.bench.rounds.bench_field", lambda: measured)
-    shown = call("bench", "field").stdout
-    assert "2.89" in shown
-    assert (shown.count("missed"), shown.count(" met")) == (1, 1)
-    assert "cores 2" in shown

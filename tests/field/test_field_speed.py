@@ -2,7 +2,7 @@
 
 ``pytest -n 0 --benchmark-enable tests/field/test_field_speed.py`` measures them. Without the option
 each runs once, so that no group can rot. The ratios that count are taken inside one run by
-``securevfl bench field``.
+``python benchmarks/field.py``.
 """
 
 import numpy as np

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from turns import Clock
 
-from securevfl.bench.turns import Clock
 from securevfl.field.fixed_point import FixedPoint
 from securevfl.field.kernels import cpu
 from securevfl.field.kernels.scratch import aligned

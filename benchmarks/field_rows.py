@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from securevfl.bench.field_cases import NTT, P31, P50, P61
+from field_cases import NTT, P31, P50, P61
 
 Row = dict[str, Any]
 

@@ -70,7 +70,7 @@ def benchmark(repeats: int = 7) -> dict[str, Any]:
     measured["turns as installed"] = installed["measured"]["turns"]
     measured["first call"] = first_calls()
     blas = {"yardstick": haswell["blas"], "as installed": installed["blas"]}
-    from securevfl.bench.field_rows import rows
+    from field_rows import rows
 
     machine = describe() | {"blas": blas}
     return {"machine": machine, "rows": rows(measured, machine), "measured": measured}
@@ -123,7 +123,7 @@ def _child(repeats: int, core: str | None) -> dict[str, Any]:
     extra = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     extra |= {"OPENBLAS_CORETYPE": core} if core else {}
     program = (
-        "from securevfl.bench import field as b;"
+        "import field_measure as b;"
         f"b._print({'b.measure' if core else 'b.measure_matmul'}({repeats}))"
     )
     return dict(json.loads(_run([sys.executable, "-c", program], extra)))
@@ -144,8 +144,8 @@ def _blas() -> str:
 
 def measure_matmul(repeats: int) -> dict[str, Any]:
     """Measure products alone, without the slow comparisons."""
-    from securevfl.bench import field_cases as cases
-    from securevfl.bench.turns import Clock
+    import field_cases as cases
+    from turns import Clock
 
     clock = Clock(repeats)
     products = {
@@ -159,10 +159,9 @@ def measure_matmul(repeats: int) -> dict[str, Any]:
 
 def measure(repeats: int) -> dict[str, Any]:
     """Measure everything in this process."""
+    import field_cases as cases
     import numpy as np
-
-    from securevfl.bench import field_cases as cases
-    from securevfl.bench.turns import Clock
+    from turns import Clock
 
     P31, P50, P61, clock = cases.P31, cases.P50, cases.P61, Clock(repeats)
     products = {}
