@@ -343,7 +343,7 @@ MOST_LINES = {
     "audit": 17791,
     "bench": 1296,
     "cli": 4486,
-    "data": 9506,
+    "data": 8474,
     "engine": 11621,
     "field": 8873,
     "models": 4820,

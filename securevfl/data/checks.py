@@ -12,23 +12,10 @@ from securevfl.errors import DataError
 
 
 def frozen(array: Any, dtype: Any) -> NDArray[Any]:
-    """Return a read-only C-contiguous view, or a copy where the layout or the type differs.
+    """A read-only C-contiguous view, or a copy where the layout or the type differs.
 
-    Parameters
-    ----------
-    array : ndarray
-        Any array; its own flags are not changed.
-    dtype : dtype
-        Wanted type.
-
-    Returns
-    -------
-    ndarray
-
-    Raises
-    ------
-    DataError
-        If class numbers are wanted and the array is not one of integers.
+    The array's own flags are not changed. DataError if class numbers are wanted and the array is
+    not one of integers.
     """
     if np.dtype(dtype).kind == "i" and np.asarray(array).dtype.kind not in "iu":
         raise DataError(
@@ -42,23 +29,9 @@ def frozen(array: Any, dtype: Any) -> NDArray[Any]:
 def check_features(
     asked: str, arrays: Sequence[NDArray[Any]], widths: Sequence[int], rows: int
 ) -> None:
-    """Check one side's features: one finite (rows, d_n) array for every party.
+    """Refuse features of one side unless each party has a finite (rows, d_n) array.
 
-    Parameters
-    ----------
-    asked : str
-        Beginning of the messages.
-    arrays : sequence of ndarray
-        One per party.
-    widths : sequence of int
-        Number of columns of each party.
-    rows : int
-        Number of labels.
-
-    Raises
-    ------
-    DataError
-        Naming the party, and the cell where it is about one.
+    Messages begin with `asked`, and name the party and the cell.
     """
     if len(arrays) != len(widths):
         raise DataError(
@@ -89,23 +62,9 @@ def check_alone(
     alone: Sequence[NDArray[Any]],
     alone_labels: NDArray[Any] | None,
 ) -> None:
-    """Check the rows that parties hold alone: finite, as wide as the shared ones, or none at all.
+    """Refuse rows that parties hold alone unless they are finite and as wide as the shared ones.
 
-    Parameters
-    ----------
-    asked : str
-        Beginning of the messages.
-    widths : sequence of int
-        Columns of each party.
-    alone : sequence of ndarray
-        Rows of each party that no other party has; empty if no party has any.
-    alone_labels : ndarray, optional
-        Labels of those of party 0.
-
-    Raises
-    ------
-    DataError
-        Naming the party, and the cell where it is about one.
+    `alone` is empty if no party has any; `alone_labels` are of those of party 0.
     """
     if alone and len(alone) != len(widths):
         raise DataError(
@@ -141,24 +100,7 @@ def _check_finite(where: str, array: NDArray[Any]) -> None:
 
 
 def check_labels(asked: str, labels: NDArray[Any], task: str, classes: Sequence[str]) -> None:
-    """Check that labels suit the task and the classes.
-
-    Parameters
-    ----------
-    asked : str
-        Beginning of the messages.
-    labels : ndarray, shape (rows,)
-        Class numbers or targets.
-    task : {"binary", "multiclass", "regression"}
-        The task.
-    classes : sequence of str
-        Names of the classes.
-
-    Raises
-    ------
-    DataError
-        For another shape, class numbers out of range, and targets that are not finite.
-    """
+    """Refuse another shape than (rows,), class numbers out of range, and targets not finite."""
     if labels.ndim != 1:
         raise DataError(f"{asked}: the shape is {labels.shape}; one label per row is needed.")
     if task == "regression":
@@ -178,22 +120,7 @@ def check_labels(asked: str, labels: NDArray[Any], task: str, classes: Sequence[
 
 
 def frozen_classes(asked: str, values: Any, names: Sequence[str]) -> NDArray[Any]:
-    """Return the values of the classes as a read-only array.
-
-    Parameters
-    ----------
-    asked : str
-        Beginning of the messages.
-    values : ndarray or sequence of str
-        One for each name; a sequence stands for texts.
-    names : sequence of str
-        Names of the classes.
-
-    Raises
-    ------
-    DataError
-        For another number of values than of names.
-    """
+    """The values of the classes as a read-only array; a sequence stands for texts."""
     array = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
     if array.shape != (len(names),):
         raise DataError(
@@ -204,24 +131,7 @@ def frozen_classes(asked: str, values: Any, names: Sequence[str]) -> NDArray[Any
 
 
 def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence[str]) -> None:
-    """Check one party's column names.
-
-    Parameters
-    ----------
-    asked : str
-        Beginning of the messages.
-    names : sequence of str
-        The names.
-    width : int
-        Number of columns d_n.
-    fitted : sequence of str
-        The names that the preprocessing produces.
-
-    Raises
-    ------
-    DataError
-        If there is not one name per column, or a name occurs twice.
-    """
+    """Refuse a party's names of columns unless each column has one of its own, as fitted."""
     if len(names) != width:
         raise DataError(f"{asked}: {len(names)} names for {width} columns; one each is needed.")
     if len(set(names)) < len(names):
@@ -232,23 +142,9 @@ def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence
 
 
 def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
-    """Return the rows that a subset asks for.
+    """Numbers of the rows that a subset asks for, int64; an int asks for the first so many.
 
-    Parameters
-    ----------
-    rows : int, slice, array of int or array of bool
-        An int asks for the first so many.
-    count : int
-        Number of rows that there are.
-
-    Returns
-    -------
-    ndarray of int64
-
-    Raises
-    ------
-    DataError
-        If a row does not exist, or none is asked for.
+    DataError if a row does not exist, or none is asked for.
     """
     if isinstance(rows, (int, np.integer)) and not isinstance(rows, bool):
         if not 1 <= rows <= count:

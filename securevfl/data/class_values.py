@@ -35,31 +35,16 @@ _Type = Literal[
 
 
 class Classes(NamedTuple):
-    """Classes in the order of their numbers.
-
-    Attributes
-    ----------
-    values : ndarray, shape (C,)
-        As the user gave them, of the type that they had.
-    names : tuple of str
-        As they are shown.
-    """
+    """Classes in the order of their numbers: values (C,) as the user gave them, names as shown."""
 
     values: NDArray[Any]
     names: tuple[str, ...]
 
 
 class Given(NamedTuple):
-    """Labels by what they are read as.
+    """Labels as they were given, by what they are read as, with the type of their array or column.
 
-    Attributes
-    ----------
-    labels : mapping
-        As they were given, by key.
-    dtype : dtype
-        Of the array or column in which they were.
-    texts : bool
-        Whether they are the texts of a file, which has no types.
+    `texts` says that they are the texts of a file, which has no types.
     """
 
     labels: Mapping[Hashable, Any]
@@ -107,21 +92,8 @@ def given_values(labels: pd.Series[Any]) -> NDArray[Any]:
 def one_each(keys: NDArray[Any], given: NDArray[Any], column: str, *, texts: bool) -> Given:
     """The one given label that stands behind each key.
 
-    Parameters
-    ----------
-    keys : ndarray, shape (rows,)
-        What labels are read as: numbers, or texts without surrounding blanks.
-    given : ndarray, shape (rows,)
-        The labels as they were given.
-    column : str
-        What messages call them.
-    texts : bool
-        Whether they are the texts of a file without types.
-
-    Raises
-    ------
-    DataError
-        For two labels that are given differently and read alike, such as 1 and 1.0 in a file.
+    Keys are what labels are read as: numbers, or texts without surrounding blanks. DataError for
+    two labels that are given differently and read alike, such as 1 and 1.0 in a file.
     """
     raw = given.tolist()
     found: dict[Hashable, Any] = {}
@@ -135,16 +107,7 @@ def one_each(keys: NDArray[Any], given: NDArray[Any], column: str, *, texts: boo
 def refuse_other_writing(train: Given, test: Given, column: str) -> None:
     """Refuse a test label that is given otherwise than the training label that it is read as.
 
-    Parameters
-    ----------
-    train, test : Given
-        Each test label has the key of a training label.
-    column : str
-        What messages call them.
-
-    Raises
-    ------
-    DataError
+    Each test label has the key of a training label.
     """
     same_type = train.dtype == test.dtype
     for key, label in test.labels.items():
@@ -158,21 +121,10 @@ def refuse_other_writing(train: Given, test: Given, column: str) -> None:
 
 
 def as_classes(keys: Sequence[Hashable], given: Given, column: str) -> Classes:
-    """Values and names of the classes.
+    """Values and names of the classes, whose keys are in the order of the classes' numbers.
 
-    Parameters
-    ----------
-    keys : sequence, length C
-        What the labels of each class are read as, in the order of the classes' numbers.
-    given : Given
-    column : str
-        What messages call them.
-
-    Raises
-    ------
-    DataError
-        For labels that are no numbers, truth values or texts, equal ones such as 1 and True, and
-        texts that only look different to a machine.
+    DataError for labels that are no numbers, truth values or texts, equal ones such as 1 and True,
+    and texts that only look different to a machine.
     """
     labels = [given.labels[key] for key in keys]
     values = _typed(labels) if given.texts else _array(labels, given.dtype, column)
@@ -203,10 +155,7 @@ def capital_notes(names: Sequence[str], column: str) -> list[str]:
 def stored_classes(values: NDArray[Any]) -> dict[str, Any]:
     """Values of classes in JSON types, for files and messages; `restored_classes` is the inverse.
 
-    Raises
-    ------
-    TypeError
-        For values of a type that `StoredClassValues` does not take.
+    TypeError for values of a type that `StoredClassValues` does not take.
     """
     kinds = {"U": "str", "O": "object"}
     name = kinds.get(values.dtype.kind, values.dtype.name)

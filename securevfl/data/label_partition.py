@@ -94,10 +94,7 @@ def partition_labels(
 def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
     """Refuse sets of row numbers that cannot be those of label owners.
 
-    Raises
-    ------
-    DataError
-        For an owner without labels, a row that does not exist, and one whose label has two owners.
+    An owner has no labels, a row does not exist, or its label has two owners.
     """
     owner = np.full(rows, -1, np.int64)
     for number, own in enumerate(sets):

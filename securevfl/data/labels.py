@@ -45,16 +45,9 @@ MOST_TEXT_CLASSES_PER_ROW = 1 / 5
 class RawLabels:
     """Labels as read, before they are numbered.
 
-    Parameters
-    ----------
-    values : ndarray of float64 or of object (str), shape (rows,)
-        Numbers if every label is one, else texts.
-    name : str
-        What messages call them.
-    given : ndarray, shape (rows,)
-        As the user gave them, of the type that they had.
-    texts : bool
-        Whether they are the texts of a file, which has no types.
+    `values` (rows,) are float64 if every label is a number, else texts; `given` are the labels as
+    the user gave them, of the type that they had. `texts` says that they are the texts of a file,
+    which has no types. `name` stands in messages.
     """
 
     values: NDArray[Any]
@@ -87,13 +80,9 @@ class RawLabels:
     def task(self) -> Task:
         """Tell classes from a regression's target.
 
-        Texts, truth values and at most 20 distinct whole numbers are classes.
-
-        Raises
-        ------
-        DataError
-            For more whole numbers than that which look like numbers of classes: from 0 or 1 on
-            without a gap, each in five rows or more in the mean. Either answer could be wrong.
+        Texts, truth values and at most 20 distinct whole numbers are classes. DataError for more
+        whole numbers which look like numbers of classes: from 0 or 1 on without a gap, each in five
+        rows or more in the mean. Either answer could be wrong.
         """
         distinct = np.unique(self.values.astype(str) if not self.numeric else self.values)
         if self.numeric:
@@ -117,17 +106,9 @@ class RawLabels:
 
 
 class EncodedLabels(NamedTuple):
-    """Numbered classes, or targets, of the two parts of a data set.
+    """Numbered classes (int64), or targets (float32), of the two parts of a data set.
 
-    Attributes
-    ----------
-    train, test : ndarray
-        int64 class numbers, or float32 targets.
-    classes : Classes or None
-        In the order of their values (of texts: of their letters); None for a regression.
-    task : {"binary", "multiclass", "regression"}
-    notes : tuple of str
-        What there is to say about the classes.
+    `classes` are in the order of their values (of texts: of their letters); None for a regression.
     """
 
     train: NDArray[Any]
@@ -153,25 +134,10 @@ def read_labels(
     name: str = "labels",
     missing: tuple[str, ...] = MISSING_TEXTS,
 ) -> RawLabels:
-    """Read labels of any type.
+    """Read labels of any type, (rows,): numbers, truth values or texts.
 
-    Parameters
-    ----------
-    labels : Series or array-like, shape (rows,)
-        Numbers, truth values or texts; a single further axis of length 1 is dropped.
-    name : str
-        What messages call them.
-    missing : tuple of str
-        Texts that stand for a missing value, which a label must not be.
-
-    Returns
-    -------
-    RawLabels
-
-    Raises
-    ------
-    DataError
-        If a label is missing or not finite, or there is not one label per row.
+    A single further axis of length 1 is dropped. DataError if a label is missing or not finite, or
+    there is not one label per row.
     """
     import pandas as pd
 
@@ -225,24 +191,10 @@ def _sort(label: object) -> str:
 
 
 def encode_labels(train: RawLabels, test: RawLabels, task: str | None = None) -> EncodedLabels:
-    """Number the classes by the training rows' order of values.
+    """Number the classes by the training rows' order of values; `task` is found unless given.
 
-    Parameters
-    ----------
-    train, test : RawLabels
-        Labels of the two parts.
-    task : {"binary", "multiclass", "regression"}, optional
-        Found from the training labels unless given.
-
-    Returns
-    -------
-    EncodedLabels
-
-    Raises
-    ------
-    DataError
-        For a single class, a class that only the test rows have, labels that are written
-        differently and read alike, or that do not suit the task that was asked for.
+    DataError for a single class, a class that only the test rows have, labels that are written
+    differently and read alike, or that do not suit the task that was asked for.
     """
     if task is not None and task not in get_args(Task):
         raise DataError(f"task={task!r} does not exist; use binary, multiclass or regression.")

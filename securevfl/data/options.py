@@ -140,15 +140,7 @@ class TableOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **defaults: Any) -> TableOptions:
-        """From keywords; None means not given, and `defaults` take the place of ours.
-
-        Parameters
-        ----------
-        given : mapping
-            Keywords of the user, as `TableKeywords` types them.
-        **defaults
-            What a builder has for options that are not given, such as a name.
-        """
+        """From a user's keywords; None means not given, and `defaults` take the place of ours."""
         return cls(**defaults | {key: value for key, value in given.items() if value is not None})
 
     @property
@@ -181,13 +173,6 @@ def table_options(keywords: type, **defaults: Any) -> Callable[[Callable[P, R]],
 
     Its signature and docstring then show every option with its default, other keywords are a
     TypeError as of any function, and `defaults` replace what is not given.
-
-    Parameters
-    ----------
-    keywords : type
-        `TableKeywords` or a part of it.
-    **defaults
-        Where the function's defaults are not those of `TableOptions`.
     """
     ours = {field.name: field for field in fields(TableOptions)}
     names = [name for name in ours if name in keywords.__annotations__]

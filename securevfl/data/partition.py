@@ -22,28 +22,10 @@ def divide_columns(
     parties: int | None = None,
     owners: Sequence[Sequence[str]] | None = None,
 ) -> tuple[Positions, str]:
-    """Divide columns among named owners, or evenly in order.
+    """Divide columns among named owners, or evenly in order; also the sentence for reports.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Of all source columns.
-    parties : int, optional
-        Number of parties; `DEFAULT_PARTIES` unless it or `owners` is given.
-    owners : sequence of sequences of str, optional
-        Names of each party's columns; together all of them, each once.
-
-    Returns
-    -------
-    positions : tuple of tuple of int
-        The positions of each party's columns.
-    rule : str
-        A sentence for reports.
-
-    Raises
-    ------
-    DataError
-        When both are given and differ, and when a party would own no column.
+    `DEFAULT_PARTIES` unless `parties` or `owners` is given; owners together name all columns, each
+    once. DataError when both are given and differ, and when a party would own no column.
     """
     if owners is not None:
         if parties not in (None, len(owners)):
@@ -59,23 +41,8 @@ def divide_columns(
 def partition_columns(count: int, parties: int) -> Positions:
     """Divide columns among parties in order, in parts as equal as those of `numpy.array_split`.
 
-    Parameters
-    ----------
-    count : int
-        Number of source columns.
-    parties : int
-        1 to `count`.
-
-    Returns
-    -------
-    tuple of tuple of int
-        The positions of each party's columns; the first parties get one more where the count
-        does not divide evenly.
-
-    Raises
-    ------
-    DataError
-        If some party would own no column.
+    The first parties get one more where the count does not divide evenly. DataError if some party
+    would own no column.
 
     Examples
     --------
@@ -97,10 +64,7 @@ def named_owners(
 ) -> tuple[Sequence[Any] | None, Sequence[str] | None]:
     """Split a mapping of party names to what they own; return a sequence as it is.
 
-    Raises
-    ------
-    DataError
-        When the parties are named twice.
+    DataError when the parties are named twice.
     """
     if not isinstance(owners, Mapping):
         return owners, party_names
@@ -113,23 +77,9 @@ def named_owners(
 
 
 def owned_columns(columns: Sequence[str], owners: Sequence[Sequence[str]]) -> Positions:
-    """Find the positions of the columns that each party is said to own.
+    """Positions of the columns that each party is said to own: together all columns, each once.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        Names of all source columns.
-    owners : sequence of sequences of str
-        One list of names per party; together they name every column once.
-
-    Returns
-    -------
-    tuple of tuple of int
-
-    Raises
-    ------
-    DataError
-        For an empty party, an unknown name, and a column with no owner or with two.
+    DataError for an empty party, an unknown name, and a column with no owner or with two.
     """
     place = {name: k for k, name in enumerate(columns)}
     if len(place) < len(columns):
@@ -163,21 +113,10 @@ def owned_columns(columns: Sequence[str], owners: Sequence[Sequence[str]]) -> Po
 
 
 def strip_columns(shape: tuple[int, int, int], parties: int, strips: Strips) -> Positions:
-    """Cut images into strips of whole pixel rows or columns, one per party.
+    """Cut images (channels, height, width) into strips of whole pixel lines, one per party.
 
-    Parameters
-    ----------
-    shape : (channels, height, width)
-        The whole image; its pixels are the source columns in C order.
-    parties : int
-        Number of strips, in the order of `numpy.array_split`.
-    strips : {"rows", "columns"}
-        ``"rows"`` cuts from top to bottom, ``"columns"`` from left to right.
-
-    Returns
-    -------
-    tuple of tuple of int
-        Within a strip the pixels keep the order channels, height, width.
+    The pixels are the source columns in C order. "rows" cuts from top to bottom, "columns" from
+    left to right. Within a strip the pixels keep the order channels, height, width.
     """
     pixels = np.arange(int(np.prod(shape))).reshape(shape)
     axis = _strip_axis(strips)
@@ -214,19 +153,9 @@ def pixel_names(shape: tuple[int, int, int]) -> list[str]:
 def strip_shapes(
     shape: tuple[int, int, int], positions: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, int, int], ...] | None:
-    """Return each party's part of the image as (channels, height, width).
+    """Each party's part of an image as (channels, height, width).
 
-    Parameters
-    ----------
-    shape : (channels, height, width)
-        The whole image.
-    positions : sequence of sequences of int
-        The pixels of each party.
-
-    Returns
-    -------
-    tuple of (channels, height, width), or None
-        None unless every party owns one whole rectangle in C order.
+    None unless every party owns one whole rectangle in C order.
     """
     pixels = np.arange(int(np.prod(shape))).reshape(shape)
     shapes = []
@@ -242,21 +171,9 @@ def strip_shapes(
 def split_random(
     count: int, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hold out a random part of the rows.
+    """Training and test rows, int64 in random order: `test_fraction`, in (0, 1), of `count` rows.
 
-    Parameters
-    ----------
-    count : int
-        Number of rows, at least 2.
-    test_fraction : float
-        Part of the rows that become test rows, in (0, 1); at least one row stays on each side.
-    seed : int
-        0 or more; the same seed gives the same split on every machine.
-
-    Returns
-    -------
-    train_rows, test_rows : ndarray of int64
-        In random order.
+    At least one row stays on each side. The same seed gives the same split on every machine.
     """
     return split_stratified(np.zeros(count, dtype=np.int64), test_fraction, seed)
 
@@ -264,26 +181,11 @@ def split_random(
 def split_stratified(
     labels: NDArray[Any], test_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hold out the same part of every class.
+    """Training and test rows, int64 in random order, with the same part of every class held out.
 
-    Parameters
-    ----------
-    labels : ndarray, shape (rows,)
-        Class of each row, of any type that can be sorted.
-    test_fraction : float
-        Part of the rows that become test rows, in (0, 1).
-    seed : int
-        0 or more; the same seed gives the same split on every machine.
-
-    Returns
-    -------
-    train_rows, test_rows : ndarray of int64
-        In random order. Every class keeps at least one training row.
-
-    Raises
-    ------
-    DataError
-        If the fraction or the seed is out of range, or a side would be empty.
+    Labels (rows,) may be of any type that can be sorted. Every class keeps at least one training
+    row. The same seed, 0 or more, gives the same split on every machine. DataError if the fraction
+    or the seed is out of range, or a side would be empty.
     """
     _check_fraction(test_fraction)
     _, codes = np.unique(labels, return_inverse=True)
@@ -308,23 +210,9 @@ def split_stratified(
 def split_groups(
     groups: NDArray[Any], labels: NDArray[Any], test_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hold out whole groups of rows, for example people, stratified by the group's label.
+    """Hold out whole groups of rows, for example people; a group counts as its first row's class.
 
-    Parameters
-    ----------
-    groups : ndarray, shape (rows,)
-        The group of each row; no group is on both sides.
-    labels : ndarray, shape (rows,)
-        The class of each row; a group counts as the class of its first row.
-    test_fraction : float
-        Part of the groups whose rows become test rows, in (0, 1).
-    seed : int
-        0 or more.
-
-    Returns
-    -------
-    train_rows, test_rows : ndarray of int64
-        In random order of groups, the rows of a group side by side.
+    Training and test rows come in random order of groups, the rows of a group side by side.
     """
     _, first, codes = np.unique(groups, return_index=True, return_inverse=True)
     train, test = split_stratified(labels[first], test_fraction, seed)
@@ -336,23 +224,11 @@ def split_groups(
 
 
 def shuffled(count: int, seed: int, purpose: str) -> NDArray[np.int64]:
-    """Return the numbers 0 to count - 1 in a random order that depends on seed and purpose only.
+    """The numbers 0 to count - 1, int64, in a random order of `seed` and `purpose` alone.
 
     The order sorts the raw output of Philox, whose stream NumPy guarantees over its versions, as it
-    does not for `Generator.permutation`.
-
-    Parameters
-    ----------
-    count : int
-        How many.
-    seed : int
-        0 or more.
-    purpose : str
-        Name of the use, so that each has a stream of its own.
-
-    Returns
-    -------
-    ndarray of int64, shape (count,)
+    does not for `Generator.permutation`. The seed is 0 or more; each purpose has a stream of its
+    own.
     """
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
         raise DataError(f"seed={seed!r}; a whole number of 0 or more is needed.")

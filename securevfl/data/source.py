@@ -24,7 +24,7 @@ class DataSource:
     name : str
         Name or file.
     options : mapping
-        Its keyword arguments; text, numbers and lists only. ``align = "psi"`` joins party files by
+        Its keyword arguments: text, numbers and lists only. ``align = "psi"`` joins party files by
         private set intersection.
     join : callable, optional
         Carries the intersection out (`securevfl.runs.alignment.match_privately`).
@@ -35,13 +35,7 @@ class DataSource:
     join: Join | None = field(default=None, compare=False, repr=False)
 
     def load(self) -> VerticalDataset:
-        """The data set.
-
-        Raises
-        ------
-        ConfigurationError
-            When `align` is unknown, or asks for an intersection that nobody carries out.
-        """
+        """The data set; refused when `align` is unknown, or nobody carries the intersection out."""
         from securevfl.data import load_dataset
 
         options = dict(self.options)

@@ -24,30 +24,14 @@ async def align(
 
     The member with the highest number leads: it sends its identifiers to the others, each answers
     which of them it has, and the leader tells all which are common. In the clear the others so
-    learn the leader's identifiers, and the leader which of them each other one has.
+    learn the leader's identifiers, and the leader which of them each other one has. With `private`
+    it is done by private set intersection, whose collector is the leader.
 
-    Parameters
-    ----------
-    party : Party
-        The member itself.
-    ids : sequence of str
-        Its own identifiers, each once.
-    peers : sequence of int
-        The other members. A party may take part in several alignments, one after the other, if
-        their leaders differ; twice under the same leader only in different rounds.
-    private : bool
-        By private set intersection, whose collector is the leader.
-
-    Returns
-    -------
-    ndarray, (common,), int64
-        Row numbers in the order of the sorted identifiers, which is the same for all members.
-
-    Raises
-    ------
-    DataError
-        When an identifier occurs twice, also among the leader's, none is common, or another
-        member's answer is not one truth value for each identifier or names one that is not there.
+    A party may take part in several alignments, one after the other, if their leaders differ; twice
+    under the same leader only in different rounds. Row numbers, int64, come in the order of the
+    sorted identifiers, which is the same for all members. DataError when an identifier occurs
+    twice, also among the leader's, none is common, or another member's answer is not one truth
+    value for each identifier or names one that is not there.
     """
     members = sorted({party.index, *peers})
     name = f"ids {members[-1]}"  # a kind is closed once it was collected

@@ -35,15 +35,8 @@ class PartyTable:
 class Joined:
     """The parties' columns and the labels, row for row, and what the join left out.
 
-    Attributes
-    ----------
-    parts : tuple of DataFrame
-    labels : Series
-    notes : tuple of str
-    alone : tuple of DataFrame
-        Rows of each party whose id is not in every table, where they were to be kept.
-    alone_labels : Series, optional
-        Labels of those of the first party, where its own table holds the labels.
+    `alone` are rows of each party whose id is not in every table, where they were to be kept, and
+    `alone_labels` those of the first party, where its own table holds the labels.
     """
 
     parts: tuple[pd.DataFrame, ...]
@@ -64,30 +57,11 @@ def join_parties(
 ) -> Joined:
     """Keep the rows whose id is in every table, in the order of the table with the labels.
 
-    Parameters
-    ----------
-    tables : sequence of PartyTable
-        One per party.
-    label_table : PartyTable, optional
-        A table of ids and labels, which is no party's.
-    label : str
-        Name of the label column, in `label_table` or else in exactly one party's table.
-    id_column : str, optional
-        Name of the id column in every table; None for tables that are already aligned.
-    match : callable, optional
-        Finds the common ids; they are compared in plain form if not given.
-    keep : bool
-        Return the rows whose id is not in every table besides, as their party's alone.
-
-    Returns
-    -------
-    Joined
-
-    Raises
-    ------
-    DataError
-        For an absent column, ids that are missing, repeated or written differently, and for an
-        empty intersection.
+    The label is in `label_table`, which is no party's, or else in exactly one party's table.
+    Without an id column the tables are aligned already. `match` finds the common ids; they are
+    compared in plain form if it is not given. With `keep` the rows whose id is not in every table
+    are returned besides, as their party's alone. DataError for an absent column, ids that are
+    missing, repeated or written differently, and for an empty intersection.
     """
     if not tables:
         raise DataError("no party's table was given; at least one is needed.")
@@ -156,12 +130,7 @@ def _label_owner(tables: Sequence[PartyTable], label_table: PartyTable | None, l
 
 
 def refuse_label(table: PartyTable, label: str) -> None:
-    """Refuse a party's column with the name of the label, where another table holds the labels.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a party's column with the name of the label, where another table holds the labels."""
     if label in table.frame.columns:
         raise DataError(
             f"{table.name} has a column {label!r}, too, and the labels have a file of their own: "
@@ -212,10 +181,7 @@ def common_rows(
 ) -> tuple[list[pd.DataFrame], dict[str, int]]:
     """Rows whose id is in all tables, in the first one's order, and how many others each had.
 
-    Raises
-    ------
-    DataError
-        As `join_rows` does.
+    DataError as for `join_rows`.
     """
     held = [own_ids(table, id_column) for table in tables]
     common = [key for key in held[0] if all(key in own for own in held[1:])]

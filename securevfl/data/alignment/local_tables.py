@@ -61,15 +61,8 @@ _OPTIONS = {
 class PublicFacts:
     """Public facts of the data, known to every party.
 
-    Attributes
-    ----------
-    widths : tuple of int
-        Encoded columns of each party.
-    rows, test_rows : int
-    classes : tuple of str
-    task : str
-    class_values : mapping or None
-        As `securevfl.data.class_values.stored_classes` gives them; None for a regression.
+    `widths` are the encoded columns of each party; `class_values` are as `stored_classes` gives
+    them, and None for a regression.
     """
 
     widths: tuple[int, ...]
@@ -104,19 +97,8 @@ class PublicFacts:
 class Tables:
     """Paths of the parties' files and options to read them; each path is on its reader's machine.
 
-    Attributes
-    ----------
-    party_files : tuple of str
-        One for each party.
-    label_file : str
-        The server's.
-    label : str
-        Name of the label column.
-    id_column : str or None
-        None for tables whose rows are in the same order already.
-    separator : str or None
-    options : TableOptions
-        Everything else, as for `from_files`.
+    The label file is the server's. Without an id column the rows of all tables are in the same
+    order already. `options` is everything else, as for `from_files`.
     """
 
     party_files: tuple[str, ...]
@@ -130,11 +112,8 @@ class Tables:
     def of(cls, options: Mapping[str, Any]) -> Tables:
         """From the options of `load_dataset`.
 
-        Raises
-        ------
-        DataError
-            For options that only one process with all tables can honour, and without a file of the
-            server's own for the labels.
+        DataError for options that only one process with all tables can honour, and without a file
+        of the server's own for the labels.
         """
         given = {key: value for key, value in options.items() if value is not None}
         strange = sorted(set(given) - _OPTIONS)
@@ -166,11 +145,8 @@ class Tables:
     def checked(self, index: int) -> PartyTable:
         """The table as `read` gives it, after what its owner can find out alone about it.
 
-        Raises
-        ------
-        DataError
-            For a client's table with the label column, labels that are absent or missing, and ids
-            that are absent, missing or repeated.
+        DataError for a client's table with the label column, labels that are absent or missing, and
+        ids that are absent, missing or repeated.
         """
         table = self.read(index)
         if index == SERVER:
@@ -206,14 +182,9 @@ class Tables:
         return build(VerticalDataset, train_rows, test_rows, places, asked, split="", partition="")
 
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
-        """The data set as a party has it; the experimenter's, with neither, for None.
+        """The data set as party `index` has it, or as the experimenter has it for None.
 
-        Parameters
-        ----------
-        index : int or None
-        facts : PublicFacts
-        place : Path or None
-            Folder in which the party left its rows.
+        `place` is the folder in which the party left its rows.
         """
         sizes = (facts.rows, facts.test_rows)
         features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
@@ -284,12 +255,7 @@ class RemoteColumns(PartyPreprocessor):
         return cls(columns, (0.0,) * width, (1.0,) * width, False)
 
     def apply(self, rows: Any) -> NDArray[np.float32]:
-        """Refused.
-
-        Raises
-        ------
-        DataError
-        """
+        """Refused."""
         raise DataError(
             "the columns of this party are encoded where its table is, and nobody else knows how; "
             "let the party encode its rows itself"
@@ -297,17 +263,9 @@ class RemoteColumns(PartyPreprocessor):
 
 
 class TableOwner(Party):
-    """Owner of a local table: finds the common rows with the others, and stores its own.
+    """Owner of a local table: finds the common rows with the others, and stores its own in `place`.
 
-    Parameters
-    ----------
-    index : int
-        SERVER owns the label table.
-    peers : sequence of int
-        Numbers of the parties.
-    tables : Tables
-    place : Path
-        Folder of its own.
+    SERVER owns the label table.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("facts",)

@@ -99,23 +99,11 @@ def blind(
     workers: Workers = None,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Hashed identifiers times the scalar.
+    """Hashed identifiers times the scalar: x-coordinates in order, uint8 (n, 32).
 
-    Parameters
-    ----------
-    identifiers : sequence of str
-    scalar : bytes
-        As `new_scalar` makes them.
-    workers : int or Executor, optional
-        Processes, or who carries calls out; one process for each core where the set is large, if
-        not given.
-    progress : callable, optional
-        Called with the number of points that were multiplied since the last call.
-
-    Returns
-    -------
-    ndarray, (n, 32), uint8
-        x-coordinates, in order.
+    `workers` are processes, or who carries calls out; one process for each core where the set is
+    large, if not given. `progress` is called with the number of points that were multiplied since
+    the last call.
     """
     return _map(_blind_texts, identifiers, scalar, workers, progress)
 
@@ -127,18 +115,9 @@ def blind_again(
     workers: Workers = None,
     progress: Progress | None = None,
 ) -> np.ndarray:
-    """Points that others have blinded, times the scalar.
+    """Points that others have blinded, uint8 (n, 32), times the scalar.
 
-    Parameters
-    ----------
-    points : ndarray, (n, 32), uint8
-    scalar, workers, progress
-        As for `blind`.
-
-    Raises
-    ------
-    RunError
-        When a row is no x-coordinate of the curve.
+    RunError when a row is no x-coordinate of the curve.
     """
     if points.ndim != 2 or points.shape[1] != POINT or points.dtype != np.uint8:
         raise RunError(
@@ -220,14 +199,7 @@ def _blind_points(points: Sequence[bytes], scalar: bytes) -> bytes:
 def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Places of the rows that are in every set, in an order that is the same for all sets.
 
-    Parameters
-    ----------
-    sets : sequence of ndarray, (n_m, 32), uint8
-        No row twice within a set.
-
-    Returns
-    -------
-    list of ndarray, (common,), int64
+    Sets are uint8 (n_m, 32), no row twice within one; places are int64.
     """
     # Points as four 64-bit words, most significant first, so that lexsort orders them as numbers.
     words = [np.ascontiguousarray(each).view(">u8").astype(np.uint64) for each in sets]
@@ -247,19 +219,10 @@ def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def id_order(identifiers: Sequence[str]) -> np.ndarray:
-    """Places of identifiers in an order that follows from them alone, by their hashes.
+    """Places of different identifiers in an order that follows from them alone, by their hashes.
 
     Whoever has the same identifiers finds the same order, however its own rows stand. So it tells
     nobody how the rows of another stand, which may be by their labels.
-
-    Parameters
-    ----------
-    identifiers : sequence of str
-        Each once.
-
-    Returns
-    -------
-    ndarray, (n,), int64
     """
     texts = (unicodedata.normalize("NFC", each).encode() for each in identifiers)
     hashes = [hashlib.sha256(_DOMAIN + b"order" + text).digest() for text in texts]
@@ -293,18 +256,10 @@ async def intersect(
     name : str
         Of the messages; a party that is a member of several groups gives each another one.
 
-    Returns
-    -------
-    ndarray, (common,), int64
-        Row numbers, in an order that is the same for all members and tells nothing else.
-
-    Raises
-    ------
-    DataError
-        When an identifier occurs twice, or none is common; when the collector's answer names no
-        set of own rows, or tells members different numbers of rows.
-    RunError
-        When a member sends what is no blinded set.
+    Returns row numbers, int64, in an order that is the same for all members and tells nothing else.
+    DataError when an identifier occurs twice, or none is common; when the collector's answer names
+    no set of own rows, or tells members different numbers of rows. RunError when a member sends
+    what is no blinded set.
     """
     ring = sorted(members)
     if len(ring) < 2 or party.index not in ring or collector not in ring:
@@ -348,19 +303,7 @@ async def intersect(
 def check_places(places: Any, held: int, member: int, collector: int) -> None:
     """Refuse an answer of the collector that names no set of own rows.
 
-    Parameters
-    ----------
-    places : payload
-        What the collector sent: places in the order in which the own set was sent.
-    held : int
-        Identifiers of this member.
-    member, collector : int
-        Numbers of both.
-
-    Raises
-    ------
-    DataError
-        Naming both and what is wrong.
+    Places are those of the order in which the own set, of `held` identifiers, was sent.
     """
     whose = f"psi: the collector, {name_of(collector)}, told {name_of(member)}"
     if not isinstance(places, np.ndarray) or places.dtype != np.int64 or places.ndim != 1:

@@ -181,30 +181,10 @@ def from_matrix(
 ) -> D:
     """Divide the columns, fit and scale two numeric matrices; the source is never copied whole.
 
-    Parameters
-    ----------
-    kind : type
-        What is made: `VerticalDataset`.
-    options : TableOptions
-        Name, scaling, names of the parties and origin of the data.
-    train, test : ndarray, shape (M, d) and (M_test, d)
-        Raw features, of any real dtype.
-    labels : EncodedLabels
-        Class numbers or targets of both.
-    names : sequence of str, length d
-        Names of the source columns.
-    views : sequence of int, optional
-        Number of columns of each view, where each view is one party's.
-    split : str
-        A sentence for reports.
-    parties, owners, strips, image_shape
-        As for `from_numpy` and `VerticalDataset`.
-    pixels : bool
-        Whether all values are bytes of images, which become parts of 255 before they are scaled.
-
-    Returns
-    -------
-    VerticalDataset
+    `train` and `test` are raw features, (M, d) and (M_test, d), of any real dtype; `names` are
+    those of the d source columns. `views` are the numbers of columns of each view, where each view
+    is one party's. With `pixels` all values are bytes of images, which become parts of 255 before
+    they are scaled. `split` is a sentence for reports; the others are as for `from_numpy`.
     """
     rule, about = options.scaling_rule, options.origin
     refuse_repeated(names)
@@ -244,10 +224,7 @@ def from_matrix(
 def draw_test_rows(
     labels: RawLabels, options: TableOptions
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
-    """Return training and test rows, stratified by class where there are classes and it is asked.
-
-    The third value is the sentence that reports show about the split.
-    """
+    """Training and test rows, stratified by class where it is asked, and a sentence for reports."""
     fraction, seed = options.test_fraction, options.seed
     if not options.stratified or (options.task or labels.task()) == "regression":
         train, test = split_random(len(labels), fraction, seed)
@@ -259,13 +236,7 @@ def draw_test_rows(
 
 
 def check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:
-    """Return the strip rule, None for single pixels.
-
-    Raises
-    ------
-    DataError
-        For an unknown rule, and for strips of rows that are no images.
-    """
+    """The strip rule, None for single pixels; refused if unknown, or without images."""
     if strips is None or strips == "pixels":
         return None
     if strips not in ("rows", "columns"):

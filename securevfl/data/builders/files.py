@@ -151,12 +151,7 @@ class FromFiles(DatasetContent):
 
 
 def refuse_twice(paths: Sequence[Path]) -> None:
-    """Refuse a file that is given for two parties.
-
-    Raises
-    ------
-    DataError
-    """
+    """Refuse a file that is given for two parties."""
     whole = [path.resolve() for path in paths]
     for number, path in enumerate(whole):
         if path in whole[:number]:

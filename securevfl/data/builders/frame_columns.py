@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
 
 def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
-    """Return the frame with its column names as texts, or refuse it.
+    """The frame with its column names as texts.
 
-    Raises
-    ------
-    DataError
-        For a frame without rows, with repeated column names, or with layered ones.
+    DataError without rows, and for repeated or layered names.
     """
     if frame.columns.nlevels > 1:
         raise DataError(f"{what}: the column names have {frame.columns.nlevels} layers; use one.")
@@ -38,13 +35,7 @@ def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
 
 
 def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series[Any]:
-    """Return the label column.
-
-    Raises
-    ------
-    DataError
-        If the table has no such column; the message lists those that it has.
-    """
+    """The label column; if there is none, the error lists the columns that there are."""
     if label not in frame.columns:
         raise DataError(
             f"{what} has no column {label!r} for the label; its columns are {listed(frame)}."
@@ -61,13 +52,7 @@ def listed(frame: pd.DataFrame, most: int = 12) -> str:
 
 
 def feature_columns(frame: pd.DataFrame, leave_out: Sequence[str], what: str) -> pd.DataFrame:
-    """Return the table without label, group and dropped columns.
-
-    Raises
-    ------
-    DataError
-        If one of them does not exist, or nothing is left.
-    """
+    """The table without label, group and dropped columns; all must exist, and one must be left."""
     unknown = [c for c in leave_out if c not in frame.columns]
     if unknown:
         raise DataError(
@@ -83,13 +68,7 @@ def feature_columns(frame: pd.DataFrame, leave_out: Sequence[str], what: str) ->
 def group_codes(
     frame: pd.DataFrame, group: str, what: str, missing: tuple[str, ...]
 ) -> NDArray[np.intp]:
-    """Number the values of the group column.
-
-    Raises
-    ------
-    DataError
-        If there is no such column, or a row has no value in it.
-    """
+    """Numbers of the values of the group column, which each row must have."""
     if group not in frame.columns:
         raise DataError(
             f"{what} has no column {group!r} for the groups; its columns are {listed(frame)}."

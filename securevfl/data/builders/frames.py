@@ -146,27 +146,9 @@ def from_parties(
 ) -> D:
     """Join the parties' tables, split the rows, and build the data set.
 
-    Parameters
-    ----------
-    kind : type
-        What is made: `VerticalDataset`.
-    tables : sequence of PartyTable
-        One per party, checked by `checked_frame`.
-    label_table : PartyTable, optional
-        A table of ids and labels, which is no party's.
-    label, id_column : str
-        Names of columns; without an id column the rows are taken as aligned.
-    options : TableOptions
-        Everything else that was asked.
-    match : callable, optional
-        As for `join_parties`.
-    unmatched : {"dropped", "kept"}
-        What becomes of rows whose id is not in every table; kept ones are unaligned rows
-        (``alone``).
-
-    Returns
-    -------
-    VerticalDataset
+    The tables were checked by `checked_frame`; `label_table` is no party's. Without an id column
+    the rows are taken as aligned. Rows whose id is not in every table are dropped, or kept as
+    unaligned rows (``alone``), as `unmatched` says.
     """
     keep = unmatched == "kept"
     _check_unmatched(unmatched, options)
@@ -251,20 +233,8 @@ def from_frame(
 ) -> D:
     """Divide one frame's columns among parties and build the data set.
 
-    Parameters
-    ----------
-    kind : type
-        What is made: `VerticalDataset`.
-    frame : DataFrame
-        Training rows, or all rows; checked by `checked_frame`.
-    test_frame : DataFrame, optional
-        Test rows with the same columns, as the user gave them.
-    label, parties, owners
-        As for `from_pandas`.
-    options : TableOptions
-        Everything else that was asked.
-    what : str
-        What messages call the table; the name of the data set unless given.
+    `frame` has the training rows, or all rows, and was checked by `checked_frame`; `test_frame` is
+    as the user gave it. Messages call the table `what`, or by the name of the data set.
     """
     name, group, missing = what or options.name, options.group, options.missing
     labels = read_labels(label_column(frame, label, name), label, missing)

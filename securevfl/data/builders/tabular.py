@@ -50,23 +50,7 @@ class Alone:
 def split_rows(
     rows: Rows, groups: NDArray[Any] | None, options: TableOptions
 ) -> tuple[Rows, Rows, str]:
-    """Draw the test rows: by group, stratified by class, or at random.
-
-    Parameters
-    ----------
-    rows : Rows
-        All rows.
-    groups : ndarray, shape (rows,), optional
-        Group of each row.
-    options : TableOptions
-        Fraction, seed and task.
-
-    Returns
-    -------
-    train, test : Rows
-    rule : str
-        One sentence for reports.
-    """
+    """Draw the test rows, by group, stratified or at random; also a sentence for reports."""
     labels, fraction, seed = rows.labels, options.test_fraction, options.seed
     if groups is None:
         train, test, rule = draw_test_rows(labels, options)
@@ -95,26 +79,9 @@ def build(
 ) -> D:
     """Fit each party's columns on its training rows and encode both sides.
 
-    Parameters
-    ----------
-    kind : type
-        What is made: `VerticalDataset`.
-    train, test : Rows
-        Rows of both sides.
-    positions : tuple of tuple of int
-        Where each party's columns stand in a whole row.
-    options : TableOptions
-        Everything else that was asked.
-    split, partition : str
-        Sentences for reports.
-    alone : Alone, optional
-        Training rows of single parties; they are fitted on too.
-    id_column : str, optional
-        Column by which the parties' tables were joined; new tables are compared by it.
-
-    Returns
-    -------
-    VerticalDataset
+    `positions` say where each party's columns stand in a whole row; `split` and `partition` are
+    sentences for reports. Training rows of single parties (`alone`) are fitted on too. New tables
+    are compared by the `id_column`, by which the parties' tables were joined.
     """
     rows, labels = len(train.labels), train.labels
     if alone is not None:

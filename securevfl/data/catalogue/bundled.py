@@ -68,16 +68,8 @@ def load_digits(
 ) -> VerticalDataset:
     """Load 1797 handwritten digits of 8 x 8 pixels, one pixel row for each of 8 parties.
 
-    Parameters
-    ----------
-    parties : int, optional
-        8 unless given; the 64 pixels are divided as `numpy.array_split` does.
-    data_dir : path, optional
-        Not used: the set is bundled.
-    strips : {"rows", "columns", "pixels"}, optional
-        How the images are cut; single pixels in order unless given.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    The 64 pixels are divided as `numpy.array_split` does, or in `strips`. The set is bundled, so
+    `data_dir` is not used.
     """
     pixels, digits = bundled_digits()
     asked = TableOptions.of(options, name=DIGITS.name, about=DIGITS.about())

@@ -77,23 +77,11 @@ def load_criteo(
 ) -> VerticalDataset:
     """Load Criteo: 13 counts and 26 texts; 26 % of the whole set are clicks.
 
-    The counts become sign(x) log(1 + |x|) (ours), then are scaled.
-
-    Parameters
-    ----------
-    parties : int, optional
-        2 unless given, as in VFLHLP: the active one has the texts, the passive one the counts.
-        All columns are divided among another number, texts first.
-    data_dir : path, optional
-        Folder of ``train.txt`` as distributed (tab-separated, no header), or of its first rows.
-    rows : int, optional
-        Rows that are kept, a uniform sample; all of a file up to 100,000 unless given.
-    sample_seed : int
-        Seed of the sample, which does not depend on `seed`.
-    verify : bool
-        Compare checksums, where they are known.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    The counts become sign(x) log(1 + |x|) (ours), then are scaled. Of two parties, as in VFLHLP,
+    the active one has the texts, the passive one the counts; all columns are divided among another
+    number, texts first. The file is ``train.txt`` as distributed (tab-separated, no header), or its
+    first rows. A uniform sample of `rows` rows is kept, all of a file up to 100,000 unless given;
+    its seed, `sample_seed`, does not depend on `seed`.
     """
     names = (LABEL, *CRITEO_NUMBERS, *CRITEO_TEXTS)
     path, notes = _file(CRITEO, data_dir, verify)
@@ -118,16 +106,9 @@ def load_avazu(
 ) -> VerticalDataset:
     """Load Avazu: 22 texts, the hour of the day among them; 17 % of the whole set are clicks.
 
-    Parameters
-    ----------
-    parties : int, optional
-        3 unless given, as in VFLHLP: 7, 7 and the other fields; `id` is dropped.
-    data_dir : path, optional
-        Folder of ``train.gz`` or ``train.csv`` as distributed, or of a part of it.
-    rows, sample_seed, verify
-        As for `load_criteo`.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    Of three parties, as in VFLHLP, two have 7 fields each and one the others; `id` is dropped. The
+    file is ``train.gz`` or ``train.csv`` as distributed, or a part of it; the sample is as for
+    `load_criteo`.
     """
     path, notes = _file(AVAZU, data_dir, verify)
     frame = _sample(path, ",", None, rows, sample_seed, notes)

@@ -98,20 +98,7 @@ class Facts:
     def verify(self, files: dict[str, Path]) -> list[str]:
         """Compare the files with their known checksums.
 
-        Parameters
-        ----------
-        files : dict of str to Path
-            As from `locate`.
-
-        Returns
-        -------
-        list of str
-            A note, if there are files whose checksum is not known.
-
-        Raises
-        ------
-        DataError
-            If a file is not the known one.
+        A note names files without a known one; DataError if a file is not the known one.
         """
         known = SHA256.get(self.folder, {})
         for name, path in files.items():
@@ -139,13 +126,7 @@ class Facts:
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path | None:
-    """Return the folder of data sets that was named by argument or environment.
-
-    Raises
-    ------
-    DataError
-        If it does not exist.
-    """
+    """The folder of data sets that argument or environment name; DataError if it is not there."""
     named = data_dir if data_dir is not None else os.environ.get(FOLDER_VARIABLE)
     if not named:
         return None

@@ -147,25 +147,9 @@ def load_images(
 ) -> VerticalDataset:
     """Load images with their official split, on which the seed has no effect.
 
-    Parameters
-    ----------
-    kind : _Kind
-        Which set.
-    parties : int, optional
-        The set's default unless given.
-    data_dir : path, optional
-        Folder of data sets; ``SECUREVFL_DATA`` unless given.
-    strips : {"rows", "columns", "pixels"}, optional
-        How images are cut: single pixels in order for the grey sets, strips of pixel columns for
-        cifar10, unless given.
-    verify : bool
-        Whether checksums of local files are compared.
-    download : bool
-        Whether OpenML is asked when there are no local files.
-    test : str
-        Which test images, where there is a choice.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    Checksums of local files are compared, and OpenML is asked where there are none, unless `verify`
+    and `download` say otherwise. Images are cut into single pixels, those of cifar10 into strips of
+    pixel columns, unless `strips` is given.
     """
     facts = kind.facts
     files = facts.locate(data_dir)
@@ -212,15 +196,8 @@ def load_cifar10(
 ) -> VerticalDataset:
     """Load CIFAR-10: 60000 colour images of 32 x 32 pixels, in vertical strips of pixel columns.
 
-    Parameters
-    ----------
-    parties, data_dir, strips, verify, download
-        As for `load_images`.
-    test : {"official", "holdout"}
-        ``"official"``: the test batch, or where the files hold only its first 1000 images those.
-        ``"holdout"``: the last 10000 training images, which then are not trained on.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    ``test="official"`` is the test batch, or where the files hold only its first 1000 images those;
+    ``"holdout"`` the last 10000 training images, which then are not trained on.
     """
     if test not in ("official", "holdout"):
         raise DataError(f"cifar10: test={test!r} does not exist; use official or holdout.")

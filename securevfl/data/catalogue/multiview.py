@@ -75,18 +75,7 @@ def load_handwritten(
 ) -> VerticalDataset:
     """Load 2000 handwritten digits in six views of 216, 76, 64, 6, 240 and 47 features.
 
-    Parameters
-    ----------
-    parties : int, optional
-        Six parties with one view each unless given; all columns are divided among another number.
-    data_dir : path, optional
-        Folder of data sets; ``SECUREVFL_DATA`` unless given.
-    verify : bool
-        Whether checksums of local files are compared.
-    download : bool
-        Whether OpenML is asked when there are no local files.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    Six parties have one view each; all columns are divided among another number.
     """
     files = HANDWRITTEN.locate(data_dir)
     if files is not None:
@@ -109,12 +98,7 @@ def load_caltech(
 ) -> VerticalDataset:
     """Load 1474 images of seven classes in six views of 48, 40, 254, 1984, 512 and 928 features.
 
-    Parameters
-    ----------
-    parties, data_dir, verify
-        As for `load_handwritten`; there is no download.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    Six parties have one view each; all columns are divided among another number.
     """
     files = CALTECH.locate(data_dir)
     if files is None:

@@ -19,27 +19,11 @@ _INTERVAL = 0.2
 
 
 def fetch(facts: Facts, data_id: int) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """Return the features and the labels of a data set at OpenML.
+    """The features and the labels of a data set at OpenML.
 
     scikit-learn keeps the file in its cache folder (``SCIKIT_LEARN_DATA``, or
-    ``~/scikit_learn_data``) and checks its MD5.
-
-    Parameters
-    ----------
-    facts : Facts
-        The data set, for messages.
-    data_id : int
-        Number of the data set at OpenML.
-
-    Returns
-    -------
-    features : DataFrame
-    labels : Series
-
-    Raises
-    ------
-    DataError
-        If it is not in the cache and cannot be downloaded, or is damaged.
+    ``~/scikit_learn_data``) and checks its MD5. DataError if it is not in the cache and cannot be
+    downloaded, or is damaged.
     """
     from sklearn.datasets import fetch_openml, get_data_home
 

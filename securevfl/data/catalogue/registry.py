@@ -104,8 +104,10 @@ def load_dataset(
         Part of the training rows that take the place of the test rows, which are dropped: for
         choices that must not be made on test rows (`VerticalDataset.hold_back`).
     **options
-        Of the data set (``split=`` for parkinson, ``strips=`` for images, ``verify=False`` to skip
-        checksums), or of `VerticalDataset.from_csv`, `.from_image_folder` (``size=``, ``color=``)
+        Of the data set: ``verify=False`` to skip the checksums of its files, ``download=False`` not
+        to ask OpenML where there are none, ``strips=`` for images, ``split=`` for parkinson,
+        ``test=`` for cifar10, ``rows=`` and ``sample_seed=`` for clicks. Or of
+        `VerticalDataset.from_csv`, `.from_image_folder` (``size=``, ``color=``)
         or `.from_files` (``party_files=``, ``id_column=``, ``label_file=``).
 
     Returns

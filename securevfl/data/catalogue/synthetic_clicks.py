@@ -111,18 +111,9 @@ class SyntheticGenerator:
     ) -> VerticalDataset:
         """Generate the rows; name, origin and licence call them synthetic.
 
-        Parameters
-        ----------
-        parties : int, optional
-            As for the set that is copied.
-        data_dir : path, optional
-            Not used: nothing is read.
-        rows : int
-            100,000 training and 20,000 test rows unless given, as VFLHLP has of Avazu.
-        sample_seed : int
-            Seed of the rows, which do not depend on `seed`.
-        **options
-            Fields of `securevfl.data.options.TableOptions`.
+        Parties are as for the set that is copied, and there are 100,000 training and 20,000 test
+        rows, as VFLHLP has of Avazu, unless given. The seed of the rows, `sample_seed`, does not
+        depend on `seed`. Nothing is read, so `data_dir` is not used.
         """
         if rows < 10:
             raise DataError(f"rows={rows} are too few for a training and a test set; use 10 up.")

@@ -99,18 +99,7 @@ def load_credit_card(
 ) -> VerticalDataset:
     """Load 30000 credit card clients with 23 features; 22 % default.
 
-    Parameters
-    ----------
-    parties : int, optional
-        11 unless given; columns are divided as `numpy.array_split` does.
-    data_dir : path, optional
-        Folder of data sets; ``SECUREVFL_DATA`` unless given.
-    verify : bool
-        Whether checksums of local files are compared.
-    download : bool
-        Whether OpenML is asked when there are no local files.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    Columns are divided among 11 parties, unless given, as `numpy.array_split` does.
     """
     frame, label, notes = _single_table(
         CREDIT, "default.payment.next.month", data_dir, verify, download
@@ -141,17 +130,9 @@ def load_parkinson(
 ) -> VerticalDataset:
     """Load 756 voice recordings of 252 people with 753 features; 75 % have the disease.
 
-    Parameters
-    ----------
-    parties : int, optional
-        10 unless given; columns are divided as `numpy.array_split` does.
-    data_dir, verify, download
-        As for `load_credit_card`.
-    split : {"person", "row"}
-        ``"person"`` keeps all recordings of a person on one side. ``"row"`` does not, so that the
-        test rows leak into training; papers that do so report more than is learnt.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    Columns are divided among 10 parties, unless given. ``split="person"`` keeps all recordings of a
+    person on one side. ``"row"`` does not, so that the test rows leak into training; papers that do
+    so report more than is learnt.
     """
     if split not in ("person", "row"):
         raise DataError(f"parkinson: split={split!r} does not exist; use person or row.")
@@ -197,14 +178,7 @@ def load_adult(
 ) -> VerticalDataset:
     """Load 48842 people of the 1994 census with 14 features; 24 % earn over 50000 dollars.
 
-    Parameters
-    ----------
-    parties : int, optional
-        7 unless given (ours); columns are divided as `numpy.array_split` does.
-    data_dir, verify, download
-        As for `load_credit_card`; the split is the official one.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    Columns are divided among 7 parties (ours), unless given; the split is the official one.
     """
     files = ADULT.locate(data_dir)
     if files is not None:
@@ -239,14 +213,8 @@ def load_breast_cancer(
 ) -> VerticalDataset:
     """Load 569 tumours with 30 features of two parties: 10 worst values, 20 means and errors.
 
-    Parameters
-    ----------
-    parties : int, optional
-        The two parties of FATE's files unless given; all columns are divided among another number.
-    data_dir, verify
-        As for `load_credit_card`. Without files the same features come from scikit-learn.
-    **options
-        Fields of `securevfl.data.options.TableOptions`.
+    The parties are those of FATE's files; all columns are divided among another number. Without
+    files the same features come from scikit-learn.
     """
     files = BREAST.locate(data_dir)
     if files is not None:

@@ -26,36 +26,12 @@ _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
 def row_name(series: pd.Series[Any], position: int) -> str:
-    """Name a row as the user can find it: file and line, or the index of the frame.
-
-    Parameters
-    ----------
-    series : Series
-        The column whose index carries the name.
-    position : int
-        Position of the row in this column.
-
-    Returns
-    -------
-    str
-        For example ``"bank.csv, line 17"`` or ``"row 15"``.
-    """
+    """Name of a row as the user can find it, such as ``"bank.csv, line 17"`` or ``"row 15"``."""
     return f"{series.index.name or 'row'} {series.index[position]}"
 
 
 def text_of(cell: object) -> str:
-    """Write one cell as text; whole floats as integers, so that 1 and 1.0 are the same category.
-
-    Parameters
-    ----------
-    cell : object
-        Any value that is not missing.
-
-    Returns
-    -------
-    str
-        The text, without surrounding blanks.
-    """
+    """A cell as text without surrounding blanks; 1.0 is written as 1, the same category."""
     if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
         return str(int(cell))
     return str(cell).strip()
@@ -66,24 +42,8 @@ def read_texts(
 ) -> tuple[NDArray[np.intp], list[str | None]]:
     """Read a column as texts, each distinct one once.
 
-    Parameters
-    ----------
-    series : Series
-        Any column; its name and index are used in messages.
-    missing : tuple of str
-        Texts that stand for an absent value.
-
-    Returns
-    -------
-    codes : ndarray of intp, shape (rows,)
-        Position of each row's text in `texts`.
-    texts : list of (str or None)
-        The distinct texts; the last entry is None, which stands for a missing value.
-
-    Raises
-    ------
-    DataError
-        For dates, and for a cell that says NaN.
+    Returns the place of each row's text, intp (rows,), and the distinct texts. The last of these is
+    None, which stands for a missing value. DataError for dates, and for a cell that says NaN.
     """
     import pandas as pd
 
@@ -117,16 +77,7 @@ def read_texts(
 def odd_cell(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
     """Sentence about a column of texts of which half are numbers, or such with a decimal comma.
 
-    Parameters
-    ----------
-    series : Series
-    missing : tuple of str
-        Texts that stand for an absent value.
-
-    Returns
-    -------
-    str
-        Such as ``" All but 2 of 1875 are numbers; 'n/a?' in bank.csv, line 5 is none."``
+    For example ``" All but 2 of 1875 are numbers; 'n/a?' in bank.csv, line 5 is none."``
     """
     texts = series.dropna().map(text_of)
     texts = texts[~texts.isin(missing)]
@@ -148,18 +99,8 @@ def odd_cell(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -
 def refuse_odd_cells(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> None:
     """Refuse a column of texts nearly all of which are numbers: one typo would make categories.
 
-    Parameters
-    ----------
-    series : Series
-        All rows of a column that `read_numbers` does not read.
-    missing : tuple of str
-        Texts that stand for an absent value.
-
-    Raises
-    ------
-    DataError
-        When at least 90 % of the rows that have a value, or of their different texts, are numbers,
-        or at least 90 % are numbers with a decimal comma.
+    It is refused when at least 90 % of the rows that have a value, or of their different texts, are
+    numbers, or at least 90 % are numbers with a decimal comma.
     """
     said = series.dropna().map(text_of)
     said = said[~said.isin(missing)]
@@ -178,24 +119,10 @@ def refuse_odd_cells(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_
 def read_numbers(
     series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
 ) -> NDArray[np.float64] | None:
-    """Read a column as numbers, NaN where a value is missing.
+    """Read a column as numbers, float64 (rows,), NaN where a value is missing.
 
-    Parameters
-    ----------
-    series : Series
-        Numbers, truth values, or texts.
-    missing : tuple of str
-        Texts that stand for an absent value.
-
-    Returns
-    -------
-    ndarray of float64, shape (rows,), or None
-        None when some cell is neither a number nor missing.
-
-    Raises
-    ------
-    DataError
-        For infinite, complex, NaN-valued text and date cells.
+    None when some cell is neither a number, a truth value nor missing. DataError for infinite,
+    complex, NaN-valued text and date cells.
     """
     if series.dtype.kind == "c":
         raise DataError(f"column {series.name!r} holds complex numbers; give real ones.")
@@ -221,20 +148,7 @@ def read_numbers(
 
 
 def first_non_number(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
-    """Describe the first cell of a column that is not a number.
-
-    Parameters
-    ----------
-    series : Series
-        A column for which `read_numbers` gave None.
-    missing : tuple of str
-        Texts that stand for an absent value.
-
-    Returns
-    -------
-    str
-        For example ``"bank.csv, line 17 holds 'abc'"``.
-    """
+    """First cell of a column of no numbers, such as ``"bank.csv, line 17 holds 'abc'"``."""
     codes, texts = read_texts(series, missing)
     bad = [text is not None and _parse([text]) is None for text in texts]
     position = int(np.argmax(np.array(bad)[codes]))

@@ -20,15 +20,7 @@ _SHOWN = 3  # names of files that were left out
 
 @dataclass(frozen=True)
 class ClassFolders:
-    """Images of some classes, in the order of their names.
-
-    Parameters
-    ----------
-    files : tuple of Path
-        All images.
-    classes : tuple of str
-        Class of each: the name of its folder.
-    """
+    """Images of some classes in the order of their names, and the folder's name of each."""
 
     files: tuple[Path, ...]
     classes: tuple[str, ...]
@@ -36,18 +28,9 @@ class ClassFolders:
 
 @dataclass(frozen=True)
 class ImageFolder:
-    """Content of a folder of images.
+    """Content of a folder of images: all, or those below ``train`` and those below ``test``.
 
-    Parameters
-    ----------
-    train : ClassFolders
-        All images, or those below ``train``.
-    test : ClassFolders, optional
-        Those below ``test`` or ``val``, where there are such folders.
-    split : str
-        Name of the folder of the test images; "" without.
-    notes : tuple of str
-        What was left out.
+    `split` is the name of the folder of the test images, "" without; `notes` say what was left out.
     """
 
     train: ClassFolders
@@ -59,18 +42,11 @@ class ImageFolder:
 def list_images(path: Path) -> ImageFolder:
     """List the images of a folder, in an order that every machine has.
 
-    Parameters
-    ----------
-    path : Path
-        A folder with one sub-folder for each class, or with ``train`` and ``test`` (or ``val``)
-        above the classes. Images lie directly in the folder of their class. Names that begin with a
-        dot are passed over; other files that are no images by their ending are left out and noted.
-
-    Raises
-    ------
-    DataError
-        Without at least two classes, for a class without an image, folders within a class, links
-        that lead out of the folder, and what cannot be listed.
+    The folder has one sub-folder for each class, or ``train`` and ``test`` (or ``val``) above the
+    classes. Images lie directly in the folder of their class. Names that begin with a dot are
+    passed over; other files that are no images by their ending are left out and noted. DataError
+    without at least two classes, for a class without an image, folders within a class, links that
+    lead out of the folder, and what cannot be listed.
     """
     if not path.is_dir():
         raise DataError(f"{path}: there is no such folder; check the path.")
@@ -87,10 +63,7 @@ def list_images(path: Path) -> ImageFolder:
 def images_of(path: Path) -> list[Path]:
     """List the images in a folder, or those in its sub-folders, in the order of their names.
 
-    Raises
-    ------
-    DataError
-        Where there are none, or both; and as `list_images` does.
+    DataError where there are none, or both; and as `list_images`.
     """
     lister = _Lister(path)
     found = lister.top_images()

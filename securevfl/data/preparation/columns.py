@@ -23,16 +23,16 @@ class Column:
     Parameters
     ----------
     name : str
-        Name of the source column.
+        Of the source column.
     categories : tuple of str, optional
         The training rows' texts, one encoded column each; None for a numeric column.
-    coded : bool
-        Whether the categories are one encoded column of category codes instead: 1 and up in their
-        order, 0 for a missing text and for one that is no category.
     fill : float, optional
         Median of the training rows, put where a number is missing; None refuses missing numbers.
     indicator : bool
         Whether a further encoded column says that the value is missing.
+    coded : bool
+        Whether the categories are one column of codes instead: 1 and up in their order, 0 for a
+        missing text and for one that is no category.
     """
 
     name: str
@@ -87,25 +87,8 @@ def fit_column(
 ) -> Column:
     """Choose a column's encoding from its training rows.
 
-    Parameters
-    ----------
-    series : Series
-        Training rows only.
-    missing : tuple of str
-        Texts that stand for a missing value.
-    max_categories : int
-        Largest number of distinct texts.
-    coded : bool
-        Whether texts become category codes; of too many texts the rarer ones then share the code 0.
-
-    Returns
-    -------
-    Column
-
-    Raises
-    ------
-    DataError
-        If no row has a value, or there are too many distinct texts.
+    Of more than `max_categories` texts the rarer ones share the code 0 where texts are coded.
+    DataError if no row has a value, or there are too many distinct texts.
     """
     import pandas as pd
 
@@ -224,13 +207,7 @@ def listed_names(given: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def refuse_repeated(names: Sequence[str], remedy: str = "rename or drop one") -> None:
-    """Refuse a name that occurs twice.
-
-    Raises
-    ------
-    DataError
-        Naming the first such name.
-    """
+    """Refuse names of columns of which one occurs twice; DataError names the first such."""
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise DataError(f"two columns are called {twice!r}; {remedy}.")

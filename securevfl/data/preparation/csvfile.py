@@ -28,7 +28,7 @@ def read_csv(
     Parameters
     ----------
     path : Path
-        The file, in UTF-8; .gz, .bz2 and .xz are unpacked, to 64 MiB or 50 times their size.
+        In UTF-8; .gz, .bz2 and .xz are unpacked, to 64 MiB or 50 times their size.
     separator : str, optional
         A comma, or a tab for .tsv files, unless given.
     header : int, optional
@@ -37,17 +37,9 @@ def read_csv(
     comment : str, optional
         Lines that begin with it are skipped.
 
-    Returns
-    -------
-    DataFrame
-        Of texts; empty cells are "". The index is called ``FILE, line``, so that a
-        message about a cell names its file, and the attribute `TEXT_CELLS` says that the file has
-        no types.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, has no rows, rows of different length, or repeated names.
+    Empty cells are "". The frame's index is called ``FILE, line``, so that a message about a cell
+    names its file, and the attribute `TEXT_CELLS` says that the file has no types. DataError if the
+    file cannot be read, has no rows, rows of different length, or repeated names.
     """
     import pandas as pd
 

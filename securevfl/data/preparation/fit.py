@@ -20,22 +20,9 @@ if TYPE_CHECKING:
 def fit_matrix(
     block: NDArray[Any], names: Sequence[str], scaling: Scaling, *, pixels: bool = False
 ) -> PartyPreprocessor:
-    """Fit the scaling of one party's numeric training rows.
+    """Fit the scaling of one party's numeric training rows, (M, d_n), all finite.
 
-    Parameters
-    ----------
-    block : ndarray, shape (M, d_n)
-        The training rows of the party's columns; NaN and infinite values are refused.
-    names : sequence of str, length d_n
-        Column names.
-    scaling : {"minmax", "standard", "none"}
-        The rule.
-    pixels : bool
-        Whether the rows are pixels, as bytes; they are scaled as parts of 255.
-
-    Returns
-    -------
-    PartyPreprocessor
+    `pixels` are given as bytes, and scaled as parts of 255.
     """
     offset, divisor = fit_scaling(block, scaling, names)
     if pixels and scaling != "none":  # fitted on bytes, and applied to parts of 255
@@ -53,33 +40,12 @@ def fit_frame(
     max_categories: int = 1000,
     coding: str = "onehot",
 ) -> PartyPreprocessor:
-    """Fit the encoding and scaling of one party's training rows.
+    """Fit the encoding and scaling of one party's training rows, as `TableOptions` says.
 
-    Numbers stay one column, texts and pandas categories become one column per value of the
-    training rows. A column with missing training values gets one more column that marks them.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Training rows only.
-    scaling : {"minmax", "standard", "none"}
-        The rule.
-    missing : tuple of str
-        Texts that stand for a missing value.
-    max_categories : int
-        Largest number of distinct texts in one column; beyond it the rarer ones share the code 0
-        where texts are coded, and the column is refused where they are not.
-    coding : {"onehot", "codes"}
-        One column for each text, or one of category codes, which are not scaled.
-
-    Returns
-    -------
-    PartyPreprocessor
-
-    Raises
-    ------
-    DataError
-        For columns that cannot be encoded: no value at all, too many distinct texts, dates.
+    Numbers stay one column, texts and pandas categories become one column per value of the training
+    rows, or one of category codes, which are not scaled. A column with missing training values gets
+    one more column that marks them. DataError for columns that cannot be encoded: no value at all,
+    too many distinct texts, dates.
     """
     columns: list[Column] = []
     offset: list[float] = []

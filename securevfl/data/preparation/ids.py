@@ -10,21 +10,10 @@ from securevfl.errors import DataError
 
 
 def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
-    """Refuse tables whose rows are not of the same people in the same order.
+    """Refuse parties' tables whose rows are not of the same people in the same order.
 
-    Tables without the id column cannot be compared: their rows count as aligned.
-
-    Parameters
-    ----------
-    tables : sequence of DataFrame or ndarray
-        One for each party.
-    id_column : str or None
-        Column by which the training rows were joined; None where they were not.
-
-    Raises
-    ------
-    DataError
-        When some tables have the column and others have not, and when the ids differ.
+    Tables without the id column cannot be compared: their rows count as aligned. DataError when
+    some tables have the column and others have not, and when the ids differ.
     """
     if id_column is None:
         return

@@ -23,20 +23,9 @@ def read_image_table(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Rows of bytes, one for each image of a folder, and the images' names.
 
-    Parameters
-    ----------
-    folder : Path
-        With images, or with sub-folders of images, in the order of their names.
-    columns : sequence of str
-        Pixels on which the model was trained, of all parties.
-    scaled : bool
-        Whether images of another size are scaled to that of the model, or refused.
-
-    Raises
-    ------
-    DataError
-        For columns that are no pixels of whole images, and as
-        `VerticalDataset.from_image_folder` does.
+    `columns` are the pixels on which the model was trained, of all parties. Images of another size
+    are refused unless they are `scaled`. DataError for columns that are no pixels of whole images,
+    and as for `VerticalDataset.from_image_folder`.
     """
     import pandas as pd
 

@@ -46,12 +46,9 @@ _BEGINNINGS = {
 
 
 def refuse_other_kind(path: Path) -> None:
-    """Refuse a file that is known to be no CSV file; a file that is not there passes.
+    """Refuse a file that is known to be no CSV file, saying what it is and how it can be read.
 
-    Raises
-    ------
-    DataError
-        Saying what the file is and how it can be read.
+    A file that is not there passes.
     """
     kind = kind_of(path)
     if kind in _ARCHIVES:

@@ -115,22 +115,10 @@ class PartyPreprocessor:
         return {name: count for name, count in counts.items() if count}
 
     def scale_matrix(self, matrix: NDArray[Any]) -> NDArray[np.float32]:
-        """Fill and scale a numeric matrix whose columns are encoded one to one.
+        """Fill and scale a numeric matrix (m, d_n) whose columns are encoded one to one.
 
-        Parameters
-        ----------
-        matrix : ndarray, shape (m, d_n)
-            Any real dtype; it is read block by block and never copied whole.
-
-        Returns
-        -------
-        ndarray of float32, shape (m, d_n)
-
-        Raises
-        ------
-        DataError
-            For NaN where no filling was fitted, for infinite values, and for pixels that are
-            neither bytes nor in [0, 1].
+        It is read block by block and never copied whole. DataError for NaN where no filling was
+        fitted, for infinite values, and for pixels that are neither bytes nor in [0, 1].
         """
         largest = _largest_pixel(matrix) if self.pixels else 1
         out = np.empty(matrix.shape, dtype=np.float32)
@@ -167,10 +155,7 @@ class PartyPreprocessor:
     def from_json(fields: Mapping[str, Any]) -> PartyPreprocessor:
         """Rebuild a party's part from what `to_json` returned.
 
-        Raises
-        ------
-        ValueError
-            Naming the first field that is not as `to_json` writes it.
+        ValueError names the first field that is not as `to_json` writes it.
         """
         StoredPreprocessing.check(fields)
         return PartyPreprocessor(
@@ -256,13 +241,7 @@ class PartyPreprocessor:
 
 
 def _largest_pixel(matrix: NDArray[Any]) -> int:
-    """Value of a white pixel: 255 of bytes, 1 of floats.
-
-    Raises
-    ------
-    DataError
-        For other types, and for floats beyond [0, 1].
-    """
+    """Value of a white pixel: 255 of bytes, 1 of floats; other types and values are refused."""
     if matrix.dtype == np.uint8:
         return BYTE
     asked = "pixels are bytes (uint8, 0 to 255) or floats in [0, 1]"

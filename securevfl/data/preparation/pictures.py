@@ -30,17 +30,10 @@ _BYTES = 6  # of memory for a pixel: as read, as divided into two parts, and sca
 
 @dataclass(frozen=True)
 class Pictures:
-    """Form in which images are read.
+    """Form in which images are read: their size in pixels, and "grey" or "rgb".
 
-    Parameters
-    ----------
-    height, width : int
-        Of every image, in pixels.
-    color : {"grey", "rgb"}
-        One channel or three.
-    refusal : str
-        Why images of another size are refused and what to change, as the end of a sentence; "" if
-        they are scaled to this one, bilinearly.
+    Images of another size are scaled to this one, bilinearly; or refused where there is a
+    `refusal`, the end of a sentence that says why and what to change.
     """
 
     height: int
@@ -54,12 +47,7 @@ class Pictures:
         return (3 if self.color == "rgb" else 1, self.height, self.width)
 
     def check_memory(self, count: int, folder: Path) -> None:
-        """Refuse more images than half of the free memory holds.
-
-        Raises
-        ------
-        DataError
-        """
+        """Refuse more images than half of the free memory holds."""
         import psutil
 
         needed = _BYTES * count * int(np.prod(self.shape))
@@ -72,19 +60,11 @@ class Pictures:
             )
 
     def read(self, paths: Sequence[Path]) -> tuple[NDArray[np.uint8], int]:
-        """Read images, as stored: no orientation of a camera is applied.
+        """Read images as stored (no orientation of a camera is applied): uint8, a row for each.
 
-        Returns
-        -------
-        pixels : ndarray of uint8, shape (images, channels * height * width)
-        transparent : int
-            Number of images with transparency, which is left out.
-
-        Raises
-        ------
-        DataError
-            For a file that cannot be read, has several frames, more than 8 bits a channel, too many
-            pixels, or another size.
+        Also the number of images with transparency, which is left out. DataError for a file that
+        cannot be read, has several frames, more than 8 bits a channel, too many pixels, or another
+        size.
         """
         pixels = np.empty((len(paths), int(np.prod(self.shape))), dtype=np.uint8)
         transparent = 0
@@ -112,13 +92,7 @@ class Pictures:
 
 
 def form_of(first: Path, size: object, color: str) -> Pictures:
-    """Form of images: the size to which they are to be scaled, or that of the first one.
-
-    Raises
-    ------
-    DataError
-        For a size or colour that does not exist, and for a first image that cannot be read.
-    """
+    """Form of images: the size to which they are to be scaled, or that of the first one."""
     if color not in _MODES:
         raise DataError(f"color={color!r} does not exist; use grey or rgb.")
     if size is not None:

@@ -20,13 +20,7 @@ SCALING_RULES: dict[str, str] = {
 
 
 def check_scaling(scaling: str) -> Scaling:
-    """Return `scaling` if it is a rule that exists.
-
-    Raises
-    ------
-    DataError
-        For any other text.
-    """
+    """Return `scaling` if it is a rule that exists; DataError for any other text."""
     if scaling not in get_args(Scaling):
         raise DataError(f"scaling={scaling!r} does not exist; use minmax, standard or none.")
     return cast("Scaling", scaling)

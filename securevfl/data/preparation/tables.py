@@ -16,27 +16,12 @@ _LINE = "pip install 'securevfl[tables]'"
 
 
 def read_table(path: Path, separator: str | None = None) -> pd.DataFrame:
-    """Read a file with a header or a schema as a table.
+    """Read a file with a header or a schema as a table: CSV, Parquet or Arrow (Feather).
 
-    Parameters
-    ----------
-    path : Path
-        A CSV file, as `read_csv` takes it, or a Parquet or Arrow (Feather) file, which needs
-        pyarrow. The first bytes decide where the name says nothing.
-    separator : str, optional
-        Of a CSV file; the other kinds have none.
-
-    Returns
-    -------
-    DataFrame
-        A CSV file gives texts. Parquet and Arrow files keep their types; a named index that pandas
-        stored is a column.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, a column of it holds lists, records or bytes, or pyarrow is
-        missing.
+    The first bytes decide where the name says nothing. A CSV file, as `read_csv` takes it, gives
+    texts. The others need pyarrow and keep their types; a named index that pandas stored is a
+    column. DataError if the file cannot be read, a column holds lists, records or bytes, or pyarrow
+    is missing.
     """
     kind = kind_of(path)
     if kind not in (*PARQUET, *ARROW):
@@ -92,10 +77,7 @@ def _arrow(path: Path) -> Any:
 def as_frame(table: Any) -> Any:
     """A table of another library (polars, pyarrow, DuckDB) as a data frame; others as they are.
 
-    Raises
-    ------
-    DataError
-        If that library cannot do it, for want of pyarrow for example.
+    DataError if that library cannot do it, for want of pyarrow for example.
     """
     import pandas as pd
 
