@@ -43,14 +43,8 @@ _BANDWIDTH = 300e6  # spreads a round over instants, between which the simulatio
 class RoundSize:
     """Size of the rounds; that of fashion-mnist in the FedVS paper unless said otherwise.
 
-    Attributes
-    ----------
-    parties, segments, privacy : int
-        N, K and T.
-    batch, width : int
-        Samples of a batch, K |B|, and embedding width h.
-    rows, features : int
-        Training rows M, and columns of all clients together.
+    N parties, K segments and privacy T; `batch`, K |B|, rows of a batch, and embedding `width` h;
+    training `rows` M, and columns of all clients together.
     """
 
     parties: int = 28
@@ -65,19 +59,8 @@ class RoundSize:
 class Rounds:
     """A run that is carried out a few rounds at a time; the observer of its own simulation.
 
-    Parameters
-    ----------
-    protocol : str
-    data : VerticalDataset
-    options : mapping
-        Of the protocol.
-    conditions : Conditions, optional
-        A bandwidth and no delays if not given.
-
-    Attributes
-    ----------
-    times : list of float
-        Virtual seconds of the server's steps so far.
+    Without conditions it has a bandwidth and no delays. `times` are the virtual seconds of the
+    server's steps so far.
     """
 
     def __init__(

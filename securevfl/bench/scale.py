@@ -33,14 +33,7 @@ _SIZES = {"batch": 32, "width": 16}  # of the protocols that have them
 
 @dataclass(frozen=True)
 class Point:
-    """Size of one run.
-
-    Attributes
-    ----------
-    protocol : str
-    parties, rows, features, rounds : int
-        Clients, training rows, columns of all clients together, and server steps.
-    """
+    """Size of one run: clients, training rows, columns of all clients, and server steps."""
 
     protocol: str
     parties: int = 8
@@ -52,13 +45,10 @@ class Point:
 def measure(point: Point) -> dict[str, Any]:
     """Measure one run in this process, after a small one that compiles and imports what it needs.
 
-    Returns
-    -------
-    dict
-        The sizes; ``setup`` and ``seconds``, of all parties' CPU, until the first step and for each
-        round after it; ``memory``, by which the process grew at most; ``bytes`` of a round, of all
-        messages; the predictions of the last two, None where there is none; ``messages``, of the
-        whole run; ``whole_seconds`` and ``whole_bytes``, of the whole run.
+    Besides the sizes, the result has ``setup`` and ``seconds``, of all parties' CPU, until the
+    first step and for each round after it; ``memory``, by which the process grew at most; ``bytes``
+    of a round, of all messages; the predictions of the last two, None where there is none;
+    ``messages``, ``whole_seconds`` and ``whole_bytes``, of the whole run.
     """
     from securevfl.planning.message_bytes import sent_bytes
     from securevfl.protocols.base.schedule import Shape
@@ -122,24 +112,10 @@ def bench_scale(
 ) -> dict[str, Any]:
     """Measure how runs grow: one size at a time, the others as in `Point`.
 
-    Parameters
-    ----------
-    protocols : sequence of str
-    sizes : mapping of str to sequence of int
-        Values of ``parties``, ``rows``, ``features`` and ``rounds``; an axis without is left out.
-    progress : callable, optional
-        Told (points done, points in all).
-
-    Returns
-    -------
-    dict
-        ``points``, each with its ``axis`` and what `measure` found; ``exponents`` by protocol, axis
-        and measure; ``machine``.
-
-    Raises
-    ------
-    ConfigurationError
-        For an unknown protocol, and for a size below 2.
+    `sizes` has values of ``parties``, ``rows``, ``features`` and ``rounds``; an axis without is
+    left out. `progress` is told (points done, points in all). The result has ``points``, each with
+    its ``axis`` and what `measure` found; ``exponents`` by protocol, axis and measure; ``machine``.
+    ConfigurationError for an unknown protocol, and for a size below 2.
     """
     for name in protocols:
         get_protocol(name)

@@ -35,12 +35,8 @@ if TYPE_CHECKING:
 class LocalTables:
     """Tables that stay with the parties of a run, after these have aligned them.
 
-    Attributes
-    ----------
-    tables : Tables
-    facts : PublicFacts
-    cluster : Cluster or None
-        Whose actors aligned them and go on with the training; None for a run that is resumed.
+    `cluster` has the actors that aligned them and go on with the training; None for a run that is
+    resumed.
     """
 
     tables: Tables
@@ -52,15 +48,8 @@ class LocalTables:
 class Assembled:
     """A run that is ready to start: what an engine needs of it.
 
-    Attributes
-    ----------
-    spec : RunSpec
-    protocol : Protocol
-        Configured, with its data and secrets.
-    folder : Path or None
-        Of the run; None where nothing is kept.
-    tables : LocalTables or None
-        Where the parties read tables of their own; needs a folder.
+    The protocol is configured, with its data and secrets. `folder` is None where nothing is kept.
+    `tables` are there where the parties read tables of their own, which needs a folder.
     """
 
     spec: RunSpec
@@ -86,15 +75,8 @@ def specify(
 ) -> RunSpec:
     """The specification of a run, with a value for all that was left open.
 
-    Parameters
-    ----------
-    protocol : Protocol
-    asked : mapping
-        Options of the run by name, checked; None where the run chooses.
-    conditions : str
-        Conditions where none were asked for.
-    source : DataSource or None
-        None for a data set that was passed as an object.
+    `asked` has options of the run by name, checked, None where the run chooses; `conditions` are
+    those where none were asked for. The source is None for a data set that was passed as an object.
     """
     data, rounds = protocol.data, protocol.config.rounds
     values = {name: value for name, value in asked.items() if value is not None}
@@ -138,12 +120,7 @@ def make_protocol(
 
 
 def check_default_dtype() -> None:
-    """Refuse another default of torch than float32, in which all networks here compute.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Refuse another default of torch than float32, in which all networks here compute."""
     import torch
 
     if torch.get_default_dtype() != torch.float32:
@@ -158,16 +135,8 @@ def rules_of(
 ) -> MessageRules | None:
     """Rules of the messages that an engine lets pass; None where the protocol declares none.
 
-    Parameters
-    ----------
-    protocol : Protocol
-    messages : sequence of MessageSpec, optional
-        Those of a run if not given.
-
-    Raises
-    ------
-    ConfigurationError
-        When a declaration names a role that the protocol has not.
+    They are those of a run unless `messages` are given. ConfigurationError when a declaration names
+    a role that the protocol has not.
     """
     declared = protocol.messages if messages is None else messages
     if not declared:
@@ -191,21 +160,11 @@ def _route(protocol: Protocol, declared: MessageSpec) -> Route:
 
 
 def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bool = True) -> None:
-    """Refuse a run whose predicted memory exceeds what is available.
+    """Refuse a run whose predicted memory exceeds what is available (WouldNotFitError).
 
-    Parameters
-    ----------
-    protocol : Protocol
-    folder : Path, optional
-        Of a simulation: all but its newest messages are there.
-    messages : bool
-        Whether the list of all messages counts: 43 bytes each (`transcript_bytes`). Where a run
-        ends at a virtual second, its rounds do not say how many there will be.
-
-    Raises
-    ------
-    WouldNotFitError
-        Naming both numbers and what to change.
+    All but the newest messages of a simulation with a folder are there. The list of all messages
+    counts 43 bytes each (`transcript_bytes`), unless `messages` is False: where a run ends at a
+    virtual second, its rounds do not say how many there will be.
     """
     import psutil
 

@@ -54,11 +54,8 @@ def conditions() -> tuple[str, ...]:
 def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:
     """Card and options of a protocol, in JSON types.
 
-    Returns
-    -------
-    dict
-        ``name``, the fields of `securevfl.protocols.base.card.Card`, and ``options``: name, type,
-        default and description of each.
+    ``name``, the fields of `securevfl.protocols.base.card.Card`, and ``options``: name, type,
+    default and description of each.
     """
     options = {
         name: {
@@ -72,13 +69,7 @@ def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:
 
 
 def default_claims(protocol: type[Protocol]) -> list[dict[str, str]]:
-    """Claims with the default options on digits, and those of the links; none where it needs more.
-
-    Returns
-    -------
-    list of dict
-        Fields of `securevfl.privacy.claims.Claim`.
-    """
+    """Claims with the default options on digits, and those of links; none where it needs more."""
     try:
         made = protocol(make_config(protocol, {}), load_dataset("digits"), seed=0)
     except ConfigurationError:

@@ -20,12 +20,8 @@ Embeddings = Mapping[int, "np.ndarray | pd.DataFrame"]
 def named(values: np.ndarray, rows: pd.DataFrame, id_column: str, party: int) -> pd.DataFrame:
     """An embedding whose rows have the ids of the rows that it was computed from, as texts.
 
-    Its columns are ``party_0_0``, ``party_0_1``, ...: whose they are, and their place.
-
-    Raises
-    ------
-    DataError
-        For missing and repeated ids.
+    Its columns are ``party_0_0``, ``party_0_1``, ...: whose they are, and their place. DataError
+    for missing and repeated ids.
     """
     import pandas as pd
 
@@ -41,23 +37,13 @@ def _columns(party: int, width: int) -> list[str]:
 def matched(
     embeddings: Embeddings, id_column: str | None
 ) -> tuple[dict[int, np.ndarray], pd.Index[str] | None]:
-    """The embeddings row by row, and the ids of these rows; None where they have none.
+    """The embeddings (m, h) row by row, and the ids of these rows; None where they have none.
 
-    Rows with ids are matched by them: the common ones remain, in the order of the first party.
-
-    Parameters
-    ----------
-    embeddings : mapping of int to DataFrame or ndarray, (m, h)
-        All with ids, which are the index of a frame, or all without.
-    id_column : str or None
-        Name of that index; without one, all rows count as aligned.
-
-    Raises
-    ------
-    DataError
-        For embeddings of which some have ids, other lengths without ids, repeated ids, no common
-        one, frames whose index is another one or whose columns are another party's, and other
-        widths.
+    Ids are the index of a frame, called `id_column`. Rows with ids are matched by them: the common
+    ones remain, in the order of the first party. Without that column all rows count as aligned.
+    DataError for embeddings of which some have ids, other lengths without ids, repeated ids, no
+    common one, frames whose index is another one or whose columns are another party's, and other
+    widths.
     """
     import pandas as pd
 

@@ -28,37 +28,21 @@ def predict_files(
 ) -> dict[str, Any]:
     """Predict the rows of CSV files, or the images of a folder, by the models of a run.
 
-    Where the run joined its tables by an id column, so are the parties' files here: the rows whose
-    id is in all of them are predicted, in the order of the first. The data of the run are needed
-    for a coded prediction, and where a protocol has no network a client and server model.
+    `files` is one with all columns, or one for each party in their order; a folder of images, where
+    the run was trained on one. Where the run joined its tables by an id column, so are the parties'
+    files here: the rows whose id is in all of them are predicted, in the order of the first. The
+    data of the run are needed for a prediction on secret shares (`coded`), and where a protocol has
+    no network a client and server model. `code` is as for `securevfl.load_run`.
 
-    Parameters
-    ----------
-    folder : Path
-        Of the run.
-    files : sequence of Path
-        One with all columns, or one for each party in their order; a folder of images, where the
-        run was trained on one.
-    coded : bool
-        On secret shares.
-    code : collection of str
-        As for `securevfl.load_run`.
+    The result has ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without),
+    ``left_out`` (rows of each file whose id is not in every file), ``unseen`` (rows with a text
+    that the training rows lack, which counts as none, by column; of several files by file and
+    column, ``bank.csv, colour``), ``predictions`` (of ``class_values``, the labels as the user gave
+    them), ``classes`` (their names), ``probabilities`` (None for a regression), and of a coded
+    prediction ``virtual_seconds``, ``messages``, ``bytes``.
 
-    Returns
-    -------
-    dict
-        ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without), ``left_out``
-        (rows of each file whose id is not in every file), ``unseen`` (rows with a text that the
-        training rows lack, which counts as none, by column; of several files by file and column,
-        ``bank.csv, colour``), ``predictions`` (of ``class_values``, the labels as the user gave
-        them), ``classes`` (their names), ``probabilities`` (None for a regression), and of a coded
-        prediction ``virtual_seconds``, ``messages``, ``bytes``.
-
-    Raises
-    ------
-    DataError
-        For another number of files than of parties, files without the run's id column, repeated
-        ids, none that is in all files, and images of another size, unless the run scales them.
+    DataError for another number of files than of parties, files without the run's id column,
+    repeated ids, none that is in all files, and images of another size, unless the run scales them.
     """
     spec, summary = read_finished(folder)
     _check_count(files, summary)
@@ -184,17 +168,7 @@ def _check_count(files: Sequence[Path], summary: Mapping[str, Any]) -> None:
 
 
 def export_folder(folder: Path, out: Path, *, code: Collection[str] = ()) -> list[Path]:
-    """Write the model of each party of a finished run into a file of its own.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the run; its data are needed only where an earlier version wrote it.
-    out : Path
-        Folder of the files.
-    code : collection of str
-        As for `securevfl.load_run`.
-    """
+    """Write the model of each party of a finished run into a file of its own, below `out`."""
     read_finished(folder)
     return export_kept(folder, out) or load_run(folder, code=code).export(out)
 
@@ -211,18 +185,9 @@ def trace_folder(
 ) -> tuple[Trace, int]:
     """Messages of a run's folder, and how many were chosen before `first` cut them off.
 
-    Parameters
-    ----------
-    folder : Path
-    first : int or None
-    payloads : bool
-        Run the run again to find their types and shapes; only this needs its data.
-    code : collection of str
-        As for `securevfl.load_run`.
-    sender, receiver : str, optional
-        Name of a party, ``party-3``, ``3`` or ``server``.
-    **chosen
-        As for `securevfl.runs.trace.trace`.
+    With `payloads` the run is run again to find their types and shapes; only this needs its data. A
+    party is named by its name, ``party-3``, ``3`` or ``server``. The others are as for
+    `securevfl.load_run` and `securevfl.runs.trace.trace`.
     """
     summary = {}
     if (folder / SUMMARY).exists():

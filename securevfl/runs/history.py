@@ -86,24 +86,15 @@ class HistoryRecorder:
     """The observer of a run: writes rows, and evaluates the parties' models on test rows.
 
     A server step is a row, timed when the server had what it needed, with the bytes that all
-    parties have sent by then. Every `eval_every`-th row, or the first after each multiple of
-    `eval_seconds`, is evaluated when all clients have finished that round, so that the models fit
-    together; if some are still at it when the next step is recorded, the models are taken as they
-    stand. The evaluation is the experimenter's: it costs no message and no virtual time.
+    parties have sent by then. Every `eval_every`-th row and the last, or the first after each
+    multiple of `eval_seconds`, is evaluated when all clients have finished that round, so that the
+    models fit together; if some are still at it when the next step is recorded, the models are
+    taken as they stand. The evaluation is the experimenter's: it costs no message and no virtual
+    time.
 
-    Parameters
-    ----------
-    protocol : Protocol
-    parties : mutable mapping of int to Party
-        A party that comes back after a crash is a new object, which the simulation puts into it.
-    eval_every : int
-        Steps between evaluations, at least 1; the last step is always evaluated.
-    eval_seconds : float, optional
-        Virtual seconds between evaluations, in place of `eval_every`.
-    progress : callable or None
-        Called with a `Progress` once for each step, after the evaluation of its models, if any.
-    track : callable, optional
-        Called with each row of the history once it is complete.
+    `progress` is called once for each step, after the evaluation of its models, if any; `track`
+    with each row once it is complete. A party that comes back after a crash is a new object, which
+    the simulation puts into `parties`.
 
     Attributes
     ----------

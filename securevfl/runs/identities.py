@@ -49,27 +49,12 @@ def write_manifest(
     session: str | None,
     terms: Callable[[int, Sequence[str]], Mapping[str, Any]] | None = None,
 ) -> dict[str, str]:
-    """Write the list of those who take part; who they are.
+    """Write the list of those who take part into a file that is not there yet; who they are.
 
-    Parameters
-    ----------
-    out : Path
-        A file that is not there yet.
-    server : Path
-        The server's public key.
-    parties : sequence of str
-        ``N=FILE`` or ``N=FILE@POINT`` for each; or ``NAME=FILE``, where all have names: their
-        numbers are then those of their order.
-    protocol : str
-    session : str, optional
-        A random name if not given.
-    terms : callable, optional
-        Terms of the session, given the number of parties and their names, if they have any; none
-        for a run that a driver starts.
-
-    Raises
-    ------
-    ConfigurationError
+    A party is ``N=FILE`` or ``N=FILE@POINT``; or ``NAME=FILE``, where all have names: their numbers
+    are then those of their order. The session has a random name if none is given. `terms` gives the
+    terms of the session for a number of parties and their names, if they have any; none for a run
+    that a driver starts.
     """
     get_protocol(protocol)
     if out.exists():
@@ -121,17 +106,7 @@ def _entry(file: Path, point: int | None = None) -> ManifestEntry:
 
 
 def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
-    """Sign a manifest in place; who takes part.
-
-    Parameters
-    ----------
-    party : str
-        A number, or "server".
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Sign a manifest in place, as a party's number or "server"; who takes part."""
     if party != "server" and not party.isdigit():
         raise ConfigurationError(f"keys: --as {party!r}: write a party number, or server")
     index = SERVER if party == "server" else int(party)

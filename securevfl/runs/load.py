@@ -76,12 +76,7 @@ def load_run(
 def read_finished(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
     """Specification and summary of a finished run, whose files are undamaged.
 
-    Raises
-    ------
-    ConfigurationError
-        When there is no finished run.
-    CheckpointError
-        When its files are damaged.
+    ConfigurationError when there is none; CheckpointError when its files are damaged.
     """
     if not folder.is_dir():
         raise ConfigurationError(f"load: {folder} is no folder; name the folder of a run")
@@ -101,13 +96,7 @@ def read_finished(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
 def load_run_data(
     spec: RunSpec, folder: Path, data: VerticalDataset | None, what: str = "load"
 ) -> VerticalDataset:
-    """The data set of a run: loaded as it was, or the one that is given, if it is the same.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is another one, or cannot be loaded by name.
-    """
+    """The data set of a run: loaded as it was, or the one that is given, if it is the same."""
     if spec.engine == ORGANISATIONS:
         raise ConfigurationError(
             f"{what}: {folder} is the folder of one party of a session, and nobody has the models "

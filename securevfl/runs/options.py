@@ -79,18 +79,10 @@ class Option:
 def option(
     default: Any, *, help: str, ge: int | None = None, gt: float | None = None, **details: Any
 ) -> Any:
-    """Declare a field of a model as an option.
+    """Declare a field of a model as an option; `details` are attributes of `Option`.
 
-    Parameters
-    ----------
-    default : object
-        Value of an option that is not given; it is never checked.
-    help : str
-        Sentences for help pages and docstrings; the default is added to them.
-    ge, gt : number, optional
-        Least value; value that it must exceed.
-    **details
-        Attributes of `Option`.
+    The default is never checked, and is added to the help. A value is `ge` or more, or exceeds
+    `gt`.
     """
     extra: Any = {_KEY: Option(**details)}
     finite = None if gt is None else False
@@ -143,11 +135,6 @@ def check_values(model: type[BaseModel], values: Mapping[str, Any], place: str) 
     """Refuse values that options of a model cannot have; None stands for the default.
 
     Values that are read from a file, such as conditions, are checked where they are read.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the option, its value and the requirement.
     """
     for name, declared in options_of(model).items():
         info, value = model.model_fields[name], values.get(name)

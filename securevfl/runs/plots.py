@@ -12,12 +12,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
     """Held-out measure against virtual time, and training loss against rounds, as a PNG.
 
-    Parameters
-    ----------
-    histories : mapping
-        Name of the curve to rows of a history.
-    path : Path
-        The picture to write.
+    `histories` are rows of a history by the name of the curve.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -67,15 +62,8 @@ def draw_study(
 ) -> None:
     """Mean over seeds of the held-out measure against rounds, virtual time and bytes, as a PNG.
 
-    The band is the range over seeds. An axis is logarithmic where the runs end far apart.
-
-    Parameters
-    ----------
-    curves : mapping
-        Name of the run to one list of evaluated rows a seed.
-    path : Path
-        The picture to write.
-    title : str
+    `curves` has by the name of the run one list of evaluated rows a seed. The band is the range
+    over seeds. An axis is logarithmic where the runs end far apart.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -110,16 +98,8 @@ def draw_grid(
 ) -> None:
     """Mean over seeds of the held-out measure against virtual time, a panel each condition.
 
-    The band is the range over seeds. A run has the same colour in all panels, and all panels have
-    the same axes.
-
-    Parameters
-    ----------
-    cells : mapping
-        Name of the condition to curves, as `draw_study` takes them.
-    path : Path
-        The picture to write.
-    title : str
+    `cells` has curves as `draw_study` takes them, by condition. The band is the range over seeds. A
+    run has the same colour in all panels, and all panels have the same axes.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -162,15 +142,8 @@ def draw_sizes(
 ) -> None:
     """Final held-out measure against the number of aligned rows, as a PNG.
 
-    The line is the mean over seeds, the band their range. The measure is the AUC where all have it.
-
-    Parameters
-    ----------
-    runs : mapping
-        Name of the run to curves, as `draw_study` takes them, by number of aligned rows.
-    path : Path
-        The picture to write.
-    title : str
+    `runs` has curves as `draw_study` takes them, by run and number of aligned rows. The line is the
+    mean over seeds, the band their range. The measure is the AUC where all have it.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -436,12 +436,7 @@ def few_test_rows(rows: int) -> list[str]:
 def notices(summary: Mapping[str, Any], classes: int = 0) -> list[str]:
     """Sentences about a finished run, each with its numbers and what to change.
 
-    Parameters
-    ----------
-    summary : mapping
-        Of the run, with ``derived``, ``until`` and the measures.
-    classes : int
-        Number of classes where the training loss is their cross-entropy; else 0.
+    `classes` are those of which the training loss is the cross-entropy; else 0.
     """
     found = [no_slack(summary.get("derived") or {})]
     until, time, rounds = (summary[name] for name in ("until", "virtual_seconds", "rounds"))

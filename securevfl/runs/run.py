@@ -347,10 +347,7 @@ def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
 def _save(result: Run, folder: Path, ended: Ended) -> None:
     """Save a result; one that cannot be written is kept as a checkpoint, if that can be.
 
-    Raises
-    ------
-    RunError
-        When the folder cannot be written, as on a full disk.
+    RunError when the folder cannot be written, as on a full disk.
     """
     try:
         result.save(folder, own=True)

@@ -186,12 +186,8 @@ class RunSpec(BaseModel):
     def from_toml(cls, path: Path) -> RunSpec:
         """Specification of a run, from its ``config.toml``.
 
-        Raises
-        ------
-        ConfigurationError
-            When there is none.
-        CheckpointError
-            When it is damaged or of another format.
+        ConfigurationError when there is none; CheckpointError when it is damaged or of another
+        format.
         """
         import tomllib
 

@@ -56,10 +56,7 @@ def _kept(party: Party) -> dict[str, Any]:
 def read_parties(path: Path, parties: Mapping[int, Party]) -> None:
     """Give new parties of the same protocol what those of a run kept.
 
-    Raises
-    ------
-    CheckpointError
-        When the file is damaged, or of another version of the protocol.
+    CheckpointError when the file is damaged, or of another version of the protocol.
     """
     saved: dict[int, dict[str, Any]] = read_file(path)
     try:
@@ -109,12 +106,8 @@ def write_history(
 def read_history(folder: Path) -> tuple[History, History]:
     """Rows of the history, and all other events, in the order in which they were recorded.
 
-    Raises
-    ------
-    ConfigurationError
-        When the folder has none.
-    CheckpointError
-        When it is damaged, or its steps do not ascend.
+    ConfigurationError when the folder has none; CheckpointError when it is damaged, or its steps do
+    not ascend.
     """
     path = folder / HISTORY
     try:
@@ -128,10 +121,8 @@ def read_history(folder: Path) -> tuple[History, History]:
 def parse_history(text: str) -> tuple[History, History]:
     """Rows and other events of the text of a history.
 
-    Raises
-    ------
-    ValueError
-        With the line that is no event of a run, or whose step does not follow those before it.
+    ValueError names the line that is no event of a run, or whose step does not follow those before
+    it.
     """
     rows, events, newest = History(), History(), -1
     for number, line in enumerate(text.splitlines(), 1):
@@ -197,12 +188,7 @@ def messages_bytes(folder: Path) -> int:
 def read_transcript(folder: Path) -> Transcript:
     """Every message of a finished run; many of them stay in their file until they are wanted.
 
-    Raises
-    ------
-    ConfigurationError
-        When the run was written by a version that kept none.
-    CheckpointError
-        When the file is damaged.
+    ConfigurationError when the run kept none; CheckpointError when the file is damaged.
     """
     path = folder / MESSAGES
     if not path.exists():

@@ -83,15 +83,9 @@ class Together(Tracker):
 
 
 class TensorBoard(Tracker):
-    """Writes event files.
+    """Writes event files; the options are a text beside the curves.
 
-    Parameters
-    ----------
-    folder : Path
-    options : mapping
-        Shown as a text beside the curves.
-    done : int
-        Steps that the run had tracked before it was resumed; later ones are hidden.
+    `done` steps were tracked before the run was resumed; later ones are hidden.
     """
 
     def __init__(self, folder: Path, options: Mapping[str, Any], done: int) -> None:
@@ -111,16 +105,9 @@ class TensorBoard(Tracker):
 
 
 class MLflow(Tracker):
-    """Writes one MLflow run.
+    """Writes one MLflow run, with the options as its parameters.
 
-    Parameters
-    ----------
-    uri : str
-        Of the tracking server or store; that of the environment if empty.
-    name : str
-        Of the run.
-    options : mapping
-        Its parameters.
+    `uri` is that of the tracking server or store; that of the environment if empty.
     """
 
     def __init__(self, uri: str, name: str, options: Mapping[str, Any]) -> None:
@@ -145,24 +132,11 @@ class MLflow(Tracker):
 
 
 def make_tracker(track: Track, spec: RunSpec, folder: Path | None, *, done: int = 0) -> Tracker:
-    """Tracker of a run.
+    """Tracker of a run, for `track` as of `securevfl.run`.
 
-    Parameters
-    ----------
-    track : str, callable, None, or a sequence of them
-        As for `securevfl.run`.
-    spec : RunSpec
-    folder : Path or None
-        Of the run; event files go into it unless another folder is named.
-    done : int
-        Steps that are done, of a run that is resumed.
-
-    Raises
-    ------
-    UnknownNameError
-        For anything but TensorBoard and MLflow.
-    ConfigurationError
-        When the package is not installed, or the store cannot be used.
+    Event files go into the folder of the run unless another is named. `done` steps are done, of a
+    run that is resumed. UnknownNameError for anything but TensorBoard and MLflow;
+    ConfigurationError when the package is not installed, or the store cannot be used.
     """
     if track is None:
         return Tracker()

@@ -39,16 +39,8 @@ _ERRORS = ("rmse", "loss")  # less is better
 class Choice:
     """Options that are tried before a study.
 
-    Attributes
-    ----------
-    options : mapping
-        Values of each option.
-    seeds : tuple of int
-    validation : float
-        Part of the training rows on which runs are compared.
-    measure : str or None
-    fixed : mapping
-        Options that the own table of a run names, by label.
+    For each option its values; the seeds, and the part of the training rows on which runs are
+    compared. `fixed` are the options that the own table of a run names, by label.
     """
 
     options: Mapping[str, Sequence[Any]]
@@ -92,16 +84,7 @@ def read_choice(
 ) -> Choice | None:
     """The table ``[choose]`` of a study file, checked; None without one.
 
-    Parameters
-    ----------
-    seeds : sequence of int
-        Of the study.
-    fixed : mapping
-        Options that the own table of a run names, by label.
-
-    Raises
-    ------
-    ConfigurationError
+    The seeds are those of the study; `fixed` is as for `Choice`.
     """
     if given is None:
         return None
@@ -149,16 +132,8 @@ def choose(
 ) -> dict[str, dict[str, Any]]:
     """Make all runs that have no result yet, and take the best combination for each label.
 
-    Returns
-    -------
-    dict
-        By label: ``options``, the best; and ``tried``: each combination with its ``mean``, None
-        where a run ended with an error.
-
-    Raises
-    ------
-    Interrupted
-        When `interrupted` returned True; finished runs are kept.
+    By label: ``options``, the best; and ``tried``: each combination with its ``mean``, None where a
+    run ended with an error. Interrupted when `interrupted` returned True; finished runs are kept.
     """
     from securevfl.runs.run import Interrupted
 

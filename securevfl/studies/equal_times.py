@@ -31,15 +31,9 @@ Job = Mapping[str, Any]
 def at_times(jobs: Sequence[Job], times: Sequence[float]) -> list[dict[str, Any]]:
     """Measures of every job at the same virtual times: run, seed, time, ended, and each measure.
 
-    The module's text has the rule.
-
-    Parameters
-    ----------
-    jobs : sequence of mapping
-        Results of `securevfl.studies.jobs.run_job`.
-    times : sequence of float
-        Virtual seconds; equal steps up to the end of the longest run if there are none. Without
-        delays no time passes, and there is no row.
+    The module's text has the rule. `jobs` are results of `securevfl.studies.jobs.run_job`. Without
+    `times` they are equal steps up to the end of the longest run. Without delays no time passes,
+    and there is no row.
     """
     curves = [job["curve"] for job in jobs if job["curve"]]
     ends = [curve[-1]["time"] for curve in curves] + [_until(job) for job in jobs]

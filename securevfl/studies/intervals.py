@@ -37,10 +37,7 @@ def paired_difference(
 ) -> tuple[float, float]:
     """Mean of ``ours - theirs``, pair by pair, and the half-width of its interval.
 
-    Raises
-    ------
-    ValueError
-        For other numbers of values: one against three would be taken three times.
+    ValueError for other numbers of values: one against three would be taken three times.
     """
     if len(ours) != len(theirs):
         raise ValueError(
@@ -53,22 +50,10 @@ def paired_difference(
 def differing(entries: Sequence[Mapping[str, Any]], *, level: float = 0.95) -> list[bool | None]:
     """Whether each of several paired differences differs from 0, corrected for their number.
 
-    Holm's step-down: the chance that *any* of the differences that are 0 is called one is at most
-    1 - `level`, whatever their dependence.
-
-    Parameters
-    ----------
-    entries : sequence of mapping
-        Each with ``mean``, ``half_width_95`` of its Student t interval and ``pairs``.
-
-    Returns
-    -------
-    list of bool or None
-        None where there is one pair only, and so no interval; it counts for no correction.
-
-    References
-    ----------
-    Holm, "A simple sequentially rejective multiple test procedure", 1979.
+    Each entry has ``mean``, ``half_width_95`` of its Student t interval and ``pairs``. None where
+    there is one pair only, and so no interval; it counts for no correction. Holm's step-down ("A
+    simple sequentially rejective multiple test procedure", 1979): the chance that *any* of the
+    differences that are 0 is called one is at most 1 - `level`, whatever their dependence.
 
     Examples
     --------

@@ -35,21 +35,9 @@ class Job:
     """One run of a study, in values that can be written down.
 
     The options of a run that `RunSpec` declares ``per_job`` are keyword arguments and attributes,
-    such as ``job.until``: as they were asked, and None where the run chooses.
-
-    Attributes
-    ----------
-    label : str
-        Name of the run in the study.
-    protocol : str
-    options : mapping
-        Of the protocol.
-    dataset : str
-    data : mapping
-        Options of `securevfl.data.load_dataset`.
-    asked : mapping
-        Options of the run by name. Where a virtual end is asked, a job without ``rounds`` has as
-        many as fit in.
+    such as ``job.until``: as they were asked, and None where the run chooses. `options` are the
+    protocol's, `data` those of `securevfl.data.load_dataset`, `asked` those of the run. Where a
+    virtual end is asked, a job without ``rounds`` has as many as fit in.
     """
 
     label: str
@@ -141,13 +129,10 @@ def run_job(
     progress: Callable[[Progress], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> dict[str, Any]:
-    """Carry out one job.
+    """Carry out one job: ``label``, ``seed``, ``summary``, ``curve`` and ``history``.
 
-    Returns
-    -------
-    dict
-        ``label``, ``seed``, ``summary``, ``curve`` (the evaluated rows of the history), and
-        ``history``, a digest of all its rows: equal exactly if the runs were.
+    The curve is the evaluated rows of the history; ``history`` is a digest of all its rows, equal
+    exactly if the runs were.
     """
     from securevfl.runs.run import run
 
@@ -183,11 +168,6 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
     The first job of each label stands for its seeds. Where parties would have to find their common
     rows first (``align = "psi"``), only the options are checked.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the run.
     """
     loaded: tuple[Any, Any] = (None, None)
     for job in {job.label: job for job in reversed(jobs)}.values():

@@ -27,34 +27,16 @@ def run_study(
 ) -> dict[str, Any]:
     """Run all jobs that have no result yet, and write the study's results.
 
-    Parameters
-    ----------
-    folder : Path
-        Gets ``jobs/``, and the files of `write_results`.
-    workers : int
-        Processes; each computes on one thread.
-    progress : callable, optional
-        Called with (jobs done, jobs in all, what was finished).
-    watch : callable, optional
-        Called with (job, part of it that is done) now and then.
-    interrupted : callable, optional
-        Asked often; when it says True the jobs under way are dropped.
+    Returns the content of ``results.json``. The folder gets ``jobs/``, and the files of
+    `write_results`. Each of the workers is a process that computes on one thread. `progress` is
+    called with (jobs done, jobs in all, what was finished), `watch` now and then with (job, part of
+    it that is done). When `interrupted`, which is asked often, says True, the jobs under way are
+    dropped, and Interrupted is raised.
 
-    Returns
-    -------
-    dict
-        Content of ``results.json``.
-
-    Raises
-    ------
-    ConfigurationError
-        Before anything is run, when a run names an unknown protocol or an option out of its range,
-        or cannot run on its data, under its conditions or with its faults.
-    SecureVFLError
-        Of the first job that failed, but for a `RunError` of one with faults, which is its result;
-        the results of the others are kept.
-    Interrupted
-        When `interrupted` returned True; the results of finished jobs are kept.
+    ConfigurationError before anything is run, when a run names an unknown protocol or an option out
+    of its range, or cannot run on its data, under its conditions or with its faults. SecureVFLError
+    of the first job that failed, but for a `RunError` of one with faults, which is its result; the
+    results of the others are kept.
     """
     from securevfl.runs.run import Interrupted
 

@@ -20,25 +20,14 @@ FALLING = frozenset({"rmse"})  # measures that are better when smaller
 def speeds(
     jobs: Sequence[Mapping[str, Any]], labels: Sequence[str], target: float | None
 ) -> dict[str, Any]:
-    """Speed of learning of each run of a study, over its seeds.
+    """Speed of learning of each run of a study, over its seeds; empty without evaluations.
 
-    Parameters
-    ----------
-    jobs : sequence of mapping
-        Results of `securevfl.studies.jobs.run_job`.
-    labels : sequence of str
-        Names of the runs.
-    target : float or None
-        Value of the first measure that a run is to reach; None to leave times and bytes out.
-
-    Returns
-    -------
-    dict
-        ``measure``, ``target``, ``horizon`` (the virtual second up to which all is taken: the end
-        of the longest run), and under ``runs`` by name: ``area``, the mean of the measure from the
-        first evaluation of all runs up to the horizon; ``reached``, of how many seeds; and, where
-        all seeds reached the target, ``seconds`` and ``bytes`` to it. Each is a mean with the
-        half-width of its 95 % interval and the values. Empty without evaluations.
+    `jobs` are results of `securevfl.studies.jobs.run_job`. The first measure is to reach `target`;
+    None leaves times and bytes out. The result has ``measure``, ``target``, ``horizon`` (the
+    virtual second up to which all is taken: the end of the longest run), and under ``runs`` by
+    name: ``area``, the mean of the measure from the first evaluation of all runs up to the horizon;
+    ``reached``, of how many seeds; and, where all seeds reached the target, ``seconds`` and
+    ``bytes`` to it. Each is a mean with the half-width of its 95 % interval and the values.
     """
     curves = [(job["label"], job["curve"]) for job in jobs if job["curve"]]
     measure = next((m for m in ("rmse", *MEASURES) if all(m in c[0] for _, c in curves)), None)

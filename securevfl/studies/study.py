@@ -63,29 +63,10 @@ _QUICK = {"seeds", "times", "target", "aligned", "data", "options", "runs", *_EA
 
 @dataclass(frozen=True)
 class Study:
-    """A study file, read and checked.
+    """A study file, read and checked; the module's text says what its tables mean.
 
-    Attributes
-    ----------
-    title : str
-    jobs : tuple of Job
-        Ordered by seed, then by run.
-    labels : tuple of str
-        Names of the runs.
-    baseline : str or None
-        The run that differences are paired against.
-    paper, ours : mapping
-        What the paper says, and what it leaves open.
-    times : tuple of float
-        Virtual seconds of the table of measures; none for equal steps.
-    target : float or None
-        Accuracy (a fraction), or error of a regression, to which time and bytes are counted.
-    grid : tuple of str
-        Names of the faults and conditions under which each run is done; none without a grid.
-    choice : Choice or None
-        What is chosen on validation rows before.
-    chosen : mapping
-        What was chosen, by label (`securevfl.studies.choice.choose`).
+    Jobs are ordered by seed, then by run. `times` are empty for equal steps, `grid` without one;
+    `chosen` is what `securevfl.studies.choice.choose` found, by label.
     """
 
     title: str
@@ -102,20 +83,9 @@ class Study:
 
 
 def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) -> Study:
-    """Read a study file.
+    """Read a study file; with `quick`, its ``[quick]`` table is applied.
 
-    Parameters
-    ----------
-    path : Path
-    quick : bool
-        Apply its ``[quick]`` table.
-    data_dir : str, optional
-        Folder of local data files, as `load_dataset` takes it.
-
-    Raises
-    ------
-    ConfigurationError
-        When the file is missing, malformed, or has keys that mean nothing.
+    ConfigurationError when the file is missing, malformed, or has keys that mean nothing.
     """
     try:
         content = tomllib.loads(path.read_text())

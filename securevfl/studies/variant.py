@@ -10,15 +10,7 @@ from securevfl.errors import ConfigurationError
 def parse_variant(text: str) -> tuple[str, dict[str, str]]:
     """Split a variant into the protocol's name and its options, as texts.
 
-    Parameters
-    ----------
-    text : str
-        ``NAME`` or ``NAME:key=value,key=value``.
-
-    Raises
-    ------
-    ConfigurationError
-        When a part is no ``key=value``, or a key occurs twice.
+    ConfigurationError when a part is no ``key=value``, or a key occurs twice.
 
     Examples
     --------
@@ -30,13 +22,7 @@ def parse_variant(text: str) -> tuple[str, dict[str, str]]:
 
 
 def parse_pairs(pairs: Iterable[str], *, what: str) -> dict[str, str]:
-    """Read ``key=value`` texts; a hyphen in a key counts as an underscore.
-
-    Raises
-    ------
-    ConfigurationError
-        When a text is no ``key=value``, or a key occurs twice.
-    """
+    """Read ``key=value`` texts; a hyphen in a key counts as an underscore."""
     found: dict[str, str] = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")

@@ -33,19 +33,9 @@ def carry_out(
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
     """Yield each job with its result as it ends, in any order; stop early when interrupted.
 
-    Parameters
-    ----------
-    workers : int
-        Processes; with 1 the jobs run in this one.
-    watch : callable, optional
-        Called with (job, part that is done) now and then.
-    interrupted : callable, optional
-        When it says True, no job is begun any more, and those under way are dropped.
-
-    Raises
-    ------
-    SecureVFLError
-        Of the first job that failed, after all others.
+    With one worker the jobs run in this process. `watch` is called with (job, part that is done)
+    now and then. When `interrupted` says True, no job is begun any more, and those under way are
+    dropped. SecureVFLError of the first job that failed, after all others.
     """
     failed: SecureVFLError | None = None
     each = _here if workers <= 1 or len(jobs) <= 1 else _elsewhere

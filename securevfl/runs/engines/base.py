@@ -18,14 +18,8 @@ from securevfl.runs.history import HistoryRecorder
 class Ended:
     """A run that came to its end.
 
-    Attributes
-    ----------
-    transcript : Transcript
-        Every message.
-    wall_seconds : float
-        Real seconds, those before a resume included where they are known.
-    keep : callable, optional
-        Writes what is needed to resume the run at its end, where its result cannot be saved.
+    Its real seconds include those before a resume where they are known. `keep` writes what is
+    needed to resume the run at its end, where its result cannot be saved.
     """
 
     transcript: Transcript
@@ -58,10 +52,7 @@ class Engine(Protocol):
     def read(self, folder: Path) -> Mapping[str, Any]:
         """State of an interrupted run, for `run`.
 
-        Raises
-        ------
-        ConfigurationError, CheckpointError
-            When there is none, or it is damaged.
+        ConfigurationError or CheckpointError when there is none, or it is damaged.
         """
 
     def run(
@@ -76,19 +67,10 @@ class Engine(Protocol):
     ) -> Ended | None:
         """Run to the end; None if `pause` stopped the run before.
 
-        Parameters
-        ----------
-        job : Assembled
-        recorder : HistoryRecorder
-            Holds the parties as they are at the start, and observes.
-        options : BaseModel
-            Of the type `Options`.
-        resume_from : mapping or None
-            What `read` returned, to go on with a run.
-        checkpoint_seconds : float or None
-            Real seconds between checkpoints; None for none.
-        pause : callable or None
-            Asked often; when it says True the run stops at a point from which it can go on.
+        The recorder holds the parties as they are at the start, and observes. The options are of
+        the type `Options`. `resume_from` is what `read` returned, to go on with a run; checkpoints
+        are written every so many real seconds. `pause` is asked often; when it says True the run
+        stops at a point from which it can go on.
         """
 
     def clear(self, folder: Path) -> None:

@@ -45,11 +45,7 @@ _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a 
 class TableOwnerFactory:
     """Makes who prepares a table, where the table is.
 
-    Attributes
-    ----------
-    tables : Tables
-    folder : str
-        Of the run, on each party's own machine.
+    `folder` is that of the run, on each party's own machine.
     """
 
     tables: Tables
@@ -63,18 +59,7 @@ class TableOwnerFactory:
 
 @dataclass(frozen=True)
 class LocalTableFactory:
-    """Makes a party of a protocol from its own table, where that is.
-
-    Attributes
-    ----------
-    protocol : str
-    options : mapping
-    seed : int
-        Of public choices.
-    tables : Tables
-    facts : PublicFacts
-    folder : str
-    """
+    """Makes a party of a protocol from its own table, where that is."""
 
     protocol: str
     options: Mapping[str, Any]
@@ -145,12 +130,8 @@ class _KnownEmbedding:
 def tables_of(source: DataSource, protocol: str) -> Tables:
     """Files of the parties, and options to read them.
 
-    Raises
-    ------
-    ConfigurationError
-        For a protocol whose parties need more than their own columns.
-    DataError
-        For options that need all columns in one process.
+    ConfigurationError for a protocol whose parties need more than their own columns; DataError for
+    options that need all columns in one process.
     """
     if not get_protocol(protocol).apart:
         raise ConfigurationError(
@@ -175,29 +156,10 @@ def aligned(
 ) -> Iterator[LocalTables | None]:
     """Let all parties read, align, split and fit; writes ``facts.json``. None if interrupted.
 
-    Their actors live until the block is left.
-
-    Parameters
-    ----------
-    source : DataSource
-        With the parties' files.
-    protocol : str
-        Of the training that follows.
-    folder : Path or None
-        Of the run, claimed by this process.
-    sealed : bool
-        As for `securevfl.run`.
-    options : ClusterOptions
-        With a manifest these links, too, believe only its identities.
-    pause : callable, optional
-        Asked often; when it says True, all is left.
-
-    Raises
-    ------
-    ConfigurationError
-        Without a folder.
-    DataError
-        For whatever a party finds wrong with its table; the party is named.
+    Their actors live until the block is left. This process has claimed the folder of the run,
+    without which a ConfigurationError is raised. With a manifest these links, too, believe only its
+    identities. `pause` is asked often; when it says True, all is left. DataError for whatever a
+    party finds wrong with its table; the party is named.
     """
     tables = tables_of(source, protocol)
     if folder is None:
@@ -245,10 +207,7 @@ def _facts(party: Any) -> dict[str, Any]:
 def facts_of(folder: Path) -> PublicFacts:
     """Public facts that `aligned` found, from the run's folder.
 
-    Raises
-    ------
-    ConfigurationError
-        When it is not there, or of another format.
+    ConfigurationError when they are not there, or of another format.
     """
     try:
         values = json.loads((folder / FACTS).read_text())

@@ -44,16 +44,7 @@ _UNTOLD = 2  # rounds that may be over before the driver has written of any
 
 @dataclass(frozen=True)
 class PartyFactory:
-    """Makes a party on its own node, by its own secrets; data are loaded there.
-
-    Attributes
-    ----------
-    protocol : str
-    options : mapping
-    seed : int
-        Of public choices.
-    data : DataSource or VerticalDataset
-    """
+    """Makes a party on its own node, by its own secrets; data are loaded there."""
 
     protocol: str
     options: Mapping[str, Any]
@@ -71,20 +62,10 @@ class PartyFactory:
 class Driver:
     """One run on a cluster, as the driver sees it.
 
-    Parameters
-    ----------
-    assembled : Assembled
-        Without a folder, parties that die do not come back.
-    recorder : HistoryRecorder
-        It evaluates copies of the parties' models, as they stand when it is due: some may be a
-        round further than others, but at the end.
-    options : ClusterOptions
-        With a manifest, the session's name stands for the run's.
-
-    Attributes
-    ----------
-    restarts : int
-        How often a party that died is started again, as for `Cluster`.
+    Without a folder, parties that die do not come back; they are started again `restarts` times, as
+    for `Cluster`. The recorder evaluates copies of the parties' models, as they stand when it is
+    due: some may be a round further than others, but at the end. With a manifest, the session's
+    name stands for the run's.
     """
 
     restarts: ClassVar[int] = -1
@@ -208,22 +189,9 @@ class Driver:
     def _go_back(self, kept: Mapping[int, Sequence[int]], *, known: bool = True) -> int | None:
         """Take the history back to the newest round of which everybody has a checkpoint.
 
-        Parameters
-        ----------
-        kept : mapping of int to sequence of int
-            Rounds of which each party has one.
-        known : bool
-            Whether there is a history.
-
-        Returns
-        -------
-        int or None
-            That round; None for the beginning, where next to nothing was done.
-
-        Raises
-        ------
-        CheckpointError
-            When to begin anew would delete work; then nothing has changed.
+        `kept` are the rounds of which each party has one; `known` says whether there is a history.
+        None stands for the beginning, where next to nothing was done. CheckpointError when to begin
+        anew would delete work; then nothing has changed.
         """
         newest = max((row["round"] for row in self.recorder.rows), default=0)
         common = set.intersection(*map(set, kept.values()))

@@ -22,26 +22,14 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def get_engine(name: str) -> Engine:
-    """The engine of a name.
-
-    Raises
-    ------
-    ConfigurationError
-        For an unknown name.
-    """
+    """The engine of a name; an unknown one is refused."""
     if name not in ENGINES:
         raise ConfigurationError(f"run: unknown engine {name!r}; known: {', '.join(ENGINES)}")
     return ENGINES[name]
 
 
 def check_supported(engine: Engine, values: Mapping[str, Any]) -> None:
-    """Refuse options of a run that an engine does not support.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the option, what it needs, and what to change.
-    """
+    """Refuse options of a run that an engine does not support."""
     for name, declared in options_of(RunSpec).items():
         value = values.get(name)
         if value is None or not declared.needs or name in engine.supports:
@@ -55,13 +43,7 @@ def check_supported(engine: Engine, values: Mapping[str, Any]) -> None:
 
 
 def check_conditions(engine: Engine, conditions: Conditions) -> None:
-    """Refuse conditions that an engine cannot carry out.
-
-    Raises
-    ------
-    ConfigurationError
-        For delays that are the sender's work, on an engine that runs in real time.
-    """
+    """Refuse delays that are the sender's work, on an engine that runs in real time."""
     if conditions.delay_mode == "latency" or "delay_mode" in engine.supports:
         return
     raise ConfigurationError(
@@ -74,10 +56,7 @@ def check_conditions(engine: Engine, conditions: Conditions) -> None:
 def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:
     """Those of some values that are options of an engine.
 
-    Raises
-    ------
-    ConfigurationError
-        For options of another engine, and values of the wrong type.
+    ConfigurationError for options of another engine, and values of the wrong type.
     """
     own = engine.Options.model_fields
     for other in ENGINES.values():

@@ -18,13 +18,7 @@ _GROWING = ("rows", "events")
 
 
 def read_autosave(folder: Path) -> dict[str, Any]:
-    """Content of the newest whole checkpoint, with the history's older entries.
-
-    Raises
-    ------
-    ConfigurationError, CheckpointError
-        As for `securevfl.engine.checkpoint.read_checkpoint`.
-    """
+    """Content of the newest whole checkpoint, with the history's older entries."""
     state = read_checkpoint(folder)
     history = state.get("historian")
     if isinstance(history, dict):

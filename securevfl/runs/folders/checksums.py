@@ -44,22 +44,9 @@ def replaced_together(folder: Path, last: str, *, own: bool) -> Iterator[Path]:
     """A folder within `folder` whose files are moved up when all of them are whole.
 
     Nothing is moved if one cannot be written, as on a full disk. The file `last` is moved last: it
-    says that the others are there.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if needed.
-    last : str
-        The summary.
-    own : bool
-        Whether the folder is the run's, and what lies there may be replaced. Else only a result
-        is, whose summary has checksums.
-
-    Raises
-    ------
-    ConfigurationError
-        When another's file would be replaced; nothing is changed then.
+    says that the others are there. With `own` the folder is the run's, and what lies there may be
+    replaced; else only a result is, whose summary has checksums. ConfigurationError when another's
+    file would be replaced; nothing is changed then.
     """
     beside = folder / BESIDE
     if own:
@@ -108,14 +95,8 @@ def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
 def read_summary(path: Path) -> dict[str, Any]:
     """The summary of a run, without the checksums, once all files were found to fit to them.
 
-    A file that is missing is not damaged: who needs it says so.
-
-    Raises
-    ------
-    ConfigurationError
-        When it cannot be read.
-    CheckpointError
-        When it or another file is damaged; they are named.
+    A file that is missing is not damaged: who needs it says so. ConfigurationError when it cannot
+    be read; CheckpointError when it or another file is damaged, naming them.
     """
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))

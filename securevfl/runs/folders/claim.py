@@ -28,18 +28,9 @@ _PARTIAL = (".part", ".svfl")  # files that were being written, and constants of
 def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
     """Hold the lock of a run's folder until the run ends; the folder is made if needed.
 
-    Parameters
-    ----------
-    folder : Path or None
-        None for a run that keeps nothing.
-    new : bool
-        For a run that begins: a folder in use is refused. If the run is refused in the end, what it
-        wrote is removed again.
-
-    Raises
-    ------
-    ConfigurationError
-        When another process runs in the folder, it is in use, or it cannot be written.
+    None stands for a run that keeps nothing. A run that begins (`new`) refuses a folder in use; if
+    it is refused in the end, what it wrote is removed again. ConfigurationError when another
+    process runs in the folder, it is in use, or it cannot be written.
     """
     if folder is None:
         yield
@@ -113,10 +104,6 @@ def refuse_used(folder: Path) -> None:
     """Refuse a folder that is not empty, unless a run began there and came to no checkpoint.
 
     What such a run left is removed, but tables that parties prepared.
-
-    Raises
-    ------
-    ConfigurationError
     """
     if (folder / SUMMARY).exists():
         what = "it holds a finished run. Choose another folder"

@@ -38,14 +38,7 @@ def file_of(party: int) -> str:
 
 
 def described(protocol: Protocol, parties: Mapping[int, Party]) -> dict[int, dict[str, Any]]:
-    """The descriptions of all parties, in JSON types; the server is party -1.
-
-    Parameters
-    ----------
-    protocol : Protocol
-    parties : mapping of int to Party
-        Holding the trained models.
-    """
+    """The descriptions of all parties with their trained models, in JSON types, by party number."""
     plain, own = _is_plain(protocol, parties), set(_with_columns(protocol))
     server: Any = parties[SERVER]
     found = {SERVER: _about_server(protocol, parties, server, plain)}
@@ -64,12 +57,9 @@ def write_descriptions(folder: Path, protocol: Protocol, parties: Mapping[int, P
 
 
 def read_descriptions(folder: Path) -> dict[int, dict[str, Any]]:
-    """The descriptions in a run's folder, those of parties in order; empty in older folders.
+    """The descriptions in a run's folder, those of parties in order; empty where there are none.
 
-    Raises
-    ------
-    CheckpointError
-        When one is damaged.
+    CheckpointError when one is damaged.
     """
     found: dict[int, dict[str, Any]] = {}
     while (path := folder / file_of(len(found) - 1)).is_file():

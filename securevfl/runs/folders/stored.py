@@ -111,11 +111,5 @@ class _Server(_Description):
 
 
 def check_description(about: Mapping[str, Any]) -> None:
-    """Compare a description with what this version writes.
-
-    Raises
-    ------
-    ValueError
-        Naming the first field that is wrong.
-    """
+    """Compare a description with what this version writes; ValueError names the wrong field."""
     (_Server if about.get("role") == "server" else _Client).check(about)

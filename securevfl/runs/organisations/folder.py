@@ -32,21 +32,10 @@ _CLAIM = 2.0  # seconds to wait for an earlier process of this folder to end
 
 
 class OwnFolder:
-    """The folder of one organisation in one session.
+    """The folder of one organisation in one session, made if needed.
 
-    Parameters
-    ----------
-    path : Path
-        Made if needed.
-    manifest : Manifest
-    index : int
-
-    Raises
-    ------
-    ConfigurationError
-        Where it is of another session, or of another party, or something else lies in it.
-    CheckpointError
-        When another process runs in it.
+    ConfigurationError where it is of another session, or of another party, or something else lies
+    in it; CheckpointError when another process runs in it.
     """
 
     def __init__(self, path: Path, manifest: Manifest, index: int) -> None:
@@ -108,12 +97,7 @@ class OwnFolder:
         return int(origins[phase])
 
     def use_data(self, file: Path | None) -> None:
-        """Refuse another table than the one whose rows were joined with the others' (`pin_data`).
-
-        Raises
-        ------
-        ConfigurationError
-        """
+        """Refuse another table than that whose rows were joined with the others' (`pin_data`)."""
         self._data = None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
         if self._state.get("data", self._data) != self._data:
             raise ConfigurationError(
@@ -147,13 +131,7 @@ class OwnFolder:
         write_file(self.path / "phases" / phase / RESULT, result)
 
     def result(self, phase: str) -> Any:
-        """The result of a phase.
-
-        Raises
-        ------
-        CheckpointError
-            When it is not there, or damaged.
-        """
+        """The result of a phase; CheckpointError when it is not there, or damaged."""
         return read_file(self.path / "phases" / phase / RESULT)
 
     def has_result(self, phase: str) -> bool:
@@ -176,12 +154,7 @@ class OwnFolder:
 
 
 class EventLog:
-    """The events of a party on disk, line by line; one that was cut off by a crash is dropped.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """Events of a party on disk, line by line; one that was cut off by a crash is dropped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

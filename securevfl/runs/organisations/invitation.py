@@ -22,18 +22,9 @@ class Invitation:
     """The line by which a party joins, besides its key and its data.
 
     It holds no secret. Whoever changes it on its way is found out: the party compares the
-    fingerprint of the session with the others over another channel.
-
-    Attributes
-    ----------
-    index : int
-        Number of the party.
-    session : str
-        Name of the session.
-    digest : bytes
-        `Manifest.digest`: hash of who takes part, and of the terms.
-    relays : tuple of RelayAddress
-        Tried in this order; each with the fingerprint of its key.
+    fingerprint of the session with the others over another channel. `digest` is that of the
+    manifest: who takes part, and the terms. The relays are tried in their order; each has the
+    fingerprint of its key.
     """
 
     index: int
@@ -48,12 +39,7 @@ class Invitation:
 
     @classmethod
     def parse(cls, text: str) -> Invitation:
-        """Inverse of `str`.
-
-        Raises
-        ------
-        ConfigurationError
-        """
+        """Inverse of `str`."""
         # `securevfl invite` prints whose line it is before it, and a whole line is what one copies.
         words = text.strip().rpartition(" ")[2].split("/")
         if len(words) != _WORDS or words[0] != _FORM:
@@ -85,12 +71,7 @@ class Invitation:
         return fingerprint(self.digest)
 
     def check(self, manifest: Manifest) -> Manifest:
-        """The manifest, if it is the one of the invitation.
-
-        Raises
-        ------
-        ConfigurationError
-        """
+        """The manifest, if it is the one of the invitation."""
         if manifest.digest != self.digest:
             raise ConfigurationError(
                 f"invitation: it is to the manifest {self.fingerprint}, and this one of session "
@@ -103,16 +84,8 @@ class Invitation:
 def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
     """Invitations by party, and the fingerprint that all compare.
 
-    Parameters
-    ----------
-    manifest : Path
-    relays : sequence of str
-        Addresses, as ``securevfl relay init`` prints them.
-
-    Raises
-    ------
-    ConfigurationError
-        For a manifest without terms or relay keys, and for addresses that are none.
+    Relays are addresses, as ``securevfl relay init`` prints them. ConfigurationError for a manifest
+    without terms or relay keys, and for addresses that are none.
     """
     found = Manifest.read(manifest)
     Terms.of(found).check(found.protocol, len(found.entries) - 1)

@@ -30,25 +30,13 @@ _AGAIN = 10.0  # seconds at most in which a party whose session is over tells ot
 class Member:
     """A party that was invited to a session, before it speaks to anybody.
 
-    Parameters
-    ----------
-    manifest : Manifest
-        Signatures may be missing.
-    index : int
-    key : Path
-        File of its identity; the list of used sessions lies beside it.
-    folder : Path
-        Of its own.
-    data : Path or None
-        Its own table, where the terms say that each party has one.
+    Signatures of the manifest may be missing. The list of used sessions lies beside the key's file.
+    `data` is its own table, where the terms say that each party has one.
 
-    Raises
-    ------
-    ConfigurationError
-        For another key than the manifest's, terms of another version or past their time, a session
-        that was used before, a folder of another session, and data that do not fit the terms.
-    DataError
-        For a table without the id column or the labels, or with labels that are the server's.
+    ConfigurationError for another key than the manifest's, terms of another version or past their
+    time, a session that was used before, a folder of another session, and data that do not fit the
+    terms. DataError for a table without the id column or the labels, or with labels that are the
+    server's.
     """
 
     def __init__(
@@ -88,18 +76,8 @@ class Member:
     ) -> dict[str, Any]:
         """Carry the session out; the summary of what this party has of it.
 
-        Parameters
-        ----------
-        carrier : Carrier
-        say : callable
-            Called with sentences for the user.
-        patience : float
-            Seconds without a sign of a party after which it is named.
-
-        Raises
-        ------
-        RunError
-            When a party's code ended in an error.
+        `say` is called with sentences for the user. After `patience` seconds without a sign of a
+        party it is named. RunError when a party's code ended in an error.
         """
         process = Process(
             self.index,
@@ -193,27 +171,9 @@ def join(
 ) -> dict[str, Any]:
     """Take part in the session of an invitation, over its relays; the summary of this party.
 
-    Parameters
-    ----------
-    invitation : Invitation
-    key : Path
-        File of the party's identity.
-    folder : Path
-        Of its own; a party that was stopped goes on in the same one.
-    data : Path or None
-        Its own table.
-    manifest : Path or None
-        The server has it; the others ask the server if they have none.
-    say : callable
-        Called with sentences for the user.
-    patience : float
-        Seconds without a sign of a party after which it is named.
-
-    Raises
-    ------
-    ConfigurationError, CarrierError
-    RunError
-        As `Member.take_part` says, and when the folder's disk is full.
+    A party that was stopped goes on in the same folder. The server has the manifest; the others ask
+    the server if they have none. The rest is as for `Member`. RunError also when the folder's disk
+    is full.
     """
     identity, index = Identity.read(key), invitation.index
     if index == SERVER and manifest is None:

@@ -70,19 +70,9 @@ _SAID = 2.0  # seconds at least between two sentences about rounds
 
 
 class Organisation:
-    """One party of a session with its data and its folder.
+    """One party of a session with its data and its folder; the manifest is signed by all.
 
-    Parameters
-    ----------
-    manifest : Manifest
-        Signed by all.
-    terms : Terms
-    index : int
-    folder : OwnFolder
-    file : Path or None
-        The own table; None where the data are a set by name.
-    say : callable
-        Called with sentences for the user.
+    `file` is its own table; None where the data are a set by name.
     """
 
     def __init__(
@@ -119,10 +109,7 @@ class Organisation:
     def make(self, *, waiting: bool = False) -> Protocol:
         """The configured protocol, newly made.
 
-        Parameters
-        ----------
-        waiting : bool
-            Without the options by which it goes on when a client is away.
+        If it is `waiting`, then without the options by which it goes on when a client is away.
         """
         cls = get_protocol(self.manifest.protocol)
         left_out = set(cls.fault_options) if waiting else set()
@@ -213,12 +200,7 @@ class Organisation:
         )
 
     def _check_fits(self, made: Protocol) -> None:
-        """Refuse a manifest with other parties or evaluation points than the protocol's.
-
-        Raises
-        ------
-        ConfigurationError
-        """
+        """Refuse a manifest with other parties or evaluation points than the protocol's."""
         needed = {n for numbers in made.roles().values() for n in numbers}
         if needed != set(self.manifest.entries):
             raise ConfigurationError(

