@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
     from securevfl.planning.forecast import Forecast, plan
     from securevfl.runs.estimators.any_protocol import VFLClassifier, VFLRegressor
-    from securevfl.runs.estimators.classifier import FedVSClassifier
     from securevfl.runs.export import load_model, load_models
     from securevfl.runs.history import Progress
     from securevfl.runs.load import load_run
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Conditions",
     "ConfigurationError",
-    "FedVSClassifier",
     "Forecast",
     "Interrupted",
     "Progress",
@@ -64,7 +62,6 @@ __all__ = [
 _EXPORTS = {
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
-    "FedVSClassifier": "runs.estimators.classifier",
     "Forecast": "planning.forecast",
     "Interrupted": "runs.run",
     "Progress": "runs.history",

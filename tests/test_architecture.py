@@ -339,7 +339,7 @@ def test_a_folder_can_be_taken_in_at_a_glance():
 # Lines that each package may have. A number is only ever lowered: who adds to a package deletes in
 # it. "" is the modules beside the packages.
 MOST_LINES = {
-    "": 1130,
+    "": 1127,
     "audit": 17791,
     "bench": 1255,
     "cli": 4486,
@@ -351,7 +351,7 @@ MOST_LINES = {
     "privacy": 1169,
     "protocols": 17743,
     "report": 2305,
-    "runs": 8376,
+    "runs": 8229,
     "studies": 1554,
     "testing": 1681,
 }

@@ -129,13 +129,13 @@ def test_changed_descriptions_of_a_run_are_refused(models):
 def test_changed_estimators_are_refused_or_of_no_effect_on_the_form(tmp_path):
     rows = np.random.default_rng(0).random((60, 4))
     quick = {k: v for k, v in OPTIONS.items() if k != "conditions"}
-    made = svfl.FedVSClassifier(parties=3, **quick).fit(rows, np.arange(60) % 2)
+    made = svfl.VFLClassifier("fedvs", 3, options=quick).fit(rows, np.arange(60) % 2)
     made.save(tmp_path)
     path = tmp_path / "classifier.json"
     for why, new in changed(json.loads(path.read_text())):
         path.write_text(json.dumps(new))
         try:
-            found = svfl.FedVSClassifier.load(tmp_path).predict_proba(rows)
+            found = svfl.VFLClassifier.load(tmp_path).predict_proba(rows)
         except (SecureVFLError, ConfigurationError):
             continue
         except Exception as error:

@@ -6,55 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
 
+from securevfl.errors import ConfigurationError, DataError
 from securevfl.protocols.base.defaults import DEFAULT
-from securevfl.runs.estimators.base import VerticalClassifier, VerticalEstimator
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.runs.estimators.base import VerticalEstimator
 
 
-class _AnyProtocol(VerticalEstimator):
-    """Parameters of an estimator that may train any protocol."""
-
-    def __init__(
-        self,
-        protocol: str = DEFAULT,
-        parties: int = 8,
-        *,
-        owners: Sequence[Sequence[int]] | None = None,
-        rounds: int | None = None,
-        batch: int | None = None,
-        lr: float | None = None,
-        scaling: str = "minmax",
-        conditions: Any = "none",
-        sealed: bool = True,
-        options: Mapping[str, Any] | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.protocol = protocol
-        self.parties = parties
-        self.owners = owners
-        self.rounds = rounds
-        self.batch = batch
-        self.lr = lr
-        self.scaling = scaling
-        self.conditions = conditions
-        self.sealed = sealed
-        self.options = options
-        self.random_state = random_state
-
-    @property
-    def _trained(self) -> str:
-        return self.protocol
-
-    def _own_options(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("rounds", "batch", "lr")}
-        return {name: value for name, value in own.items() if value is not None}
-
-
-class VFLClassifier(VerticalClassifier, _AnyProtocol):
+class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     """Train any protocol on the rows of one matrix whose columns are divided among parties.
 
-    All parties are simulated in this process. All rows of `fit` are trained on.
+    All parties are simulated in this process, so that a method can be put beside other classifiers,
+    in pipelines and in searches of parameters. All rows of `fit` are trained on.
 
     Parameters
     ----------
@@ -62,6 +28,8 @@ class VFLClassifier(VerticalClassifier, _AnyProtocol):
         Name of a method, as `securevfl protocols` lists them.
     parties : int
         Clients among which the columns are divided, in order; fewer where there are fewer columns.
+        Where these are too few for a coded protocol, the others are helpers, whose one column is
+        constant. They hide nothing: the sum of one or two clients' embeddings tells much.
     owners : sequence of sequences of int, optional
         Numbers of each client's columns, in the place of `parties`.
     rounds, batch, lr : optional
@@ -77,16 +45,27 @@ class VFLClassifier(VerticalClassifier, _AnyProtocol):
         as every other, or numbers above 0 by class label. A class that the dict has not weighs 1.
         Some protocols refuse weights, and say why.
     options : mapping, optional
-        Other options of the protocol, such as ``{"width": 16}``.
+        Other options of the protocol, such as ``{"width": 16}`` or one's own network,
+        ``{"own_centre": make}``.
     random_state : int, RandomState or None
         Of weights, batches and delays; never of masks and keys.
 
     Attributes
     ----------
-    classes_, n_features_in_, feature_names_in_, n_iter_, owners_, model_, run_
-        As those of `FedVSClassifier`.
+    classes_ : ndarray
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where X had names.
     texts_ : bool
         Whether X was a data frame with columns that are no numbers.
+    n_iter_ : int
+        Rounds that were trained.
+    owners_ : list of list of int
+        Numbers of each client's columns; empty for a helper.
+    model_ : JointModel
+        All parties' models. It alone survives pickling and `save`.
+    run_ : Run
+        The whole run, with its history and transcript; not kept by pickling and `save`.
 
     Examples
     --------
@@ -131,8 +110,75 @@ class VFLClassifier(VerticalClassifier, _AnyProtocol):
         )
         self.class_weight = class_weight
 
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train.
 
-class VFLRegressor(RegressorMixin, _AnyProtocol):  # type: ignore[misc]
+        Parameters
+        ----------
+        X : array-like of shape (rows, features), or data frame
+            Numbers; a data frame may have columns of texts, categories and truth values, which are
+            encoded as `VerticalDataset.from_pandas` says.
+        y : array-like of shape (rows,)
+            Classes of any type, at least two.
+        """
+        X, y = self._checked(X, y, fitting=True)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(
+                f"{type(self).__name__}: y has 1 class ({self.classes_[0]!r}); at least two are "
+                "needed"
+            )
+        task = "binary" if len(self.classes_) == 2 else "multiclass"
+        self._train(X, codes.astype(np.int64), task, **self._weights(y))
+        return self
+
+    def _weights(self, y: np.ndarray) -> dict[str, Any]:
+        """Option of the protocol that `class_weight` stands for; none without."""
+        weight = self.class_weight
+        if weight is None:
+            return {}
+        if "class_weights" not in get_protocol(self.protocol).Config.model_fields:
+            raise ConfigurationError(
+                f"{type(self).__name__}: class_weight = {weight!r}, and {self.protocol} has no "
+                "weights of classes; leave class_weight out, or choose another protocol"
+            )
+        found = compute_class_weight(weight, classes=self.classes_, y=y)
+        if isinstance(weight, str):
+            return {"class_weights": weight}
+        return {"class_weights": tuple(map(float, found))}
+
+    def _stored_parameters(self) -> dict[str, Any]:
+        parameters, weight = super()._stored_parameters(), self.class_weight
+        if isinstance(weight, Mapping):  # keys of JSON are texts
+            pairs = [[np.asarray(name).item(), float(value)] for name, value in weight.items()]
+            parameters["class_weight"] = pairs
+        return parameters
+
+    @classmethod
+    def _restored_parameters(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        weight = stored["class_weight"]
+        return {**stored, "class_weight": dict(weight) if isinstance(weight, list) else weight}
+
+    def predict_proba(self, X: Any, *, coded: bool = False) -> np.ndarray:
+        """Probabilities of the classes, (rows, C), in the order of `classes_`.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, features), or data frame
+        coded : bool
+            Evaluate the rows on secret shares, by the protocol; only before `run_` is lost.
+        """
+        found: np.ndarray = self._scores(X, coded, "predict_proba")
+        return found
+
+    def predict(self, X: Any, *, coded: bool = False) -> np.ndarray:
+        """Classes of rows; the parameters are those of `predict_proba`."""
+        chosen: np.ndarray = self.predict_proba(X, coded=coded).argmax(axis=1)
+        return np.asarray(self.classes_[chosen])
+
+
+class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
     """Train any protocol that knows regressions; the parameters are those of `VFLClassifier`
     but for ``class_weight``.
 

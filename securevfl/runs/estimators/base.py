@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import warnings
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
-from sklearn.base import BaseEstimator, ClassifierMixin, is_regressor
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils import check_random_state
-from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
@@ -26,7 +24,9 @@ from securevfl.data.class_values import StoredClassValues, restored_classes, sto
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
-from securevfl.protocols.base.registry import get_protocol
+from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.defaults import DEFAULT
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.reading import NOT_PARSED, Stored
 from securevfl.runs.export import joint_model, load_models
 from securevfl.runs.run import run
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LABEL = "the label"
+_MOST_HELPERS = 64
 
 
 class _Stored(Stored):
@@ -46,8 +47,8 @@ class _Stored(Stored):
     features: Annotated[int, Field(ge=1)]
     names: list[str] | None
     rounds: Annotated[int, Field(ge=0)]
-    texts: bool = False  # none before version 0.2
-    classes: StoredClassValues | list[str | int | float | bool] | None = None  # a list at first
+    texts: bool
+    classes: StoredClassValues | None = None
 
     @model_validator(mode="after")
     def _of_its_columns(self) -> Self:
@@ -67,35 +68,36 @@ def _remedy(features: int, parties: int) -> str:
 
 
 class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that trains a protocol on all rows of `fit`.
-
-    A subclass has the parameters ``parties``, ``owners``, ``scaling``, ``conditions``, ``sealed``,
-    ``options`` and ``random_state``, and says which protocol it trains by which options.
-    """
-
-    # Parameters, by what scikit-learn's `clone` asks for: each subclass sets them.
-    parties: int
-    owners: Sequence[Sequence[int]] | None
-    scaling: str
-    conditions: Any
-    sealed: bool
-    options: Mapping[str, Any] | None
-    random_state: Any
+    """An estimator that trains a protocol on all rows of `fit`."""
 
     _file: str  # of what `save` writes beside the models
 
-    @property
-    @abstractmethod
-    def _trained(self) -> str:
-        """Name of the protocol."""
-
-    @abstractmethod
-    def _own_options(self) -> dict[str, Any]:
-        """Options of the protocol that are parameters of the estimator."""
-
-    def _helpers(self, owners: int) -> int:
-        """Number of parties with one constant column that are added to so many owners."""
-        return 0
+    def __init__(
+        self,
+        protocol: str = DEFAULT,
+        parties: int = 8,
+        *,
+        owners: Sequence[Sequence[int]] | None = None,
+        rounds: int | None = None,
+        batch: int | None = None,
+        lr: float | None = None,
+        scaling: str = "minmax",
+        conditions: Any = "none",
+        sealed: bool = True,
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.protocol = protocol
+        self.parties = parties
+        self.owners = owners
+        self.rounds = rounds
+        self.batch = batch
+        self.lr = lr
+        self.scaling = scaling
+        self.conditions = conditions
+        self.sealed = sealed
+        self.options = options
+        self.random_state = random_state
 
     # -- fitting -----------------------------------------------------------------------------
 
@@ -113,7 +115,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         options = self._chosen(more)
         rounds = options.get("rounds")
         self.run_ = run(
-            self._trained,
+            self.protocol,
             self._dataset(X, y, task),
             seed=int(seed),
             conditions=self.conditions,
@@ -172,7 +174,9 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _chosen(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the protocol."""
-        own, given = {**self._own_options(), **more}, dict(self.options or {})
+        named = {name: getattr(self, name) for name in ("rounds", "batch", "lr")}
+        own = {name: value for name, value in named.items() if value is not None} | dict(more)
+        given = dict(self.options or {})
         twice = sorted(given.keys() & own.keys())
         if twice:
             raise ConfigurationError(
@@ -208,6 +212,18 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             )
         return owners + [[] for _ in range(helpers)]
 
+    def _helpers(self, owners: int) -> int:
+        """Parties with one constant column that a coded protocol needs besides the owners."""
+        cls = get_protocol(self.protocol)
+        if not issubclass(cls, CodedProtocol):
+            return 0
+        config = make_config(cls, self._chosen({}))
+        for helpers in range(_MOST_HELPERS):
+            with suppress(ConfigurationError):
+                cls.check_parties(config, owners + helpers)
+                return helpers
+        return 0  # whatever is wrong, the run says it
+
     def _parts(self, X: Any) -> list[Any]:
         """Each client's columns; a constant one of a helper."""
         if isinstance(X, np.ndarray):
@@ -228,7 +244,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         if alone and not coded:
             return getattr(self.model_, what)(parts)
         if not hasattr(self, "run_"):
-            which = "a coded prediction" if alone else f"a prediction of {self._trained}"
+            which = "a coded prediction" if alone else f"a prediction of {self.protocol}"
             raise ConfigurationError(
                 f"{type(self).__name__}: {which} needs run_, which saving and pickling leave out; "
                 "fit again" + (", or predict without coded" if alone else "")
@@ -278,12 +294,10 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             _Stored.check(content)
             made = cls(**cls._restored_parameters(content["parameters"]))
             if "classes" in content or hasattr(made, "predict_proba"):
-                kept = content["classes"]
-                listed = isinstance(kept, list)
-                made.classes_ = np.array(kept) if listed else restored_classes(kept)
+                made.classes_ = restored_classes(content["classes"])
             made.owners_, made.n_features_in_ = content["owners"], content["features"]
             made.n_iter_ = content["rounds"]
-            made.texts_ = content.get("texts", False)
+            made.texts_ = content["texts"]
             if content["names"] is not None:
                 made.feature_names_in_ = np.array(content["names"], dtype=object)
         except (OSError, KeyError, TypeError, *NOT_PARSED) as error:
@@ -305,82 +319,6 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         state: dict[str, Any] = dict(super().__getstate__())
         state.pop("run_", None)  # parties, engine and data: too much, and no longer needed
         return state
-
-
-class VerticalClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
-    """A `VerticalEstimator` of classes: how it is fitted, and how it predicts.
-
-    A subclass has the parameter ``class_weight``, too.
-    """
-
-    class_weight: Mapping[Any, float] | str | None
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, features), or data frame
-            Numbers; a data frame may have columns of texts, categories and truth values, which are
-            encoded as `VerticalDataset.from_pandas` says.
-        y : array-like of shape (rows,)
-            Classes of any type, at least two.
-        """
-        X, y = self._checked(X, y, fitting=True)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise DataError(
-                f"{type(self).__name__}: y has 1 class ({self.classes_[0]!r}); at least two are "
-                "needed"
-            )
-        task = "binary" if len(self.classes_) == 2 else "multiclass"
-        self._train(X, codes.astype(np.int64), task, **self._weights(y))
-        return self
-
-    def _weights(self, y: np.ndarray) -> dict[str, Any]:
-        """Option of the protocol that `class_weight` stands for; none without."""
-        weight = self.class_weight
-        if weight is None:
-            return {}
-        if "class_weights" not in get_protocol(self._trained).Config.model_fields:
-            raise ConfigurationError(
-                f"{type(self).__name__}: class_weight = {weight!r}, and {self._trained} has no "
-                "weights of classes; leave class_weight out, or choose another protocol"
-            )
-        found = compute_class_weight(weight, classes=self.classes_, y=y)
-        if isinstance(weight, str):
-            return {"class_weights": weight}
-        return {"class_weights": tuple(map(float, found))}
-
-    def _stored_parameters(self) -> dict[str, Any]:
-        parameters, weight = super()._stored_parameters(), self.class_weight
-        if isinstance(weight, Mapping):  # keys of JSON are texts
-            pairs = [[np.asarray(name).item(), float(value)] for name, value in weight.items()]
-            parameters["class_weight"] = pairs
-        return parameters
-
-    @classmethod
-    def _restored_parameters(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
-        weight = stored.get("class_weight")  # none before it was a parameter
-        return {**stored, "class_weight": dict(weight) if isinstance(weight, list) else weight}
-
-    def predict_proba(self, X: Any, *, coded: bool = False) -> np.ndarray:
-        """Probabilities of the classes, (rows, C), in the order of `classes_`.
-
-        Parameters
-        ----------
-        X : array-like of shape (rows, features), or data frame
-        coded : bool
-            Evaluate the rows on secret shares, by the protocol; only before `run_` is lost.
-        """
-        found: np.ndarray = self._scores(X, coded, "predict_proba")
-        return found
-
-    def predict(self, X: Any, *, coded: bool = False) -> np.ndarray:
-        """Classes of rows; the parameters are those of `predict_proba`."""
-        chosen: np.ndarray = self.predict_proba(X, coded=coded).argmax(axis=1)
-        return np.asarray(self.classes_[chosen])
 
 
 def has_texts(X: Any) -> bool:

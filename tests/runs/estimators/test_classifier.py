@@ -1,4 +1,4 @@
-"""The scikit-learn classifier: scikit-learn's own checks, and the protocol behind it."""
+"""The classifier with FedVS: scikit-learn's checks, the protocol behind it, and helpers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import securevfl as svfl
-from securevfl import FedVSClassifier
+from securevfl import VFLClassifier
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 
-QUICK = {"rounds": 20, "lr": 0.1, "width": 8, "hidden": 16, "batch": 256, "random_state": 0}
-QUICK |= {"degree": 2}
+QUICK = {"rounds": 20, "lr": 0.1, "batch": 256, "random_state": 0}
+SMALL = {"width": 8, "hidden": 16, "degree": 2}
+
+
+def fedvs(parties=8, options=None, **more):
+    """A small classifier that trains FedVS."""
+    return VFLClassifier("fedvs", parties, options=SMALL | (options or {}), **QUICK | more)
 
 
 # All of scikit-learn's checks of classifiers apply, and none is expected to fail. It skips
@@ -28,7 +33,7 @@ QUICK |= {"degree": 2}
 # them have one or two columns.
 @pytest.mark.filterwarnings("ignore:.* without columns:securevfl.errors.SecureVFLWarning")
 @parametrize_with_checks(
-    [FedVSClassifier(parties=3, sealed=False, options={"lr_decay": "none"}, **QUICK)],
+    [fedvs(3, {"lr_decay": "none"}, sealed=False)],
     expected_failed_checks=lambda _: {},
 )
 def test_the_checks_of_scikit_learn(estimator, check):
@@ -43,7 +48,7 @@ def iris():
 
 @pytest.fixture(scope="module")
 def fitted(iris):
-    return FedVSClassifier(parties=4, segments=1, **QUICK).fit(*iris)
+    return fedvs(4, {"segments": 1}).fit(*iris)
 
 
 def test_it_is_the_protocol_that_trains(iris, fitted):
@@ -52,7 +57,7 @@ def test_it_is_the_protocol_that_trains(iris, fitted):
         [X[:, [k]] for k in range(4)], y, test_features=[X[:5, [k]] for k in range(4)],
         test_labels=y[:5],
     )  # fmt: skip
-    options = {name: value for name, value in QUICK.items() if name != "random_state"}
+    options = {name: value for name, value in QUICK.items() if name != "random_state"} | SMALL
     run = svfl.run("fedvs", data, segments=1, seed=0, conditions="none", **options)
     assert [row["loss"] for row in fitted.run_.history] == [row["loss"] for row in run.history]
     assert (fitted.predict(X) == run.predict(X)).all()
@@ -88,21 +93,20 @@ def test_saved_and_loaded_it_predicts_the_same(fitted, iris, tmp_path):
     named.save(tmp_path)
     names = {"classifier.json", "server.npz", *(f"party-{n}.npz" for n in range(4))}
     assert {path.name for path in tmp_path.iterdir()} == names
-    again = FedVSClassifier.load(tmp_path)
+    again = VFLClassifier.load(tmp_path)
     assert (again.predict_proba(X) == named.predict_proba(X)).all()
     assert again.get_params()["lr"] == 0.1
     with pytest.raises(ValueError, match="feature names should match"):
         again.predict(X[["b", "a", "c", "d"]])
     (tmp_path / "classifier.json").write_text("{}")
     with pytest.raises(DataError, match=r"classifier\.json cannot be read"):
-        FedVSClassifier.load(tmp_path)
+        VFLClassifier.load(tmp_path)
 
 
 def test_pipelines_and_searches(iris):
-    pipeline = make_pipeline(StandardScaler(), FedVSClassifier(sealed=False, **QUICK))
-    search = GridSearchCV(
-        pipeline, {"fedvsclassifier__degree": [1, 2]}, cv=2, error_score="raise"
-    ).fit(*iris)
+    pipeline = make_pipeline(StandardScaler(), fedvs(sealed=False))
+    tried = {"vflclassifier__options": [SMALL | {"degree": degree} for degree in (1, 2)]}
+    search = GridSearchCV(pipeline, tried, cv=2, error_score="raise").fit(*iris)
     assert search.best_score_ > 0.8
 
 
@@ -110,15 +114,15 @@ def test_pipelines_and_searches(iris):
     ("features", "options", "owners"),
     [
         (1, {}, [[0], [], []]),
-        (2, {"privacy": 2, "parties": 1}, [[0, 1], [], [], [], []]),
+        (2, {"options": {"privacy": 2}, "parties": 1}, [[0, 1], [], [], [], []]),
         (4, {"owners": [[3], [0, 2], [1]]}, [[3], [0, 2], [1]]),
         (4, {"parties": 3}, [[0, 1], [2], [3]]),
-        (3, {"masked": False, "segments": 2}, [[0], [1], [2], [], []]),
+        (3, {"options": {"masked": False, "segments": 2}}, [[0], [1], [2], [], []]),
     ],
 )
 def test_columns_are_dealt_and_helpers_make_up_the_number(iris, features, options, owners):
     X, y = iris[0][:, :features], iris[1]
-    made = FedVSClassifier(**{**QUICK, "rounds": 2, "sealed": False, **options})
+    made = fedvs(**{"rounds": 2, "sealed": False, **options})
     helpers = owners.count([])
     warned = pytest.warns(SecureVFLWarning, match=rf"{helpers} helper\(s\)")
     with warned if helpers else nullcontext():
@@ -134,7 +138,7 @@ def test_one_s_own_centre(iris):
     def head(inputs, outputs):
         return nn.Sequential(nn.Tanh(), nn.Linear(inputs, outputs))
 
-    made = FedVSClassifier(centre=head, sealed=False, **QUICK).fit(*iris)
+    made = fedvs(options={"own_centre": head}, sealed=False).fit(*iris)
     assert isinstance(made.run_.parties[-1].centre.network[0], nn.Tanh)
     assert made.score(*iris) > 0.7
 
@@ -147,11 +151,11 @@ def test_one_s_own_centre(iris):
         ({"options": {"lr": 1.0}}, "options has lr"),
         ({"options": {"lrr": 1.0}}, "unknown option of fedvs 'lrr'"),
         ({"prime": 7}, "unexpected keyword"),
-        ({"segments": 3, "options": {"prime": 7}}, "7"),
+        ({"options": {"segments": 3, "prime": 7}}, "7"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.* without columns:securevfl.errors.SecureVFLWarning")
 def test_mistakes_are_named(iris, options, message):
     kind = TypeError if "prime" in options else ValueError
     with pytest.raises(kind, match=message):
-        FedVSClassifier(**{**QUICK, **options}).fit(*iris)
+        fedvs(**options).fit(*iris)
