@@ -131,6 +131,7 @@ class _Kind:
     training: tuple[int, ...]
     read: Callable[[dict[str, Path], str], Images]
     transposed: bool = False
+    tests: tuple[str, ...] = ("official",)
 
 
 @table_options(ScalingKeywords)
@@ -142,16 +143,21 @@ def load_images(
     strips: str | None = None,
     verify: bool = True,
     download: bool = True,
-    test: str = "",
+    test: str = "official",
     **options: Unpack[ScalingKeywords],
 ) -> VerticalDataset:
     """Load images with their official split, on which the seed has no effect.
 
-    Checksums of local files are compared, and OpenML is asked where there are none, unless `verify`
-    and `download` say otherwise. Images are cut into single pixels, those of cifar10 into strips of
-    pixel columns, unless `strips` is given.
+    ``test="official"`` is the test batch, or where the files of cifar10 hold only its first 1000
+    images those; ``"holdout"``, for cifar10 alone, the last 10000 training images, which then are
+    not trained on. Checksums of local files are compared, and OpenML is asked where there are none,
+    unless `verify` and `download` say otherwise. Images are cut into single pixels, those of
+    cifar10 into strips of pixel columns, unless `strips` is given.
     """
     facts = kind.facts
+    if test not in kind.tests:
+        choice = " or ".join(kind.tests)
+        raise DataError(f"{facts.name}: test={test!r} does not exist; use {choice}.")
     files = facts.locate(data_dir)
     if files is not None:
         notes = facts.notes(files, verify)
@@ -180,36 +186,6 @@ def load_images(
         strips=strips or kind.strips,
         image_shape=kind.shape,
         split=images.split,
-    )
-
-
-@table_options(ScalingKeywords)
-def load_cifar10(
-    *,
-    parties: int | None = None,
-    data_dir: str | Path | None = None,
-    strips: str | None = None,
-    verify: bool = True,
-    download: bool = True,
-    test: str = "official",
-    **options: Unpack[ScalingKeywords],
-) -> VerticalDataset:
-    """Load CIFAR-10: 60000 colour images of 32 x 32 pixels, in vertical strips of pixel columns.
-
-    ``test="official"`` is the test batch, or where the files hold only its first 1000 images those;
-    ``"holdout"`` the last 10000 training images, which then are not trained on.
-    """
-    if test not in ("official", "holdout"):
-        raise DataError(f"cifar10: test={test!r} does not exist; use official or holdout.")
-    return load_images(
-        _CIFAR10,
-        parties=parties,
-        data_dir=data_dir,
-        strips=strips,
-        verify=verify,
-        download=download,
-        test=test,
-        **options,
     )
 
 
@@ -268,11 +244,10 @@ def _check_images(facts: Facts, pixels: NDArray[Any], labels: NDArray[Any], kind
 _MNIST = _Kind(MNIST, _GREY, _DIGITS, "pixels", _MNIST_TRAINING, read_idx)
 _FASHION = _Kind(FASHION, _GREY, _GARMENTS, "pixels", (6000,) * 10, read_idx)
 _EMNIST = _Kind(EMNIST, _GREY, _CHARACTERS, "pixels", (2400,) * 47, read_emnist, transposed=True)
-_CIFAR10 = _Kind(CIFAR10, _COLOUR, _OBJECTS, "columns", (5000,) * 10, read_cifar)
+_CIFAR10 = _Kind(
+    CIFAR10, _COLOUR, _OBJECTS, "columns", (5000,) * 10, read_cifar, tests=("official", "holdout")
+)
 
-LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = (
-    (MNIST, partial(load_images, _MNIST)),
-    (FASHION, partial(load_images, _FASHION)),
-    (EMNIST, partial(load_images, _EMNIST)),
-    (CIFAR10, load_cifar10),
+LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = tuple(
+    (kind.facts, partial(load_images, kind)) for kind in (_MNIST, _FASHION, _EMNIST, _CIFAR10)
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,9 @@ class CatalogueEntry:
     obtain: str
     openml: tuple[int, ...]
     available: bool
+
+
+_OF_FACTS = [f.name for f in fields(CatalogueEntry) if f.name not in ("files", "available")]
 
 
 def load_dataset(
@@ -254,18 +257,9 @@ def dataset_catalogue(data_dir: str | Path | None = None) -> list[CatalogueEntry
     """
     return [
         CatalogueEntry(
-            facts.name,
-            facts.rows,
-            facts.features,
-            facts.classes,
-            facts.parties,
-            facts.licence,
-            facts.origin,
-            facts.split,
-            tuple(f"{facts.folder}/{file}" for file in facts.forms[0]) if facts.forms else (),
-            facts.obtain,
-            facts.openml,
-            facts.available(data_dir),
+            **{name: getattr(facts, name) for name in _OF_FACTS},
+            files=tuple(f"{facts.folder}/{file}" for form in facts.forms[:1] for file in form),
+            available=facts.available(data_dir),
         )
         for _, (facts, _) in sorted(loaders().items())
     ]
