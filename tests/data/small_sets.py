@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 
 # A change of the test rows: (features, where) -> features, on a copy.
 Edit = Callable[[np.ndarray], np.ndarray]
+
+
+def synthetic_clicks() -> ModuleType:
+    """The generators of the benchmarks, which are a package of their own."""
+    path = Path(__file__).parents[2] / "benchmarks/synthetic_clicks/synthetic_clicks.py"
+    spec = importlib.util.spec_from_file_location("synthetic_clicks", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def write_idx(path: Path, values: np.ndarray) -> None:

@@ -22,6 +22,8 @@ from securevfl.data.options import (
 )
 from securevfl.errors import DataError, UnknownNameError
 
+from . import small_sets as small
+
 FIELDS = {field.name: field for field in dataclasses.fields(TableOptions)}
 TABLES = [VerticalDataset.from_pandas, VerticalDataset.from_files, VerticalDataset.from_csv]
 ARRAYS = [VerticalDataset.from_numpy]
@@ -68,16 +70,13 @@ def test_loaders_show_options_and_their_own_defaults(name):
     assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 
 
-def test_a_loader_s_own_default_holds_also_for_none():
-    def test_part(**options):
-        data = load_dataset("avazu-twin", rows=60, **options)
-        return data.test_rows / (data.rows + data.test_rows)
-
-    assert test_part() == pytest.approx(1 / 6, abs=0.02)
-    assert test_part(test_fraction=None) == pytest.approx(1 / 6, abs=0.02)
-    assert test_part(test_fraction=0.5) == pytest.approx(0.5, abs=0.02)
-    _, generate = loaders()["avazu-twin"]
-    assert generate(rows=60, test_fraction=None).test_rows == 10
+def test_a_loader_s_own_default_holds_also_for_none(tmp_path):
+    small.write_credit_card(tmp_path / "credit-card")  # 60 rows
+    own = {"data_dir": tmp_path, "verify": False}
+    for options, rows in (({}, 12), ({"test_fraction": None}, 12), ({"test_fraction": 0.5}, 30)):
+        assert load_dataset("credit-card", **own, **options).test_rows == rows
+    _, load = loaders()["credit-card"]
+    assert load(test_fraction=None, **own).test_rows == 12
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import securevfl
 from securevfl.data.dataset import VerticalDataset
 from securevfl.errors import ConfigurationError
 from securevfl.models.tabular import tabular_front
+from tests.data.small_sets import synthetic_clicks
 
 
 def test_rows_are_numbers_then_embeddings():
@@ -42,14 +43,14 @@ def test_a_split_run_learns_from_codes(table):
 
 @pytest.mark.parametrize("protocol", ["fedvs", "split"])
 def test_networks_that_take_numbers_for_sizes_are_refused(protocol):
-    data = securevfl.load_dataset("avazu-twin", rows=500)
+    data = synthetic_clicks().AVAZU_TWIN.load(rows=500)
     options = {"segments": 1} if protocol == "fedvs" else {}
     with pytest.raises(ConfigurationError, match="category codes; load"):
         securevfl.run(protocol, data.with_parties(6), rounds=2, **options)
 
 
 def test_data_owners_of_multivfl_embed_their_codes():
-    data = securevfl.load_dataset("avazu-twin", rows=500)
+    data = synthetic_clicks().AVAZU_TWIN.load(rows=500)
     small = {"rounds": 1, "conditions": "none", "label_owners": 2}
     with pytest.raises(ConfigurationError, match="category codes; load"):
         securevfl.run("multivfl", data, client="pn", **small)

@@ -204,14 +204,7 @@ def loaders() -> Mapping[str, Loadable]:
 
 
 def _built_in() -> dict[str, Loadable]:
-    from securevfl.data.catalogue import (
-        bundled,
-        clicks,
-        images,
-        multiview,
-        synthetic_clicks,
-        tables,
-    )
+    from securevfl.data.catalogue import bundled, clicks, images, multiview, tables
 
     every = (
         *bundled.LOADERS,
@@ -219,7 +212,6 @@ def _built_in() -> dict[str, Loadable]:
         *multiview.LOADERS,
         *tables.LOADERS,
         *clicks.LOADERS,
-        *synthetic_clicks.LOADERS,
     )
     return {facts.name: (facts, loader) for facts, loader in every}
 

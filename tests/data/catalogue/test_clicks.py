@@ -11,6 +11,8 @@ from securevfl.data.catalogue import clicks as module
 from securevfl.data.catalogue.clicks import AVAZU_TEXTS, CRITEO_NUMBERS, CRITEO_TEXTS
 from securevfl.errors import DataError
 
+from ..small_sets import synthetic_clicks
+
 
 def criteo_lines(rows: int) -> str:
     """Label, counts with gaps and negative ones, hexadecimal texts with gaps; tabs, no header."""
@@ -115,15 +117,17 @@ def test_another_file_is_refused(tmp_path):
         load_dataset("criteo", data_dir=tmp_path)
 
 
-@pytest.mark.parametrize(("name", "clicks"), [("avazu-twin", 0.17), ("criteo-twin", 0.256)])
+@pytest.mark.parametrize(("name", "clicks"), [("avazu", 0.17), ("criteo", 0.256)])
 def test_twins_are_called_synthetic_and_can_be_learnt(name, clicks):
-    data = load_dataset(name, rows=6000)
+    facts, load = getattr(synthetic_clicks(), f"{name.upper()}_SET")
+    assert facts.name == f"{name}-twin"
+    data = load(rows=6000)
     assert "SYNTHETIC" in data.about.origin
     assert any("SYNTHETIC" in note for note in data.about.notes)
     assert (data.rows, data.test_rows) == (5000, 1000)
     assert data.train_labels.mean() == pytest.approx(clicks, abs=0.02)
-    assert load_dataset(name, rows=6000).fingerprint() == data.fingerprint()
-    assert load_dataset(name, rows=6000, sample_seed=1).fingerprint() != data.fingerprint()
+    assert load(rows=6000).fingerprint() == data.fingerprint()
+    assert load(rows=6000, sample_seed=1).fingerprint() != data.fingerprint()
     # Mean click of a code in the training rows ranks the test rows better than chance.
     scores = np.zeros(data.test_rows)
     for part, held, counts in zip(data.train, data.test, data.cardinalities, strict=True):

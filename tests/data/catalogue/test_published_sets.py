@@ -198,10 +198,8 @@ def test_the_catalogue_says_what_is_available_here(tmp_path, monkeypatch):
     small.write_credit_card(tmp_path / "credit-card")
     entries = {entry.name: entry for entry in dataset_catalogue(tmp_path)}
     assert sorted(name for name, entry in entries.items() if entry.available) == [
-        "avazu-twin",
         "breast-cancer",
         "credit-card",
-        "criteo-twin",
         "digits",
     ]
     assert entries["credit-card"].files == ("credit-card/UCI_Credit_Card.csv.gz",)

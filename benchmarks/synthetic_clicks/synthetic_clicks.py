@@ -1,12 +1,12 @@
 """Synthetic click-through sets with the fields of Criteo and Avazu.
 
 They are generated, and are called synthetic wherever they are shown; they are for machines without
-the files, not for claims.
+the files, not for claims. ``pip install ./benchmarks/synthetic_clicks`` adds them to
+``securevfl datasets`` as ``criteo-twin`` and ``avazu-twin``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -165,7 +165,5 @@ CRITEO_TWIN = SyntheticGenerator(
     ("active", "passive"),
 )
 
-LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = (
-    (CRITEO_TWIN.facts, CRITEO_TWIN.load),
-    (AVAZU_TWIN.facts, AVAZU_TWIN.load),
-)
+CRITEO_SET = (CRITEO_TWIN.facts, CRITEO_TWIN.load)
+AVAZU_SET = (AVAZU_TWIN.facts, AVAZU_TWIN.load)
