@@ -351,7 +351,7 @@ MOST_LINES = {
     "privacy": 1169,
     "protocols": 17743,
     "report": 2305,
-    "runs": 8229,
+    "runs": 8202,
     "studies": 1554,
     "testing": 1681,
 }

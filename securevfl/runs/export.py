@@ -452,7 +452,7 @@ def _save_all(
 
 
 def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | None:
-    """The models of a finished run's folder, without its data; None of an older version's folder.
+    """The models of a finished run's folder, without its data; None where no party had them all.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | Non
 
 
 def export_kept(folder: Path, out: Path) -> list[Path] | None:
-    """Export the models of a finished run's folder; None for an older version's folder."""
+    """Export the models of a finished run's folder; None where no party had them all."""
     abouts = read_descriptions(folder)
     return _save_all(abouts, read_arrays(folder / MODELS), out) if abouts else None
 

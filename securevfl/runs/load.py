@@ -48,7 +48,7 @@ def load_run(
     spec, summary = read_finished(folder)
     if not (folder / PARTIES).exists():
         raise ConfigurationError(
-            f"load: {folder} has no {PARTIES}: it was written by an older version; run it again"
+            f"load: {folder} has no {PARTIES}; take it from a copy, or run again"
         )
     allow(*code)
     cls = get_protocol(spec.protocol)

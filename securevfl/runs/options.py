@@ -50,8 +50,6 @@ class Option:
         Whether the value may be a TOML file, by its name.
     to_file, from_file : callable, optional
         Conversion to what stands in ``config.toml``, and back.
-    recorded : bool
-        Whether every ``config.toml`` has the key, also an old one.
     needs : str
         Why not every engine supports the option. Such an engine refuses it.
     """
@@ -67,7 +65,6 @@ class Option:
     file: bool = False
     to_file: Callable[[Any], Any] | None = None
     from_file: Callable[[Any], Any] | None = None
-    recorded: bool = False
     needs: str = ""
 
     def has_flag(self, command: str) -> bool:

@@ -72,7 +72,7 @@ class Run:
     parties : mapping of int to Party
         Holding the trained models.
     spec : RunSpec
-        Everything that determines the run; `plan` is an older name of it.
+        Everything that determines the run.
     history : History
         A list of dict, one a server step: ``step``, ``round``, ``time`` (virtual seconds),
         ``loss``, ``used``, ``bytes`` (sent by all parties so far), and in evaluated rows
@@ -106,11 +106,6 @@ class Run:
             f"{self.virtual_seconds:.4g} s of virtual time, {self.transcript.bytes / 1e6:.4g} MB, "
             f"{where}>"
         )
-
-    @property
-    def plan(self) -> RunSpec:
-        """The same as `spec`: its name before `RunSpec` was called so."""
-        return self.spec
 
     @property
     def task(self) -> str:

@@ -116,7 +116,8 @@ def run(
         Asked often; when it says True a checkpoint is written and `Interrupted` is raised.
     track : str, callable, or a sequence of them, optional
         Where each row of the history goes as it comes: "tensorboard", "tensorboard:FOLDER",
-        "mlflow" or "mlflow:URI" (the extra ``track``), or a callable that takes the row.
+        "mlflow" or "mlflow:URI" (the extra ``track``), or a callable that takes the row. One that
+        is a context manager is left when the run ends.
     **options
         The protocol's own options, such as ``segments=2``. ``own_client``, ``own_centre`` and
         ``own_loss`` may be classes or functions as well as ``"module:name"``.

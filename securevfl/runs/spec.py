@@ -71,7 +71,7 @@ class RunSpec(BaseModel):
     protocol: str
     options: Mapping[str, Any]
     seed: int = option(
-        0, ge=0, metavar="S", panel=RUN, per_job=True, commands="plan verify", recorded=True,
+        0, ge=0, metavar="S", panel=RUN, per_job=True, commands="plan verify",
         help="Seed of public choices, such as test rows, batches and delays. Every party knows it, "
         "and masks never depend on it.",
     )  # fmt: skip
@@ -86,7 +86,7 @@ class RunSpec(BaseModel):
     conditions: InstanceOf[Conditions] = option(
         None, metavar="none|paper|FILE.toml", panel=RUN, per_job=True, commands="plan", file=True,
         default_text="paper; none on a cluster", accepts="str, Path, mapping or Conditions",
-        to_file=_conditions_to_file, from_file=_conditions_from_file, recorded=True,
+        to_file=_conditions_to_file, from_file=_conditions_from_file,
         help="Delays and bandwidth: a name, or a TOML file. In `paper` half of the clients are "
         "stragglers, whose messages come late; in `none` there is no delay.",
     )  # fmt: skip
@@ -104,7 +104,7 @@ class RunSpec(BaseModel):
         "rounds are left.",
     )  # fmt: skip
     eval_every: int = option(
-        None, ge=1, per_job=True, recorded=True, default_text="a fiftieth of the rounds",
+        None, ge=1, per_job=True, default_text="a fiftieth of the rounds",
         help="Server steps between evaluations on the test rows.",
     )  # fmt: skip
     eval_seconds: float | None = option(
@@ -113,7 +113,7 @@ class RunSpec(BaseModel):
         help="Virtual seconds between evaluations, in place of `eval_every`.",
     )  # fmt: skip
     sealed: bool = option(
-        True, flag="--sealed/--unsealed", panel=RUN, per_job=True, commands="plan", recorded=True,
+        True, flag="--sealed/--unsealed", panel=RUN, per_job=True, commands="plan",
         help="Encrypt and authenticate every message between two parties. An unsealed run is "
         "faster, and claims nothing against outsiders.",
     )  # fmt: skip
@@ -219,7 +219,8 @@ class RunSpec(BaseModel):
         data = content["data"]
         values: dict[str, Any] = {}
         for name, declared in options_of(cls).items():
-            value = content[name] if declared.recorded else content.get(name)
+            optional = may_be_none(cls.model_fields[name])
+            value = content.get(name) if optional else content[name]
             if value is None:
                 continue
             values[name] = value if declared.from_file is None else declared.from_file(value)

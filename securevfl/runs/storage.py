@@ -137,8 +137,8 @@ def parse_history(text: str) -> tuple[History, History]:
             continue
         if entry["step"] <= newest:
             raise ValueError(
-                f"line {number} is of step {entry['step']}, and stands after step {newest}. A "
-                "version before this one ordered resumed runs by a clock: run it again"
+                f"line {number} is of step {entry['step']}, and stands after step {newest}; the "
+                "file was changed. Take it from a copy, or run again"
             )
         newest = entry["step"]
         rows.append(entry)
@@ -193,7 +193,7 @@ def read_transcript(folder: Path) -> Transcript:
     path = folder / MESSAGES
     if not path.exists():
         raise ConfigurationError(
-            f"load: {folder} has no {MESSAGES}: the run did not end, or an older version wrote it"
+            f"load: {folder} has no {MESSAGES}: the run did not end, or the file was removed"
         )
 
     def parts() -> Iterator[dict[str, np.ndarray]]:

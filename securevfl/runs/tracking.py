@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
     from securevfl.runs.spec import RunSpec
 
-_One = str | Callable[[Mapping[str, Any]], None] | None
+Taker = Callable[[Mapping[str, Any]], None]
+_One = str | Taker | None
 Track = _One | Sequence[_One]
 KINDS = ("tensorboard", "mlflow")
 _GROUPS = {"loss": "train/loss", "accuracy": "test/accuracy", "auc": "test/auc", "f1": "test/f1"}
@@ -37,52 +38,26 @@ def scalars(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-class Tracker:
-    """Told the rows of a history; a context that is left when the run ends. This one drops them."""
+class Tracker(ExitStack):
+    """Passes rows of a history on to whoever takes them, and closes these when the run ends."""
 
-    def __enter__(self) -> Tracker:
-        return self
+    def __init__(self, takers: Sequence[Taker] = ()) -> None:
+        super().__init__()
+        self._takers = takers
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def __enter__(self) -> Self:
+        for taker in self._takers:
+            if isinstance(taker, AbstractContextManager):
+                self.enter_context(taker)
+        return super().__enter__()
 
     def step(self, row: Mapping[str, Any]) -> None:
         """Take in a row to which nothing is added any more."""
+        for taker in self._takers:
+            taker(row)
 
 
-class CallTracker(Tracker):
-    """Passes rows on to a callable."""
-
-    def __init__(self, call: Callable[[Mapping[str, Any]], None]) -> None:
-        self._call = call
-
-    def step(self, row: Mapping[str, Any]) -> None:
-        """Pass a row on."""
-        self._call(row)
-
-
-class Together(Tracker):
-    """Passes rows on to several trackers."""
-
-    def __init__(self, trackers: Sequence[Tracker]) -> None:
-        self._trackers = trackers
-        self._entered = ExitStack()
-
-    def __enter__(self) -> Together:
-        for tracker in self._trackers:
-            self._entered.enter_context(tracker)
-        return self
-
-    def __exit__(self, *raised: Any) -> None:
-        self._entered.__exit__(*raised)
-
-    def step(self, row: Mapping[str, Any]) -> None:
-        """Pass a row on."""
-        for tracker in self._trackers:
-            tracker.step(row)
-
-
-class TensorBoard(Tracker):
+class TensorBoard(AbstractContextManager["TensorBoard"]):
     """Writes event files; the options are a text beside the curves.
 
     `done` steps were tracked before the run was resumed; later ones are hidden.
@@ -98,13 +73,13 @@ class TensorBoard(Tracker):
     def __exit__(self, *_: object) -> None:
         self._writer.close()
 
-    def step(self, row: Mapping[str, Any]) -> None:
+    def __call__(self, row: Mapping[str, Any]) -> None:
         """Write the numbers of a row."""
         for name, value in scalars(row).items():
             self._writer.add_scalar(name, value, row["step"])
 
 
-class MLflow(Tracker):
+class MLflow(AbstractContextManager["MLflow"]):
     """Writes one MLflow run, with the options as its parameters.
 
     `uri` is that of the tracking server or store; that of the environment if empty.
@@ -125,7 +100,7 @@ class MLflow(Tracker):
     def __exit__(self, *raised: object) -> None:
         self._client.set_terminated(self._run, "KILLED" if raised[0] else "FINISHED")
 
-    def step(self, row: Mapping[str, Any]) -> None:
+    def __call__(self, row: Mapping[str, Any]) -> None:
         """Write the numbers of a row."""
         for name, value in scalars(row).items():
             self._client.log_metric(self._run, name, value, step=row["step"])
@@ -138,12 +113,16 @@ def make_tracker(track: Track, spec: RunSpec, folder: Path | None, *, done: int 
     run that is resumed. UnknownNameError for anything but TensorBoard and MLflow;
     ConfigurationError when the package is not installed, or the store cannot be used.
     """
-    if track is None:
-        return Tracker()
-    if callable(track):
-        return CallTracker(track)
-    if not isinstance(track, str):
-        return Together([make_tracker(one, spec, folder, done=done) for one in track])
+    every = [track] if track is None or callable(track) or isinstance(track, str) else track
+    takers = (
+        one if callable(one) else _taker(one, spec, folder, done)
+        for one in every
+        if one is not None
+    )
+    return Tracker([*takers])
+
+
+def _taker(track: str, spec: RunSpec, folder: Path | None, done: int) -> Taker:
     kind, _, where = track.partition(":")
     if kind not in KINDS:
         raise UnknownNameError("tracker", kind, KINDS)

@@ -46,8 +46,8 @@ def test_a_network_a_centre_and_a_loss_are_used(data):
     assert isinstance(run.parties[0].network.module, own_networks.Tower)
     assert run.parties[0].network.module[0].in_features == data.widths[0]
     assert run.parties[-1].centre.network[0].out_features == 7
-    assert run.plan.options["own_client"] == "tests.models.own_networks:Tower"
-    assert run.plan.options["own_loss"] == "tests.models.own_networks:smoothed"
+    assert run.spec.options["own_client"] == "tests.models.own_networks:Tower"
+    assert run.spec.options["own_loss"] == "tests.models.own_networks:smoothed"
 
 
 def test_an_own_twin_of_a_known_network_trains_the_same(data):

@@ -241,7 +241,7 @@ def test_bars_are_the_delays_that_the_conditions_say(plain):
     server, *clients = found["lanes"]
     rounds = range(1, 9)
     assert found["first"] == found["last"] == list(rounds)
-    delay = plain.plan.conditions.delay
+    delay = plain.spec.conditions.delay
     drawn = {n: [delay(0, n, r, "upload") / 1e9 for r in rounds] for n in range(4)}
     for lane, row in zip(clients, found["table"][1:], strict=True):
         own = drawn[lane["party"]]

@@ -203,12 +203,6 @@ def test_a_file_that_lacks_an_option_or_has_a_wrong_one_is_damaged(old, new, tmp
         RunSpec.from_toml(tmp_path / CONFIG)
 
 
-def test_the_older_name_of_a_runs_specification_still_works():
-    run = svfl.run("split", rounds=1, conditions="none", width=6, hidden=6)
-    assert run.plan is run.spec
-    assert run.spec.seed == 0
-
-
 def test_an_engine_in_real_time_refuses_delays_that_are_work():
     data = load_dataset("breast-cancer", parties=3)
     conditions = {"upload_mean": 0.1, "delay_mode": "occupies"}

@@ -85,11 +85,11 @@ def test_payloads_are_those_that_the_run_sends(data, run):
     transcript = Transcript(payloads=True)
     Simulation(
         parties,
-        seed=run.plan.seed,
-        conditions=run.plan.conditions,
+        seed=run.spec.seed,
+        conditions=run.spec.conditions,
         transcript=transcript,
-        sealing=sealing_of(run.plan, parties),
-        faults=schedule_of(run.protocol, run.plan),
+        sealing=sealing_of(run.spec, parties),
+        faults=schedule_of(run.protocol, run.spec),
         make_party=run.protocol.party,
     ).run()
     found = run.trace(payloads=True)

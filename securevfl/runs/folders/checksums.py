@@ -1,6 +1,6 @@
 """Checksums of a run's files: they stand in ``summary.json``, which is written last.
 
-A folder of an earlier version has none, and is read without a check.
+A summary without them, which no run has written, is read without a check.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BESIDE = "saving.part"
 
 
 class _Summary(Stored):
-    """Fields of a summary that are used after a run, in whichever version; each may be absent."""
+    """Fields of a summary that are used after a run; each may be absent."""
 
     parties: Annotated[int, Field(ge=1, le=MOST_PARTIES)] = 1
     party_names: list[str] = Field(default_factory=list)
