@@ -352,7 +352,7 @@ MOST_LINES = {
     "protocols": 17743,
     "report": 2305,
     "runs": 8202,
-    "studies": 1554,
+    "studies": 1508,
     "testing": 1681,
 }
 

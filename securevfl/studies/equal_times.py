@@ -12,10 +12,7 @@ value at a time in between is interpolated:
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +33,7 @@ def at_times(jobs: Sequence[Job], times: Sequence[float]) -> list[dict[str, Any]
     and there is no row.
     """
     curves = [job["curve"] for job in jobs if job["curve"]]
-    ends = [curve[-1]["time"] for curve in curves] + [_until(job) for job in jobs]
+    ends = [curve[-1]["time"] for curve in curves] + [until_of(job) for job in jobs]
     longest = max(ends, default=0.0)
     if not longest:
         return []
@@ -53,7 +50,7 @@ def _rows(job: Job, grid: Sequence[float]) -> list[dict[str, Any]]:
     # had made all of its rounds before has.
     end = job["summary"]["virtual_seconds"]
     if not ended_by_rounds(job["summary"]):
-        end = max(end, _until(job))
+        end = max(end, until_of(job))
     oldest = float(np.diff(known).max(initial=known[0]))
     rows = []
     for time in grid:
@@ -69,33 +66,6 @@ def _rows(job: Job, grid: Sequence[float]) -> list[dict[str, Any]]:
     return rows
 
 
-def _until(job: Job) -> float:
+def until_of(job: Job) -> float:
+    """Virtual second at which a job was to end; 0 without."""
     return float(job["summary"].get("until") or 0.0)
-
-
-def read_jobs(folder: Path) -> list[dict[str, Any]]:
-    """The jobs of a study from its ``results.csv`` and ``curves.csv``, without their own files.
-
-    Each has label, seed, ``summary`` (virtual seconds and until) and ``curve``, as `at_times`
-    takes them.
-    """
-    jobs: dict[tuple[str, int], dict[str, Any]] = {}
-    for row in _table(folder / "results.csv"):
-        key = row["run"], int(row["seed"])
-        summary = {name: float(row.get(name) or 0.0) for name in ("virtual_seconds", "until")}
-        jobs[key] = {"label": key[0], "seed": key[1], "summary": summary, "curve": []}
-    for row in _table(folder / "curves.csv"):
-        measured = {name: float(row[name]) for name in ("time", *MEASURES) if row.get(name)}
-        jobs[row["run"], int(row["seed"])]["curve"].append(measured)
-    return list(jobs.values())
-
-
-def asked_times(folder: Path) -> list[float]:
-    """The virtual times for which a study's folder has values."""
-    runs = json.loads((folder / "results.json").read_text())["times"].get("runs", {})
-    return sorted({entry["time"] for entries in runs.values() for entry in entries})
-
-
-def _table(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))

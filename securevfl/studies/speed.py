@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.studies.equal_times import until_of
 from securevfl.studies.intervals import mean_interval, number_or_none
 from securevfl.studies.jobs import MEASURES
 
@@ -34,7 +35,7 @@ def speeds(
     if measure is None or not curves:
         return {}
     begin = max(curve[0]["time"] for _, curve in curves)
-    horizon = max([curve[-1]["time"] for _, curve in curves] + [_until(job) for job in jobs])
+    horizon = max([curve[-1]["time"] for _, curve in curves] + [until_of(job) for job in jobs])
     runs = {}
     for label in labels:
         own = [curve for name, curve in curves if name == label]
@@ -87,10 +88,6 @@ def _area(curve: Sequence[Mapping[str, Any]], measure: str, begin: float, horizo
     inner = times[(times > begin) & (times < horizon)]
     grid = np.concatenate([[begin], inner, [horizon]])
     return float(np.trapezoid(np.interp(grid, times, values), grid) / (horizon - begin))
-
-
-def _until(job: Mapping[str, Any]) -> float:
-    return float(job["summary"].get("until") or 0.0)
 
 
 def _summed(values: Sequence[float]) -> dict[str, Any]:

@@ -54,7 +54,10 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
     _write_table([_job_row(job) for job in jobs], folder / "results.csv")
     curves = [{"run": job["label"], "seed": job["seed"], **r} for job in jobs for r in job["curve"]]
     _write_table(curves, folder / "curves.csv")
-    _write_times(times, folder)
+    if times:
+        _write_table(times, folder / "times.csv")
+    else:
+        (folder / "times.csv").unlink(missing_ok=True)
     draw(study, jobs, folder / "curves.png")
     return content
 
@@ -94,14 +97,6 @@ def _by_size(by_run: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
             return {}
         found.setdefault(match[1], {})[int(match[2])] = curves
     return found
-
-
-def write_times(folder: Path, rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> None:
-    """Write ``times.csv`` of a study anew, and what ``results.json`` says of it."""
-    _write_times(rows, folder)
-    path = folder / "results.json"
-    content = json.loads(path.read_text()) | {"times": _sum_up_times(rows, labels)}
-    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
@@ -190,14 +185,6 @@ def _differences(jobs: Sequence[Mapping[str, Any]], study: Study) -> dict[str, A
 def _job_row(job: Mapping[str, Any]) -> dict[str, Any]:
     plain = {k: v for k, v in job["summary"].items() if isinstance(v, (int, float, str))}
     return {"run": job["label"], **plain}
-
-
-def _write_times(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    path = folder / "times.csv"
-    if rows:
-        _write_table(rows, path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _write_table(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
