@@ -235,13 +235,11 @@ def draw_threshold(cells: Sequence[Cell], path: Path, times: Sequence[dict[str, 
 
     Where there are `times` of `time_rounds`, they are drawn below it.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     sizes, privacies = sorted({c.N for c in cells}), sorted({c.T for c in cells})
     width, height = max(2.8 * len(privacies), 6.4), 2.6 * len(sizes)
     figure = Figure(figsize=(width, height + (3.2 if times else 0.0)), layout="constrained")
-    FigureCanvasAgg(figure)
     parts: Any = (figure,)
     if times:
         parts = figure.subfigures(2, 1, height_ratios=(height, 3.2))

@@ -179,7 +179,6 @@ def exponents(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[s
 
 def draw_scale(result: Mapping[str, Any], path: Path) -> None:
     """Draw what `bench_scale` found: a row for each measure, a column for each axis."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
@@ -187,7 +186,6 @@ def draw_scale(result: Mapping[str, Any], path: Path) -> None:
     axes = list(dict.fromkeys(point["axis"] for point in points))
     names = list(dict.fromkeys(point["protocol"] for point in points))
     figure = Figure(figsize=(3.6 * len(axes) + 0.6, 9.0), layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(len(MEASURES), len(axes), squeeze=False)
     for row, (measured, words) in zip(panels, MEASURES.items(), strict=True):
         for panel, axis in zip(row, axes, strict=True):

@@ -18,13 +18,11 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
     Lines are methods with the smallest T and A; a ring marks the predicted boundary, and a line
     ends where an error ended the run.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     troubles = list(dict.fromkeys((cell.kind, cell.law) for cell in cells))
     lines = _lines(cells)
     figure = Figure(figsize=(2.9 * len(troubles) + 1.0, 6.6), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots(2, len(troubles), squeeze=False, sharex=True, sharey="row")
     for column, trouble in enumerate(troubles):
         above, below = axes[0, column], axes[1, column]

@@ -14,11 +14,9 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path
 
     `histories` are rows of a history by the name of the curve.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
-    FigureCanvasAgg(figure)
     held_out, losses = figure.subplots(1, 2)
     measure, label = _measure(histories)
     for colour, (name, rows) in zip(COLOURS * len(histories), histories.items(), strict=False):
@@ -65,7 +63,6 @@ def draw_study(
     `curves` has by the name of the run one list of evaluated rows a seed. The band is the range
     over seeds. An axis is logarithmic where the runs end far apart.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     drawn = {name: [rows for rows in seeds if rows] for name, seeds in curves.items()}
@@ -77,7 +74,6 @@ def draw_study(
     moving = [axis for axis in axes_shown if any(row[axis] for row in everything)]
     axes_shown = moving or axes_shown  # where nothing was evaluated, empty panels say so
     figure = Figure(figsize=(4.2 * len(axes_shown), 3.9), layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(axes_shown), sharey=True, squeeze=False)[0]
     for panel, axis in zip(panels, axes_shown, strict=True):
         unit, ends = _UNITS.get(axis, 1.0), []
@@ -101,7 +97,6 @@ def draw_grid(
     `cells` has curves as `draw_study` takes them, by condition. The band is the range over seeds. A
     run has the same colour in all panels, and all panels have the same axes.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     rows = {
@@ -113,7 +108,6 @@ def draw_grid(
     columns = min(3, len(cells))
     lines = -(-len(cells) // columns)
     figure = Figure(figsize=(4.2 * columns, 2.9 * lines + 0.9), layout="constrained")
-    FigureCanvasAgg(figure)
     grid = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
     panels = list(grid.ravel())
     ends = []
@@ -145,7 +139,6 @@ def draw_sizes(
     `runs` has curves as `draw_study` takes them, by run and number of aligned rows. The line is the
     mean over seeds, the band their range. The measure is the AUC where all have it.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     ends = {
@@ -157,7 +150,6 @@ def draw_sizes(
     if all("auc" in row for row in every):
         measure, label = "auc", "AUC"
     figure = Figure(figsize=(7.0, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
     panel = figure.subplots()
     for number, (name, own) in enumerate(ends.items()):
         values = {size: [row[measure] for row in rows] for size, rows in own.items() if rows}
