@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from securevfl.data.preparation.columns import refuse_repeated
 from securevfl.errors import DataError
 
 
@@ -134,9 +135,7 @@ def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence
     """Refuse a party's names of columns unless each column has one of its own, as fitted."""
     if len(names) != width:
         raise DataError(f"{asked}: {len(names)} names for {width} columns; one each is needed.")
-    if len(set(names)) < len(names):
-        twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise DataError(f"{asked}: two columns are called {twice!r}; rename or drop one.")
+    refuse_repeated(names, where=f"{asked}: ")
     if tuple(names) != tuple(fitted):
         raise DataError(f"{asked}: the columns are not those that the preprocessing produces.")
 

@@ -59,6 +59,18 @@ def partition_columns(count: int, parties: int) -> Positions:
     return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(count), parties))
 
 
+def side_by_side(widths: Sequence[int]) -> Positions:
+    """Positions of the columns of parties whose parts of a row follow one another.
+
+    Examples
+    --------
+    >>> side_by_side([2, 1])
+    ((0, 1), (2,))
+    """
+    ends = np.cumsum(widths).tolist()
+    return tuple(tuple(range(b - d, b)) for b, d in zip(ends, widths, strict=True))
+
+
 def named_owners(
     owners: Sequence[Any] | Mapping[str, Any] | None, party_names: Sequence[str] | None
 ) -> tuple[Sequence[Any] | None, Sequence[str] | None]:

@@ -33,7 +33,7 @@ from securevfl.data.dataset import VerticalDataset
 from securevfl.data.labels import EncodedLabels, RawLabels, encode_labels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions
 from securevfl.data.origin import About
-from securevfl.data.partition import split_random
+from securevfl.data.partition import side_by_side, split_random
 from securevfl.data.preparation.columns import Column
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
@@ -209,10 +209,7 @@ class Tables:
                 own = self.part(index, train, test)
                 features[0][index], features[1][index] = own.train[0], own.test[0]
                 fitted[index], notes = own.transform.parties[0], own.about.notes
-        ends = np.cumsum([len(f.columns) for f in fitted]).tolist()
-        positions = tuple(
-            tuple(range(end - len(f.columns), end)) for f, end in zip(fitted, ends, strict=True)
-        )
+        positions = side_by_side([len(f.columns) for f in fitted])
         about = replace(
             self.options.origin,
             split=f"{self.options.test_fraction:.0%} held out by the holder of the labels",

@@ -18,6 +18,7 @@ from securevfl.data.partition import (
     divide_columns,
     divide_images,
     named_owners,
+    side_by_side,
     split_random,
     split_stratified,
 )
@@ -261,12 +262,9 @@ def _positions(
     if owners is not None:
         return divide_columns(names, parties, owners)
     if views is not None and parties in (None, len(views)):
-        ends = np.cumsum(views).tolist()
-        starts = [0, *ends[:-1]]
-        held = tuple(tuple(range(a, b)) for a, b in zip(starts, ends, strict=True))
-        if any(not part for part in held):
+        if 0 in views:
             raise DataError(f"the parties own {tuple(views)} columns; each needs at least one.")
-        return held, "one view per party"
+        return side_by_side(views), "one view per party"
     if image_shape is not None and strips is not None:
         return divide_images(image_shape, parties, strips)
     return divide_columns(names, parties)

@@ -26,11 +26,7 @@ def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     if not len(frame):
         raise DataError(f"{what}: the table has no rows; at least two are needed.")
     names = [str(c) for c in frame.columns]
-    if len(set(names)) < len(names):
-        try:
-            refuse_repeated(names)
-        except DataError as error:
-            raise DataError(f"{what}: {error}") from None
+    refuse_repeated(names, where=f"{what}: ")
     return frame.set_axis(names, axis=1)
 
 

@@ -19,7 +19,7 @@ from securevfl.data.builders.tabular import Alone, Rows, build, split_rows
 from securevfl.data.content import D, DatasetContent
 from securevfl.data.labels import RawLabels, read_labels
 from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
-from securevfl.data.partition import divide_columns, named_owners
+from securevfl.data.partition import divide_columns, named_owners, side_by_side
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import DataError
 
@@ -173,10 +173,7 @@ def from_parties(
                 f"needs at least one column, so leave this party out."
             )
         parts.append(part[left])
-    ends = np.cumsum([part.shape[1] for part in parts]).tolist()
-    positions = tuple(
-        tuple(range(end - part.shape[1], end)) for part, end in zip(parts, ends, strict=True)
-    )
+    positions = side_by_side([part.shape[1] for part in parts])
     labels, alone = _labels_and_alone(joined, parts, label, options)
     train, test, split = split_rows(Rows(tuple(parts), labels), groups, options)
     partition = "each party's own table" + (f", joined by {id_column!r}" if id_column else "")

@@ -93,25 +93,23 @@ def fit_column(
     import pandas as pd
 
     name = str(series.name)
+    nothing = DataError(
+        f"column {name!r} has no value in any of the {len(series)} training rows; drop it with "
+        f"drop=[{name!r}]."
+    )
     categorical = isinstance(series.dtype, pd.CategoricalDtype)
     numbers = None if categorical else read_numbers(series, missing)
     if numbers is not None:
         absent = np.isnan(numbers)
         if absent.all():
-            raise DataError(
-                f"column {name!r} has no value in any of the {len(series)} training rows; "
-                f"drop it with drop=[{name!r}]."
-            )
+            raise nothing
         return Column(name, None, float(np.median(numbers[~absent])), bool(absent.any()))
     codes, texts = read_texts(series, missing)
     present = np.zeros(len(texts), dtype=bool)
     present[codes] = True
     categories = sorted({t for t, here in zip(texts, present, strict=True) if here and t})
     if not categories:
-        raise DataError(
-            f"column {name!r} has no value in any of the {len(series)} training rows; "
-            f"drop it with drop=[{name!r}]."
-        )
+        raise nothing
     if coded:
         kept = _commonest(codes, texts, categories, max_categories)
         return Column(name, kept, coded=True)
@@ -206,11 +204,13 @@ def listed_names(given: Sequence[str] | str) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def refuse_repeated(names: Sequence[str], remedy: str = "rename or drop one") -> None:
+def refuse_repeated(
+    names: Sequence[str], remedy: str = "rename or drop one", *, where: str = ""
+) -> None:
     """Refuse names of columns of which one occurs twice; DataError names the first such."""
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
-        raise DataError(f"two columns are called {twice!r}; {remedy}.")
+        raise DataError(f"{where}two columns are called {twice!r}; {remedy}.")
 
 
 def take_columns(matrix: NDArray[Any], positions: Sequence[int]) -> NDArray[Any]:

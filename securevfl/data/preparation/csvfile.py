@@ -64,10 +64,7 @@ def read_csv(
             f"{path.name}: column {names.index(strange) + 1} is called {strange[:60]!r}, which has "
             "control characters; rename it."
         )
-    try:
-        refuse_repeated(names)
-    except DataError as error:
-        raise DataError(f"{path.name}: {error}") from None
+    refuse_repeated(names, where=f"{path.name}: ")
     index = pd.Index(lines, name=f"{path.name}, line")
     columns = zip(*rows, strict=True)
     frame = pd.DataFrame(
