@@ -351,7 +351,7 @@ MOST_LINES = {
     "privacy": 1169,
     "protocols": 17743,
     "report": 2305,
-    "runs": 8194,
+    "runs": 8187,
     "studies": 1508,
     "testing": 1681,
 }

@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -197,9 +196,3 @@ class EventLog:
 
     def _write(self) -> None:
         write_durably(self._path, "".join(json.dumps(entry) + "\n" for entry in self._entries))
-
-
-def entry_of(event: Event) -> Mapping[str, Any]:
-    """An event as a line of ``history.jsonl``."""
-    known = {"event": event.name, "party": event.party, "round": event.round}
-    return {**known, "time": event.time / 1e9, **event.fields}
