@@ -109,7 +109,6 @@ def bench_round(
 
     Parameters
     ----------
-    size : RoundSize, optional
     blocks : int
         Timed blocks of each method, at least 7.
     rounds : int

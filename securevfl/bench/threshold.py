@@ -143,7 +143,6 @@ class Sweep:
         Gets ``jobs/``: a run whose result is there is not made again.
     until : float
         Virtual seconds of each run.
-    seeds : sequence of int
     options : mapping
         Of every method that has them.
     """

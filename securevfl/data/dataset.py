@@ -108,10 +108,6 @@ class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
             For each party the names of its source columns; together all of them, each once.
         party_names : sequence of str, optional
             One per party; "party 0", "party 1", ... unless given.
-
-        Returns
-        -------
-        VerticalDataset
         """
         positions, rule = divide_columns(self.transform.columns, owners=owners)
         names = tuple(party_names) if party_names is not None else _numbered(len(owners))
@@ -128,10 +124,6 @@ class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
             Which training rows; an int keeps the first so many.
         test_rows : int, slice, array of int or array of bool, optional
             Which test rows; all unless given.
-
-        Returns
-        -------
-        VerticalDataset
 
         Raises
         ------

@@ -55,7 +55,6 @@ class RunSpec(BaseModel):
 
     Attributes
     ----------
-    protocol : str
     options : mapping
         All options of the protocol, defaults included.
     run_id : str

@@ -43,8 +43,6 @@ class Entry:
         Virtual seconds; `arrived` is None for one that did not arrive.
     sender, receiver : int
         Party numbers; -1 is the server.
-    kind : str
-    round, bytes : int
     fate : {"arrived", "late", "lost", "under way", "dropped"}
         "late": nobody waited for it any more. "under way": the run ended before. "dropped": its
         sender heard that the round is over before it was sent (`Conditions.delay_mode`).
@@ -173,9 +171,6 @@ def trace(
 
     Parameters
     ----------
-    protocol : Protocol
-    spec : RunSpec
-    transcript : Transcript
     events : sequence of mapping
         What the run recorded besides its history.
     kind, round, sender, receiver, fate : optional

@@ -43,7 +43,6 @@ def comparison(
         The data set; its seed is that of each run.
     options : mapping
         Each goes to every protocol that has it; what a variant's name says goes first.
-    seeds : sequence of int
     conditions : str
         As `securevfl.engine.conditions_file.load_conditions` takes them.
     target : float, optional

@@ -75,10 +75,6 @@ class FromArrays(DatasetContent):
         **options
             Fields of `securevfl.data.options.TableOptions`.
 
-        Returns
-        -------
-        VerticalDataset
-
         Raises
         ------
         DataError
@@ -147,10 +143,6 @@ class FromArrays(DatasetContent):
             The test rows; else a part of the rows becomes them.
         **options
             As for `from_numpy`.
-
-        Returns
-        -------
-        VerticalDataset
 
         Raises
         ------

@@ -33,10 +33,6 @@ class FromBunch(FromArrays, FromFrames):
             As for `from_pandas` where the data are a frame, else as for
             `from_numpy`.
 
-        Returns
-        -------
-        VerticalDataset
-
         Raises
         ------
         DataError

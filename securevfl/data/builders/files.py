@@ -51,10 +51,6 @@ class FromFiles(DatasetContent):
         **options
             Fields of `securevfl.data.options.TableOptions`.
 
-        Returns
-        -------
-        VerticalDataset
-
         Raises
         ------
         DataError
@@ -117,10 +113,6 @@ class FromFiles(DatasetContent):
             are then fitted on them too. Test rows are common ones always.
         **options
             Fields of `securevfl.data.options.TableOptions`.
-
-        Returns
-        -------
-        VerticalDataset
 
         Raises
         ------

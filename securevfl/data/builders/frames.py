@@ -73,10 +73,6 @@ class FromFrames(DatasetContent):
         **options
             Fields of `securevfl.data.options.TableOptions`.
 
-        Returns
-        -------
-        VerticalDataset
-
         Raises
         ------
         DataError

@@ -61,10 +61,6 @@ class FromImageFolder(DatasetContent):
         **options
             Fields of `securevfl.data.options.TableOptions`.
 
-        Returns
-        -------
-        VerticalDataset
-
         Raises
         ------
         DataError

@@ -113,10 +113,6 @@ def load_dataset(
         `VerticalDataset.from_csv`, `.from_image_folder` (``size=``, ``color=``)
         or `.from_files` (``party_files=``, ``id_column=``, ``label_file=``).
 
-    Returns
-    -------
-    VerticalDataset
-
     Raises
     ------
     UnknownNameError
