@@ -138,7 +138,7 @@ def parse_history(text: str) -> tuple[History, History]:
         if entry["step"] <= newest:
             raise ValueError(
                 f"line {number} is of step {entry['step']}, and stands after step {newest}; the "
-                "file was changed. Take it from a copy, or run again"
+                "file was changed. Take it from a copy, or run it again"
             )
         newest = entry["step"]
         rows.append(entry)

@@ -41,7 +41,7 @@ def test_events_stand_after_the_rows_of_their_rounds(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_history_that_an_older_version_ordered_by_a_clock_is_refused(tmp_path):
+def test_a_history_whose_steps_do_not_ascend_is_refused(tmp_path):
     small.run(tmp_path)
     entries = lines(tmp_path)
     entries.insert(0, entries.pop())
