@@ -343,7 +343,7 @@ MOST_LINES = {
     "audit": 17791,
     "bench": 1247,
     "cli": 4486,
-    "data": 8119,
+    "data": 8113,
     "engine": 11621,
     "field": 8873,
     "models": 4820,
@@ -352,7 +352,7 @@ MOST_LINES = {
     "protocols": 17743,
     "report": 2305,
     "runs": 8181,
-    "studies": 1507,
+    "studies": 1499,
     "testing": 1681,
 }
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,10 @@ class Choice:
         """The runs of one combination; they see no test row and no seed of the study."""
         words = ", ".join(f"{name} = {value}" for name, value in own.items())
         return [
-            Job(
+            replace(
+                job,
                 label=f"{job.label}, choose {words}",
-                protocol=job.protocol,
                 options={**job.options, **own},
-                dataset=job.dataset,
                 data={**job.data, "seed": seed, "validation": self.validation},
                 asked={**job.asked, "seed": seed},
             )
@@ -187,13 +186,6 @@ def _values(choice: Choice, folder: Path, jobs: Sequence[Job]) -> Iterator[float
 def applied(jobs: Sequence[Job], chosen: Mapping[str, Mapping[str, Any]]) -> tuple[Job, ...]:
     """The study's jobs with what was chosen for their labels."""
     return tuple(
-        Job(
-            label=job.label,
-            protocol=job.protocol,
-            options={**job.options, **chosen.get(job.label, {}).get("options", {})},
-            dataset=job.dataset,
-            data=job.data,
-            asked=job.asked,
-        )
+        replace(job, options={**job.options, **chosen.get(job.label, {}).get("options", {})})
         for job in jobs
     )

@@ -159,11 +159,10 @@ def sample_stream(name: str, seed: int, purpose: bytes) -> np.random.Generator:
 
 
 def _file(facts: Facts, data_dir: str | Path | None, verify: bool) -> tuple[Path, list[str]]:
-    files = facts.locate(data_dir)
-    if files is None:
-        raise facts.absent()
+    files, notes = facts.find(data_dir, verify=verify)
+    assert files is not None  # there is nothing to download
     path = next(iter(files.values()))
-    return path, [f"from {path.name}", *facts.notes(files, verify)]
+    return path, [f"from {path.name}", *notes]
 
 
 def _pieces(path: Path, separator: str, names: Sequence[str] | None) -> Iterator[pd.DataFrame]:

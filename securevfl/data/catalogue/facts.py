@@ -91,9 +91,21 @@ class Facts:
                     return files
         return None
 
-    def notes(self, files: dict[str, Path], verify: bool) -> list[str]:
-        """Notes about the files: those of `verify`, or that nothing was compared."""
-        return self.verify(files) if verify else ["checksums were not compared (verify=False)"]
+    def find(
+        self, data_dir: str | Path | None, *, verify: bool, download: bool = False
+    ) -> tuple[dict[str, Path] | None, list[str]]:
+        """The files and notes about them; None where the set is to be downloaded, which it may be.
+
+        DataError if it may not, or a file is not the known one.
+        """
+        files = self.locate(data_dir)
+        if files is None:
+            if not download:
+                raise self.absent()
+            return None, []
+        if not verify:
+            return files, ["checksums were not compared (verify=False)"]
+        return files, self.verify(files)
 
     def verify(self, files: dict[str, Path]) -> list[str]:
         """Compare the files with their known checksums.

@@ -158,15 +158,12 @@ def load_images(
     if test not in kind.tests:
         choice = " or ".join(kind.tests)
         raise DataError(f"{facts.name}: test={test!r} does not exist; use {choice}.")
-    files = facts.locate(data_dir)
-    if files is not None:
-        notes = facts.notes(files, verify)
-        images = kind.read(files, test)
-        images = replace(images, notes=(*notes, *images.notes))
-    elif download:
+    files, notes = facts.find(data_dir, verify=verify, download=download)
+    if files is None:
         images = _from_openml(kind, TableOptions.of(options).seed)
     else:
-        raise facts.absent()
+        images = kind.read(files, test)
+        images = replace(images, notes=(*notes, *images.notes))
     for pixels, labels in ((images.train, images.train_labels), (images.test, images.test_labels)):
         _check_images(facts, pixels, labels, kind)
     asked = TableOptions.of(options, name=facts.name, about=facts.about(images.notes))

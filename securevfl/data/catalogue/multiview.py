@@ -77,14 +77,8 @@ def load_handwritten(
 
     Six parties have one view each; all columns are divided among another number.
     """
-    files = HANDWRITTEN.locate(data_dir)
-    if files is not None:
-        notes = tuple(HANDWRITTEN.notes(files, verify))
-        views = _handwritten_files(files, notes)
-    elif download:
-        views = _handwritten_openml()
-    else:
-        raise HANDWRITTEN.absent()
+    files, notes = HANDWRITTEN.find(data_dir, verify=verify, download=download)
+    views = _handwritten_openml() if files is None else _handwritten_files(files, tuple(notes))
     return _load(HANDWRITTEN, views, (), parties, options)
 
 
@@ -100,11 +94,9 @@ def load_caltech(
 
     Six parties have one view each; all columns are divided among another number.
     """
-    files = CALTECH.locate(data_dir)
-    if files is None:
-        raise CALTECH.absent()
-    notes = tuple(CALTECH.notes(files, verify))
-    views = _matlab_views(next(iter(files.values())), notes)
+    files, notes = CALTECH.find(data_dir, verify=verify)
+    assert files is not None  # there is nothing to download
+    views = _matlab_views(next(iter(files.values())), tuple(notes))
     return _load(CALTECH, views, _CALTECH_CLASSES, parties, options)
 
 

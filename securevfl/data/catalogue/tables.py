@@ -180,16 +180,13 @@ def load_adult(
 
     Columns are divided among 7 parties (ours), unless given; the split is the official one.
     """
-    files = ADULT.locate(data_dir)
-    if files is not None:
-        notes = ADULT.notes(files, verify)
-        train, test = (_adult_file(path) for path in files.values())
-        split = "official training and test files"
-    elif download:
+    files, notes = ADULT.find(data_dir, verify=verify, download=download)
+    if files is None:
         train, test, split = _adult_openml(TableOptions.of(options).seed)
         notes = [f"from OpenML {ADULT.openml[0]}"]
     else:
-        raise ADULT.absent()
+        train, test = (_adult_file(path) for path in files.values())
+        split = "official training and test files"
     data = VerticalDataset.from_pandas(
         train,
         "income",
@@ -216,13 +213,13 @@ def load_breast_cancer(
     The parties are those of FATE's files; all columns are divided among another number. Without
     files the same features come from scikit-learn.
     """
-    files = BREAST.locate(data_dir)
-    if files is not None:
-        notes = [*BREAST.notes(files, verify), "values standardised by the source"]
-        frames = [read_csv(path) for path in files.values()]
-    else:
+    files, notes = BREAST.find(data_dir, verify=verify, download=True)  # or bundled
+    if files is None:
         notes = ["from scikit-learn"]
         frames = _bundled_breast()
+    else:
+        notes.append("values standardised by the source")
+        frames = [read_csv(path) for path in files.values()]
     data = VerticalDataset.from_pandas(
         frames,
         "y",
@@ -245,12 +242,9 @@ def _single_table(
     header: int = 0,
 ) -> tuple[pd.DataFrame, str, list[str]]:
     """Return the table of a one-file set, the name of its label column, and notes."""
-    files = facts.locate(data_dir)
+    files, notes = facts.find(data_dir, verify=verify, download=download)
     if files is not None:
-        notes = facts.notes(files, verify)
         return read_csv(next(iter(files.values())), header=header), label, notes
-    if not download:
-        raise facts.absent()
     from securevfl.data.catalogue.openml import fetch
 
     features, target = fetch(facts, facts.openml[0])
