@@ -107,26 +107,12 @@ def bench_round(
 ) -> dict[str, Any]:
     """Time a round of the default protocol, and of its unprotected baseline on the same batches.
 
-    Parameters
-    ----------
-    blocks : int
-        Timed blocks of each method, at least 7.
-    rounds : int
-        Rounds of a block, at least 1.
-    fields : sequence of dict
-        Options ``prime``, ``data_bits`` and ``model_bits`` of each comparison.
-
-    Returns
-    -------
-    dict
-        ``size``; ``protocol`` and ``twin``, their names; ``fields``: for each the times of a round
-        in milliseconds (median, lowest, highest and all blocks) of both, as ``NAME_ms``, their
-        ratio, and the seconds of the protocol's setup; ``machine``.
-
-    Raises
-    ------
-    ConfigurationError
-        When the size cannot run or does not fit in memory.
+    At least 7 blocks of each method are timed, each of one round or more, once for each of the
+    `fields` (options ``prime``, ``data_bits`` and ``model_bits``). The result has ``size``;
+    ``protocol`` and ``twin``, their names; ``fields``: for each the times of a round in
+    milliseconds (median, lowest, highest and all blocks) of both, as ``NAME_ms``, their ratio, and
+    the seconds of the protocol's setup; ``machine``. ConfigurationError when the size cannot run or
+    does not fit in memory.
     """
     size = size or RoundSize()
     if blocks < 7 or rounds < 1:

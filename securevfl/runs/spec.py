@@ -47,22 +47,15 @@ class RunSpec(BaseModel):
     """Everything that determines a run. ``config.toml`` is its image.
 
     Each option of a run is declared here, in one call of `option`. The command line, study files,
-    jobs, ``config.toml``, the report's command and the docstring of `securevfl.run` derive from
-    the declarations. Only the keyword of `run` is written out beside it, for editors.
+    jobs, ``config.toml``, the report's command and the docstring of `securevfl.run` derive from the
+    declarations. Only the keyword of `run` is written out beside it, for editors.
 
     A specification holds the values that a run has. `securevfl.run` takes them as they are asked:
     conditions and faults also by name or as a file, and None where the run chooses.
 
-    Attributes
-    ----------
-    options : mapping
-        All options of the protocol, defaults included.
-    run_id : str
-        Random name of the run, bound into every sealed message.
-    source : DataSource or None
-        None for a data set that was passed as an object.
-    fingerprint : str
-        Of the data set.
+    The options of the protocol include its defaults. `run_id` is a random name of the run, bound
+    into every sealed message. The source is None for a data set that was passed as an object, whose
+    fingerprint is kept.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)

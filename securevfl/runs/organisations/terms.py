@@ -60,23 +60,12 @@ class _Stored(Stored):
 class Terms:
     """The terms of a session.
 
-    Attributes
-    ----------
-    version : str
-        Of this library; every party must have the same.
-    begin_by : datetime
-        Time by which all must be there; a session that has begun may last longer.
-    seed : int
-        Of public choices.
-    options : mapping
-        All options of the protocol, those left out are defaults.
-    data : mapping
-        ``{"tables": {...}}`` with options of `securevfl.data.alignment.local_tables`, or
-        ``{"name": ..., "options": {...}}`` of a set by name.
-    padded : bool
-        Whether all parties pad datagrams to powers of two, so that a relay sees no other sizes.
-    names : tuple of str
-        Of the parties 0, 1, ..., for people; empty where they have none.
+    Every party must have the same version of this library. All must be there by `begin_by`; a
+    session that has begun may last longer. Options of the protocol that are left out are defaults.
+    `data` is ``{"tables": {...}}`` with options of `securevfl.data.alignment.local_tables`, or
+    ``{"name": ..., "options": {...}}`` of a set by name. With `padded` all parties pad datagrams to
+    powers of two, so that a relay sees no other sizes. `names` are those of the parties 0, 1, ...,
+    for people; empty where they have none.
     """
 
     version: str
