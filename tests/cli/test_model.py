@@ -72,7 +72,7 @@ IDS = [" ".join(path) for path in LEAVES]
 
 
 def test_there_are_commands():
-    assert {("run", "fedvs"), ("trace",), ("keys", "sign"), ("bench", "field")} <= set(LEAVES)
+    assert {("run", "fedvs"), ("trace",), ("keys", "sign"), ("bench", "round")} <= set(LEAVES)
 
 
 @pytest.mark.parametrize("path", [*LEAVES, ("run",), ("verify",), ()], ids=" ".join)
