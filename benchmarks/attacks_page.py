@@ -1,8 +1,4 @@
-"""Write docs/results-attacks.md from the committed results under benchmarks/results/privacy.
-
-Run it from the repository's root after a matrix, or after ``benchmarks/coalitions.py``:
-``python benchmarks/attacks_page.py``.
-"""
+"""Write docs/results-attacks.md from the committed results under benchmarks/results/privacy."""
 
 from __future__ import annotations
 
@@ -260,7 +256,8 @@ def nothing_known(found: dict[str, Any]) -> list[str]:
     return [*text, ""]
 
 
-def main() -> None:
+def page() -> str:
+    """The page."""
     lines = nothing_known(read("sums"))
     for coded in (True, False):
         for name in ORDER:
@@ -271,8 +268,4 @@ def main() -> None:
         if coded:
             found = read("coalitions")
             lines += [*server(found), *pooled(found), *labels(found)]
-    PAGE.write_text(HEAD + "\n" + "\n".join(lines).rstrip() + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    return HEAD + "\n" + "\n".join(lines).rstrip() + "\n"

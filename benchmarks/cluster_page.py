@@ -1,8 +1,4 @@
-"""Write docs/results-cluster.md from benchmarks/results/cluster/cluster.json.
-
-Run it from the repository's root after ``python benchmarks/cluster.py``:
-``python benchmarks/cluster_page.py``.
-"""
+"""Write docs/results-cluster.md from benchmarks/results/cluster/cluster.json."""
 
 from __future__ import annotations
 
@@ -242,12 +238,3 @@ def page() -> str:
     if missing:
         parts.append(f"Not measured yet: {', '.join(missing)}.\n")
     return "\n".join(parts)
-
-
-def main() -> None:
-    """Write it."""
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

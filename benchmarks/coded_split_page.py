@@ -1,7 +1,4 @@
-"""Write docs/results-coded-split.md from the committed results of benchmarks/papers/coded_split.
-
-Run it from the repository's root after a study: ``python benchmarks/coded_split_page.py``.
-"""
+"""Write docs/results-coded-split.md from the committed results of benchmarks/papers/coded_split."""
 
 from __future__ import annotations
 
@@ -222,11 +219,3 @@ def section(name: str) -> str:
 def page() -> str:
     """The whole page."""
     return "\n".join([HEAD, *(section(name) for name in NAMES)])
-
-
-def main() -> None:
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """Write docs/results-dvfl.md from the committed results of benchmarks/papers/dvfl.
 
-Run it from the repository's root after a study: ``python benchmarks/dvfl_page.py``. Studies that
-have no results yet are named as missing; what the paper says stands beside ours.
+Studies that have no results yet are named as missing; what the paper says stands beside ours.
 """
 
 from __future__ import annotations
@@ -446,12 +445,3 @@ def page() -> str:
     if results.missing:
         parts.append(f"Not run yet: {', '.join(results.missing)}.\n")
     return "\n".join(parts)
-
-
-def main() -> None:
-    """Write it."""
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""Write docs/results-faults.md from the committed results of benchmarks/papers/faults.
-
-Run it from the repository's root after the study: ``python benchmarks/faults_page.py``.
-"""
+"""Write docs/results-faults.md from the committed results of benchmarks/papers/faults."""
 
 from __future__ import annotations
 
@@ -153,11 +150,3 @@ def page() -> str:
         "",
     ]
     return "\n".join(parts)
-
-
-def main() -> None:
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

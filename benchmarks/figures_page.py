@@ -1,7 +1,4 @@
-"""Write docs/results-fedvs-figures.md from the committed results of benchmarks/papers/fedvs.
-
-Run it from the repository's root after a study: ``python benchmarks/figures_page.py``.
-"""
+"""Write docs/results-fedvs-figures.md from the committed results of benchmarks/papers/fedvs."""
 
 from __future__ import annotations
 
@@ -87,11 +84,3 @@ def page() -> str:
     if (RESULTS / "rate" / "rate.json").exists():
         parts.append(section("Theorem 5.4", "rate", rate(), "rate.png", notes))
     return "\n".join(parts)
-
-
-def main() -> None:
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

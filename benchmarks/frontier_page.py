@@ -1,7 +1,4 @@
-"""Draw the pictures of benchmarks/frontier.py and write docs/results-sums.md from its results.
-
-Run it from the repository's root after a study: ``python benchmarks/frontier_page.py``.
-"""
+"""Write docs/results-sums.md from the results of benchmarks/frontier.py."""
 
 from __future__ import annotations
 
@@ -17,7 +14,6 @@ from pages import signed, table
 RESULTS = Path("benchmarks/results/sums")
 PAGE = Path("docs/results-sums.md")
 SETS = ("digits", "breast-cancer", "credit-card", "handwritten", "fashion-mnist")
-COLOURS = {1: "black", 2: "#0072b2", 4: "#009e73", 8: "#e69f00", 16: "#d55e00", 64: "#cc79a7"}
 T95 = 2.776  # of five seeds
 
 HEAD = """# Accuracy against what the sums release of a row
@@ -58,92 +54,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return float(own.mean()), float(T95 * own.std(ddof=1) / math.sqrt(len(own)))
 
 
-def draw(name: str, content: dict[str, Any]) -> None:
-    """The picture of a set: panels by degree and rotation, lines by width."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.5, 7), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
-    for row, degree in enumerate((2, 1)):
-        for column, rotation in enumerate((False, True)):
-            axes = panels[row][column]
-            kind = degree, rotation
-            own = [one for one in content["lines"] if (one["degree"], one["rotation"]) == kind]
-            _panel(axes, own, content)
-            turned = "secret rotation" if rotation else "no rotation"
-            axes.set_title(f"D = {degree}, {turned}", fontsize=10)
-    d = content["unknowns"]["d"]
-    for axes in panels[1]:
-        axes.set_xlabel(f"equations about a row / unknowns, E h / d; d = {d}")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("test accuracy (%)")
-    panels[0][0].set_ylim(*_range(content))
-    _legend(figure, content)
-    rows = f"{content['rows']} training rows, {content['parties']} parties"
-    figure.suptitle(f"{name}: {rows}; mean and 95 % interval of five seeds", fontsize=11)
-    figure.savefig(RESULTS / f"frontier-{name}.png", dpi=90)
-
-
-def _range(content: dict[str, Any]) -> tuple[float, float]:
-    """Accuracies to show: all means, and a little more."""
-    means = [interval(v)[0] for line in content["lines"] for v in line["test"].values()]
-    means.append(interval(content["reference"]["test"])[0])
-    room = 0.08 * (max(means) - min(means))
-    return min(means) - room, max(means) + room
-
-
-def _panel(axes: Any, lines: Sequence[dict[str, Any]], content: dict[str, Any]) -> None:
-    mean, half = interval(content["reference"]["test"])
-    axes.axhspan(mean - half, mean + half, color="0.85", zorder=0)
-    axes.axhline(mean, color="0.55", linewidth=1, zorder=0)
-    axes.axvline(1, color="black", linewidth=1, linestyle="--", zorder=0)
-    for line in lines:
-        x = [released(line, E, content) for E in line["test"]]
-        y, band = np.array([interval(values) for values in line["test"].values()]).T
-        colour = COLOURS[line["width"]]
-        axes.plot(x, y, color=colour, marker=".", linewidth=1.2)
-        axes.fill_between(x, y - band, y + band, color=colour, alpha=0.12, linewidth=0)
-        if len(x) == 1:
-            axes.errorbar(x, y, band, color=colour, capsize=2, linewidth=1)
-        for E, one in line.get("attack", {}).items():
-            if one.get("above 0.95"):
-                at = list(line["test"]).index(E)
-                axes.plot(x[at], y[at], marker="x", color="red", markersize=7, zorder=5)
-                axes.annotate(str(one["above 0.95"]), (x[at], y[at]), xytext=(4, -11),
-                              textcoords="offset points", color="red", fontsize=8)  # fmt: skip
-    if not lines:
-        axes.text(0.5, 0.5, "not run", transform=axes.transAxes, ha="center", color="0.5")
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.2g}")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def released(line: dict[str, Any], epochs: str, content: dict[str, Any]) -> float:
     """E h / d of a point."""
     return float(int(epochs) * line["width"] / content["unknowns"]["d"])
-
-
-def _legend(figure: Any, content: dict[str, Any]) -> None:
-    from matplotlib.lines import Line2D
-
-    widths = sorted({line["width"] for line in content["lines"]})
-    handles = [Line2D([], [], color=COLOURS[h], marker=".", label=f"h = {h}") for h in widths]
-    ratio = content["reference"]["epochs"] * 64 / content["unknowns"]["d"]
-    words = f"h = 64, D = 2, 500 rounds of 128: E h / d = {ratio:.3g}"
-    handles.append(Line2D([], [], color="0.7", linewidth=4, label=words))
-    words = "as many equations as unknowns"
-    handles.append(Line2D([], [], color="black", linestyle="--", label=words))
-    if any(one.get("above 0.95") for line in content["lines"] for one in _attacks(line)):
-        words = "columns found (correlation above 0.95)"
-        handles.append(Line2D([], [], color="red", marker="x", linestyle="", label=words))
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=8)
-
-
-def _attacks(line: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    return list(line.get("attack", {}).values())
 
 
 def figures(content: dict[str, Any]) -> list[str]:
@@ -233,12 +146,6 @@ def found(name: str) -> dict[str, Any]:
     return content
 
 
-def main() -> None:
-    """Write the page."""
-    PAGE.write_text("\n".join([HEAD, defaults(), rule(), *map(section, SETS)]))
-
-
-if __name__ == "__main__":
-    for name in SETS:
-        draw(name, found(name))
-    main()
+def page() -> str:
+    """The page."""
+    return "\n".join([HEAD, defaults(), rule(), *map(section, SETS)])

@@ -1,18 +1,12 @@
-"""Write docs/results-label-partitioned.md from the committed results of CVFL and Multi-VFL.
-
-Run it from the repository's root after a study: ``python benchmarks/label_page.py``.
-"""
+"""Write docs/results-label-partitioned.md from the committed results of CVFL and Multi-VFL."""
 
 from __future__ import annotations
 
-import csv
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pages import ends, load, ours, percent, signed, table
 from verdicts import (
     EVEN_PACE,
@@ -49,7 +43,6 @@ NAMES = {
     "q1-best": "q = 1, own rate",
     "q3-best": "q = 3, own rate",
 }
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#999999", "#56b4e9", "#e69f00")
 WAYS = ("waits", "last", "without")  # of doing with slow passive parties
 # Kinds that are compared: at one rate with q = 1, and each at the rate of validation rows.
 PAIRS = (("q3", "q1"), ("auto", "q1"), ("q1-lr3", "q1"), ("q3-best", "q1-best"))
@@ -103,17 +96,6 @@ def table_2(found: dict[str, dict[str, Any]]) -> list[str]:
     return table(rows)
 
 
-def curves(folder: Path) -> dict[tuple[str, str], list[tuple[float, float, float]]]:
-    """(step, virtual time, test loss) of all evaluations, by run and seed."""
-    found = defaultdict(list)
-    with (folder / "curves.csv").open() as file:
-        for row in csv.DictReader(file):
-            found[row["run"], row["seed"]].append(
-                (float(row["step"]), float(row["time"]), float(row["test_loss"]))
-            )
-    return found
-
-
 def async_table(names: Sequence[str]) -> list[str]:
     """One row a data set: time that asynchrony saves until the stop loss, in per cent of sync's."""
     papers = {"mnist": "20.1", "fashion-mnist": "57.1", "cifar10": "20.4"}
@@ -146,51 +128,6 @@ def own_rates(content: dict[str, Any]) -> list[str]:
     return [f"Own rates, the best of {rates} on validation rows: {'; '.join(said)}.", ""]
 
 
-def draw_losses(name: str) -> None:
-    """Test loss over virtual time of all runs of Figure 2 on a set."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    main = RESULTS / "cvfl" / f"figure-2-{name}"
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    panel = figure.subplots()
-    for folder in (main, main.with_name(f"{main.name}-adam")):
-        content = load(folder) or {"settings": {}}
-        for label, run in content["settings"].items():
-            own = run["options"]
-            in_step = own.get("mode") == "sync"
-            seeds = [curve for (of, _), curve in curves(folder).items() if of == label]
-            losses = np.array([[loss for *_, loss in curve] for curve in seeds])
-            times = np.mean([[time for _, time, _ in curve] for curve in seeds], axis=0)
-            adam = own["optimizer"] == "adam"
-            colour = COLOURS[adam]
-            words = f"{'in step' if in_step else 'asynchronous'}, "
-            words += f"{'Adam' if adam else 'SGD'} {own['lr']:g}"
-            panel.plot(times, losses.mean(axis=0), color=colour, label=words,
-                       ls="--" if in_step else "-", lw=1.5)  # fmt: skip
-            panel.fill_between(times, losses.min(axis=0), losses.max(axis=0), color=colour,
-                               alpha=0.15, lw=0)  # fmt: skip
-    panel.axhline(stops()[name]["stop"], color="#444444", ls=":", lw=1, label="stop loss")
-    logarithmic(panel)
-    panel.set_xlabel("virtual time, s")
-    panel.set_ylabel("test loss")
-    panel.set_title(f"mean and range of 5 seeds, {name}", fontsize=10)
-    panel.grid(alpha=0.25)
-    panel.legend(frameon=False, fontsize=9)
-    figure.savefig(main / "losses.png", dpi=130)
-
-
-def logarithmic(panel: Any) -> None:
-    """Losses on a logarithmic axis whose numbers are written out."""
-    from matplotlib.ticker import LogLocator
-
-    panel.set_yscale("log")
-    panel.yaxis.set_major_formatter("{x:g}")
-    panel.yaxis.set_minor_locator(LogLocator(subs=(2, 4, 6)))
-    panel.yaxis.set_minor_formatter("{x:g}")
-
-
 def exponents(name: str) -> list[str]:
     """Final test losses of all kinds, and the differences of `PAIRS`."""
     study = f"cvfl/figures-3-6-{name}"
@@ -221,47 +158,6 @@ def loss_cell(values: list[float], failed: int) -> str:
         return f"diverged on {failed} of {failed + len(values)} seeds"
     mean, half = mean_interval(values)
     return f"{mean:.3f} ± {half:.3f}"
-
-
-def draw_exponents(name: str) -> None:
-    """Test loss against updates, a panel for each partition and slowness."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    folder = RESULTS / "cvfl" / f"figures-3-6-{name}"
-    found = curves(folder)
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
-    for row, part in enumerate(("iid", "noniid")):
-        for column, slow in enumerate(("50", "95")):
-            panel = panels[row][column]
-            panel.set_title(
-                f"{'iid' if part == 'iid' else 'non-iid'}, {slow} % slower", fontsize=10
-            )
-            for (kind, label), colour in zip(NAMES.items(), COLOURS, strict=True):
-                own = f"{part}-{slow}-{kind}"
-                seeds = [c for (run, _), c in found.items() if run == own]
-                if not seeds:
-                    continue
-                # What is left where seeds diverged would look as good as a whole run.
-                dashed = "--" if told(f"cvfl/figures-3-6-{name}")[own].get("errors") else "-"
-                steps = [step for step, *_ in seeds[0]]
-                losses = np.array([[loss for *_, loss in curve] for curve in seeds])
-                panel.plot(steps, losses.mean(axis=0), color=colour, label=label, ls=dashed, lw=1.5)
-                panel.fill_between(
-                    steps, losses.min(axis=0), losses.max(axis=0), color=colour, alpha=0.15, lw=0
-                )
-            panel.grid(alpha=0.25)
-            logarithmic(panel)
-    for panel in panels[1]:
-        panel.set_xlabel("updates")
-    for panel in panels[:, 0]:
-        panel.set_ylabel("test loss")
-    panels[0][0].legend(frameon=False, fontsize=9)
-    if any(run.get("errors") for run in told(f"cvfl/figures-3-6-{name}").values()):
-        figure.suptitle("dashed: seeds that did not diverge, where others did", fontsize=9)
-    figure.savefig(folder / "exponents.png", dpi=130)
 
 
 def slow_passive(name: str) -> list[str]:
@@ -312,7 +208,8 @@ def picture(title: str, folder: str, name: str = "curves.png") -> list[str]:
     return ["", f"![{title}](../{RESULTS}/{folder}/{name})", ""]
 
 
-def main() -> None:
+def page() -> str:
+    """The page."""
     notes = {p: json.loads((PAPERS / p / "notes.json").read_text()) for p in ("cvfl", "multivfl")}
     lines = [HEAD]
     found = {name: load(RESULTS / "cvfl" / f"table-2-{name}") for name in SETS}
@@ -327,7 +224,6 @@ def main() -> None:
             studies = (f"figure-2-{name}{part}" for part in ("", "-adam"))
             contents = [each for one in studies if (each := load(RESULTS / "cvfl" / one))]
             lines += [*ours(*contents)]
-            draw_losses(name)
             lines += picture(f"CVFL, Figure 2, {name}", f"cvfl/figure-2-{name}", "losses.png")
     for name in SETS:
         content = load(RESULTS / "cvfl" / f"figures-3-6-{name}")
@@ -335,7 +231,6 @@ def main() -> None:
             title = f"CVFL, Figures 3 to 6: the exponent q, {name}"
             lines += [f"## {title}", "", notes["cvfl"].get(f"figures-3-6-{name}", ""), ""]
             lines += [*exponents(name), "", *own_rates(content), *ours(content)]
-            draw_exponents(name)
             lines += picture(title, f"cvfl/figures-3-6-{name}", "exponents.png")
     lines += ["## CVFL, slow passive parties", "", notes["cvfl"]["slow-passive"], ""]
     for name in SETS:
@@ -348,8 +243,4 @@ def main() -> None:
         if content is not None:
             lines += [f"## {content['title']}", "", notes["multivfl"].get(study, ""), ""]
             lines += optimisers(f"multivfl/{study}")
-    PAGE.write_text("\n".join(lines).rstrip() + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    return "\n".join(lines).rstrip() + "\n"

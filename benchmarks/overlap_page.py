@@ -1,7 +1,4 @@
-"""Write docs/results-vflhlp.md from the committed results of benchmarks/papers/vflhlp.
-
-Run it from the repository's root after a study: ``python benchmarks/overlap_page.py``.
-"""
+"""Write docs/results-vflhlp.md from the committed results of benchmarks/papers/vflhlp."""
 
 from __future__ import annotations
 
@@ -224,11 +221,3 @@ def page() -> str:
         parts.append(text)
         summary += said
     return "\n".join([HEAD, "## What was found", "", *summary, "", *parts])
-
-
-def main() -> None:
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """Write docs/results-threshold.md from the tables of ``securevfl bench threshold``.
 
-The tables are in benchmarks/results/threshold; the commands that made them stand on the page. Run
-it from the repository's root: ``python benchmarks/threshold_page.py``.
+The tables are in benchmarks/results/threshold; the commands that made them stand on the page.
 """
 
 from __future__ import annotations
@@ -177,12 +176,3 @@ def page() -> str:
         f"{facts['cost']} Commit `{facts['commit']}`.",
     ]
     return "\n".join(parts) + "\n"
-
-
-def main() -> None:
-    """Write it."""
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,4 @@
-"""Write docs/results-fedvs-twins.md from the committed results of benchmarks/papers/fedvs.
-
-Run it from the repository's root after a study: ``python benchmarks/twins_page.py``.
-"""
+"""Write docs/results-fedvs-twins.md from the committed results of benchmarks/papers/fedvs."""
 
 from __future__ import annotations
 
@@ -61,7 +58,9 @@ def row(name: str, content: dict[str, Any]) -> list[str]:
     ]
 
 
-def page(results: dict[str, dict[str, Any]]) -> str:
+def page() -> str:
+    """The page."""
+    results = {name: content for name in ORDER if (content := load(RESULTS / name))}
     lines = [
         HEAD,
         *table([COLUMNS, *(row(name, content) for name, content in results.items())]),
@@ -75,9 +74,8 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         "log2(N)^2 / |B| times that of an upload, is longer than the upload it saves.",
         "",
     ]
-    for name, content in results.items():
-        lines += [f"## {content['title']}", "", *notes(content)]
-        lines += ["", f"![curves](../{RESULTS / name / 'curves.png'})", ""]
+    for content in results.values():
+        lines += [f"## {content['title']}", "", *notes(content), ""]
     return "\n".join(lines)
 
 
@@ -85,12 +83,3 @@ def notes(content: dict[str, Any]) -> list[str]:
     paper = "; ".join(f"{key}: {value}" for key, value in content["paper"].items())
     ours = [f"- {key}: {value}" for key, value in content["ours"].items()]
     return [f"Paper: {paper}.", "", "Ours:", "", *ours]
-
-
-def main() -> None:
-    found = {name: load(RESULTS / name) for name in ORDER}
-    PAGE.write_text(page({name: content for name, content in found.items() if content is not None}))
-
-
-if __name__ == "__main__":
-    main()

@@ -55,17 +55,32 @@ class Difference:
         return {"mean": self.mean, "half_width_95": half, "pairs": self.pairs}
 
     def text(self, digits: int) -> str:
+        """The difference with its name and interval."""
+        return f"{self.name}: {self.figure(digits)}"
+
+    def figure(self, digits: int) -> str:
         """The difference with its interval."""
         spread = " (one pair)" if math.isnan(self.half) else f" ± {self.half:.{digits}f}"
-        return f"{self.name}: {self.mean:+.{digits}f}{spread}"
+        return f"{self.mean:+.{digits}f}{spread}"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict on a list of differences that are claimed to be positive."""
+    """The verdict on a list of differences that are claimed to be positive.
+
+    Attributes
+    ----------
+    word : str
+        One of `WORDS`.
+    text : str
+        Every difference, and the reason for the word.
+    brief : str
+        The differences in a few words: one, or their range.
+    """
 
     word: str
     text: str
+    brief: str
 
 
 def judge(differences: Sequence[Difference], digits: int = 1) -> Finding:
@@ -89,9 +104,14 @@ def judge(differences: Sequence[Difference], digits: int = 1) -> Finding:
     elif len(above) == len(differences):
         word = "confirmed"
     text = "; ".join(each.text(digits) for each in differences)
+    brief = differences[0].figure(digits)
     if len(differences) > 1:
-        text += f" ({len(above)} of {len(differences)} above, {len(below)} below, by Holm)"
-    return Finding(word, text)
+        counts = f"{len(above)} of {len(differences)} above"
+        text += f" ({counts}, {len(below)} below, by Holm)"
+        low, high = (pick(each.mean for each in differences) for pick in (min, max))
+        against = f", {len(below)} below" if below else ""
+        brief = f"{low:+.{digits}f} to {high:+.{digits}f}; {counts}{against}"
+    return Finding(word, text, brief)
 
 
 def results(study: str) -> Mapping[str, Any]:

@@ -67,7 +67,10 @@ def table_2(name: str) -> Line:
             f"seed; on MNIST choosing by validation rows turned the verdict. {remark}"
         )
         found = open_question(found, why)
-    return Line(f"Table 2, {name}", "centralised above CVFL above single", found)
+    paper = (results(study)["paper"][run]["accuracy"] for run in ("centralised", "cvfl", "single"))
+    whole, own, alone = paper
+    gaps = f"{whole - own:+.2f}, {own - alone:+.2f}"
+    return Line(f"Table 2, {name}", "centralised above CVFL above single", found, gaps)
 
 
 def figure_2(name: str) -> Line:
@@ -96,8 +99,9 @@ def figure_2(name: str) -> Line:
     if missed:
         remark += f". Not reached on all seeds by {' and '.join(missed)}"
     reached = [saved for saved in found.values() if saved is not None]
-    verdict = judge(reached) if reached else Finding("undecided", "the stop loss is not reached")
-    return Line(f"Figure 2, {name}", CLAIM, also(verdict, remark))
+    out = "the stop loss is not reached"
+    verdict = judge(reached) if reached else Finding("undecided", out, out)
+    return Line(f"Figure 2, {name}", CLAIM, also(verdict, remark), f"{EARLIER[name]} %")
 
 
 def figure_q(number: str, case: str) -> Iterator[Line]:
@@ -113,13 +117,13 @@ def figure_q(number: str, case: str) -> Iterator[Line]:
         failed = diverged(study, three)
         level = number == "4" and name != "cifar10"  # where the paper sees no great change
         if failed:
-            found = Finding("undecided", f"At the rate of 0.01 q = 3 {failed}")
+            found = Finding("undecided", f"At the rate of 0.01 q = 3 {failed}", f"q = 3 {failed}")
         else:
             falls = paired("faster", mean_loss(study, one), mean_loss(study, three), 1.0)
             both = [falls, ends_lower(study, one, three, "lower at the end")]
             found = judge(both if number != "3" else [falls], 3)
         if level:
-            found = Finding("undecided", f"{found.text}. The paper gives no bound")
+            found = Finding("undecided", f"{found.text}. The paper gives no bound", found.brief)
         claim = f"{FASTER}, {LOWER}" if number != "3" else FASTER
         yield Line(f"Figure {number}, {name}", SAME if level else claim, also(found, remark))
 

@@ -69,7 +69,8 @@ def still_rising(study: str) -> Finding:
     last = max(max(curve) for curve in curves.values())
     ends, before = ({s: curve[n] for s, curve in curves.items()} for n in (last, last - last // 10))
     rise = paired("Gain of the last 50", ends, before)
-    return Finding("undecided", f"{rise.text(1)} points. The paper prints no criterion. {NETWORKS}")
+    text = f"{rise.text(1)} points. The paper prints no criterion. {NETWORKS}"
+    return Finding("undecided", text, rise.figure(1))
 
 
 def convolutions(name: str) -> str:

@@ -1,5 +1,7 @@
 """What the site makes of the pages: root files as pages, links out of docs/, figures, cards.
 
+It writes the studies' pages first, which are not committed.
+
 The pages are plain Markdown that a forge shows as well. What only a site can do is done here.
 """
 
@@ -7,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +29,23 @@ MIRRORED = {
 }
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
+# Study pages in the list on results.md, which a forge shows as names: the site links to them.
+_STUDY = re.compile(r"^- `(results-[\w-]+)`", re.MULTILINE)
+_PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)$", re.MULTILINE)
 _OTHERS = "% other pages"
 _CARDS = "<!-- the cards -->"
 _BARS = re.compile(r"\|(\w+)\|(?!_)")
 
 
-def read_source(_app: Sphinx, docname: str, source: list[str]) -> None:
+def write_studies(app: Sphinx) -> None:
+    """Write the studies' pages from the stored results."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "build.py"), "--studies"]
+    if not app.config.study_pictures:
+        command.append("--no-pictures")
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+
+
+def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     """Put a root file in the place of its stub, and let links that leave docs/ lead somewhere."""
     page = DOCS / f"{docname}.md"
     origin = MIRRORED.get(docname, page)
@@ -38,7 +53,7 @@ def read_source(_app: Sphinx, docname: str, source: list[str]) -> None:
 
     def rewritten(match: re.Match[str]) -> str:
         words, target, anchor = match[1], match[2], match[3] or ""
-        found = (origin.parent / target).resolve()
+        found = Path(os.path.normpath(origin.parent / target))
         mirror = {path: name for name, path in MIRRORED.items()}.get(found)
         place = DOCS / f"{mirror}.md" if mirror else found
         if place == ROOT / "README.md":
@@ -50,6 +65,10 @@ def read_source(_app: Sphinx, docname: str, source: list[str]) -> None:
 
     if docname == "index":
         text = text.replace(_OTHERS, "\n".join(other_pages(text)))
+    if docname == "results":
+        text = _STUDY.sub(r"- [\1](\1.md)", text)
+    if docname.startswith("results-") and not app.config.study_pictures:
+        text = _PICTURE.sub("", text)
     if _CARDS in text:
         text = text.replace(_CARDS, cards())
     source[0] = _LINK.sub(rewritten, text)
@@ -103,6 +122,8 @@ class Name(PyXRefRole):  # type: ignore[misc]
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
+    app.add_config_value("study_pictures", True, "env", [bool])
+    app.connect("builder-inited", write_studies)
     app.connect("source-read", read_source)
     app.connect("doctree-resolved", inline_figures)
     app.add_role("name", Name())

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import committed_pages
+
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *sorted(ROOT.joinpath("docs").rglob("*.md")),
+    *committed_pages("**/*.md"),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
 FOLDERS = {path.name for path in ROOT.joinpath("securevfl").iterdir() if path.is_dir()}

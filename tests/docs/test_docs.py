@@ -28,13 +28,14 @@ from securevfl.cli import studies, verify
 from securevfl.cli.app import app
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.organisations import invitation, join, relay
+from tests.docs.pages import committed_pages
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
-    *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md"))),
+    *(str(path.relative_to(ROOT)) for path in committed_pages("**/*.md")),
 ]
 NOT_RUN = 44
 

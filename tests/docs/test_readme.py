@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 import securevfl
+from tests.docs.pages import committed_pages
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"),
-    *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md"))),
+    *(f"docs/{path.name}" for path in committed_pages("*.md")),
 )
 
 

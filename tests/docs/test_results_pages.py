@@ -1,32 +1,122 @@
-"""Pages of results are those that the scripts write from the committed results."""
+"""Pages of results are those that the scripts write from the stored results."""
 
 import importlib
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+
+from securevfl.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.stem for path in ROOT.glob("benchmarks/*_page.py"))
+STUDIES_OF_SITE = "results-"  # how names of pages begin that are not committed
+
+
+@pytest.fixture
+def benchmarks(monkeypatch):
+    """Modules of the folder, by name."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_page_is_what_its_script_writes(script, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    module = importlib.import_module(script)
-    page = module.PAGE.read_text()
-    assert f"benchmarks/{script}.py" in page  # it says what to change instead
-    monkeypatch.setattr(module, "PAGE", tmp_path / "page.md")
-    for picture in ("draw_exponents", "draw_losses"):
-        monkeypatch.setattr(module, picture, lambda name: None, raising=False)
-    module.main()
-    written = module.PAGE.read_text()
-    assert written == page, f"PYTHONPATH=. python benchmarks/{script}.py"
+def test_a_page_is_what_its_script_writes(script, benchmarks):
+    """Committed pages hold that text; what is built for the site is whole, and leads somewhere."""
+    written = dict(benchmarks("build").texts([script.removesuffix("_page")]))
+    assert written
+    for page, text in written.items():
+        if page.name.startswith(STUDIES_OF_SITE):
+            a_built_page_is_whole(page, text)
+            pictures_can_be_drawn(text, benchmarks)
+        else:
+            command = f"PYTHONPATH=. python benchmarks/build.py {script.removesuffix('_page')}"
+            assert page.read_text() == text, command
+        if script != "organisations_page":  # whose words are written by hand
+            assert f"benchmarks/{script}.py" in text  # it says what to change instead
+
+
+def a_built_page_is_whole(page, text):
+    assert text.startswith("# ")
+    assert text.endswith("\n")
+    assert len(text.split()) > 500
+    assert re.findall(r"\b(?:nan|NaN|None|inf)\b", text) == []
+    # Its folder is docs/, where it has the other pages beside it.
+    targets = set(re.findall(r"(?<!!)\[[^\]]*\]\((?!https?:|#)([^)#\s]+)", text))
+    there = {path.name for path in built()} | {path.name for path in ROOT.glob("docs/*.md")}
+    lost = {t for t in targets if t not in there and not (ROOT / "docs" / t).exists()}
+    assert lost == set(), page
+    named = set(re.findall(r"`([\w./-]+/[\w.-]+\.py)`", text))
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+    for block in re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.splitlines():
+            is_understood(shlex.split(line))
+
+
+def built():
+    """Pages that are built for the site."""
+    listed = (ROOT / "docs" / "results.md").read_text()
+    return [Path(f"{name}.md") for name in re.findall(r"^- `(results-[\w-]+)`", listed, re.M)]
+
+
+def is_understood(words):
+    """A command line of `securevfl` has its options, and runs nothing here."""
+    assert words[0] == "securevfl"
+    command = get_command(app)
+    names = words[1:]
+    while hasattr(command, "commands"):
+        command = command.commands[names.pop(0)]
+    command.make_context("securevfl", names)
+
+
+def pictures_can_be_drawn(text, benchmarks):
+    drawer, shown = benchmarks("pictures").drawer, benchmarks("build").shown
+    for picture in shown(text):
+        assert callable(drawer(picture))
+        data = "curves.csv" if picture.name == "curves.png" else f"{picture.stem}.*"
+        own = {"losses.png": "curves.csv", "exponents.png": "curves.csv"}.get(picture.name, data)
+        assert [path for path in picture.parent.glob(own) if path.suffix != ".png"], picture
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        "vflhlp/avazu-twin/curves.png",
+        "cvfl/figure-2-mnist/losses.png",
+        "cvfl/figures-3-6-mnist/exponents.png",
+        "fedvs/rate/rate.png",
+        "privacy/attacks-coded-digits.png",
+        "sums/frontier-digits.png",
+        "threshold/digits-8.png",
+    ],
+)
+def test_a_picture_of_each_kind_is_drawn_from_stored_results(
+    picture, benchmarks, tmp_path, monkeypatch
+):
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path, **_: drawn.append((self, path)))
+    path = Path("benchmarks/results") / picture
+    benchmarks("pictures").draw(path)
+    [(figure, where)] = drawn
+    assert where == path
+    assert [axes for axes in figure.axes if axes.lines or axes.images or axes.collections]
+    figure.canvas.draw()
+
+
+def test_committed_pictures_are_those_that_committed_pages_show():
+    kept = git("ls-files", "benchmarks/results/*.png").stdout.split()
+    pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
+    text = "".join(p.read_text() for p in pages if not p.name.startswith(STUDIES_OF_SITE))
+    assert [name for name in kept if f"{name})" not in text] == []
 
 
 def git(*words, **options):

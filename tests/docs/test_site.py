@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,28 +16,49 @@ from securevfl.protocols.base.registry import find_protocols
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_site_builds_without_a_warning_and_has_what_it_promises(tmp_path):
+@pytest.fixture
+def docs(tmp_path):
+    """Pages of the site in a copy, into which the studies' pages are written; else as they are."""
+    copy = tmp_path / "repository"
+    shutil.copytree(ROOT / "docs", copy / "docs", ignore=shutil.ignore_patterns("results-*.md"))
+    for path in ROOT.iterdir():
+        if path.name not in ("docs", ".git"):
+            copy.joinpath(path.name).symlink_to(path)
+    return copy / "docs"
+
+
+def test_the_site_builds_without_a_warning_and_has_what_it_promises(docs, tmp_path):
     for package in ("sphinx", "myst_parser", "furo"):
         pytest.importorskip(package)
     site = tmp_path / "html"
     command = [sys.executable, "-m", "sphinx", "-W", "-q", "-E", "-b", "html"]
-    # The list of all objects, which is a part of every page, takes a fifth of the time.
-    command += ["-D", "toc_object_entries=0", "-d"]
-    command += [str(tmp_path / "doctrees"), str(ROOT / "docs"), str(site)]
+    # The list of all objects, which is a part of every page, takes a fifth of the time. Pictures of
+    # studies take two minutes; `test_results_pages` looks whether they can be drawn.
+    command += ["-D", "toc_object_entries=0", "-D", "study_pictures=0", "-d"]
+    command += [str(tmp_path / "doctrees"), str(docs), str(site)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    every_page_is_in_the_list_of_pages(site)
+    every_page_is_in_the_list_of_pages(site, docs)
+    the_pages_of_studies_are_there(site)
     the_literature_has_every_protocol_and_what_it_claims(site)
     the_reference_has_every_public_name(site)
     figures_are_part_of_the_page_and_follow_its_theme(site)
     the_site_asks_nobody_for_anything(site)
 
 
-def every_page_is_in_the_list_of_pages(site: Path) -> None:
+def every_page_is_in_the_list_of_pages(site: Path, docs: Path) -> None:
     first = site.joinpath("index.html").read_text()
-    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in ROOT.glob("docs/**/*.md")}
+    pages = {path.relative_to(docs).with_suffix("") for path in docs.glob("**/*.md")}
     for page in pages - {Path("index")}:
         assert f'href="{page}.html"' in first, page
+
+
+def the_pages_of_studies_are_there(site: Path) -> None:
+    listed = site.joinpath("results.html").read_text()
+    studies = sorted(path.name for path in site.glob("results-*.html"))
+    assert len(studies) == 13
+    for name in studies:
+        assert f'href="{name}"' in listed.partition('id="study-pages"')[2], name
 
 
 def the_literature_has_every_protocol_and_what_it_claims(site: Path) -> None:
