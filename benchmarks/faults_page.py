@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +72,11 @@ def gains(content: dict[str, Any]) -> list[str]:
     return table(rows)
 
 
-def costs(content: dict[str, Any], folder: Path) -> list[str]:
+def costs(content: dict[str, Any]) -> list[str]:
     """Costs of a run under the heaviest guest faults, beside one without faults."""
-    seen: dict[str, list[dict[str, str]]] = defaultdict(list)
-    with (folder / "results.csv").open() as file:
-        for row in csv.DictReader(file):
-            seen[row["run"]].append(row)
 
     def mean(label: str, name: str) -> float | None:
-        values = [float(row[name]) for row in seen[label] if row.get(name)]
+        values = content["runs"][label].get(name, {}).get("values")
         return sum(values) / len(values) if values else None
 
     def shown(value: float | None, unit: str = "") -> str:
@@ -133,7 +127,7 @@ def page() -> str:
         *ours(content),
         "",
         "## What the heaviest guest faults cost\n",
-        *costs(content, RESULTS / "digits"),
+        *costs(content),
         "",
         *notes["costs"],
         "",
