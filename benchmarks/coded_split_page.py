@@ -38,8 +38,8 @@ is a file in `benchmarks/papers/coded_split/`, and
 `securevfl study benchmarks/papers/coded_split/NAME.toml` repeats one (a list such as
 `seeds = [11]` in the file asks for other seeds). Every run has rates of its
 own, found in one way for all by accuracy on validation rows of a split that no result is of: the
-best of a grid of sixteen pairs, and of its neighbours until none is better, at most 32
-(`benchmarks/rates.py`). Values are held-out accuracy in per cent,
+best of a grid of sixteen pairs, and of its neighbours until none is better, at most 32.
+Values are held-out accuracy in per cent,
 mean and 95 % t interval over seeds; between two evaluations they are interpolated, so that a value
 while a curve still swings depends on how often it is evaluated (`eval_seconds`).
 `benchmarks/coded_split_page.py` writes this page.

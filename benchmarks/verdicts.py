@@ -196,7 +196,7 @@ def losses(study: str, by: str = "time") -> dict[str, dict[str, list[tuple[float
 
 
 def stops() -> dict[str, dict[str, float]]:
-    """Stop losses of CVFL's Figure 2 by set, as `stop_losses.py` fixed them on validation rows."""
+    """Stop losses of CVFL's Figure 2 by set, fixed on validation rows before the study."""
     found: dict[str, dict[str, float]] = json.loads((RESULTS / "cvfl" / "stops.json").read_text())
     return found
 
