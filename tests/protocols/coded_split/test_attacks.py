@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.coded_twin import Twin, watched
 from securevfl.audit.attacks.gram import Visit, gram_of_rows
 from securevfl.data import load_dataset
 from securevfl.engine.party import SERVER
@@ -11,6 +10,7 @@ from securevfl.field.lagrange import interpolation_matrix
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.testing.runs import simulate
+from tests.protocols.coded_split.twin import Twin, watched
 
 ROWS, WIDTH = 24, 4
 DIGITS = load_dataset("digits", parties=8)

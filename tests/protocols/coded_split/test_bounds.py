@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 
-from benchmarks.coded_twin import check_against_twin, watched
 from securevfl.data import load_dataset
 from securevfl.errors import WouldOverflowError
 from securevfl.protocols.coded_split import CodedSplit
@@ -15,6 +14,7 @@ from securevfl.protocols.coded_split.parameters import choose_prime
 from securevfl.protocols.coded_split.quantisation import whole_rows
 from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make, simulate
+from tests.protocols.coded_split.twin import check_against_twin, watched
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 21)
 SMALL = {"rounds": 12, "batch": 16, "width": 5, "hidden": 6}

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.coded_twin import check_against_twin, watched
 from securevfl.audit.deviations import compare
 from securevfl.audit.recording.recorder import record
 from securevfl.data import load_dataset
@@ -12,6 +11,7 @@ from securevfl.errors import ConfigurationError, NotEnoughResultsError, Protocol
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.terms import check_mask
 from securevfl.testing.runs import make, paper_conditions, resume_from, simulate, state_at
+from tests.protocols.coded_split.twin import check_against_twin, watched
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 21)
 SMALL = {"rounds": 12, "batch": 16, "width": 5, "hidden": 6, "client_lr": 16.0, "masks": "dealt"}

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.coded_twin import watched
 from securevfl.audit.deviations import compare
 from securevfl.audit.recording.recorder import record
 from securevfl.data import load_dataset
@@ -15,6 +14,7 @@ from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make, paper_conditions
+from tests.protocols.coded_split.twin import watched
 
 DIGITS = load_dataset("digits", parties=8).subset(61, 31)
 OPTIONS = [

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.coded_twin import check_against_twin, watched
 from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.conditions import Conditions, Delay
@@ -15,6 +14,7 @@ from securevfl.errors import NotEnoughResultsError, RangeError
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.decoding import decode_sums
 from securevfl.testing.runs import make, simulate
+from tests.protocols.coded_split.twin import check_against_twin, watched
 
 DIGITS = load_dataset("digits", parties=8)
 SMALL = {"rounds": 12, "batch": 16, "width": 5, "hidden": 6, "client_lr": 16.0}

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from benchmarks.coded_twin import watched
 from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.faults import Chain, Faults
@@ -11,6 +10,7 @@ from securevfl.engine.party import SERVER, Message
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.messages import STORED_EVERY
 from securevfl.testing.runs import resume_from, simulate, state_at, states_at
+from tests.protocols.coded_split.twin import watched
 
 DIGITS = load_dataset("digits", parties=8).subset(61, 21)
 LONG = {"rounds": 150, "batch": 16, "width": 2, "hidden": 2}

@@ -1,7 +1,4 @@
-"""The integer twin of coded split learning: the same training without a field, shares or masks.
-
-The tests of the protocol use it, and `benchmarks/coded_split.py`.
-"""
+"""The integer twin of coded split learning: the same training without a field, shares or masks."""
 
 from dataclasses import dataclass
 
