@@ -65,7 +65,8 @@ def study(folder: Path) -> None:
 def _asks_for_times(folder: Path) -> bool:
     """Whether the study names virtual times; else its table has forty that nobody reads."""
     file = PAPERS / folder.parent.name / f"{folder.name}.toml"
-    return file.exists() and any(line.startswith("times") for line in file.open())
+    lines = file.read_text().splitlines() if file.exists() else []
+    return any(line.startswith("times") for line in lines)
 
 
 def _of_pictures(folder: Path) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
 """Pages of results are those that the scripts write from the stored results."""
 
 import importlib
+import io
 import json
 import re
 import shlex
 import shutil
 import subprocess
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,15 @@ from securevfl.cli.app import app
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted(path.stem for path in ROOT.glob("benchmarks/*_page.py"))
 STUDIES_OF_SITE = "results-"  # how names of pages begin that are not committed
+
+
+def git(*words, **options):
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, **options)
+
+
+needs_git = pytest.mark.skipif(
+    shutil.which("git") is None or not (ROOT / ".git").exists(), reason="needs a checkout"
+)
 
 
 @pytest.fixture
@@ -112,6 +123,7 @@ def test_a_picture_of_each_kind_is_drawn_from_stored_results(
     figure.canvas.draw()
 
 
+@needs_git
 def test_committed_pictures_are_those_that_committed_pages_show():
     kept = git("ls-files", "benchmarks/results/*.png").stdout.split()
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
@@ -119,8 +131,59 @@ def test_committed_pictures_are_those_that_committed_pages_show():
     assert [name for name in kept if f"{name})" not in text] == []
 
 
-def git(*words, **options):
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, **options)
+def stored():
+    """Files of results that are there, but for pictures that were drawn from them."""
+    listed = git("ls-files", "benchmarks/results").stdout.split()
+    return [path for name in listed if (path := ROOT / name).exists()]
+
+
+@needs_git
+def test_stored_results_are_compact(benchmarks, tmp_path):
+    """Below 8 MB together, and of a study what `benchmarks/compact.py` keeps."""
+    assert sum(path.stat().st_size for path in stored()) < 8e6
+    folders = [path.parent for path in stored() if path.name == "results.json"]
+    assert len(folders) > 50
+    for folder in folders:
+        copy = tmp_path / folder.parent.name / folder.name
+        shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("*.png"))
+        before = {path.name: path.read_bytes() for path in copy.iterdir()}
+        benchmarks("compact").study(copy)
+        after = {path.name: path.read_bytes() for path in copy.iterdir()}
+        assert before == after, f"python benchmarks/compact.py {folder.relative_to(ROOT)}"
+
+
+@needs_git
+def test_no_result_is_stored_that_nothing_uses(benchmarks, monkeypatch):
+    """A page or picture is made from it, or a page, a test or a script names it."""
+    opened, real = set(), io.open
+
+    def noted(file, *arguments, **options):
+        opened.add(Path(file).resolve() if isinstance(file, str | Path) else file)
+        return real(file, *arguments, **options)
+
+    monkeypatch.setattr(io, "open", noted)
+    build = benchmarks("build")
+    shown = {picture for _, text in build.texts() for picture in build.shown(text)}
+    monkeypatch.undo()
+    for picture in shown:
+        own = picture.with_suffix(".csv"), picture.with_suffix(".json")
+        opened |= {(ROOT / path).resolve() for path in own}
+    folders = ("docs", "tests", "benchmarks/words", "benchmarks/papers")
+    kinds = ("md", "py", "json", "toml")
+    texts = [path for one in folders for kind in kinds for path in (ROOT / one).rglob(f"*.{kind}")]
+    texts += [*ROOT.glob("*.md"), *ROOT.glob("benchmarks/*.py"), ROOT / "benchmarks" / "choose.md"]
+    text = "".join(path.read_text() for path in texts if path.name not in map(str, built()))
+    pages = "".join(path.read_text() for path in texts if path.suffix == ".md")
+    named = re.findall(r"benchmarks/results/([\w/-]+[*\w-]*\.json)", pages.replace("KIND", "*"))
+    patterns = {name for name in named if "*" in name}
+    of_studies = {"results.json", "curves.csv", "times.csv"}
+    unused = []
+    for path in stored():
+        name = str(path.relative_to(ROOT / "benchmarks" / "results"))
+        told = path.name in text and path.name not in of_studies
+        if path.resolve() not in opened and name not in text and not told:
+            unused += [name] * (not any(fnmatch(name, each) for each in patterns))
+    assert not unused, ", ".join(unused)
 
 
 @pytest.mark.skipif(
