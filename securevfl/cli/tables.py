@@ -208,7 +208,7 @@ def print_plan(found: Forecast, given: str) -> None:
     """
     marks = [f"{choice.segments}{' <-' * (choice is found.best)}" for choice in found.choices]
     print_table(
-        ("K", "R", "may lose", "|B|", "setup", "round", f"{found.rounds} rounds"),
+        ("K", "R", "may lose", "|B|", "setup", "round", "rounds", "whole run"),
         [
             (
                 mark,
@@ -217,6 +217,7 @@ def print_plan(found: Forecast, given: str) -> None:
                 str(choice.batch_rows),
                 clock(choice.setup_seconds),
                 f"{choice.round_seconds:.4g} s ± {2 * choice.round_error:.1g}",
+                f"{choice.rounds:,}" + f" of {found.rounds:,}" * (choice.rounds < found.rounds),
                 clock(choice.total_seconds),
             )
             for mark, choice in zip(marks, found.choices, strict=True)
@@ -278,11 +279,12 @@ def _told_by_sums(found: Forecast) -> str:
     if released is None:
         return ""
     text = f"decoded sums: {coloured(released.words, released.state)}"
-    if released.visits == released.visits_planned:
+    made = found.best.rounds
+    if made == found.rounds:
         return text
     return (
-        f"{text}. There the budget ends the run, of {found.rounds} rounds. To make them all: "
-        f"{released.ways_below(shorter=False)}"
+        f"{text}. The budget ends the run after {made:,} of {found.rounds:,} rounds, which are "
+        f"{released.visits} epochs. To make them all: {released.ways_below(shorter=False)}"
     )
 
 

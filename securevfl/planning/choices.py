@@ -33,6 +33,8 @@ class Choice:
         K, R = 2(K+T-1)+1, and N - R - 2A stragglers that do no harm.
     batch_rows : int
         |B|.
+    rounds : int
+        Server's steps, fewer than were asked for where a budget of sums ends the run.
     setup_seconds, round_seconds, round_error, total_seconds : float
         Virtual time; `round_error` is the standard error of the prediction's Monte Carlo.
     bytes : int
@@ -58,6 +60,7 @@ class Choice:
     threshold: int
     tolerated: int
     batch_rows: int
+    rounds: int
     setup_seconds: float
     round_seconds: float
     round_error: float
@@ -217,6 +220,7 @@ def _of_times(
         threshold=threshold,
         tolerated=tolerated,
         batch_rows=outline.batch_rows,
+        rounds=outline.phases[0].rounds,
         setup_seconds=times.setup,
         round_seconds=times.round,
         round_error=times.error,

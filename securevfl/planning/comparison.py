@@ -42,7 +42,9 @@ def held_against(
         ``round_seconds`` and ``measured_round_seconds``.
     """
     data, N = protocol.data, len(protocol.peers())
-    shape = Shape(tuple(data.widths), len(data.train_labels), len(data.test_labels))
+    told = protocol.released()
+    unknowns = None if told is None else told.unknowns
+    shape = Shape(tuple(data.widths), data.rows, len(data.test_labels), unknowns)
     outline = protocol.outline(protocol.config, shape)
     if outline is None or conditions.compute == "measured" or len(rows) < 2:
         return None
@@ -51,7 +53,7 @@ def held_against(
     # which messages are sent.
     chance = conditions.delay_mode == "abort"
     chance |= outline.leaves_out and conditions.delay_mode == "occupies"
-    whole = len(rows) == protocol.config.rounds and not chance
+    whole = len(rows) == outline.phases[0].rounds and not chance
     first, last = rows[0], rows[-1]
     return {
         "bytes": sum(sent_bytes(outline, N, sealed=sealed).total.values()) if whole else None,

@@ -25,7 +25,7 @@ from securevfl.planning.choices import Choice, choice_by_needs, choice_of, feasi
 from securevfl.planning.cohorts import cost_of_cohorts
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum
 from securevfl.planning.remedies import Planned, Remedy, remedies
-from securevfl.privacy.released_equations import Odometer
+from securevfl.privacy.released_equations import Odometer, refuse_width
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -46,7 +46,7 @@ class Forecast:
     ----------
     protocol : str
     parties, privacy, rounds : int
-        N, T and the server's steps.
+        N, T and the server's steps that were asked for; each choice has those that are made.
     shape : Shape
     conditions : str
     bits : Bits
@@ -146,6 +146,9 @@ def plan(
     if train and cls.tells_sums:
         unknowns, rank = unknowns_of(train, config)
         shape = replace(shape, unknowns=unknowns, rank=rank)
+    if getattr(config, "budget", 0.0):
+        most = shape.unknowns or sum(shape.widths)
+        refuse_width(f"plan: {cls.name}", most, config.width, config.budget)
     if cls.needs(config, shape) is not None:
         return _by_needs(cls, config, shape, conditions, sealed, seed, options)
     _check_plannable(cls, config, shape)

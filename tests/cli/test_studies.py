@@ -186,6 +186,14 @@ def test_plan_of_a_shape():
     assert found["choices"][0]["simulation_memory"] == pytest.approx(5.5e9, rel=0.02)
 
 
+def test_plan_says_how_many_rounds_and_epochs_the_budget_affords():
+    shape = ("--rows", "500", "--features", "12", "--parties", "6", "--batch", "50")
+    result = call("plan", *shape, "--rounds", "40", "--width", "4", "--set", "sum_budget=1")
+    assert result.exit_code == 0, result.output
+    assert "20 of 40" in result.stdout
+    assert "ends the run after 20 of 40 rounds, which are 2 epochs" in result.stdout
+
+
 def test_bench_decoding(tmp_path):
     size = ("--parties", "5,7", "--privacy", "1,2", "--segments", "3", "--tries", "1")
     few = ("--time-parties", "5", "--rounds", "3", "--prime", "2^31-1", "--out", "map.png")

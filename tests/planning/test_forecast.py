@@ -258,3 +258,22 @@ def test_a_plan_with_a_budget_says_where_it_ends():
     found = plan(parties=6, rows=500, features=12, **options)
     assert (found.released.visits, found.released.visits_planned) == (2, 4)
     assert found.warnings == ()
+    assert (found.rounds, found.best.rounds) == (40, 20)
+    whole = plan(parties=6, rows=500, features=12, **options | {"rounds": 20})
+    assert whole.best == found.best  # time and bytes are those of the rounds that are made
+
+
+@pytest.mark.parametrize("protocol", ["fedvs", "coded_split"])
+def test_the_rounds_and_bytes_of_a_plan_are_those_of_a_run_that_its_budget_ends(protocol):
+    data = svfl.load_dataset("breast-cancer", parties=6).subset(60, 20)
+    options = {"width": 8, "rounds": 30, "batch": 20, "segments": 1, "sum_budget": 1.0}
+    run = svfl.run(protocol, data, hidden=2, conditions="none", **options)
+    planned = run.summary()["planned"]
+    found = plan(data, protocol=protocol, conditions="none", **options)
+    assert len(run.history) == found.best.rounds == 9
+    assert planned["bytes"] == planned["measured_bytes"] == run.transcript.bytes
+
+
+def test_a_plan_refuses_a_width_of_which_no_sum_is_in_the_budget():
+    with pytest.raises(ConfigurationError, match="plan: fedvs: a sum of embeddings is width = 12"):
+        plan(parties=6, rows=500, features=12, width=12, sum_budget=1.0)

@@ -64,6 +64,14 @@ def unknowns_of(
     return own, sum(count(n, config.degree) for n in range(len(columns))) + 1
 
 
+def rounds_allowed(config: Any, unknowns: int, per_epoch: int) -> int:
+    """Rounds of training: all of them, or as many epochs as the budget of sums allows."""
+    if not config.budget:
+        return int(config.rounds)
+    allowed = visits_allowed(unknowns, config.width, config.budget)
+    return min(int(config.rounds), allowed * per_epoch)
+
+
 def odometer(
     config: Any,
     unknowns: int,

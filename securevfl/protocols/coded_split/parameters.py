@@ -19,8 +19,8 @@ from securevfl.field.designs import blocks_of
 from securevfl.field.prss import Prss, mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
-from securevfl.privacy.released_equations import visits_allowed
 from securevfl.protocols.base.schedule import HELPERS_COUNT
+from securevfl.protocols.base.sum_budget import rounds_allowed
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 
 PRIMES = (2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1)  # those with kernels of their own
@@ -69,10 +69,9 @@ class Parameters:
 
         An epoch releases each row once at most.
         """
-        if not (self.trains and self.config.budget):
-            return self.last_step
-        epochs = visits_allowed(unknowns, self.config.width, self.config.budget)
-        return min(self.last_step, epochs * self.batches["train"].per_epoch)
+        if not self.trains:
+            return 0
+        return rounds_allowed(self.config, unknowns, self.batches["train"].per_epoch)
 
     @functools.cached_property
     def prss(self) -> Prss:

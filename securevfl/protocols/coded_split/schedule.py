@@ -54,7 +54,7 @@ def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
         part: Batches(count, config.segments, config.batch, _unused) for part, count in rows.items()
     }
     public = make_parameters(config, shape.widths, layouts)
-    phases = [training(public)]
+    phases = [training(public, shape.unknowns or sum(shape.widths))]
     if config.secure:
         length = layouts["test"].length
         size = inference_step(layouts["test"].coded, config.segments)
@@ -140,8 +140,8 @@ def setup(public: Parameters) -> tuple[Post, ...]:
     return (*posts, *key_posts(public.prss))
 
 
-def training(public: Parameters) -> Phase:
-    """Rounds of an upload and a deal."""
+def training(public: Parameters, unknowns: int) -> Phase:
+    """Rounds of an upload and a deal, as many as the budget allows for so many unknowns."""
     N, T, h = public.code.parties, public.code.privacy, public.config.width
     coded = public.batches["train"].coded
     share = hollow((coded, h), public.field.dtype)
@@ -178,7 +178,7 @@ def training(public: Parameters) -> Phase:
         Stage((stored, *masks(public, coded), uploads), **answer),
         Stage((seeds, deals), fastest_first=True),
     )
-    return Phase(None, stages, public.steps_allowed(sum(public.widths)))
+    return Phase(None, stages, public.steps_allowed(unknowns))
 
 
 def masks(public: Parameters, rows: int) -> tuple[Post, ...]:

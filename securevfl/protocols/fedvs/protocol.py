@@ -36,7 +36,7 @@ from securevfl.protocols.base.messages import (
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
-from securevfl.protocols.base.sum_budget import unknowns_posts
+from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_posts
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
 from securevfl.protocols.fedvs.declaration import (
@@ -191,6 +191,8 @@ class FedVS(SplitProtocol, CodedProtocol):
         if config.budget:
             setup += (*unknowns_posts(shape.widths),)
         coded = coded_rows(config, K, lengths["train"])
+        unknowns = shape.unknowns or sum(shape.widths)
+        rounds = rounds_allowed(config, unknowns, lengths["train"] // coded)
         gradient = Post(
             "gradient",
             "clients",
@@ -202,7 +204,7 @@ class FedVS(SplitProtocol, CodedProtocol):
             # Whether N clients are enough for K is said elsewhere.
             code = LagrangeCode(field, parties=N, segments=K, privacy=config.privacy, degree=1)
             setup += key_posts(prss_of(code))
-        phases = [attempts(config, widths, K, "train", coded, config.rounds, Stage((gradient,)))]
+        phases = [attempts(config, widths, K, "train", coded, rounds, Stage((gradient,)))]
         if config.secure:
             step = inference_step(coded_rows(config, K, lengths["test"]), K)
             whole, rest = divmod(lengths["test"], step)
