@@ -1,29 +1,34 @@
 """Columns that the server finds in sums, with nothing known: ``python benchmarks/sums.py``.
 
-- squares: both methods with coded sums at the options below, on five sets, K = 1 and 2;
-- others: rows by other rows of the population and their labels, D = 1 and 2;
+- squares: both methods with coded sums at the paper's sizes, on five sets, K = 1 and 2;
+- defaults: the same at the default options, with the budget of sums on, in a whole run;
+- others: rows by other rows of the population and their labels, at the paper's width;
+- others_defaults: the same at the default options, with the budget of sums on;
+- epochs: completion of the space over several epochs of reshuffled batches;
 - short: the columns of wine from c sums of each row, c below the rank of the space;
 
-Writes benchmarks/results/privacy/sums.json after each part; words name the parts to run.
+Writes benchmarks/results/privacy/sums.json after each cell, and goes on where it ended; words name
+the parts to run.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from securevfl.audit.attack_matrix.on_spans import other_rows, squares
+from securevfl.audit.attack_matrix.on_spans import other_rows, squares, views_of
 from securevfl.audit.attack_matrix.setting import AttackCase, AttackSettings
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.audit.attacks.short_span import filled_span
-from securevfl.audit.attacks.squares import MISFIT, columns_of_span, likenesses
+from securevfl.audit.attacks.squares import MISFIT, Span, columns_of_span, judge, likenesses
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError
@@ -36,20 +41,23 @@ OUT = Path(__file__).parent / "results" / "privacy" / "sums.json"
 SEEDS = 5
 PARTIES = {"wine": 5, "breast-cancer": 6, "digits": 8, "credit-card": 11, "handwritten": 6}
 OPTIONS = {"width": 64, "batch": 128}
+ROWS = {"credit-card": 6000}  # training rows, all where none are named
+JOINED = {"credit-card": (2400, 48)}  # rows and rounds where views must be put together
 METHODS = ("fedvs", "coded_split")
 HELPED = {"wine": 2, "breast-cancer": 1, "handwritten": 1}  # holders that K = 2 needs besides
 Row = dict[str, Any]
 
 
-def case(name: str, method: str, seed: int, **options: Any) -> AttackCase:
+def case(
+    name: str, method: str, seed: int, settings: AttackSettings | None = None, **options: Any
+) -> AttackCase:
     """A method on a set; wine is scikit-learn's own table."""
     known = "breast-cancer" if name == "wine" else name
-    words = ",".join(f"{k}={v}" for k, v in {**OPTIONS, **options}.items())
+    words = ",".join(f"{k}={str(v).lower()}" for k, v in options.items())
     source = DataSource(known, {"parties": 6 if name == "wine" else PARTIES[name]})
-    job = comparison(
-        [f"{method}:{words}"], source, options={}, seeds=[seed], conditions="none"
-    ).jobs[0]
-    found = AttackCase(job, AttackSettings())
+    label = f"{method}:{words}" if words else method
+    job = comparison([label], source, options={}, seeds=[seed], conditions="none").jobs[0]
+    found = AttackCase(job, settings or AttackSettings())
     if name == "wine":
         from sklearn.datasets import load_wine
 
@@ -84,34 +92,155 @@ def counted(note: str) -> Row:
     return {n: json.loads(word) for n, word in zip(names, words.groups(), strict=True)}
 
 
-def columns_by_squares(name: str, methods: list[str]) -> list[Row]:
-    """Default options of both methods."""
-    made = []
+def settings(name: str, rounds: int, rows: int | None = None) -> AttackSettings:
+    """Rows of a set, and first rounds that the attack reads."""
+    return AttackSettings(rows=rows or ROWS.get(name), watched=rounds)
+
+
+def cells(name: str, methods: list[str], degree: int | None) -> Iterator[tuple[Row, Row]]:
+    """Names and options of the cells of a set."""
     for method in methods:
         for K in (1, 2):
-            options: Row = {"segments": K, "degree": 2}
+            options: Row = {"segments": K}
+            if degree:
+                options |= {"degree": degree, **OPTIONS}
             if method == "coded_split" and K == 2 and name in HELPED:
                 options["helpers"] = HELPED[name]
             for seed in range(SEEDS):
-                row = attacked(squares, case(name, method, seed, **options),
-                               data=name, method=method, K=K, seed=seed)  # fmt: skip
-                made.append(row)
-                print(row, flush=True)
-                if row["success"] is None and seed == 0:
-                    break  # no seed changes the count of equations
-    return made
+                yield {"data": name, "method": method, "K": K, "seed": seed}, options
 
 
-def rows_by_others(name: str) -> list[Row]:
+def columns_by_squares(name: str, methods: list[str]) -> None:
+    """The paper's sizes, of both methods."""
+    rows, rounds = JOINED.get(name, (None, 12))
+    for names, options in cells(name, methods, 2):
+        chosen = settings(name, rounds, rows)
+        make = functools.partial(case, name, names["method"], names["seed"], chosen, **options)
+        once("squares", names, make)
+
+
+def columns_at_defaults(name: str, methods: list[str]) -> None:
+    """The default options: squares in a whole run, and directions in batches of all rows."""
+    for names, options in cells(name, methods, None):
+        one = functools.partial(case, name, names["method"], names["seed"], **options)
+        once("defaults", names, functools.partial(one, settings(name, 500)))
+        once("directions", names, functools.partial(one, settings(name, 12)), near_directions)
+
+
+def near_directions(one: AttackCase) -> Any:
+    """Directions of all sums of whole batches whose squares lie nearest, and principal axes."""
+    found = one.sums
+    if isinstance(found, NoView):
+        return found
+    joint, columns = found
+    basis, lengths, _ = np.linalg.svd(joint - joint.mean(axis=0), full_matrices=False)
+    basis = basis[:, lengths > 1e-9 * lengths[0]]
+    few = one.stream.permutation(len(basis))[:1000]
+    span = Span(few, np.linalg.qr(basis[few] - basis[few].mean(axis=0))[0], 1)
+    near = columns_of_span(span.basis, one.stream).values[:, : columns.shape[1]]
+    guesses = np.concatenate([near, basis[few]], axis=1)
+    told = one.protocol().released()
+    assert told is not None
+    note = f"; {basis.shape[1]} sums of a row, {told.unknowns} unknowns"
+    return judge(guesses, span, columns[few], one.stream, note)
+
+
+def once(
+    part: str, names: Row, make: Callable[[], AttackCase], attempt: Callable[..., Any] = squares
+) -> None:
+    """Fill a cell, if it is not there; what the count of equations rules out needs one seed."""
+    rows = stored().get(part, [])
+    group = [r for r in rows if all(r[k] == v for k, v in names.items() if k != "seed")]
+    if any(r["seed"] == names["seed"] or r["success"] is None for r in group):
+        return
+    row = attacked(attempt, make(), **names)
+    print(part, row, flush=True)
+    keep(part, row)
+
+
+def rows_by_others(name: str) -> None:
     """X X^T of coded_split, and 200 other rows with their labels."""
-    made = []
     for degree in (1, 2):
         for seed in range(SEEDS):
-            one = case(name, "coded_split", seed, degree=degree)
-            row = attacked(other_rows, one, data=name, degree=degree, seed=seed)
-            made.append(row)
-            print(row, flush=True)
-    return made
+            names = {"data": name, "degree": degree, "seed": seed}
+            chosen = AttackSettings(rows=ROWS.get(name))
+            make = functools.partial(
+                case, name, "coded_split", seed, chosen, degree=degree, **OPTIONS
+            )
+            once("others", names, make, other_rows)
+
+
+def rows_by_others_at_defaults(name: str) -> None:
+    """The same at the default options, of both methods; FedVS by SGD, for Adam is not linear."""
+    for method in METHODS:
+        more = {"optimizer": "sgd"} if method == "fedvs" else {}
+        for seed in range(SEEDS):
+            names = {"data": name, "method": method, "seed": seed}
+            make = functools.partial(
+                case, name, method, seed, settings(name, 12), segments=1, **more
+            )
+            once("others_defaults", names, make, other_rows)
+
+
+def over_epochs(name: str, width: int, batch: int, epochs: tuple[int, ...]) -> None:
+    """Space of columns and squares, by alternating least squares over reshuffled batches."""
+    options = {"segments": 1, "degree": 2, "width": width, "batch": batch}
+    for seed in range(3):
+        for count in epochs:
+            names = {"data": name, "h": width, "batch": batch, "epochs": count, "seed": seed}
+            if any(all(r[k] == v for k, v in names.items()) for r in stored().get("epochs", [])):
+                continue
+            one = case(name, "fedvs", seed, **options)
+            layout = one.protocol().train_layout()
+            chosen = settings(name, count * layout.per_epoch)
+            start = time.process_time()
+            with one_thread():
+                row = names | completed(case(name, "fedvs", seed, chosen, **options))
+            keep("epochs", row | {"seconds": round(time.process_time() - start, 1)})
+            print("epochs", stored()["epochs"][-1], flush=True)
+
+
+def completed(one: AttackCase, steps: int = 300) -> Row:
+    """Part of the columns' variance outside a space that is fitted to all views.
+
+    Z of all rows, and W of each view, in turns: V_t = Z_t W_t. Rank is taken for known.
+    """
+    views: Any = views_of(one.watched)
+    told = one.protocol().released()
+    assert told is not None
+    assert told.rank is not None
+    r, X = told.rank, np.concatenate(one.data.train, axis=1).astype(np.float64)
+    member = np.zeros((len(X), len(views)))
+    for t, view in enumerate(views):
+        member[view.rows, t] = 1
+    used = np.flatnonzero(member.sum(axis=1) * told.width >= r)
+    counted = sum((len(v.rows) - r) * told.width for v in views)
+    facts = {"rank": r, "rows": len(used), "net_equations": counted, "of": len(X) * r - r * r}
+    Z = np.linalg.qr(one.stream.normal(size=(len(X), r)))[0]
+    if len(used) < len(X) // 2 or counted <= 0:
+        return facts | {"outside": None, "chance": round(1 - r / len(X), 3)}
+    for _ in range(steps):
+        W = [np.linalg.lstsq(Z[v.rows], v.values, rcond=1e-10)[0] for v in views]
+        grams = np.stack([(w @ w.T).ravel() for w in W])
+        normal = (member @ grams).reshape(len(X), r, r)
+        right = np.zeros((len(X), r))
+        for view, w in zip(views, W, strict=True):
+            right[view.rows] += view.values @ w.T
+        ridge = 1e-9 * np.trace(normal, axis1=1, axis2=2)[:, None, None] / r
+        Z = np.linalg.solve(normal + (ridge + 1e-300) * np.eye(r), right[..., None])[..., 0]
+        Z = np.linalg.qr(Z)[0]
+    truth = X[used] - X[used].mean(axis=0)
+    truth = truth[:, truth.std(axis=0) > 0] / truth.std(axis=0)[truth.std(axis=0) > 0]
+    basis = np.linalg.qr(Z[used] - Z[used].mean(axis=0))[0]
+    outside = ((truth - basis @ (basis.T @ truth)) ** 2).mean(axis=0)
+    found = columns_of_span(basis, one.stream).within(1e-2)
+    return facts | {
+        "outside": round(float(outside.mean()), 4),
+        "chance": round(1 - r / len(used), 3),
+        "columns": truth.shape[1],
+        "above_95": int((likenesses(found, truth) > 0.95).sum()),
+        "guesses": found.shape[1],
+    }
 
 
 def wine() -> np.ndarray:
@@ -123,12 +252,14 @@ def wine() -> np.ndarray:
     return scaled
 
 
-def short_spans(widths: tuple[int, ...] = (24, 22, 20, 13)) -> list[Row]:
+def short_spans(widths: tuple[int, ...] = (24, 22, 20, 13)) -> None:
     """Columns from c sums of every row by random weights, and from columns of noise."""
-    X, made = wine(), []
+    X = wine()
     d = X.shape[1]
     for c in widths:
         for seed in range(3):
+            if any((r["c"], r["seed"]) == (c, seed) for r in stored().get("short", [])):
+                continue
             stream = np.random.Generator(np.random.Philox(seed))
             U = expand(X, 2) @ stream.normal(size=(2 * d + 1, c))
             basis = np.linalg.svd(U - U.mean(axis=0), full_matrices=False)[0]
@@ -145,36 +276,50 @@ def short_spans(widths: tuple[int, ...] = (24, 22, 20, 13)) -> list[Row]:
                 for name, found in (("above", like), ("near_alone", alone), ("random", blind))
             }
             seconds = round(time.process_time() - start, 1)
-            made.append({"data": "wine", "c": c, "seed": seed, **counts, "seconds": seconds})
-            print(made[-1], flush=True)
-    return made
+            row = {"data": "wine", "c": c, "seed": seed, **counts, "seconds": seconds}
+            print("short", row, flush=True)
+            keep("short", row)
+
+
+PARTS = ("squares", "defaults", "others", "others_defaults", "epochs", "short")
 
 
 def main() -> None:
     """Run the parts that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["squares", "others", "short"])
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--data", nargs="*", default=list(PARTIES))
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     asked = parser.parse_args()
     for part in asked.parts:
-        if part not in ("squares", "others", "short"):
-            raise ConfigurationError(f"sums: no part {part!r}; there are squares, others, short")
+        if part not in PARTS:
+            raise ConfigurationError(f"sums: no part {part!r}; there are {', '.join(PARTS)}")
         if part == "short":
-            keep(part, short_spans())
-            continue
+            short_spans()
+        if part == "epochs":
+            over_epochs("wine", 16, 64, (6, 12))
+            over_epochs("digits", 64, 128, (3, 6))
         for name in asked.data:
-            others = part == "others"
-            rows = rows_by_others(name) if others else columns_by_squares(name, asked.methods)
-            keep(part, rows)
+            if part == "squares":
+                columns_by_squares(name, asked.methods)
+            elif part == "defaults":
+                columns_at_defaults(name, asked.methods)
+            elif part == "others":
+                rows_by_others(name)
+            elif part == "others_defaults":
+                rows_by_others_at_defaults(name)
 
 
-def keep(part: str, rows: list[Row]) -> None:
-    """Write the rows of a part and a set in the place of those that are there."""
-    content = json.loads(OUT.read_text()) if OUT.exists() else {}
-    new = {(row["data"], row.get("method")) for row in rows}
-    others = [row for row in content.get(part, []) if (row["data"], row.get("method")) not in new]
-    content |= {part: others + rows}
+def stored() -> dict[str, Any]:
+    """What was written so far."""
+    found: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {}
+    return found
+
+
+def keep(part: str, row: Row) -> None:
+    """Write one more row of a part."""
+    content = stored()
+    content[part] = [*content.get(part, []), row]
     content |= {"options": OPTIONS, "commit": commit(), "machine": describe_machine()}
     lines = (f" {json.dumps(k)}: " + _lines(v) for k, v in content.items())
     OUT.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -23,6 +23,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.protocols.base.schedule import Shape
 from securevfl.runs.alignment import data_source
 
 if TYPE_CHECKING:
@@ -136,7 +137,9 @@ class AttackCase:
         """The protocol with the variant's options and some others; those it lacks are left out."""
         cls = get_protocol(self.job.protocol)
         known = {k: v for k, v in options.items() if k in cls.Config.model_fields}
-        config = make_config(cls, {**self.job.options, **known})
+        # Sizes that follow from rows and rounds are those of the variant itself.
+        shape = Shape(self.data.widths, self.data.rows, self.data.test_rows)
+        config = cls.settled(make_config(cls, self.job.options), shape).model_copy(update=known)
         made = cls(config, data or self.data, seed=self.job.seed)
         if self.job.secret_seed is not None:
             made.secrets = SecretSeed(self.job.secret_seed)

@@ -1,0 +1,120 @@
+"""What cards say that the server gets, and what the built-in attacks got: `told.py [SET ...]`.
+
+Every method whose server, or label owner, sees sums or embeddings is run at its default options.
+The attacks are those of the matrix on features, in two groups: of who has nothing else, and of who
+has other rows besides. Writes benchmarks/results/privacy/told.json after each cell, and goes on
+where it ended. Words name the sets to run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from sums import case, near_directions
+
+from securevfl.audit.attack_matrix.registry import ATTACKS
+from securevfl.audit.attack_matrix.setting import AttackCase
+from securevfl.audit.attacks.outcome import NoView, Outcome, Result
+from securevfl.errors import ConfigurationError
+from securevfl.machine import commit, describe_machine
+from securevfl.privacy.released_equations import independent_columns
+from securevfl.runs.threads import one_thread
+
+OUT = Path(__file__).parent / "results" / "privacy" / "told.json"
+SETS = ("wine", "breast-cancer", "digits")
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "split": ("split", {}),
+    "vafl": ("vafl", {}),
+    "wait_dp": ("wait_dp", {}),
+    "fedvs": ("fedvs", {}),
+    "fedvs --paper": ("fedvs", {"paper": True}),
+    "coded_split": ("coded_split", {}),
+    "secagg_split": ("secagg_split", {}),
+    "he_split": ("he_split", {}),
+    "cvfl": ("cvfl", {}),
+    "multivfl": ("multivfl", {}),
+    "dvfl": ("dvfl", {}),
+    "fedonce": ("fedonce", {}),
+    "vfb2": ("vfb2", {}),
+    "vflhlp": ("vflhlp", {}),
+}
+DIRECTIONS = "directions of whole batches"
+ALONE = ("squares", "binary columns of sums", DIRECTIONS)
+KNOWING = ("inner products and other rows", "completion of sums", "inversion", "inversion of sums")
+ONCE = ("dvfl", "fedonce")  # representations are sent once
+_EXACT_BITS = 20
+
+
+def cell(data: str, method: str, seed: int) -> dict[str, Any]:
+    """A method on a set: its claims about features, what it released, what attacks got."""
+    name, options = METHODS[method]
+    one, start = case(data, name, seed, **options), time.process_time()
+    made = one.protocol()
+    claims = [claim.to_dict() for claim in made.claims if claim.asset == "features"]
+    found: dict[str, Any] = {"data": data, "method": method, "seed": seed, "claims": claims}
+    found |= released(one)
+    with one_thread():
+        for attack in (*ALONE, *KNOWING):
+            got = tried(attack, one)
+            found[attack] = (
+                {"success": got.success, "chance": got.chance, "of": got.metric, "note": got.note}
+                if isinstance(got, Outcome)
+                else {"success": None, "note": got.reason}
+            )
+    return found | {"seconds": round(time.process_time() - start, 1)}
+
+
+def tried(name: str, one: AttackCase) -> Result:
+    """Result of an attack; what it refuses to be given is a view that it does not have."""
+    one.begin(name)
+    try:
+        if name != DIRECTIONS:
+            return ATTACKS.get(name).run(one, one.settings)
+        if one.protocol().released() is None:
+            return NoView("nobody decodes sums")
+        return near_directions(one)
+    except ConfigurationError as error:
+        return NoView(str(error))
+
+
+def released(one: AttackCase) -> dict[str, Any]:
+    """Equations of a row against its unknowns at the end: of sums, or of single embeddings."""
+    made: Any = one.protocol()
+    told = made.released()
+    if told is not None:
+        return {"equations": told.equations, "unknowns": told.unknowns, "state": told.state}
+    own = one.data.train[one.client]
+    layout = getattr(made, "train_layout", None)
+    once = layout is None or made.name in ONCE
+    visits = 1 if once else math.ceil(made.config.rounds / layout().per_epoch)
+    width = getattr(made.config, "width", 1)
+    unknowns = independent_columns(own, 2.0**-_EXACT_BITS)
+    return {"equations": visits * width, "unknowns": unknowns, "state": "open"}
+
+
+def main() -> None:
+    """Run the sets that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="*", default=list(SETS))
+    parser.add_argument("--seeds", type=int, default=2)
+    asked = parser.parse_args()
+    rows = json.loads(OUT.read_text())["cells"] if OUT.exists() else []
+    for seed in range(asked.seeds):
+        for data in asked.sets:
+            for method in METHODS:
+                if any((r["data"], r["method"], r["seed"]) == (data, method, seed) for r in rows):
+                    continue
+                rows.append(cell(data, method, seed))
+                last = {k: v for k, v in rows[-1].items() if k != "claims"}
+                print(json.dumps(last)[:600], flush=True)
+                content = {"cells": rows, "commit": commit(), "machine": describe_machine()}
+                OUT.write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
