@@ -66,7 +66,8 @@ def _compare(args: Sequence[str]) -> Callable[..., None]:
     attacks = typer.Option(
         "--attacks",
         help="Carry out every attack of this library on runs of each protocol, in place of the "
-        "comparison. It takes long.",
+        "comparison. In place of protocols it takes the folder of one run, and writes attacks.json "
+        "there, where `report` finds it. It takes long.",
     )
     target = typer.Option(
         metavar="VALUE",

@@ -199,11 +199,14 @@ def print_summary(summary: Mapping[str, Any]) -> None:
     out().print(grid)
     claims = summary.get("claims") or ()
     if claims:
-        print_claims(claims)
+        print_claims(claims, (summary.get("released") or {}).get("attacks", ""))
 
 
-def print_claims(claims: Sequence[Mapping[str, Any]]) -> None:
-    """Print the claims; those of the notion "none" are stated as no protection."""
+def print_claims(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> None:
+    """Print the claims; those of the notion "none" are stated as no protection.
+
+    `attacked` is a sentence on what attacks got, which follows what sums tell.
+    """
     about: dict[tuple[str, str, str], list[str]] = {}
     for claim in claims:
         strength = "[yellow]not protected[/]" if claim["notion"] == "none" else secrecy(claim)
@@ -214,10 +217,10 @@ def print_claims(claims: Sequence[Mapping[str, Any]]) -> None:
         against.setdefault((", ".join(what), strength, why), []).append(who)
     rows = [("; ".join(who), *claimed) for claimed, who in against.items()]
     print_table(("against", "about", "secrecy", "why"), rows)
-    print_tells(claims)
+    print_tells(claims, attacked)
 
 
-def print_tells(claims: Sequence[Mapping[str, Any]]) -> None:
+def print_tells(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> None:
     """Print below a table of claims what is given away besides, over the whole width."""
     from rich.markup import escape
 
@@ -227,6 +230,7 @@ def print_tells(claims: Sequence[Mapping[str, Any]]) -> None:
             about.setdefault(claim["tells"], []).append(f"{claim['who']}, {claim['about']}")
     for tells, whose in about.items():
         text = f"[yellow]Given decoded sums[/] ({escape('; '.join(whose))}). {escape(tells)}."
+        text += f" {escape(attacked)}." * bool(attacked)
         out().print(text, soft_wrap=not out().is_terminal)
 
 

@@ -113,13 +113,17 @@ def study(
 def compare(values: Mapping[str, Any]) -> None:
     """Carry out ``securevfl compare``."""
     from securevfl.runs.from_folder import allow_options
+    from securevfl.runs.spec import CONFIG
     from securevfl.studies.compare import comparison
     from securevfl.studies.variant import parse_variant
 
     common, options, pairs, data_pairs = sort_out(values)
     named = ("variants", "seeds", "workers", "attacks", "target")
     variants, count, workers, attacks, target = (options.pop(name) for name in named)
-    if len(variants) < 2:
+    if attacks and len(variants) == 1 and (Path(variants[0]) / CONFIG).is_file():
+        _attack_run(Path(variants[0]), common["as_json"])
+        return
+    if len(variants) < 2 - attacks:
         raise ConfigurationError(
             "compare: name two protocols or more, such as: "
             f"securevfl compare {SHOWN['default']} {SHOWN['baseline']}"
@@ -190,6 +194,34 @@ def _attack(
         else:
             output.print_attacks(content)
             output.out().print(f"written to {folder}", soft_wrap=True)
+
+
+def _attack_run(folder: Path, as_json: bool) -> None:
+    """Attack the configuration of a run, and write the results into its folder."""
+    from securevfl.audit.attack_matrix.run import attack_matrix, write_matrix
+    from securevfl.runs.attacked import ATTACKS
+    from securevfl.runs.spec import CONFIG, RunSpec
+
+    spec = RunSpec.from_toml(folder / CONFIG)
+    if spec.source is None:
+        raise ConfigurationError(
+            f"compare: the run in {folder} was given a data set object; name the protocol and "
+            "--data"
+        )
+    with Display("attacks") as display, stopping(display) as stop:
+        matrix = attack_matrix(
+            [spec.protocol],
+            spec.source,
+            options=spec.options,
+            seeds=[spec.seed],
+            progress=display.progress,
+            interrupted=stop,
+        )
+    content = write_matrix(matrix, folder / ATTACKS)
+    if as_json:
+        output.print_json(content)
+    else:
+        output.print_attacks(content)
 
 
 def _job_options(common: Mapping[str, Any]) -> dict[str, Any]:

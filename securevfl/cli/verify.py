@@ -152,6 +152,7 @@ def start(
     run: tuple[Path, RunSpec] | None = None,
 ) -> None:
     """Carry out ``securevfl verify``; of a run with its data, options and seed, into its folder."""
+    from securevfl.runs.attacked import attacked
     from securevfl.runs.catalogue import protocols
 
     given = dict(values)
@@ -183,7 +184,8 @@ def start(
     if common["as_json"]:
         output.print_json(report.to_dict())
     else:
-        print_report(report)
+        folder, own_data = (None, False) if run is None else (run[0], run[1].source is None)
+        print_report(report, attacked(folder, protocol, own_data=own_data))
 
 
 def _data_of(folder: Path, spec: RunSpec, common: Mapping[str, Any]) -> DataSource:
@@ -204,8 +206,11 @@ def _write(report: Report, folder: Path) -> None:
     write_durably(folder / "verify.json", text + "\n")
 
 
-def print_report(report: Report) -> None:
-    """Print verdicts as a table, then the evidence, then what is shown and not covered."""
+def print_report(report: Report, attacked: str = "") -> None:
+    """Print verdicts as a table, then the evidence, then what is shown and not covered.
+
+    `attacked` is a sentence on what attacks got, which follows what sums tell.
+    """
     from rich.markup import escape
 
     parameters = ", ".join(f"{k} = {v}" for k, v in report.parameters.items())
@@ -228,7 +233,7 @@ def print_report(report: Report) -> None:
             for finding in report.claims
         ],
     )
-    output.print_tells([finding.claim.to_dict() for finding in report.claims])
+    output.print_tells([finding.claim.to_dict() for finding in report.claims], attacked)
     counts = Counter(finding.verdict for finding in report.claims)
     out.print("Claims: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     for findings, parts in _evidence(report.claims).items():

@@ -27,6 +27,8 @@ def claims(record: Record) -> list[dict[str, Any]]:
     for claim in record.summary.get("claims", ()):
         own = verdicts.get(_key(claim), {})
         verdict = own.get("verdict", NOT_VERIFIED) if claim["notion"] != "none" else NO_CLAIM
+        if claim.get("tells") and record.attacked:
+            claim = {**claim, "source": f"{claim['source']}. {record.attacked}"}
         made.append(_finding({**own, **claim, "verdict": verdict}, small=bool(own) and small))
     return made
 

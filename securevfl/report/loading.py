@@ -15,6 +15,7 @@ from securevfl.reading import NOT_PARSED, refuse_beyond_memory
 from securevfl.report.evaluations import evaluation_of
 from securevfl.report.organisations import join_organisations, party_of
 from securevfl.report.records import Messages, Record
+from securevfl.runs.attacked import attacked
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.spec import CONFIG, FORMAT
 from securevfl.runs.storage import (
@@ -94,8 +95,14 @@ def _read_run(folder: Path) -> Record:
         messages=_messages(folder),
         summary=found,
         verification=_verification(own) if own.is_file() else None,
+        attacked=_attacked(folder, config) if found.get("released") else "",
         evaluation=evaluation_of(found, str(summary)),
     )
+
+
+def _attacked(folder: Path, config: Mapping[str, Any]) -> str:
+    own_data = "name" not in config.get("data", {})
+    return attacked(folder, str(config["protocol"]), own_data=own_data)
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -165,6 +165,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
         "dataset": record.summary.get("dataset", record.config.get("data", {}).get("name")),
         "summary": record.summary,
         "sums": record.summary.get("released"),
+        "attacked": record.attacked,
         "notices": [n for n in record.summary.get("notices", ()) if not n.startswith(TOLD)],
         "config": record.config,
         "whole": record.whole,

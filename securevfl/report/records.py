@@ -78,6 +78,8 @@ class Record:
     summary : mapping
     verification : mapping or None
         Content of ``verify.json``.
+    attacked : str
+        Sentence on what attacks got, or how they are made; empty where nobody decodes sums.
     whole : bool
         Whether `rows` and `events` are all that happened; a study keeps evaluated rows only.
     evaluation : Evaluation or None
@@ -94,6 +96,7 @@ class Record:
     messages: Messages | None
     summary: Mapping[str, Any]
     verification: Mapping[str, Any] | None = None
+    attacked: str = ""
     whole: bool = True
     evaluation: Evaluation | None = None
 

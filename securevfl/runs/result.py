@@ -27,6 +27,7 @@ from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.base.shared_models import SharedModels
+from securevfl.runs.attacked import attacked
 from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions
@@ -241,7 +242,7 @@ class Run:
             "clipped": sum(event["event"] == "clipped" for event in self.events),
             "derived": self.protocol.describe(),
             "claims": [claim.to_dict() for claim in self.claims],
-            "released": None if self.released is None else self.released.to_dict(),
+            "released": None if self.released is None else self.released.to_dict() | self._attacked,
             "sealed": self.spec.sealed,
             "engine": self.spec.engine,
             "bytes_by_kind": self.transcript.bytes_by_kind(),
@@ -260,6 +261,12 @@ class Run:
             *dict.fromkeys(event["text"] for event in self.events if event["event"] == "notice"),
         ]
         return result
+
+    @property
+    def _attacked(self) -> dict[str, str]:
+        """Sentence on attacks, which stands behind what the sums tell."""
+        own_data = self.spec.source is None
+        return {"attacks": attacked(self.folder, self.protocol.name, own_data=own_data)}
 
     def _told_by_sums(self) -> list[str]:
         """Sentences on what the sums gave, where that is much or their budget ended the run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from securevfl.audit.attack_matrix.run import attack_matrix
 from securevfl.cli.studies import Display
 from securevfl.machine import describe_machine
 from securevfl.protocols.base.registry import find_protocols
@@ -47,6 +49,19 @@ def test_compare_runs_what_run_runs():
     assert figures["test_accuracy"]["values"][1] == alone["test_accuracy"]
     assert figures["virtual_seconds"]["values"][1] == alone["virtual_seconds"]
     assert figures["bytes"]["values"][1] == alone["bytes"]
+
+
+def test_the_attack_on_a_run_stands_in_its_folder_and_in_its_report(monkeypatch):
+    small = ("--parties", "4", "--rounds", "3", "--width", "3", "--batch", "60", "--hidden", "2")
+    run = call("run", "fedvs", "--data", "breast-cancer", *small, "--segments", "1", "--out", "a b")
+    assert "No attack was run on it: `securevfl compare 'a b' --attacks`" in run.stdout
+    one = functools.partial(attack_matrix, attacks=("squares",))
+    monkeypatch.setattr("securevfl.audit.attack_matrix.run.attack_matrix", one)
+    assert call("compare", "a b", "--attacks").exit_code == 0
+    assert {"attacks.json", "attacks.png"} <= {path.name for path in Path("a b").iterdir()}
+    assert call("report", "a b", "--out", "page.html").exit_code == 0
+    text = Path("page.html").read_text()
+    assert "Built-in attacks on this configuration got with nothing known" in text
 
 
 def test_ctrl_c_keeps_the_finished_runs_of_a_comparison(monkeypatch):

@@ -1,0 +1,75 @@
+"""What built-in attacks got of a run: the sentence beside what its decoded sums tell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from securevfl.errors import DataError
+from securevfl.reading import NOT_PARSED
+
+ATTACKS = "attacks.json"  # in the folder of a run, by ``securevfl compare RUN --attacks``
+#: Attacks of a server that has its view and nothing else.
+ALONE = ("squares", "binary columns of sums", "equality solving of sums, secret seed unknown")
+_SEED = "equality solving of sums"  # whose secret seed is known: no attack on a real run
+
+
+def attacked(folder: Path | str | None, protocol: str, *, own_data: bool = False) -> str:
+    """Sentence on what attacks got of the columns, or on the command that makes them.
+
+    Parameters
+    ----------
+    folder : Path, str or None
+        Of the run, where results lie if attacks were made; None if it was not saved.
+    protocol : str
+    own_data : bool
+        Whether the run was given a data set object, which its folder does not name.
+
+    Raises
+    ------
+    DataError
+        When the file of results is none.
+    """
+    path = None if folder is None else Path(folder) / ATTACKS
+    if path is not None and path.is_file():
+        return f"Built-in attacks on this configuration got {got(_cells(path))}"
+    what = f"{protocol} --data DATA" if own_data or folder is None else shlex.quote(str(folder))
+    return f"No attack was run on it: `securevfl compare {what} --attacks`"
+
+
+def got(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The strongest result of a server on features with nothing known, and with other rows known.
+
+    Parameters
+    ----------
+    cells : sequence of mapping
+        Of a matrix of one protocol (`securevfl.audit.attack_matrix`).
+    """
+    own = [c for c in cells if (c["role"], c["about"]) == ("server", "features")]
+    known = [c["attack"] for c in own if c["attack"] not in (*ALONE, _SEED)]
+    return (
+        f"with nothing known {_strongest(own, ALONE)}, and with some rows known "
+        f"{_strongest(own, known)}"
+    )
+
+
+def _strongest(cells: Sequence[Mapping[str, Any]], names: Collection[str]) -> str:
+    seen = [c for c in cells if c["attack"] in names and c["success"] is not None]
+    if not seen:
+        return "nothing: no attack had a view that it could use"
+    best = max(seen, key=lambda c: float(c["success"] - c["chance"]))
+    figure = f"{best['success']:.2f} by {best['attack']}".replace("-0.00", "0.00")
+    return f"{figure} ({best['metric']}; chance {best['chance']:.2f})"
+
+
+def _cells(path: Path) -> list[dict[str, Any]]:
+    """Cells of a matrix that was written."""
+    try:
+        found: list[dict[str, Any]] = json.loads(path.read_text())["cells"]
+        got(found)  # whatever is missing is missed here
+    except (*NOT_PARSED, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is no result of `compare RUN --attacks`: {error!r}") from None
+    return found
