@@ -218,7 +218,7 @@ class BudgetedConfig(TrainingConfig):
     """Options of methods whose server decodes sums, with sizes that keep a budget of sums.
 
     The sizes that are 0 follow from the columns, the rows and the rounds (`settled`).
-    docs/results-sums.md has the figures by which the defaults were chosen.
+    The page results-sums has the figures by which the defaults were chosen.
     """
 
     batch: int = Field(
