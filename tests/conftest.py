@@ -28,10 +28,23 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 # worker alone, and begun by both workers, they would wait for each other's.
 EARLY = "tests/runs/engines/"
 
+# What `pytest -m quick` runs at every push, beside tests that are marked so: 90 seconds in all.
+QUICK = ("tests/field/", "tests/engine/", "tests/privacy/", "tests/verified/", "tests/test_")
+LENGTHY = {
+    "tests/engine/simulation/test_snapshots.py",
+    "tests/engine/simulation/test_crashes.py",
+    "tests/field/test_error_correction.py",
+    "tests/test_exports.py",
+}
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the longest waits first, the others in the order of their files, verdicts if asked."""
     items.sort(key=lambda item: not item.nodeid.startswith(EARLY))
+    for item in items:
+        path = item.nodeid.partition("::")[0]
+        if path.startswith(QUICK) and path not in LENGTHY:
+            item.add_marker(pytest.mark.quick)
     if "verdicts" not in config.option.markexpr:
         left = pytest.mark.skip(reason="minutes of processor time; run with -m verdicts")
         for item in items:
