@@ -125,24 +125,39 @@ def columns_at_defaults(name: str, methods: list[str]) -> None:
         one = functools.partial(case, name, names["method"], names["seed"], **options)
         once("defaults", names, functools.partial(one, settings(name, 500)))
         once("directions", names, functools.partial(one, settings(name, 12)), near_directions)
+        once("standing", names, functools.partial(one, settings(name, 500)), standing_still)
 
 
 def near_directions(one: AttackCase) -> Any:
-    """Directions of all sums of whole batches whose squares lie nearest, and principal axes."""
+    """Directions of the sums of whole batches, in a run that its budget ends."""
     found = one.sums
-    if isinstance(found, NoView):
-        return found
-    joint, columns = found
+    return found if isinstance(found, NoView) else directions(one, *found)
+
+
+def standing_still(one: AttackCase) -> Any:
+    """Directions of a run's own sums, side by side by epochs as if weights stood still in each."""
+    views = views_of(one.watched)
+    if isinstance(views, NoView):
+        return views
+    X = np.concatenate(one.data.train, axis=1).astype(np.float64)
+    of_rows: dict[int, list[np.ndarray]] = {}
+    for view in views:
+        for row, values in zip(view.rows, view.values, strict=True):
+            of_rows.setdefault(int(row), []).append(values)
+    visits = max(len(own) for own in of_rows.values())
+    rows = [row for row, own in of_rows.items() if len(own) == visits]
+    return directions(one, np.stack([np.concatenate(of_rows[r]) for r in rows]), X[rows])
+
+
+def directions(one: AttackCase, joint: np.ndarray, columns: np.ndarray) -> Any:
+    """Those whose squares lie nearest to the span of sums, and the principal axes of the sums."""
     basis, lengths, _ = np.linalg.svd(joint - joint.mean(axis=0), full_matrices=False)
     basis = basis[:, lengths > 1e-9 * lengths[0]]
     few = one.stream.permutation(len(basis))[:1000]
     span = Span(few, np.linalg.qr(basis[few] - basis[few].mean(axis=0))[0], 1)
     near = columns_of_span(span.basis, one.stream).values[:, : columns.shape[1]]
     guesses = np.concatenate([near, basis[few]], axis=1)
-    told = one.protocol().released()
-    assert told is not None
-    note = f"; {basis.shape[1]} sums of a row, {told.unknowns} unknowns"
-    return judge(guesses, span, columns[few], one.stream, note)
+    return judge(guesses, span, columns[few], one.stream, "")
 
 
 def once(

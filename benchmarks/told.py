@@ -34,14 +34,14 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "fedvs": ("fedvs", {}),
     "fedvs --paper": ("fedvs", {"paper": True}),
     "coded_split": ("coded_split", {}),
-    "secagg_split": ("secagg_split", {}),
-    "he_split": ("he_split", {}),
     "cvfl": ("cvfl", {}),
     "multivfl": ("multivfl", {}),
     "dvfl": ("dvfl", {}),
     "fedonce": ("fedonce", {}),
     "vfb2": ("vfb2", {}),
     "vflhlp": ("vflhlp", {}),
+    "secagg_split": ("secagg_split", {}),
+    "he_split": ("he_split", {}),
 }
 DIRECTIONS = "directions of whole batches"
 ALONE = ("squares", "binary columns of sums", DIRECTIONS)

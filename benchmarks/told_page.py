@@ -1,0 +1,159 @@
+"""Write docs/results-told.md: what cards say that is told, and what attacks got.
+
+From benchmarks/results/privacy/told.json (``benchmarks/told.py``) and sums.json. Run it from the
+repository's root: ``python benchmarks/told_page.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pages import table
+
+RESULTS = Path(__file__).parent / "results" / "privacy"
+PAGE = Path("docs/results-told.md")
+ALONE = ("squares", "binary columns of sums", "directions of whole batches")
+KNOWING = ("completion of sums", "inversion of sums", "inversion", "inner products and other rows")
+SETS = ("wine", "breast-cancer", "digits")
+#: Cells in which a column came out above correlation 0.95 though the card calls all undetermined.
+FINDINGS = {("breast-cancer", "fedvs"), ("breast-cancer", "coded_split")}
+SHORT = {"squares": "squares", "binary columns of sums": "binary",
+         "directions of whole batches": "directions", "completion of sums": "completion",
+         "inversion of sums": "inversion", "inversion": "inversion",
+         "inner products and other rows": "other rows"}  # fmt: skip
+
+HEAD = """# What cards say, and what attacks got
+
+`python benchmarks/told.py` (commit {commit}), every method at its default options, {seeds}. The
+card is that of the configuration, about features, against the server or, where there is none, who
+gets the embeddings. Equations are those about a row at the end of the run, for each of its
+unknowns: of all clients where sums are decoded, of one client where single embeddings are sent.
+
+"Nothing known": the share of columns with a correlation above 0.95 to a guess of `squares`, of
+`binary columns of sums`, or of the directions nearest to columns and the principal axes of the sums
+of whole batches. Random guesses of the same number have {chance}. "Rows known": 200 rows
+(inversion), or as many as the sums have rank (completion); it is tried where the card claims
+something, and is no part of the claim. "-": no attack had a view. Chance in brackets where it is
+not 0.
+
+"""
+FOUND = """
+In **bold** cells an attack got columns that the card calls undetermined, above 0.95 and none above
+0.999: on breast-cancer many columns depend on each other, and the card says that it bounds no
+guess.
+"""
+
+
+def card(cell: dict[str, Any]) -> str:
+    """What the card says of the features, in a few words."""
+    claims = cell["claims"]
+    given = [c for c in claims if c.get("given") and c["who"] == "server"]
+    if given:
+        states = {
+            "below": "columns undetermined",
+            "beyond": "nothing promised of columns",
+            "spanned": "the space of the columns follows from them",
+        }
+        return f"{given[0]['notion']}, given the sums; {states[cell['state']]}"
+    noise = [c for c in claims if c["notion"] == "differential"]
+    if noise:
+        found = re.search(r"\((\S+), \S+\) for each.*?\((\S+), \S+\) for all", noise[0]["source"])
+        numbers = "" if found is None else f", epsilon {found[1]} a release, {found[2]} in all"
+        return f"differential{numbers}"
+    return "nothing protected (" + ", ".join(dict.fromkeys(c["who"] for c in claims)) + ")"
+
+
+def undetermined(cell: dict[str, Any]) -> bool:
+    """Whether the card claims that columns stay undetermined for who has nothing else."""
+    return any(c["notion"] == "undetermined" for c in cell["claims"])
+
+
+def strongest(cell: dict[str, Any], names: Iterable[str]) -> tuple[str, float, float] | None:
+    """Attack with the largest excess over chance: name, success, chance."""
+    seen = [(n, cell[n]) for n in names if cell.get(n, {}).get("success") is not None]
+    if not seen:
+        return None
+    name, best = max(seen, key=lambda one: one[1]["success"] - one[1]["chance"])
+    return name, best["success"], best["chance"]
+
+
+def exact(cell: dict[str, Any]) -> int:
+    """Columns above 0.999 that attacks with nothing known found, the most of one of them."""
+    notes = [cell[n]["note"] for n in ALONE if cell.get(n, {}).get("success") is not None]
+    counts = [re.search(r"columns (\d+) above 0.999", note) for note in notes]
+    return max((int(c[1]) for c in counts if c is not None), default=0)
+
+
+def figure(cell: dict[str, Any] | None, names: Sequence[str]) -> str:
+    """Success of the strongest attack, chance in brackets where there is any."""
+    if cell is None:
+        return "not run"
+    best = strongest(cell, names)
+    if best is None:
+        return "-"
+    name, success, chance = best
+    text = f"{success:.2f}".replace("-0.00", "0.00") + (f" ({chance:.2f})" if chance else "")
+    above = names is ALONE and undetermined(cell) and success > chance
+    return (f"**{text}**" if above else text) + f" {SHORT[name]}"
+
+
+def ratio(cell: dict[str, Any] | None) -> str:
+    """Equations for each unknown."""
+    return "" if cell is None else f"{cell['equations']}/{cell['unknowns']}"
+
+
+def short_table(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """One line a method: figures of the sets behind one another, of the first seed."""
+    rows = [["method", "the card says", "equations/unknowns", "nothing known", "rows known"]]
+    for method in dict.fromkeys(c["method"] for c in cells):
+        own = {c["data"]: c for c in cells if c["method"] == method and c["seed"] == 0}
+        found = [own.get(name) for name in SETS]
+        first = next(one for one in found if one is not None)
+        parts = [
+            "; ".join(map(ratio, found)),
+            "; ".join(figure(one, ALONE) for one in found),
+            "; ".join(figure(one, KNOWING) for one in found),
+        ]
+        rows.append([f"`{method}`", card(first), *parts])
+    return [f"{', '.join(SETS)} behind one another:", "", *table(rows)]
+
+
+def by_sets(found: dict[str, Any]) -> list[str]:
+    """Columns that directions got under the budget, by sets: means of seeds."""
+    words = {"directions": "batches of all rows", "standing": "default batches"}
+    rows = [["data", "method", "K", "sums of", "seeds", "columns above 0.95, by seeds", "of"]]
+    for part, word in words.items():
+        cells = [r for r in found.get(part, []) if r["success"] is not None]
+        for key in dict.fromkeys((r["data"], r["method"], r["K"]) for r in cells):
+            own = [r for r in cells if (r["data"], r["method"], r["K"]) == key]
+            counts = ", ".join(str(r["above_95"]) for r in own)
+            name, method, K = key
+            rows.append([name, method, str(K), word, str(len(own)), counts, str(own[0]["columns"])])
+    return table(rows) if len(rows) > 1 else []
+
+
+def main() -> None:
+    """Write the page."""
+    found = json.loads((RESULTS / "told.json").read_text())
+    sums = json.loads((RESULTS / "sums.json").read_text())
+    cells = found["cells"]
+    seeds = len({c["seed"] for c in cells})
+    chance = max(b[2] for c in cells if (b := strongest(c, ALONE)) is not None)
+    head = HEAD.format(
+        commit=found["commit"],
+        seeds=f"{seeds} seeds" if seeds > 1 else "one seed",
+        chance=f"{chance:.2f} at most" if chance else "none",
+    )
+    more = by_sets(sums)
+    text = [*short_table(cells), *FOUND.splitlines()]
+    if more:
+        text += ["", "## Directions under the budget", "", *more]
+    PAGE.write_text(head + "\n".join(text) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""No stored attack got more than the card of its configuration says that is told."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CELLS = json.loads((ROOT / "benchmarks/results/privacy/told.json").read_text())["cells"]
+SUMS = json.loads((ROOT / "benchmarks/results/privacy/sums.json").read_text())
+
+
+@pytest.fixture
+def page(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module("told_page")
+
+
+def test_every_method_stands_on_every_set_that_was_run(page):
+    methods = {c["method"] for c in CELLS}
+    assert {"split", "fedvs", "fedvs --paper", "coded_split", "secagg_split", "he_split"} <= methods
+    for name in ("wine", "breast-cancer"):
+        assert {c["method"] for c in CELLS if c["data"] == name} == methods
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda c: f"{c['data']}-{c['method']}-{c['seed']}")
+def test_no_attack_got_more_than_the_card_says(page, cell):
+    if not page.undetermined(cell):
+        # The card protects nothing, or says that columns follow, or bounds noise by an epsilon.
+        words = page.card(cell)
+        assert words.startswith(("nothing protected", "differential")) or "follows" in words
+        return
+    assert cell["equations"] < cell["unknowns"]
+    assert cell["state"] == "below"
+    for attack in ("squares", "binary columns of sums"):
+        assert not cell[attack]["success"]
+    assert page.exact(cell) == 0
+    above = (page.strongest(cell, page.ALONE) or ("", 0, 0))[1] > 0
+    assert above == ((cell["data"], cell["method"]) in page.FINDINGS)
+
+
+def test_nothing_is_exact_under_the_budget():
+    """Columns that depend on each other are guessed, and no column is found."""
+    cells = [r for part in ("defaults", "directions", "standing") for r in SUMS.get(part, [])]
+    assert len(cells) > 20
+    for cell in cells:
+        assert not cell.get("above_999"), cell
+    assert all(cell["success"] is None for cell in SUMS["defaults"])
