@@ -1,7 +1,7 @@
 """Write docs/results-told.md: what cards say that is told, and what attacks got.
 
-From benchmarks/results/privacy/told.json (``benchmarks/told.py``) and sums.json. Run it from the
-repository's root: ``python benchmarks/told_page.py``.
+From benchmarks/results/privacy/told.json (``benchmarks/told.py``) and sums.json. To write it:
+``PYTHONPATH=. python benchmarks/build.py told``.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ card is that of the configuration, about features, against the server or, where 
 gets the embeddings. Equations are those about a row at the end of the run, for each of its
 unknowns: of all clients where sums are decoded, of one client where single embeddings are sent.
 
-"Nothing known": the share of columns with a correlation above 0.95 to a guess of `squares`, of
-`binary columns of sums`, or of the directions nearest to columns and the principal axes of the sums
-of whole batches. Random guesses of the same number have {chance}. "Rows known": 200 rows
+"Nothing known": the share of columns with a correlation above 0.95 to a guess of `squares` or of
+the directions nearest to columns and the principal axes of the sums of whole batches; of columns of
+two values the share that `binary columns of sums` found. Random guesses
+of the same number have {chance}. "Rows known": 200 rows
 (inversion), or as many as the sums have rank (completion); it is tried where the card claims
 something, and is no part of the claim. "-": no attack had a view. Chance in brackets where it is
-not 0.
+not 0. `benchmarks/told_page.py` writes this page.
 
 """
 FOUND = """
@@ -136,8 +137,8 @@ def by_sets(found: dict[str, Any]) -> list[str]:
     return table(rows) if len(rows) > 1 else []
 
 
-def main() -> None:
-    """Write the page."""
+def page() -> str:
+    """Text of the page."""
     found = json.loads((RESULTS / "told.json").read_text())
     sums = json.loads((RESULTS / "sums.json").read_text())
     cells = found["cells"]
@@ -152,8 +153,4 @@ def main() -> None:
     text = [*short_table(cells), *FOUND.splitlines()]
     if more:
         text += ["", "## Directions under the budget", "", *more]
-    PAGE.write_text(head + "\n".join(text) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    return head + "\n".join(text) + "\n"
