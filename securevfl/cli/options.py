@@ -30,10 +30,18 @@ class Command(TyperCommand):
         """Parse a command line in which ``--learning-rate`` may stand for ``--lr``."""
         known = {flag[2:].replace("-", "_") for flag in option_names(self)}
         if "help_all" in known and "--help-all" in args:
-            for parameter in self.params:
-                parameter.hidden = False  # type: ignore[attr-defined]  # of options
+            self._unfold()
             args = ["--help"]
         return super().parse_args(ctx, [_our_flag(word, known) for word in args])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Completions of a word, advanced options among them."""
+        self._unfold()
+        return super().shell_complete(ctx, incomplete)
+
+    def _unfold(self) -> None:
+        for parameter in self.params:
+            parameter.hidden = False  # type: ignore[attr-defined]  # of options
 
 
 def _our_flag(word: str, known: Collection[str]) -> str:
