@@ -1,0 +1,86 @@
+"""Claims proved by construction: what a coalition sees is simulated from its own and the outputs.
+
+**A first program.** A run is written with the parties of a `World`; `decide` says what a coalition
+learns beside the declared outputs. Party `SERVER` is -1, clients count from 0::
+
+    import numpy as np
+    from securevfl.verified import SERVER, FlowError, World, decide
+
+    world = World(2**31 - 1)                       # p; any prime below 2^62, 2 and 3 included
+    alice, bob, server = world.party(0), world.party(1), world.party(SERVER)
+    x = world.secret(0, "x", (4, 2))               # an input of party 0: 4 x 2 random elements
+    y = world.secret(1, "y", np.ones((4, 2), int))  # or the numbers themselves
+
+    mask = alice.uniform(4, 2)                     # a tape: fresh uniform elements
+    got = alice.send(1, "mask", mask)              # what bob has now: use this, not `mask`
+    alice.send(SERVER, "up", x + mask)
+    bob.send(SERVER, "up", y - got)
+
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])  # declared, apart from parties
+
+    decide(world, {SERVER}).verdict                # "PROVED"
+    print(decide(world, {SERVER, 1}).scope)        # never a bare "PROVED" for readers
+
+**Values.** `world.secret(owner, name, shape_or_numbers, real=False)`. An `Element` (field array)
+has ``a + b``, ``a - b``, ``-a``, ``3 * a``, `times`, public integer arrays on either side of
+``+ - *``, public integer matrices on either side of ``@``, ``a @ b`` of two Elements, ``a * b``
+(opaque), slices and fancy indices (public ones), `rows`, ``.T``, `reshape`, `sum`, and the
+functions `concatenate`, `stack` and `combination`. A `Secret` (``real=True``) has `map` and `clip`.
+``a.map(f, *others, shape=..., real=False)`` runs any pure function of a module on the numbers: a
+proof takes it for any function of all that goes in. Protected arguments are given one by one, not
+in lists. No protected value becomes a truth value, a number, an array or a text: `FlowError`.
+
+**What a party can do**: `uniform`, `key`, ``prf(key, label, *shape)``, `public_key`,
+``agree(own_key, their_public_key)``, ``split_key(key, threshold, points)`` and `join_key` (Shamir),
+``encrypt(x, holder)``, ``decrypt(c)`` (sums of ciphertexts with ``+``), ``gaussian(x.clip(C),
+sigma)``, ``send(to, kind, payload)`` and ``record(event, payload)``. Payloads are values, public
+numbers, texts and arrays, and tuples, lists, dictionaries and dataclasses of these. `send` returns
+what the receiver has. A party computes with its own values and with what it received, and with
+nothing else: values of two parties in one operation are a `FlowError`. ``world.round`` may be set
+to number the rounds.
+
+**Outputs** are functions of inputs, declared with ``world.output(name, world.spec(...), to=[...])``;
+`world.spec` takes the home off a value, for outputs alone. Outputs of which a combination stands on
+one honest party alone make no verdict better than NOT PROVED.
+
+**Verdicts**: "PROVED" (a certificate was found, and a checker with an algebra of its own accepted
+it), "DP" (it was, beside values that are released with noise and counted), "NOT PROVED" (with the
+messages that could not be explained), "VIOLATED" (two inputs with equal outputs for which the
+messages differ, found by running the functions). They hold for the traced batches, shapes and
+schedule. `docs/proof.md` has the argument.
+"""
+
+from __future__ import annotations
+
+from securevfl.verified.functions import FlowError
+from securevfl.verified.parties import Party
+from securevfl.verified.trace import SERVER, World
+from securevfl.verified.values import (
+    Element,
+    Key,
+    Model,
+    Protected,
+    Secret,
+    combination,
+    concatenate,
+    stack,
+)
+from securevfl.verified.verdicts import Judge, Verdict, decide
+
+__all__ = [
+    "SERVER",
+    "Element",
+    "FlowError",
+    "Judge",
+    "Key",
+    "Model",
+    "Party",
+    "Protected",
+    "Secret",
+    "Verdict",
+    "World",
+    "combination",
+    "concatenate",
+    "decide",
+    "stack",
+]

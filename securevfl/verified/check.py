@@ -1,0 +1,496 @@
+"""The check of a certificate. This is what must be trusted; it searches nothing.
+
+It shares no algebra with the prover: every entry of every value is a polynomial over F_p in single
+entries of inputs, tapes and functions' results. A certificate is a list of steps. Each is checked
+by itself, and applied:
+
+- *move*: entry e of a received part is c t + rest, with t an entry of a tape, or of a stream of a
+  hidden key, that the coalition lacks, that occurs in no other term and that no function in `rest`
+  depends on. For fixed others this is a bijection of t, so the entry is a fresh uniform s, and
+  t = (s - rest) / c everywhere.
+- *give*: a key is added to what the coalition has. This makes the claim stronger.
+- *prf*: no received entry depends on a key but through its streams, and the coalition lacks it:
+  its streams are uniform and independent from then on (ideal PRF). Keys are taken in the order of
+  the certificate, so that no key depends on streams under itself.
+- *release*: a released value is given, and counted; the verdict is one of differential privacy.
+
+In the end every received entry must be a function of what the coalition has: its own leaves, fresh
+values, what was given, and the declared outputs, which must be functions of inputs alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import SecureVFLError
+from securevfl.verified import functions
+from securevfl.verified.trace import Node, Output, World
+
+Poly = dict[tuple[int, ...], int]  # sorted symbols -> coefficient
+FUNCTIONS = ("map",)
+DRAWN = ("uniform", "key", "prf", "agreed", "release", "public key")
+
+
+class Refused(Exception):  # noqa: N818
+    """A certificate that does not hold, with the reason."""
+
+
+class Atom:
+    """A leaf or a function's result: its symbols are base, base + 1, ..."""
+
+    __slots__ = ("base", "deps", "kind", "node", "size")
+
+    def __init__(self, node: Node, base: int, size: int, deps: list[list[Poly]]) -> None:
+        self.node, self.kind, self.base, self.size, self.deps = node, node.op, base, size, deps
+
+
+class Entries:
+    """Polynomials of the entries of a trace."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.p = world, world.field.modulus
+        self.atoms: list[Atom] = []
+        self.atom_of: list[int] = []  # of each symbol
+        self._of: dict[int, list[Poly]] = {}
+        self._same: dict[Any, Atom] = {}
+        self.by_node: dict[int, Atom] = {}
+        for node in world.nodes:
+            self._of[node.number] = self._read(node)
+
+    def of(self, node: Node) -> list[Poly]:
+        """Polynomials of the entries of a node, flat."""
+        return self._of[node.number]
+
+    def _read(self, node: Node) -> list[Poly]:
+        args, p = [self._of[arg.number] for arg in node.args], self.p
+        if node.op == "public":
+            return [{(): int(x) % p} if int(x) % p else {} for x in node.data.flat]
+        if node.op == "add":
+            return [self.plus(a, b) for a, b in zip(*args, strict=True)]
+        if node.op == "scale":
+            return [self.times(a, {(): node.data}) for a in args[0]]
+        if node.op == "weigh":
+            pairs = zip(args[0], node.data.flat, strict=True)
+            return [self.times(a, {(): int(w)}) for a, w in pairs]
+        if node.op == "index":
+            return [dict(args[0][i]) if i >= 0 else {} for i in node.data.reshape(-1).tolist()]
+        if node.op == "matmul":
+            return self._product(node, args)
+        return self._symbols(node, args)
+
+    def _product(self, node: Node, args: list[list[Poly]]) -> list[Poly]:
+        (rows, inner), columns = node.args[0].shape, node.args[1].shape[1]
+        found = []
+        for i in range(rows):
+            for j in range(columns):
+                total: Poly = {}
+                for t in range(inner):
+                    product = self.times(args[0][i * inner + t], args[1][t * columns + j])
+                    total = self.plus(total, product)
+                found.append(total)
+        return found
+
+    def _symbols(self, node: Node, args: list[list[Poly]]) -> list[Poly]:
+        key: Any = ("leaf", node.number)
+        if node.op == "map":
+            call, place, kind = node.data
+            frozen = tuple(tuple(frozenset(q.items()) for q in arg) for arg in args)
+            key = ("map", call.identity, place, kind[0], str(kind[1]), node.shape, frozen)
+        elif node.op == "prf":
+            key = ("prf", self.key_atom(node.args[0]).base, node.data)
+        elif node.op == "agreed":
+            pair = node.args[0], node.args[1].args[0]
+            key = ("agreed", frozenset(self.key_atom(one).base for one in pair))
+        if key not in self._same:
+            made = Atom(node, len(self.atom_of), math.prod(node.shape), args)
+            self._same[key] = made
+            self.atom_of.extend([len(self.atoms)] * made.size)
+            self.atoms.append(made)
+        atom = self._same[key]
+        if node.op == "prf" and atom.node.shape != node.shape:
+            raise Refused("one key and label in two shapes")
+        self.by_node[node.number] = atom
+        return [{(atom.base + i,): 1} for i in range(atom.size)]
+
+    def key_atom(self, node: Node) -> Atom:
+        """The key that a node is: a leaf, or an agreed one."""
+        if node.op not in ("key", "agreed"):
+            raise Refused(f"a stream under {node.op} {node.name}, which is no key")
+        return self.by_node[node.number]
+
+    def atom(self, symbol: int) -> Atom:
+        """The atom of a symbol."""
+        return self.atoms[self.atom_of[symbol]]
+
+    def plus(self, one: Poly, other: Poly, factor: int = 1) -> Poly:
+        """one + factor * other."""
+        total = dict(one)
+        for monomial, c in other.items():
+            value = (total.get(monomial, 0) + factor * c) % self.p
+            if value:
+                total[monomial] = value
+            else:
+                total.pop(monomial, None)
+        return total
+
+    def times(self, one: Poly, other: Poly) -> Poly:
+        """The product of two polynomials."""
+        total: Poly = {}
+        for a, v in one.items():
+            for b, w in other.items():
+                monomial = tuple(sorted(a + b))
+                value = (total.get(monomial, 0) + v * w) % self.p
+                if value:
+                    total[monomial] = value
+                else:
+                    total.pop(monomial, None)
+        return total
+
+    def put(self, poly: Poly, symbol: int, by: Poly) -> Poly:
+        """A polynomial with another one in the place of a symbol."""
+        total: Poly = {}
+        for monomial, c in poly.items():
+            if symbol not in monomial:
+                total = self.plus(total, {monomial: c})
+                continue
+            product: Poly = {(): c}
+            for one in monomial:
+                product = self.times(product, by if one == symbol else {(one,): 1})
+            total = self.plus(total, product)
+        return total
+
+
+def faithful(entries: Entries) -> None:
+    """Compare the trace with the run: functions again, and every message from its leaves.
+
+    Raises
+    ------
+    Refused
+        Naming what differs.
+    """
+    world, p, values = entries.world, entries.p, {}
+    for atom in entries.atoms:
+        if atom.node.kind in ("field", "key") and atom.kind != "public key":
+            flat = np.asarray(atom.node.value).reshape(-1)
+            values.update({atom.base + i: int(x) for i, x in enumerate(flat.tolist())})
+
+    def value(node: Node) -> Any:
+        if node.kind != "field":
+            return entries.by_node[node.number].node.value
+        flat = []
+        for poly in entries.of(node):
+            total = 0
+            for monomial, c in poly.items():
+                for symbol in monomial:
+                    c = c * values[symbol] % p
+                total += c
+            flat.append(total % p)
+        array = np.array(flat, dtype=object).astype(world.field.dtype)
+        return array.reshape(node.shape)
+
+    from securevfl.verified.values import fitted
+
+    for node in world.nodes:
+        if node.op == "map":
+            call, place, kind = node.data
+            found = call.run([value(one) for one in call.nodes])
+            found = fitted(found if place is None else found[place], node.shape, kind)
+            if not functions.same(found, node.value):
+                raise Refused(f"{call.title} gives another result when it is run again")
+        if node.value is not None and node.kind != "model":
+            if not functions.same(value(node), node.value):
+                raise Refused(f"{node.op} {node.name}: one block with two values")
+    for message in world.messages:
+        for part in message.parts:
+            if not functions.same(value(part.node), part.value):
+                raise Refused(f"{message}: what left is not what the trace says")
+    for output in world.outputs:
+        if not functions.same(value(output.node), output.value):
+            raise Refused(f"output {output.name} is not what the trace says")
+    for one, other, why in world.equal:
+        if entries.of(one) != entries.of(other):
+            raise Refused(f"{why}: not the key that it seems to be")
+    if world.faults:
+        raise Refused(world.faults[0])
+
+
+class Checker:
+    """One claim of one trace."""
+
+    def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):
+        self.e, self.world = entries, entries.world
+        self.coalition = frozenset(coalition)
+        self.parts = [
+            part
+            for message in self.world.messages
+            if message.sender not in self.coalition
+            and (message.to is None or message.to in self.coalition)
+            for part in message.parts
+            if part.holder is None or part.holder in self.coalition
+        ]
+        self.rows = [[dict(q) for q in entries.of(part.node)] for part in self.parts]
+        self.outputs = [poly for out in outputs for poly in entries.of(out.node)]
+        self.moved: dict[int, Poly] = {}
+        self.fresh: set[int] = set()
+        self.given: set[int] = set()  # bases of atoms
+        self.hidden: set[int] = set()  # bases of keys whose streams are uniform
+        self.releases = 0
+        self._next = len(entries.atom_of)
+        self.where: dict[int, set[tuple[int, int]]] = {}
+        for r, row in enumerate(self.rows):
+            for i, poly in enumerate(row):
+                self._note((r, i), poly)
+
+    def _note(self, at: tuple[int, int], poly: Poly) -> None:
+        for monomial in poly:
+            for symbol in monomial:
+                self.where.setdefault(symbol, set()).add(at)
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def apply(self, step: Any) -> None:
+        """Check a step, and apply it.
+
+        Raises
+        ------
+        Refused
+        """
+        atom = self.e.by_node.get(step.node)
+        if atom is None:
+            raise Refused(f"{step.what}: node {step.node} is no block")
+        if step.what == "move":
+            self._moves(step, atom)
+        elif step.what == "give":
+            if atom.kind not in ("key", "agreed") or atom.base in self.hidden:
+                raise Refused(f"give: {atom.node.name} is no key, or was taken for hidden")
+            if any(atom.base + i in self.moved for i in range(atom.size)):
+                raise Refused(f"give: {atom.node.name} was moved")
+            self.given.add(atom.base)
+        elif step.what == "prf":
+            self._hide(atom)
+        elif step.what == "release":
+            if atom.kind != "release":
+                raise Refused("release: not what a mechanism made")
+            if atom.base not in self.given:
+                self.releases += 1
+            self.given.add(atom.base)
+        else:
+            raise Refused(f"an unknown step {step.what}")
+
+    def _moves(self, step: Any, atom: Atom) -> None:
+        if step.part is None or not 0 <= step.part < len(self.rows):
+            raise Refused("move: no such part")
+        row = self.rows[step.part]
+        if len(step.entries) != len(step.places):
+            raise Refused("move: entries and places must be pairs")
+        if atom.kind not in ("uniform", "prf") or atom.node.owner in self.coalition:
+            raise Refused(f"move: {atom.node.name} is no tape that the coalition lacks")
+        if atom.kind == "prf" and self._key(atom).base not in self.hidden:
+            raise Refused(f"move: the key of {atom.node.name} was not shown to be hidden")
+        for entry, place in zip(step.entries, step.places, strict=True):
+            if not (0 <= entry < len(row) and 0 <= place < atom.size):
+                raise Refused("move: no such entry")
+            self._move(step.part, entry, atom.base + place, atom)
+
+    def _move(self, part: int, entry: int, t: int, atom: Atom) -> None:
+        poly, p = self.rows[part][entry], self.e.p
+        c = poly.get((t,), 0)
+        rest = {m: v for m, v in poly.items() if m != (t,)}
+        said = f"{atom.node.name}[{t - atom.base}]"
+        if t in self.moved or not c:
+            raise Refused(f"move: {said} does not stand alone in entry {entry} of part {part}")
+        if self._reaches((s for m in rest for s in m), {t}):
+            raise Refused(f"move: the rest of entry {entry} of part {part} depends on {said}")
+        s, self._next = self._next, self._next + 1
+        self.fresh.add(s)
+        inverse = pow(c, -1, p)
+        self.moved[t] = self.e.plus({(s,): inverse}, rest, -inverse)
+        for at in list(self.where.pop(t, ())):
+            old = self.rows[at[0]][at[1]]
+            new = self.e.put(old, t, self.moved[t])
+            self.rows[at[0]][at[1]] = new
+            for symbol in {x for m in old for x in m} - {x for m in new for x in m} - {t}:
+                self.where[symbol].discard(at)
+            self._note(at, new)
+
+    def _hide(self, key: Atom) -> None:
+        """Check that nothing received depends on a key but through its streams."""
+        if key.kind not in ("key", "agreed") or key.base in self.given:
+            raise Refused(f"prf: {key.node.name} is no key, or was given")
+        roots = [key] if key.kind == "key" else self._secret_keys(key)
+        for one in roots:
+            if one.node.owner in self.coalition or one.base in self.given:
+                raise Refused(f"prf: the coalition has {one.node.name}")
+        hidden = {a.base + i for a in (key, *roots) for i in range(a.size)}
+        every = (s for row in self.rows for poly in row for m in poly for s in m)
+        if self._reaches(every, hidden, key.base):
+            raise Refused(f"prf: what was received depends on {key.node.name} itself")
+        self.hidden.add(key.base)
+
+    def _key(self, atom: Atom) -> Atom:
+        return self.e.key_atom(atom.node.args[0])
+
+    def _secret_keys(self, atom: Atom) -> list[Atom]:
+        own, other = atom.node.args
+        return [self.e.key_atom(own), self.e.key_atom(other.args[0])]
+
+    def _reaches(self, symbols: Iterable[int], targets: set[int], skip: int = -1) -> bool:
+        """Whether symbols depend on targets: through functions, moved tapes, keys of streams.
+
+        Streams under the key `skip` do not count as dependent on it. Agreed and public keys do not
+        count as dependent on secret keys: that is the assumption on key agreement.
+        """
+        todo, seen, atoms = list(symbols), set(), set()
+        while todo:
+            one = todo.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            if one in targets:
+                return True
+            if one in self.fresh:
+                continue
+            if one in self.moved:
+                todo.extend(s for m in self.moved[one] for s in m)
+                continue
+            atom = self.e.atom(one)
+            if atom.base in atoms:
+                continue
+            atoms.add(atom.base)
+            if atom.kind == "prf":
+                key = self._key(atom)
+                if key.base != skip and key.base not in self.hidden:
+                    todo.extend(range(key.base, key.base + key.size))
+            elif atom.kind not in ("agreed", "public key"):
+                todo.extend(s for arg in atom.deps for q in arg for m in q for s in m)
+        return False
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Check that what was received is a function of what the coalition has.
+
+        Raises
+        ------
+        Refused
+            Naming the first part that is not.
+        """
+        for poly in self.outputs:
+            drawn = self._drawn(poly)
+            if drawn:
+                raise Refused(f"an output depends on {drawn}: it is no function of inputs")
+        self.have: dict[int, bool] = {}
+        before = -1
+        while True:
+            self.have = {s: True for s, found in self.have.items() if found}
+            self.basis = self._echelon()
+            self.have = {s: True for s, found in self.have.items() if found}
+            left = [
+                (r, i)
+                for r, row in enumerate(self.rows)
+                for i, poly in enumerate(row)
+                if not self._spanned(poly)
+            ]
+            if not left:
+                return
+            before, last = sum(self.have.values()), before
+            if before == last:
+                raise Refused(
+                    f"entry {left[0][1]} of part {left[0][0]} is no function of outputs and of "
+                    "what the coalition has"
+                )
+
+    def _drawn(self, poly: Poly) -> str:
+        todo, seen = [s for m in poly for s in m], set()
+        while todo:
+            atom = self.e.atom(todo.pop())
+            if atom.base in seen:
+                continue
+            seen.add(atom.base)
+            if atom.kind in DRAWN:
+                return atom.node.name or atom.kind
+            todo.extend(s for arg in atom.deps for q in arg for m in q for s in m)
+        return ""
+
+    def has(self, symbol: int) -> bool:
+        """Whether the coalition can compute a symbol."""
+        if symbol in self.fresh:
+            return True
+        if symbol not in self.have:
+            self.have[symbol] = False
+            self.have[symbol] = self._has(symbol)
+        return self.have[symbol]
+
+    def _has(self, symbol: int) -> bool:
+        if symbol in self.moved:
+            return all(self.has(s) for m in self.moved[symbol] for s in m)
+        atom = self.e.atom(symbol)
+        if atom.base in self.given or atom.kind == "public key":
+            return True
+        if atom.kind in ("secret", "uniform", "key", "release"):
+            return atom.node.owner in self.coalition
+        if atom.kind == "prf":
+            return self._has_key(self._key(atom))
+        if atom.kind == "agreed":
+            return any(map(self._has_key, self._secret_keys(atom)))
+        return all(self._spanned(q) for arg in atom.deps for q in arg)
+
+    def _has_key(self, key: Atom) -> bool:
+        return key.base in self.given or self.has(key.base)
+
+    def _settled(self, poly: Poly) -> Poly:
+        """A polynomial after all moves."""
+        while True:
+            gone = next((s for m in poly for s in m if s in self.moved), None)
+            if gone is None:
+                return poly
+            poly = self.e.put(poly, gone, self.moved[gone])
+
+    def _beyond(self, poly: Poly) -> Poly:
+        poly = self._settled(poly)
+        return {m: c for m, c in poly.items() if not all(map(self.has, m))}
+
+    def _echelon(self) -> dict[tuple[int, ...], Poly]:
+        self.basis: dict[tuple[int, ...], Poly] = {}
+        for output in self.outputs:
+            left = self._reduced(self._beyond(output))
+            if left:
+                pivot = min(left)
+                self.basis[pivot] = self.e.times(left, {(): pow(left[pivot], -1, self.e.p)})
+        return self.basis
+
+    def _reduced(self, poly: Poly) -> Poly:
+        for pivot, known in self.basis.items():  # in the order in which they were found
+            if pivot in poly:
+                poly = self.e.plus(poly, known, -poly[pivot])
+        return poly
+
+    def _spanned(self, poly: Poly) -> bool:
+        return not self._reduced(self._beyond(poly))
+
+
+def check(
+    world: World,
+    coalition: Iterable[int],
+    outputs: Sequence[Output],
+    steps: Sequence[Any],
+    entries: Entries | None = None,
+) -> tuple[str | None, int]:
+    """Why a certificate does not hold, None where it does; and how many releases it counts."""
+    try:
+        if entries is None:
+            entries = Entries(world)
+            faithful(entries)
+        checker = Checker(entries, coalition, outputs)
+        for step in steps:
+            checker.apply(step)
+        checker.finish()
+    except Refused as why:
+        return str(why), 0
+    except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return f"the check ended in {type(error).__name__}: {error}", 0
+    return None, checker.releases

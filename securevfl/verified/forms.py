@@ -1,0 +1,890 @@
+"""Forms of values: linear combinations over F_p of whole blocks, each behind a public linear map.
+
+A *block* is an array whose entries are not looked at: an input, a tape of uniform elements, one
+stream of a PRF, what a function returned. A *view* is a public linear map from the entries of a
+block to an array: a choice of rows, a transposition, a product with a public matrix. A *form* is
+
+    constant + sum_b c_b L_b(b) + sum_w c_w (L_1(b_1) @ L_2(b_2) @ ...),
+
+with one view for each block of the linear part, so that equal linear maps of a block are added up
+and cancel exactly. Coefficients of codes are the same for all entries of a block, so a form has as
+many terms as blocks, whatever the number of rows.
+
+What is not linear is a block of its own, with the forms that went in: an opaque function of these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import SecureVFLError
+from securevfl.verified import functions
+from securevfl.verified.trace import Node, World, key_of
+from securevfl.verified.values import fitted
+
+Array = np.ndarray[Any, Any]
+Chain = tuple[tuple[int, int], ...]  # (block, view) of each factor
+
+
+class NotExpressibleError(ArithmeticError):
+    """An operation on a form whose result is no form."""
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A block.
+
+    Attributes
+    ----------
+    number : int
+    node : Node or None
+        Where it came from first; None for a block that the prover made.
+    kind : str
+        The operation of its node, or "fresh" for a uniform value that the prover made.
+    deps : tuple of Form
+        What a function is computed from; of a PRF stream its key.
+    """
+
+    number: int
+    node: Node | None
+    kind: str
+    name: str
+    shape: tuple[int, ...]
+    owner: int | None = None
+    deps: tuple[Form, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of its entries."""
+        return math.prod(self.shape)
+
+
+@dataclass(slots=True)
+class Form:
+    """constant + linear part + products; see the head of the module."""
+
+    shape: tuple[int, ...]
+    linear: dict[int, tuple[int, int]] = field(default_factory=dict)  # block -> view, coefficient
+    products: dict[Chain, int] = field(default_factory=dict)
+    constant: tuple[int, ...] | None = None
+
+    def key(self) -> Any:
+        """What equal forms have in common."""
+        return (
+            self.shape,
+            frozenset(self.linear.items()),
+            frozenset(self.products.items()),
+            self.constant,
+        )
+
+    @property
+    def blocks(self) -> set[int]:
+        """Blocks that it names."""
+        return {*self.linear, *(b for chain in self.products for b, _ in chain)}
+
+    @property
+    def empty(self) -> bool:
+        """Whether it names no block."""
+        return not self.linear and not self.products
+
+    def __len__(self) -> int:
+        return len(self.linear) + len(self.products)
+
+
+class Views:
+    """Public linear maps, interned: equal maps have equal numbers.
+
+    A map to m entries is an (m, k) table of flat places in the block (-1 for none), and an (m, k)
+    table of weights, None where all are 1. The first weight of a map is 1: a factor is taken out.
+    """
+
+    def __init__(self, p: int) -> None:
+        self.p = p
+        self.shapes: list[tuple[int, ...]] = []
+        self.places: list[Array] = []
+        self.weights: list[Array | None] = []
+        self._numbers: dict[Any, int] = {}
+        self._done: dict[Any, Any] = {}
+
+    def memo(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What was found for a key before."""
+        if key not in self._done:
+            self._done[key] = make()
+        return self._done[key]
+
+    def intern(
+        self, shape: tuple[int, ...], places: Array, weights: Array | None
+    ) -> tuple[int, int]:
+        """Number and factor of a map; the factor is 0 for the map to zero."""
+        p = self.p
+        if weights is not None or places.shape[1] != 1:
+            places, weights = _merged(places, weights, p)
+        factor = 1
+        if weights is not None:
+            flat = [w for w, at in zip(weights.flat, places.flat, strict=True) if at >= 0]
+            if not flat:
+                return 0, 0
+            factor = int(flat[0])
+            if all(w == factor for w in flat):
+                weights = None
+            else:
+                inverse = pow(factor, -1, p)
+                weights = np.array([int(w) * inverse % p for w in weights.flat], dtype=object)
+                weights = weights.reshape(places.shape)
+        elif not (places >= 0).any():
+            return 0, 0
+        own = None if weights is None else tuple(weights.flat)
+        key = shape, places.shape, np.ascontiguousarray(places, np.int64).tobytes(), own
+        if key not in self._numbers:
+            self._numbers[key] = len(self.shapes)
+            self.shapes.append(shape)
+            self.places.append(places)
+            self.weights.append(weights)
+        return self._numbers[key], factor
+
+    def identity(self, shape: tuple[int, ...]) -> int:
+        """The map of a block to itself."""
+        return self.memo(  # type: ignore[no-any-return]
+            ("identity", shape),
+            lambda: self.intern(shape, np.arange(math.prod(shape)).reshape(-1, 1), None)[0],
+        )
+
+    def table(self, view: int) -> tuple[Array, Array]:
+        """Places and weights of a map."""
+        places, weights = self.places[view], self.weights[view]
+        if weights is None:
+            weights = np.where(places >= 0, 1, 0).astype(object)
+        return places, weights
+
+    def index(self, view: int, key: Any, chosen: Array) -> tuple[int, int]:
+        """A choice of entries of what a map gives; -1 for a zero."""
+
+        def make() -> tuple[int, int]:
+            flat = chosen.reshape(-1)
+            places = self.places[view][np.maximum(flat, 0)].copy()
+            places[flat < 0] = -1
+            weights = self.weights[view]
+            if weights is not None:
+                weights = weights[np.maximum(flat, 0)].copy()
+                weights[flat < 0] = 0
+            return self.intern(chosen.shape, places, weights)
+
+        return self.memo(("index", view, key), make)  # type: ignore[no-any-return]
+
+    def weigh(self, view: int, key: Any, factors: Array) -> tuple[int, int]:
+        """Entries of what a map gives, each times a public number."""
+
+        def make() -> tuple[int, int]:
+            places, weights = self.table(view)
+            column = np.array([int(f) for f in factors.flat], dtype=object).reshape(-1, 1)
+            return self.intern(self.shapes[view], places, weights * column % self.p)
+
+        return self.memo(("weigh", view, key), make)  # type: ignore[no-any-return]
+
+    def matrix(self, view: int, key: Any, matrix: Array, left: bool) -> tuple[int, int]:
+        """A public matrix times what a map gives, or that times the matrix."""
+
+        def make() -> tuple[int, int]:
+            rows, columns = self.shapes[view]
+            places, weights = self.table(view)
+            k = places.shape[1]
+            places, weights = places.reshape(rows, columns, k), weights.reshape(rows, columns, k)
+            A = [[int(a) % self.p for a in row] for row in matrix.tolist()]
+            if left:
+                shape = (len(A), columns)
+                parts = [
+                    [(places[t, j], weights[t, j] * A[i][t] % self.p) for t in range(rows)]
+                    for i in range(shape[0])
+                    for j in range(columns)
+                ]
+            else:
+                shape = (rows, len(A[0]) if A else 0)
+                parts = [
+                    [(places[i, t], weights[i, t] * A[t][j] % self.p) for t in range(columns)]
+                    for i in range(rows)
+                    for j in range(shape[1])
+                ]
+            found = np.array([np.concatenate([at for at, _ in part]) for part in parts])
+            of = np.array([np.concatenate([w for _, w in part]) for part in parts], dtype=object)
+            return self.intern(shape, found.reshape(len(parts), -1), of.reshape(len(parts), -1))
+
+        return self.memo(("matrix", view, key, left), make)  # type: ignore[no-any-return]
+
+    def add(self, one: int, c: int, other: int, d: int) -> tuple[int, int]:
+        """c L + d M."""
+        if one == other:
+            return one, (c + d) % self.p
+
+        def make() -> tuple[int, int]:
+            (a, v), (b, w) = self.table(one), self.table(other)
+            places = np.concatenate([a, b], axis=1)
+            weights = np.concatenate([v * c % self.p, w * d % self.p], axis=1)
+            return self.intern(self.shapes[one], places, weights)
+
+        return self.memo(("add", one, c, other, d), make)  # type: ignore[no-any-return]
+
+    def compose(self, outer: int, inner: int) -> tuple[int, int]:
+        """The map `outer` after the map `inner`, whose result it reads."""
+
+        def make() -> tuple[int, int]:
+            at, weights = self.table(outer)
+            places, of = self.table(inner)
+            found, total = [], []
+            for row, w in zip(at, weights, strict=True):
+                some = [(i, int(c)) for i, c in zip(row, w, strict=True) if i >= 0]
+                found.append([x for i, _ in some for x in places[i]])
+                total.append([int(x) * c % self.p for i, c in some for x in of[i]])
+            width = max((len(row) for row in found), default=0) or 1
+            a = np.full((len(found), width), -1, np.int64)
+            b = np.zeros((len(found), width), dtype=object)
+            for i, (row, w2) in enumerate(zip(found, total, strict=True)):
+                a[i, : len(row)], b[i, : len(row)] = row, w2
+            return self.intern(self.shapes[outer], a, b)
+
+        return self.memo(("compose", outer, inner), make)  # type: ignore[no-any-return]
+
+    def sides(self, view: int, shape: tuple[int, ...]) -> tuple[bool, Array, Array] | None:
+        """Transposed first, then rows, then columns; None for another map of a matrix."""
+
+        def make() -> tuple[bool, Array, Array] | None:
+            out, places = self.shapes[view], self.places[view]
+            plain = self.weights[view] is None and places.shape[1] == 1
+            if not plain or len(out) != 2 or len(shape) != 2 or not places.size:
+                return None
+            table = places.reshape(out)
+            if (table < 0).any():
+                return None
+            for turned in (False, True):
+                r, c = np.divmod(table, shape[1])
+                r, c = (c, r) if turned else (r, c)
+                if (r == r[:, :1]).all() and (c == c[:1]).all():
+                    return turned, r[:, 0].copy(), c[0].copy()
+            return None
+
+        return self.memo(("sides", view, shape), make)  # type: ignore[no-any-return]
+
+    def pivots(self, view: int) -> list[int] | None:
+        """A place of the block for each entry, such that the map is invertible on these places.
+
+        Elimination in the order of the entries: entry i is solved for the place i. None where the
+        map does not reach all arrays, so that its result is not uniform.
+        """
+
+        def make() -> list[int] | None:
+            places, weights = self.table(view)
+            if self.weights[view] is None and places.shape[1] == 1:
+                flat = places[:, 0].tolist()
+                whole = len(set(flat)) == len(flat) and min(flat, default=0) >= 0
+                return flat if whole else None
+            p, solved, chosen = self.p, {}, []
+            for at, w in zip(places.tolist(), weights.tolist(), strict=True):
+                row = {a: int(x) % p for a, x in zip(at, w, strict=True) if a >= 0}
+                for pivot, known in solved.items():
+                    factor = row.get(pivot, 0)
+                    if factor:
+                        for a, x in known.items():
+                            row[a] = (row.get(a, 0) - factor * x) % p
+                row = {a: x for a, x in row.items() if x}
+                if not row:
+                    return None
+                pivot = min(row)
+                inverse = pow(row[pivot], -1, p)
+                solved[pivot] = {a: x * inverse % p for a, x in row.items()}
+                chosen.append(pivot)
+            return chosen
+
+        return self.memo(("pivots", view), make)  # type: ignore[no-any-return]
+
+    def inverse(self, view: int, shape: tuple[int, ...]) -> tuple[int, int] | None:
+        """The inverse of a map of a whole block, of this shape, onto as many entries."""
+        size = math.prod(shape)
+
+        def make() -> tuple[int, int] | None:
+            if len(self.places[view]) != size or self.pivots(view) is None:
+                return None
+            places, weights = self.table(view)
+            if self.weights[view] is None and places.shape[1] == 1:
+                back = np.empty((size, 1), np.int64)
+                back[places[:, 0], 0] = np.arange(size)
+                return self.intern(shape, back, None)
+            inverted = _inverted(places, weights, size, self.p)
+            every = np.tile(np.arange(size), (size, 1))
+            return self.intern(shape, every, np.array(inverted, dtype=object))
+
+        return self.memo(("inverse", view, shape), make)  # type: ignore[no-any-return]
+
+    def apply(self, view: int, flat: Sequence[int]) -> list[int]:
+        """What a map gives of the entries of a block, flat, modulo p."""
+        places, weights = self.places[view], self.weights[view]
+        if weights is None and places.shape[1] == 1:
+            return [flat[i] if i >= 0 else 0 for i in places[:, 0].tolist()]
+        places, weights = self.table(view)
+        return [
+            sum(int(w) * flat[i] for i, w in zip(at, of, strict=True) if i >= 0) % self.p
+            for at, of in zip(places.tolist(), weights.tolist(), strict=True)
+        ]
+
+
+def _merged(places: Array, weights: Array | None, p: int) -> tuple[Array, Array]:
+    """Each row sorted, each place once, and no zero weight."""
+    if weights is None:
+        weights = np.where(places >= 0, 1, 0).astype(object)
+    rows = []
+    for at, of in zip(places.tolist(), weights.tolist(), strict=True):
+        row: dict[int, int] = {}
+        for i, w in zip(at, of, strict=True):
+            if i >= 0:
+                row[i] = (row.get(i, 0) + int(w)) % p
+        rows.append(sorted((i, w) for i, w in row.items() if w))
+    width = max((len(row) for row in rows), default=0) or 1
+    a = np.full((len(rows), width), -1, np.int64)
+    b = np.zeros((len(rows), width), dtype=object)
+    for r, row in enumerate(rows):
+        for k, (i, w) in enumerate(row):
+            a[r, k], b[r, k] = i, w
+    return a, b
+
+
+def _inverted(places: Array, weights: Array, size: int, p: int) -> list[list[int]]:
+    """The inverse matrix, by Gauss and Jordan."""
+    rows = []
+    for r in range(size):
+        row = [0] * (2 * size)
+        for i, w in zip(places[r].tolist(), weights[r].tolist(), strict=True):
+            if i >= 0:
+                row[i] = int(w) % p
+        row[size + r] = 1
+        rows.append(row)
+    for c in range(size):
+        r = next(i for i in range(c, size) if rows[i][c])
+        rows[c], rows[r] = rows[r], rows[c]
+        inverse = pow(rows[c][c], -1, p)
+        rows[c] = [x * inverse % p for x in rows[c]]
+        for i in range(size):
+            factor = rows[i][c]
+            if i != c and factor:
+                rows[i] = [(x - factor * y) % p for x, y in zip(rows[i], rows[c], strict=True)]
+    return [row[size:] for row in rows]
+
+
+class Algebra:
+    """The forms of a trace."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.p = world, world.field.modulus
+        self.views = Views(self.p)
+        self.blocks: list[Block] = []
+        self.one_value: list[tuple[int, Node]] = []  # nodes that are blocks of other nodes
+        self._forms: dict[int, Form] = {}
+        self._known: dict[Any, int] = {}
+        self._matrices: dict[int, Any] = {}
+
+    # -- blocks ------------------------------------------------------------------------------
+
+    def block(self, kind: str, name: str, shape: tuple[int, ...], **more: Any) -> Block:
+        """Make a new block."""
+        made = Block(len(self.blocks), more.pop("node", None), kind, name, shape, **more)
+        self.blocks.append(made)
+        return made
+
+    def of(self, block: Block) -> Form:
+        """The form that is one block."""
+        return Form(block.shape, {block.number: (self.views.identity(block.shape), 1)})
+
+    def form(self, node: Node) -> Form:
+        """The form of a node."""
+        todo = [node]
+        while todo:  # without recursion: traces are deep
+            top = todo[-1]
+            if top.number in self._forms:
+                todo.pop()
+                continue
+            missing = [arg for arg in top.args if arg.number not in self._forms]
+            if missing:
+                todo.extend(missing)
+            else:
+                todo.pop()
+                self._forms[top.number] = self._made(top, [self._forms[a.number] for a in top.args])
+        return self._forms[node.number]
+
+    def _made(self, node: Node, args: list[Form]) -> Form:
+        op, data = node.op, node.data
+        if op == "public":
+            flat = tuple(int(x) for x in data.flat)
+            return Form(node.shape, constant=flat if any(flat) else None)
+        if op == "add":
+            return self.add(args[0], args[1])
+        if op == "scale":
+            return self.scale(args[0], data)
+        if op in ("weigh", "index"):
+            try:
+                return self.weigh(args[0], data) if op == "weigh" else self.index(args[0], data)
+            except NotExpressibleError:
+                flat = tuple(int(x) for x in data.flat)
+                return self._block_of(node, args, (op, data.shape, flat))
+        if op == "matmul":
+            return self.product(args[0], args[1])
+        if op == "map":
+            call, place, kind = data
+            return self._block_of(node, args, (call.identity, place, kind[0], str(kind[1])))
+        if op == "prf":
+            return self._block_of(node, args, ("prf", key_of(node.args[0]), data))
+        if op == "agreed":
+            return self._block_of(node, args, ("agreed", key_of(node)))
+        return self._block_of(node, args, ("leaf", node.number))
+
+    def _block_of(self, node: Node, deps: list[Form], what: Any) -> Form:
+        """One block for all nodes that are the same function of the same forms."""
+        # A key's streams and agreed keys go by the key alone.
+        by_key = what[0] in ("prf", "agreed", "leaf")
+        key = (what, node.shape, () if by_key else tuple(d.key() for d in deps))
+        if key in self._known:
+            number = self._known[key]
+            self.one_value.append((number, node))
+            return self.of(self.blocks[number])
+        name = node.name
+        if node.op == "map":
+            name = node.data[0].title
+        made = self.block(
+            node.op, name or node.op, node.shape, node=node, owner=node.owner, deps=tuple(deps)
+        )
+        self._known[key] = made.number
+        return self.of(made)
+
+    # -- operations --------------------------------------------------------------------------
+
+    def add(self, one: Form, other: Form, factor: int = 1) -> Form:
+        """one + factor * other."""
+        p, total = self.p, Form(one.shape, dict(one.linear), dict(one.products), one.constant)
+        for block, (view, c) in other.linear.items():
+            self._put(total, block, view, c * factor % p)
+        for chain, c in other.products.items():
+            self._put_chain(total, chain, c * factor)
+        if other.constant is not None:
+            own = one.constant or (0,) * len(other.constant)
+            both = zip(own, other.constant, strict=True)
+            self._set_constant(total, [(a + factor * b) % p for a, b in both])
+        return total
+
+    def _put(self, total: Form, block: int, view: int, c: int) -> None:
+        """Add c times a view of a block."""
+        if not c % self.p:
+            return
+        if block in total.linear:
+            view, c = self.views.add(*total.linear[block], view, c)
+        if c % self.p:
+            total.linear[block] = view, c % self.p
+        else:
+            total.linear.pop(block, None)
+
+    def _put_chain(self, total: Form, chain: Chain, c: int) -> None:
+        value = (total.products.get(chain, 0) + c) % self.p
+        if value:
+            total.products[chain] = value
+        else:
+            total.products.pop(chain, None)
+
+    def _set_constant(self, total: Form, flat: Sequence[int]) -> None:
+        total.constant = tuple(flat) if any(flat) else None
+
+    def scale(self, form: Form, factor: int) -> Form:
+        """factor * form."""
+        return self.add(Form(form.shape), form, factor % self.p)
+
+    def index(self, form: Form, chosen: Array) -> Form:
+        """A choice of entries.
+
+        Raises
+        ------
+        NotExpressibleError
+            Where a product is seen otherwise than by rows and columns.
+        """
+        total, key = Form(chosen.shape), (chosen.shape, chosen.tobytes())
+        for block, (view, c) in form.linear.items():
+            found, d = self.views.index(view, key, chosen)
+            self._put(total, block, found, c * d % self.p)
+        if form.products:
+            where = self.views.intern(chosen.shape, chosen.reshape(-1, 1), None)[0]
+            sides = self.views.sides(where, form.shape)
+            if sides is None:
+                raise NotExpressibleError("entries of a product, neither rows nor columns")
+            turned, rows, columns = sides
+            for chain, c in form.products.items():
+                seen, d = self._chain_sides(chain, turned, rows, columns)
+                self._put_chain(total, seen, c * d)
+        if form.constant is not None:
+            own = form.constant
+            self._set_constant(total, [own[i] if i >= 0 else 0 for i in chosen.reshape(-1)])
+        return total
+
+    def _chain_sides(
+        self, chain: Chain, turned: bool, rows: Array, columns: Array
+    ) -> tuple[Chain, int]:
+        """A product transposed, then seen by rows and columns."""
+        factor = 1
+        if turned:
+            back = []
+            for block, view in reversed(chain):
+                r, c = self.views.shapes[view]
+                seen, d = self.views.index(view, ("T",), np.arange(r * c).reshape(r, c).T)
+                back.append((block, seen))
+                factor *= d
+            chain = tuple(back)
+        whole = list(chain)
+        for place, by, chosen in ((0, "rows", rows), (-1, "columns", columns)):
+            block, view = whole[place]
+            r, c = self.views.shapes[view]
+            every = np.arange(r * c).reshape(r, c)
+            some = every[chosen] if by == "rows" else every[:, chosen]
+            seen, d = self.views.index(view, (by, chosen.tobytes()), some)
+            whole[place] = block, seen
+            factor *= d
+        return tuple(whole), factor
+
+    def weigh(self, form: Form, factors: Array) -> Form:
+        """Each entry times a public number.
+
+        Raises
+        ------
+        NotExpressibleError
+            Where there are products.
+        """
+        if form.products:
+            raise NotExpressibleError("entries of a product, each times a number")
+        total, key = Form(form.shape), factors.tobytes()
+        for block, (view, c) in form.linear.items():
+            found, d = self.views.weigh(view, key, factors)
+            self._put(total, block, found, c * d % self.p)
+        if form.constant is not None:
+            both = zip(form.constant, factors.flat, strict=True)
+            self._set_constant(total, [a * int(b) % self.p for a, b in both])
+        return total
+
+    def product(self, one: Form, other: Form) -> Form:
+        """The matrix product, distributed over the terms."""
+        total = Form((one.shape[0], other.shape[1]))
+        for left, a in self._terms(one):
+            for right, b in self._terms(other):
+                self._put_product(total, left, right, a * b % self.p)
+        return total
+
+    def _terms(self, form: Form) -> Iterable[tuple[Any, int]]:
+        """Chains of a form with their coefficients; an array for its constant."""
+        for block, (view, c) in form.linear.items():
+            yield ((block, view),), c
+        yield from form.products.items()
+        if form.constant is not None:
+            flat = np.array(form.constant, dtype=object)
+            yield flat.reshape(form.shape), 1
+
+    def _put_product(self, total: Form, left: Any, right: Any, c: int) -> None:
+        constants = isinstance(left, np.ndarray), isinstance(right, np.ndarray)
+        if all(constants):
+            flat = [int(x) * c % self.p for x in (left @ right).reshape(-1)]
+            own = total.constant or (0,) * len(flat)
+            self._set_constant(
+                total, [(a + b) % self.p for a, b in zip(own, flat, strict=True)]
+            )
+            return
+        if any(constants):
+            matrix, chain = (left, list(right)) if constants[0] else (right, list(left))
+            place = 0 if constants[0] else -1
+            block, view = chain[place]
+            key = (matrix.shape, tuple(matrix.flat))
+            seen, d = self.views.matrix(view, key, matrix, constants[0])
+            c = c * d % self.p
+            if not c:
+                return
+            chain[place] = block, seen
+            whole = tuple(chain)
+        else:
+            whole = (*left, *right)
+        if len(whole) == 1:
+            self._put(total, whole[0][0], whole[0][1], c)
+        else:
+            self._put_chain(total, whole, c)
+
+    def substitute(self, form: Form, block: int, by: Form) -> Form:
+        """Put a form in the place of a block, everywhere.
+
+        Raises
+        ------
+        NotExpressibleError
+            Where a product would have to be seen otherwise than by rows and columns.
+        """
+        if block not in form.blocks:
+            return form
+        rest = Form(
+            form.shape,
+            {b: v for b, v in form.linear.items() if b != block},
+            {w: c for w, c in form.products.items() if all(b != block for b, _ in w)},
+            form.constant,
+        )
+        if block in form.linear:
+            view, c = form.linear[block]
+            rest = self.add(rest, self.seen(by, view), c)
+        for chain, c in form.products.items():
+            if all(b != block for b, _ in chain):
+                continue
+            total: Form | None = None
+            for b, view in chain:
+                shape = self.views.shapes[view]
+                factor = self.seen(by, view) if b == block else Form(shape, {b: (view, 1)})
+                total = factor if total is None else self.product(total, factor)
+            assert total is not None
+            rest = self.add(rest, total, c)
+        return rest
+
+    def seen(self, form: Form, view: int) -> Form:
+        """A form as a view sees a block."""
+        total = Form(self.views.shapes[view])
+        for block, (inner, c) in form.linear.items():
+            found, d = self.views.compose(view, inner)
+            self._put(total, block, found, c * d % self.p)
+        if form.products:
+            sides = self.views.sides(view, form.shape)
+            if sides is None:
+                raise NotExpressibleError("a product behind a linear map")
+            for chain, c in form.products.items():
+                whole, d = self._chain_sides(chain, *sides)
+                self._put_chain(total, whole, c * d)
+        if form.constant is not None:
+            self._set_constant(total, self.views.apply(view, form.constant))
+        return total
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def evaluate(self, form: Form, value: Callable[[int], Any]) -> list[int]:
+        """Entries of a form, flat, from the flat entries of its blocks."""
+        p = self.p
+        total = list(form.constant or (0,) * math.prod(form.shape))
+        for block, (view, c) in form.linear.items():
+            seen = self.views.apply(view, value(block))
+            total = [(t + c * x) % p for t, x in zip(total, seen, strict=True)]
+        for chain, c in form.products.items():
+            product: Any = None
+            for block, view in chain:
+                seen = self.views.apply(view, value(block))
+                array = np.array(seen, dtype=object).reshape(self.views.shapes[view])
+                product = array if product is None else product.dot(array) % p
+            total = [(t + c * int(x)) % p for t, x in zip(total, product.flat, strict=True)]
+        return total
+
+    def text(self, form: Form, most: int = 6) -> str:
+        """A form as a reader sees it."""
+        parts = []
+        for chain, c in [
+            *((((b, v),), c) for b, (v, c) in form.linear.items()),
+            *form.products.items(),
+        ][:most]:
+            names = []
+            for block, view in chain:
+                own = self.blocks[block]
+                whole = view == self.views.identity(own.shape)
+                names.append(own.name if whole else f"{own.name}[{self._seen(view)}]")
+            sign = c - self.p if c > self.p // 2 else c
+            parts.append(f"{'' if sign == 1 else f'{sign} '}{' @ '.join(names)}")
+        if form.constant is not None:
+            parts.append("a constant")
+        more = f" + ... ({len(form)} terms)" if len(form) > most else ""
+        return (" + ".join(parts) or "0") + more
+
+    def _seen(self, view: int) -> str:
+        places = self.places_text(view)
+        return places if len(places) < 24 else f"{places[:20]}..."
+
+    def places_text(self, view: int) -> str:
+        """Places that a view reads, for a text."""
+        places = self.views.places[view]
+        if self.views.weights[view] is not None or places.shape[1] != 1:
+            return "a linear map"
+        return "entries " + " ".join(str(i) for i in places[:, 0].tolist())
+
+
+def entries(algebra: Algebra, form: Form) -> list[dict[Any, int]]:
+    """Entries of a form as polynomials in entries of blocks: monomial -> coefficient.
+
+    A monomial is a sorted tuple of (block, place); the constant has the empty one.
+    """
+    p, size = algebra.p, math.prod(form.shape)
+    rows: list[dict[Any, int]] = [{} for _ in range(size)]
+
+    def put(row: dict[Any, int], monomial: Any, c: int) -> None:
+        value = (row.get(monomial, 0) + c) % p
+        if value:
+            row[monomial] = value
+        else:
+            row.pop(monomial, None)
+
+    for block, (view, c) in form.linear.items():
+        places, weights = algebra.views.table(view)
+        for row, at, of in zip(rows, places.tolist(), weights.tolist(), strict=True):
+            for i, w in zip(at, of, strict=True):
+                if i >= 0:
+                    put(row, ((block, i),), c * int(w) % p)
+    for chain, c in form.products.items():
+        product = None
+        for block, view in chain:
+            places, weights = algebra.views.table(view)
+            shape = algebra.views.shapes[view]
+            flat = [
+                {((block, i),): int(w) for i, w in zip(at, of, strict=True) if i >= 0}
+                for at, of in zip(places.tolist(), weights.tolist(), strict=True)
+            ]
+            table = [flat[r * shape[1] : (r + 1) * shape[1]] for r in range(shape[0])]
+            product = table if product is None else _times(product, table, p)
+        assert product is not None
+        for row, entry in zip(rows, (e for line in product for e in line), strict=True):
+            for monomial, w in entry.items():
+                put(row, monomial, c * w % p)
+    for row, k in zip(rows, form.constant or (), strict=False):
+        put(row, (), k)
+    return rows
+
+
+def _times(one: Any, other: Any, p: int) -> Any:
+    """The product of two matrices of polynomials."""
+    columns = len(other[0]) if other else 0
+    found = []
+    for line in one:
+        made: list[dict[Any, int]] = []
+        for j in range(columns):
+            total: dict[Any, int] = {}
+            for t, left in enumerate(line):
+                for a, v in left.items():
+                    for b, w in other[t][j].items():
+                        key = tuple(sorted(a + b))
+                        total[key] = (total.get(key, 0) + v * w) % p
+            made.append({k: v for k, v in total.items() if v})
+        found.append(made)
+    return found
+
+
+class Evaluation:
+    """Values of blocks and forms: of a run, or of a run with other inputs.
+
+    Functions are run again on the values of what went into them.
+
+    Parameters
+    ----------
+    algebra : Algebra
+    leaves : mapping of int to object
+        Values of blocks that are other ones than in the run.
+    resolved : callable, optional
+        What a form is after the moves of a proof.
+    """
+
+    def __init__(
+        self,
+        algebra: Algebra,
+        leaves: dict[int, Any] | None = None,
+        resolved: Callable[[Form], Form] | None = None,
+    ) -> None:
+        self.algebra, self._raw = algebra, dict(leaves or {})
+        self._flat: dict[int, list[int]] = {}
+        self._resolved = resolved or (lambda form: form)
+        self._calls: dict[Any, Any] = {}
+
+    def raw(self, number: int) -> Any:
+        """The value of a block: an array, a model, or the limbs of a key."""
+        if number not in self._raw:
+            self._raw[number] = self._made(self.algebra.blocks[number])
+        return self._raw[number]
+
+    def _made(self, block: Block) -> Any:
+        node, kind = block.node, block.kind
+        assert node is not None
+        if kind in ("secret", "uniform", "key", "release"):
+            return node.value
+        values = [self.value(form) for form in block.deps]
+        field = self.algebra.world.field
+        if kind == "map":
+            call, place, declared = node.data
+            key = (id(call), tuple(id(v) for v in values))
+            if key not in self._calls:  # a call with many results is run once
+                self._calls[key] = call.run(values), values
+            found = self._calls[key][0]
+            return fitted(found if place is None else found[place], node.shape, declared)
+        if kind == "index":
+            flat = np.asarray(values[0]).reshape(-1)
+            seen = np.where(node.data < 0, 0, flat[np.maximum(node.data, 0)])
+            return seen.astype(field.dtype)
+        if kind == "weigh":
+            return field.multiply(values[0], node.data)
+        return derived(node, values, field)
+
+    def flat(self, number: int) -> list[int]:
+        """The entries of a block of field elements."""
+        if number not in self._flat:
+            self._flat[number] = [int(x) for x in np.asarray(self.raw(number)).flat]
+        return self._flat[number]
+
+    def value(self, form: Form) -> Any:
+        """The value of a form."""
+        form = self._resolved(form)
+        if len(form.linear) == 1 and not form.products and form.constant is None:
+            ((number, (view, c)),) = form.linear.items()
+            block = self.algebra.blocks[number]
+            if c == 1 and view == self.algebra.views.identity(block.shape):
+                return self.raw(number)
+        flat = self.algebra.evaluate(form, self.flat)
+        array = np.array(flat, dtype=object).astype(self.algebra.world.field.dtype)
+        return array.reshape(form.shape)
+
+
+def unfaithful(algebra: Algebra) -> str | None:
+    """How a form of the trace differs from what was computed; None where all are faithful.
+
+    Each message and output is evaluated from the leaves of its form, functions run again, and is
+    compared with the array that left. Every node that is a block has the value of that block.
+    """
+    world, again = algebra.world, Evaluation(algebra)
+    try:
+        for node in world.nodes:
+            if node.value is None or node.op == "secret" and node.kind == "model":
+                continue
+            form = algebra.form(node)
+            if not functions.same(_plain(again.value(form)), _plain(node.value)):
+                return f"{node.name or node.op} ({node.shape}) has two values: run again it differs"
+        for message in world.messages:
+            for part in message.parts:
+                found = again.value(algebra.form(part.node))
+                if not functions.same(_plain(found), _plain(part.value)):
+                    return f"{message} is not what its form says"
+        for output in world.outputs:
+            found = again.value(algebra.form(output.node))
+            if not functions.same(_plain(found), _plain(output.value)):
+                return f"output {output.name} is not what its form says"
+    except (ArithmeticError, ValueError, TypeError, LookupError, SecureVFLError) as error:
+        return f"the trace cannot be run again: {error}"
+    for one, other, why in world.equal:
+        if algebra.form(one).key() != algebra.form(other).key():
+            return f"{why}: what was joined is not the key that it seems to be"
+    return world.faults[0] if world.faults else None
+
+
+def _plain(value: Any) -> Any:
+    return np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value
+
+
+def derived(node: Node, values: list[Any], field: Any) -> Any:
+    """A PRF stream, an agreed key or a public key, from limbs of keys."""
+    from securevfl.field.prss import fill_stream
+    from securevfl.verified.parties import agreed_key, bytes_of, limbs_of, public_half
+
+    if node.op == "agreed":
+        own = bytes_of(values[0], field)
+        assert own is not None
+        return limbs_of(agreed_key(own, values[1]), field)
+    key = bytes_of(values[0], field)
+    assert key is not None
+    if node.op == "public key":
+        return public_half(key)
+    out = np.empty(math.prod(node.shape), field.dtype)
+    fill_stream(field.modulus, out, key, node.data)
+    return out.reshape(node.shape)

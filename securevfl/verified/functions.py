@@ -1,0 +1,157 @@
+"""Public values and pure functions: what may go beside a protected value, and how it is named.
+
+A function of protected values is an opaque block of a proof, known only by who it is. Two calls are
+one block where the function, its public arguments and its protected inputs are the same. So the
+identity of a function is its code and not its name, and its result must follow from its inputs:
+it is run twice, and once more when the trace is checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import SecureVFLError
+
+
+class FlowError(SecureVFLError, TypeError):
+    """A protected value was used where only public ones may be, or without having been sent."""
+
+
+def is_public(value: Any) -> bool:
+    """Whether a value is plainly public: numbers, texts, arrays, and containers of these."""
+    if value is None or isinstance(value, bool | int | float | str | bytes | np.generic):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.dtype != object
+    if type(value) in (tuple, list):
+        return all(is_public(one) for one in value)
+    if type(value) is dict:
+        return all(is_public(one) for pair in value.items() for one in pair)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        frozen = type(value).__dataclass_params__.frozen  # type: ignore[attr-defined]
+        own = [f.name for f in dataclasses.fields(value) if f.init]
+        return frozen and all(is_public(getattr(value, name)) for name in own)
+    return False
+
+
+def digest(value: Any) -> str:
+    """A text that two public values share only if they are equal."""
+    return hashlib.sha256(_written(value)).hexdigest()[:32]
+
+
+def _written(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        head = repr((value.dtype.str, value.shape)).encode()
+        return b"a" + head + np.ascontiguousarray(value).tobytes()
+    if isinstance(value, np.generic):
+        return b"g" + repr((value.dtype.str, value.tobytes())).encode()
+    if type(value) in (tuple, list):
+        return b"l" + _joined(_written(one) for one in value)
+    if type(value) is dict:
+        pairs = sorted(_joined((_written(k), _written(v))) for k, v in value.items())
+        return b"d" + _joined(pairs)
+    if isinstance(value, set | frozenset):
+        return b"s" + _joined(sorted(_written(one) for one in value))
+    if isinstance(value, types.CodeType):
+        return b"c" + code_digest(value).encode()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        own = [f.name for f in dataclasses.fields(value) if f.init]
+        fields = _joined(_written(getattr(value, name)) for name in own)
+        return b"o" + type(value).__qualname__.encode() + fields
+    return b"v" + f"{type(value).__name__} {value!r}".encode()
+
+
+def _joined(parts: Any) -> bytes:
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+def code_digest(code: types.CodeType) -> str:
+    """A text for what a code object does; the same in every process."""
+    parts = [code.co_code, _written(list(code.co_consts)), repr(code.co_names).encode()]
+    parts.append(repr((code.co_argcount, code.co_kwonlyargcount, code.co_varnames)).encode())
+    return hashlib.sha256(_joined(parts)).hexdigest()[:32]
+
+
+def identity(function: Callable[..., Any]) -> str:
+    """A text for a function that another one cannot share.
+
+    Raises
+    ------
+    FlowError
+        Where it is no function of its arguments alone: a method, a closure, an object.
+    """
+    if isinstance(function, functools.partial):
+        parts = (*function.args, *(function.keywords or {}).items())
+        if not all(is_public(one) for one in parts):
+            raise FlowError("map: a partial function may hold public values only; give the "
+                            "protected ones to map as arguments")  # fmt: skip
+        return f"{identity(function.func)}({digest(list(parts))})"
+    if isinstance(function, types.MethodType):
+        if not is_public(function.__self__):
+            raise FlowError(
+                f"map: {function.__qualname__} is a method of an object that may change or hold "
+                "protected values; give map a function of the module, and these as arguments"
+            )
+        return f"{identity(function.__func__)}@{digest(function.__self__)}"
+    if isinstance(function, np.ufunc):
+        return f"numpy.{function.__name__}"
+    if isinstance(function, types.FunctionType):
+        if function.__closure__:
+            names = ", ".join(function.__code__.co_freevars)
+            raise FlowError(
+                f"map: {function.__qualname__} holds {names} from around it; a function of the "
+                "module takes them as arguments"
+            )
+        defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
+        if not all(is_public(one) for one in defaults):
+            raise FlowError(f"map: defaults of {function.__qualname__} must be public values")
+        own = f"{function.__module__}.{function.__qualname__}"
+        return f"{own}#{code_digest(function.__code__)}{digest(defaults) if defaults else ''}"
+    if callable(function) and getattr(function, "__module__", "").partition(".")[0] == "numpy":
+        return f"{function.__module__}.{getattr(function, '__name__', '?')}"
+    raise FlowError(f"map: {function!r} must be a function of a module, not an object")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two results of a function are equal, down to the last bit."""
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        alike = one.dtype == other.dtype and one.shape == other.shape
+        return alike and one.tobytes() == other.tobytes()
+    return fingerprint(one) == fingerprint(other)
+
+
+def fingerprint(value: Any) -> str:
+    """A text for the state of a model: its ``state_dict``, or a public value."""
+    if hasattr(value, "state_dict"):
+        value = value.state_dict()
+    return hashlib.sha256(_state(value)).hexdigest()[:32]
+
+
+def _state(value: Any) -> bytes:
+    if isinstance(value, dict):
+        return b"d" + _joined(sorted(_joined((_state(k), _state(v))) for k, v in value.items()))
+    if isinstance(value, list | tuple):
+        return b"l" + _joined(_state(one) for one in value)
+    if hasattr(value, "detach"):
+        return _written(value.detach().cpu().numpy())
+    return _written(value)
+
+
+def call(function: Callable[..., Any], values: Sequence[Any]) -> Any:
+    """What a function returns; the arrays that it is given cannot be written to."""
+    return function(*(_locked(value) for value in values))
+
+
+def _locked(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    seen = value.view()
+    seen.flags.writeable = False
+    return seen

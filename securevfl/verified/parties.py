@@ -1,0 +1,303 @@
+"""What a party may draw, derive and send, and the low-level parties of a `World`."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.verified import functions
+from securevfl.verified.functions import FlowError
+from securevfl.verified.trace import KEY_BYTES, SERVER, World, received
+from securevfl.verified.values import (
+    Clipped,
+    Element,
+    Key,
+    Noised,
+    PublicKey,
+    Sealed,
+    combination,
+    describe,
+    home_of,
+)
+
+
+class Hands:
+    """What every party can do: draw tapes and keys, derive streams, release with noise.
+
+    Attributes
+    ----------
+    index : int
+    world : World or None
+        The trace, while one is written.
+    field : PrimeField
+    """
+
+    index: int
+    world: World | None
+    field: Any
+    round: int
+
+    def uniform(self, *shape: Any, name: str = "r") -> Element:
+        """Fresh uniform elements of the operating system's entropy: a tape."""
+        whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        value = self.field.random(tuple(int(n) for n in whole))
+        return Element(value, self._leaf("uniform", name, value), self.index, self.world, self.field)
+
+    def key(self, name: str = "k") -> Key:
+        """A fresh key: 32 bytes of the operating system's entropy."""
+        value = os.urandom(KEY_BYTES)
+        node = None
+        if self.world is not None:
+            limbs = limbs_of(value, self.field)
+            node = self._leaf("key", name, limbs, "key")
+            self.world.keys[value] = node  # type: ignore[assignment]
+        return Key(value, node, self.index, self.world)
+
+    def prf(self, key: Key, label: Any, *shape: Any) -> Element:
+        """The uniform elements that a key and a public label stand for.
+
+        Parameters
+        ----------
+        key : Key
+            Made by `key`, `agree` or `join_key`.
+        label : int, str, bytes or tuple of these
+            All that the parties were told of this use. One label of a key is one stream.
+        *shape : int
+        """
+        from securevfl.field.prss import fill_stream
+
+        if not isinstance(key, Key):
+            raise FlowError(
+                f"prf under {describe(key)}: a key is made by key() or agree(), and is no data, "
+                "tape or sum"
+            )
+        home_of((key,), self.index)
+        if not functions.is_public(label):
+            raise FlowError(f"prf: the label must be public, and it is or holds {describe(label)}")
+        whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        whole = tuple(int(n) for n in whole)
+        use = functions.digest(label).encode()
+        out = np.empty(math.prod(whole), self.field.dtype)
+        fill_stream(self.field.modulus, out, key._value, use)
+        value, node = out.reshape(whole), None
+        if self.world is not None:
+            assert key._node is not None
+            self.world.stream(key._node, use, whole)
+            said = f"PRF({key._node.name}, {label!r})"
+            node = self.world.node(
+                "prf", (key._node,), use, shape=whole, name=said, value=value
+            )
+        return Element(value, node, self.index, self.world, self.field)
+
+    def public_key(self, key: Key) -> PublicKey:
+        """The public key (X25519) of a secret one, for `agree`."""
+        if not isinstance(key, Key) or (key._node is not None and key._node.op != "key"):
+            raise FlowError(f"public_key of {describe(key)}: a key made by key() is needed")
+        home_of((key,), self.index)
+        value, node = public_half(key._value), None
+        if self.world is not None:
+            assert key._node is not None
+            node = self.world.node(
+                "public key", (key._node,), shape=(), kind="public key", value=value
+            )
+        return PublicKey(value, node, self.index, self.world)
+
+    def agree(self, own: Key, other: PublicKey) -> Key:
+        """The key that two parties agree on, each with its secret key and the other's public one."""
+        if not isinstance(own, Key) or (own._node is not None and own._node.op != "key"):
+            raise FlowError(f"agree with {describe(own)}: a key made by key() is needed")
+        if not isinstance(other, PublicKey):
+            raise FlowError(f"agree with {describe(other)}: another's public key is needed")
+        home_of((own, other), self.index)
+        value, node = agreed_key(own._value, other._value), None
+        if self.world is not None:
+            assert own._node is not None
+            assert other._node is not None
+            name = f"agreed({own._node.name}, {other._node.args[0].name})"
+            limbs = limbs_of(value, self.field)
+            node = self.world.node(
+                "agreed", (own._node, other._node), shape=limbs.shape, kind="key", name=name,
+                value=limbs,
+            )  # fmt: skip
+        return Key(value, node, self.index, self.world)
+
+    def split_key(self, key: Key, threshold: int, points: Sequence[int]) -> dict[int, Element]:
+        """Shamir shares of a key at public points: `threshold` of them determine it.
+
+        It is cut into limbs below p. The shares of fewer than `threshold` points are uniform.
+        """
+        if not isinstance(key, Key):
+            raise FlowError(f"split_key of {describe(key)}: a key is needed")
+        home_of((key,), self.index)
+        if len({p % self.field.modulus for p in points} - {0}) < len(points):
+            raise FlowError(f"split_key: points {list(points)} must be different and not 0")
+        limbs = limbs_of(key._value, self.field)
+        whole = Element(limbs, key._node, self.index, self.world, self.field)
+        tapes = [self.uniform(*limbs.shape, name=f"a{i}") for i in range(1, threshold)]
+        p = self.field.modulus
+        return {
+            point: combination([(1, whole), *((pow(point, i, p), a) for i, a in enumerate(tapes, 1))])
+            for point in points
+        }
+
+    def join_key(self, shares: Mapping[int, Element]) -> Key:
+        """The key of Shamir shares, by their points.
+
+        Raises
+        ------
+        FlowError
+            Where they are not the shares of one key.
+        """
+        home_of(list(shares.values()), self.index)
+        p, points = self.field.modulus, list(shares)
+        weights = []
+        for i in points:
+            top = math.prod(-j for j in points if j != i) % p
+            bottom = math.prod(i - j for j in points if j != i) % p
+            weights.append(top * pow(bottom, -1, p) % p)
+        limbs = combination(zip(weights, shares.values(), strict=True))
+        value = bytes_of(limbs._value, self.field)
+        if value is None:
+            raise FlowError("join_key: these are not enough shares of one key")
+        node = None
+        if self.world is not None:
+            node = self.world.keys.get(value)
+            if node is None or limbs._node is None:
+                raise FlowError("join_key: these are not enough shares of one key")
+            self.world.equal.append((limbs._node, node, "join_key"))
+        return Key(value, node, self.index, self.world)
+
+    def encrypt(self, value: Element, holder: int) -> Sealed:
+        """An ideal ciphertext that the party `holder` alone can open; sums are made by anybody."""
+        if not isinstance(value, Element):
+            raise FlowError(f"encrypt of {describe(value)}: an Element is needed")
+        home_of((value,), self.index)
+        inside = Element(value._value, value._node, None, value._world, value._field)
+        return Sealed(inside, inside._node, self.index, self.world, _one(holder))
+
+    def decrypt(self, cipher: Sealed) -> Element:
+        """What a ciphertext under the party's own key holds."""
+        if not isinstance(cipher, Sealed):
+            raise FlowError(f"decrypt of {describe(cipher)}: a ciphertext is needed")
+        home_of((cipher,), self.index)
+        if cipher._holder != self.index:
+            raise FlowError(f"decrypt of {describe(cipher)}: party {cipher._holder} has its key")
+        inside = cipher._value
+        return Element(inside._value, inside._node, self.index, self.world, self.field)
+
+    def gaussian(self, value: Clipped, sigma: float) -> Noised:
+        """The Gaussian mechanism on clipped rows: one release, which is paid for.
+
+        Raises
+        ------
+        FlowError
+            Where the rows have no bound, or there would be no noise.
+        """
+        from securevfl.privacy.mechanisms import MOST_BOUND, release_rows
+
+        if not isinstance(value, Clipped):
+            raise FlowError(f"gaussian on {describe(value)}: clip(bound) it first, or its "
+                            "sensitivity is unknown")  # fmt: skip
+        home_of((value,), self.index)
+        if not (0 < sigma < math.inf and value._bound <= MOST_BOUND * sigma):
+            raise FlowError(f"gaussian: sigma = {sigma} must be positive, finite and not below the "
+                            f"bound {value._bound} / {MOST_BOUND}")  # fmt: skip
+        released = release_rows(value._value, bound=value._bound, sigma=float(sigma))
+        node = None
+        if self.world is not None:
+            assert value._node is not None
+            node = self.world.node(
+                "release", (value._node,), (value._bound, float(sigma)), shape=released.shape,
+                kind="noised", name=f"release by {self.index}", owner=self.index, value=released,
+            )  # fmt: skip
+        return Noised(released, node, self.index, self.world)
+
+    def _leaf(self, op: str, name: str, value: Any, kind: str = "field") -> Any:
+        if self.world is None:
+            return None
+        said = f"{name}{'' if self.index == SERVER else self.index}@{self.round}"
+        return self.world.node(
+            op, (), shape=value.shape, kind=kind, name=said, owner=self.index, value=value
+        )
+
+
+class Party(Hands):
+    """A party of a `World`: it computes, and its messages arrive at once.
+
+    Parameters
+    ----------
+    index : int
+        From 0; `SERVER` for the server.
+    world : World
+    """
+
+    def __init__(self, index: int, world: World) -> None:
+        self.index, self.world, self.field = _one(index), world, world.field
+
+    @property
+    def round(self) -> int:  # type: ignore[override]
+        """The round that the world is in."""
+        assert self.world is not None
+        return self.world.round
+
+    def send(self, to: int, kind: str, payload: Any) -> Any:
+        """Send; what is returned is what the receiver has."""
+        assert self.world is not None
+        if not isinstance(kind, str):
+            raise FlowError(f"send: the kind must be a public text, not {describe(kind)}")
+        self.world.sent(self.index, _one(to), kind, self.world.round, payload)
+        return received(payload, _one(to))
+
+    def record(self, event: str, payload: Any) -> None:
+        """An event of the history, which everybody reads."""
+        assert self.world is not None
+        self.world.sent(self.index, None, f"event {event}", self.world.round, payload)
+
+
+def _one(party: Any) -> int:
+    if isinstance(party, bool) or not isinstance(party, int | np.integer):
+        raise FlowError(
+            f"the number of one party is needed, not {describe(party)}; send to each receiver"
+        )
+    return int(party)
+
+
+def limbs_of(key: bytes, field: Any) -> Any:
+    """A key as field elements, 8 x 32 bits in limbs below p."""
+    bits = max(1, field.modulus.bit_length() - 1)
+    number, limbs = int.from_bytes(key, "big"), []
+    for _ in range(-(-8 * KEY_BYTES // bits)):
+        limbs.append(number & ((1 << bits) - 1))
+        number >>= bits
+    return np.array(limbs, dtype=object).astype(field.dtype)
+
+
+def bytes_of(limbs: Any, field: Any) -> bytes | None:
+    """Inverse of `limbs_of`; None for what is no key."""
+    bits, number = max(1, field.modulus.bit_length() - 1), 0
+    for limb in reversed(limbs.tolist()):
+        if limb >> bits:
+            return None
+        number = number << bits | limb
+    return None if number >> (8 * KEY_BYTES) else number.to_bytes(KEY_BYTES, "big")
+
+
+def public_half(key: bytes) -> bytes:
+    """The public key of a secret one, X25519."""
+    from cryptography.hazmat.primitives.asymmetric import x25519
+
+    return x25519.X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw()
+
+
+def agreed_key(own: bytes, public: bytes) -> bytes:
+    """HKDF of the X25519 secret of two parties."""
+    from cryptography.hazmat.primitives.asymmetric import x25519
+
+    from securevfl.field.prss import derive
+
+    secret = x25519.X25519PrivateKey.from_private_bytes(own)
+    return derive(secret.exchange(x25519.X25519PublicKey.from_public_bytes(public)), b"agree")

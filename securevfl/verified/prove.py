@@ -1,0 +1,741 @@
+"""The search for a proof: is a coalition's view simulated from what it may know?
+
+The view is a list of forms, one for each protected part of a message. Steps are taken until none is
+left to take:
+
+- *move*: a row c L(R) + rest, with R a uniform block that the coalition lacks, L onto, and `rest`
+  not dependent on R. For fixed others the row is a bijection of R: it is a uniform block s of its
+  own, and R is L^-1 (s - rest) / c everywhere.
+- *give*: a key that a row shows is known from then on. What is given makes a proof harder only.
+- *prf*: streams of a key that no row depends on otherwise are uniform blocks from then on.
+- *release*: what a mechanism of differential privacy released is known, and is counted.
+
+A row is simulated if it is a function of known blocks and of declared outputs. If all are, the list
+of steps is a certificate, which `securevfl.verified.check` reads in an algebra of its own. Nothing
+found here is a verdict before it did.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import SecureVFLError
+from securevfl.verified import functions
+from securevfl.verified.forms import (
+    Algebra,
+    Block,
+    Evaluation,
+    Form,
+    NotExpressibleError,
+    entries,
+)
+from securevfl.verified.trace import Message, Output, World, name_of
+
+_MOST_ENTRIES = 4000  # rows are looked at entry by entry, where there are no more
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a certificate.
+
+    Attributes
+    ----------
+    what : str
+        "move", "give", "prf" or "release".
+    node : int
+        Number of the node in the trace: a tape, a stream, a key, a release.
+    places : tuple of int
+        Of a move: entries of the block, in the order of `entries`.
+    part : int or None
+        Of a move: number of the protected part in the coalition's view.
+    entries : tuple of int
+        Of a move: entries of this part, each solved for the place beside it.
+    text : str
+        For readers.
+    """
+
+    what: str
+    node: int
+    places: tuple[int, ...] = ()
+    part: int | None = None
+    entries: tuple[int, ...] = ()
+    text: str = ""
+
+
+@dataclass
+class Found:
+    """What the search found: "PROVED", "DP", "NOT PROVED" or "VIOLATED"."""
+
+    verdict: str
+    steps: list[Step] = field(default_factory=list)
+    text: str = ""
+    rows: int = 0
+    releases: int = 0
+    messages: list[str] = field(default_factory=list)  # that the text is about
+
+
+def view_of(world: World, coalition: Iterable[int]) -> list[tuple[Message, Any]]:
+    """Protected parts that a coalition receives and can open."""
+    some = frozenset(coalition)
+    return [
+        (message, part)
+        for message in world.messages
+        if message.seen_by(some)
+        for part in message.parts
+        if part.holder is None or part.holder in some
+    ]
+
+
+@dataclass
+class _Row:
+    part: int
+    entries: tuple[int, ...]
+    form: Form
+
+
+class Prover:
+    """The search for one coalition of one trace."""
+
+    def __init__(
+        self, algebra: Algebra, coalition: Iterable[int], outputs: Sequence[Output]
+    ) -> None:
+        self.algebra, self.world = algebra, algebra.world
+        self.coalition = frozenset(coalition)
+        self.outputs = [algebra.form(output.node) for output in outputs]
+        self.view = view_of(self.world, self.coalition)
+        self.steps: list[Step] = []
+        self.rows: dict[int, _Row] = {}
+        self.subst: dict[int, Form] = {}
+        self.given: set[int] = set()
+        self.ideal: set[int] = set()  # keys
+        self.released: set[int] = set()
+        self.source: dict[int, tuple[int, tuple[int, ...]]] = {}  # part of a block -> places in it
+        self.shown: dict[int, _Row] = {}  # uniform value s -> the row that it is
+        self._yes: set[int] = set()
+        self._no: set[int] = set()
+        self._reach: dict[int, frozenset[int]] = {}
+        self._basis: dict[Any, dict[Any, int]] | None = None
+        self._failed: set[tuple[int, int]] = set()
+        self._next = 0
+        for number, (_, part) in enumerate(self.view):
+            self._add(number, algebra.form(part.node))
+
+    def _add(self, part: int, form: Form) -> None:
+        """The rows of a part: entries that name the same blocks are one row."""
+        size = math.prod(form.shape)
+        groups: dict[Any, list[int]] = {}
+        tables = [self.algebra.views.table(view)[0] for view, _ in form.linear.values()]
+        masks = [(table >= 0).any(axis=1).tolist() for table in tables]
+        for entry in range(size):
+            groups.setdefault(tuple(mask[entry] for mask in masks), []).append(entry)
+        whole = _Row(part, tuple(range(size)), form)
+        if len(groups) > 1:
+            try:
+                for some in groups.values():
+                    self._put(_Row(part, tuple(some), self._cut(form, some)))
+                return
+            except NotExpressibleError:
+                pass
+        self._put(whole)
+
+    def _put(self, row: _Row) -> None:
+        self.rows[self._next] = row
+        self._next += 1
+
+    def _cut(self, form: Form, some: Sequence[int]) -> Form:
+        return self.algebra.index(form, np.array(some, np.int64))
+
+    # -- what is known -----------------------------------------------------------------------
+
+    def known(self, number: int) -> bool:
+        """Whether the coalition can compute a block."""
+        if number in self._yes:
+            return True
+        if number in self._no:
+            return False
+        self._no.add(number)  # while it is looked at
+        if self._look(self.algebra.blocks[number]):
+            self._no.discard(number)
+            self._yes.add(number)
+            return True
+        return False
+
+    def _look(self, block: Block) -> bool:
+        number, kind = block.number, block.kind
+        if kind in ("fresh", "public key") or number in self.given or number in self.released:
+            return True
+        if kind != "release" and block.owner is not None and block.owner in self.coalition:
+            return True
+        if kind == "release" and block.owner in self.coalition:
+            return True
+        if number in self.subst:
+            return all(map(self.known, self.subst[number].blocks))
+        if kind in ("map", "index", "weigh"):
+            return all(map(self.computable, block.deps))
+        if kind == "prf":
+            return all(map(self.computable, block.deps))
+        if kind == "agreed":
+            return any(self.computable(dep) for dep in self._secret_keys(block))
+        return False
+
+    def _secret_keys(self, block: Block) -> list[Form]:
+        """Both secret keys of an agreed one."""
+        assert block.node is not None
+        own, other = block.node.args
+        return [self.algebra.form(own), self.algebra.form(other.args[0])]
+
+    def computable(self, form: Form) -> bool:
+        """Whether a form is a function of known blocks and outputs."""
+        if all(map(self.known, form.blocks)):
+            return True
+        try:
+            form = self.resolved(form)
+        except NotExpressibleError:
+            return False
+        if all(map(self.known, form.blocks)):
+            return True
+        return bool(self.outputs) and not self.beyond(form)
+
+    def resolved(self, form: Form) -> Form:
+        """A form after all moves."""
+        while True:
+            moved = [b for b in form.blocks if b in self.subst]
+            if not moved:
+                return form
+            for block in moved:
+                form = self.algebra.substitute(form, block, self.subst[block])
+
+    # -- outputs, entry by entry -------------------------------------------------------------
+
+    def _unknown(self, form: Form) -> list[dict[Any, int]]:
+        """Entries of a form without what is known."""
+        return [
+            {m: c for m, c in row.items() if not all(self.known(b) for b, _ in m)}
+            for row in entries(self.algebra, form)
+        ]
+
+    def basis(self) -> dict[Any, dict[Any, int]]:
+        """Outputs in echelon form."""
+        if self._basis is None:
+            self._basis = {}
+            for output in self.outputs:
+                for row in self._unknown(output):
+                    left = self._reduced(row)
+                    if left:
+                        pivot = next(iter(left))
+                        inverse = pow(left[pivot], -1, self.algebra.p)
+                        self._basis[pivot] = {
+                            m: c * inverse % self.algebra.p for m, c in left.items()
+                        }
+        return self._basis
+
+    def _reduced(self, row: dict[Any, int]) -> dict[Any, int]:
+        p, basis, row = self.algebra.p, self._basis or {}, dict(row)
+        for pivot, known in basis.items():  # in the order in which they were found
+            factor = row.get(pivot)
+            if factor:
+                for m, c in known.items():
+                    value = (row.get(m, 0) - factor * c) % p
+                    if value:
+                        row[m] = value
+                    else:
+                        row.pop(m, None)
+        return row
+
+    def beyond(self, form: Form) -> bool:
+        """Whether a form tells more than known blocks and outputs."""
+        self.basis()
+        return any(self._reduced(row) for row in self._unknown(form))
+
+    # -- dependence --------------------------------------------------------------------------
+
+    def reach(self, number: int) -> frozenset[int]:
+        """Blocks that a block is computed from in the trace, itself included.
+
+        A stream depends on its key, and an agreed key on no secret one: that is the assumption on
+        key agreement.
+        """
+        todo = [number]
+        while todo:
+            top = todo[-1]
+            if top in self._reach:
+                todo.pop()
+                continue
+            block = self.algebra.blocks[top]
+            deps = () if block.kind in ("agreed", "public key") else block.deps
+            below = {b for dep in deps for b in dep.blocks}
+            missing = [b for b in below if b not in self._reach]
+            if missing:
+                todo.extend(missing)
+            else:
+                todo.pop()
+                found = {top}.union(*(self._reach[b] for b in below))
+                self._reach[top] = frozenset(found)
+        return self._reach[number]
+
+    def depends(self, blocks: Iterable[int], on: frozenset[int] | set[int]) -> bool:
+        """Whether any block depends on one of some others, also through moved ones."""
+        todo, seen = list(blocks), set()
+        while todo:
+            one = todo.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            if one in on:
+                return True
+            if one in self.subst:
+                todo.extend(self.subst[one].blocks)
+                continue
+            block = self.algebra.blocks[one]
+            if block.kind == "prf" and self._key(block) in self.ideal:
+                continue
+            if block.kind in ("agreed", "public key"):
+                continue
+            todo.extend(b for dep in block.deps for b in dep.blocks)
+        return False
+
+    def _key(self, block: Block) -> int:
+        """The key of a stream."""
+        return next(iter(block.deps[0].blocks))
+
+    def uses_key(self, blocks: Iterable[int], key: int) -> bool:
+        """Whether blocks depend on a key otherwise than as the key of its streams."""
+        own = self.algebra.blocks[key]
+        hidden = {key}
+        if own.kind == "agreed":
+            hidden |= {b for form in self._secret_keys(own) for b in form.blocks}
+        todo, seen = list(blocks), set()
+        while todo:
+            one = todo.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            if one in hidden:
+                return True
+            block = self.algebra.blocks[one]
+            if one in self.subst:
+                todo.extend(self.subst[one].blocks)
+            elif block.kind == "prf":
+                if self._key(block) != key and self._key(block) not in self.ideal:
+                    todo.append(self._key(block))
+            elif block.kind not in ("agreed", "public key"):
+                todo.extend(b for dep in block.deps for b in dep.blocks)
+        return False
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def run(self) -> Found:
+        """Take steps until none is left."""
+        self._release()
+        refined = False
+        while self.rows:
+            before = len(self.steps)
+            self._drop()
+            while self._tapes():
+                self._drop()
+            self._keys()
+            if len(self.steps) == before:
+                self._streams()
+            if len(self.steps) == before:
+                if refined or not self._refine():
+                    break
+                refined = True
+        self._drop()
+        return self._result()
+
+    def _drop(self) -> None:
+        """Rows that are simulated."""
+        self._no.clear()
+        self._basis = None
+        while True:
+            known = len(self._yes)
+            for number, row in list(self.rows.items()):
+                if self.computable(row.form):
+                    del self.rows[number]
+            if len(self._yes) == known:
+                return
+            self._no.clear()
+            self._basis = None
+
+    def _release(self) -> None:
+        """Releases that rows name are given, and counted."""
+        found = set()
+        for row in self.rows.values():
+            for block in row.form.blocks:
+                found |= {
+                    b for b in self.reach(block) if self.algebra.blocks[b].kind == "release"
+                }
+        for number in sorted(found):
+            block = self.algebra.blocks[number]
+            if block.owner in self.coalition:
+                continue
+            self.released.add(number)
+            self._step("release", block, text=f"{block.name} is released with noise")
+
+    def _step(self, what: str, block: Block, **more: Any) -> None:
+        assert block.node is not None
+        self.steps.append(Step(what, block.node.number, **more))
+
+    def _free(self, number: int) -> bool:
+        """Whether a block is a tape that may still move."""
+        block = self.algebra.blocks[number]
+        if number in self.subst or self.known(number):
+            return False
+        if block.kind == "prf":
+            return self._key(block) in self.ideal
+        return block.kind == "uniform"
+
+    def _candidates(self, row: _Row) -> list[int]:
+        """Tapes that a row can be solved for."""
+        chained = {b for chain in row.form.products for b, _ in chain}
+        found = []
+        for block, (view, _) in row.form.linear.items():
+            if block in chained or not self._free(block):
+                continue
+            if self.algebra.views.pivots(view) is None:
+                continue
+            if self.depends(row.form.blocks - {block}, {block}):
+                continue
+            found.append(block)
+        return found
+
+    def _tapes(self) -> bool:
+        """One pass of moves over the rows."""
+        done = False
+        where: dict[int, int] = {}
+        for row in self.rows.values():
+            for block in row.form.blocks:
+                where[block] = where.get(block, 0) + 1
+        for number in list(self.rows):
+            row = self.rows[number]
+            found = self._candidates(row)
+            for block in sorted(found, key=lambda b: (where.get(b, 0), b)):
+                if (number, block) in self._failed:
+                    continue
+                if self._move(number, block):
+                    done = True
+                    break
+                self._failed.add((number, block))
+        return done
+
+    def _move(self, number: int, block: int) -> bool:
+        """Solve a row for a tape; False where the others could not be written."""
+        row, own = self.rows[number], self.algebra.blocks[block]
+        view, _ = row.form.linear[block]
+        places = self.algebra.views.pivots(view)
+        assert places is not None
+        before, tape = self.subst, block
+        try:
+            if len(places) < own.size:
+                block, forms = self._split(block, places)
+            else:
+                forms = {n: r.form for n, r in self.rows.items()}
+            form = forms[number]
+            view, c = form.linear[block]
+            own = self.algebra.blocks[block]
+            inverted = self.algebra.views.inverse(view, own.shape)
+            if inverted is None:
+                raise NotExpressibleError("no inverse")
+            rest = Form(
+                form.shape,
+                {b: v for b, v in form.linear.items() if b != block},
+                form.products,
+                form.constant,
+            )
+            s = self.algebra.block("fresh", f"s{len(self.shown)}", form.shape)
+            minus = self.algebra.add(self.algebra.of(s), rest, -1)
+            back, d = inverted
+            solved = self.algebra.seen(minus, back)
+            solved = self.algebra.scale(solved, d * pow(c, -1, self.algebra.p))
+            for other, one in forms.items():
+                if other != number and block in one.blocks:
+                    forms[other] = self.algebra.substitute(one, block, solved)
+        except NotExpressibleError:
+            self.subst = before
+            return False
+        self.subst[block] = solved
+        for other, one in forms.items():
+            self.rows[other].form = one
+        del self.rows[number]
+        self.shown[s.number] = row
+        origin, above = self._origin(tape)
+        chosen = tuple(above[i] for i in places)
+        first = self.algebra.blocks[origin]
+        message = self.view[row.part][0]
+        self._step(
+            "move", first, places=chosen, part=row.part, entries=row.entries,
+            text=f"{message} is uniform by {first.name}",
+        )  # fmt: skip
+        self._no.clear()
+        return True
+
+    def _split(self, block: int, places: Sequence[int]) -> tuple[int, dict[int, Form]]:
+        """Cut a tape into some of its entries and the others; the first part, and all rows."""
+        own = self.algebra.blocks[block]
+        others = [i for i in range(own.size) if i not in set(places)]
+        first, above = self._origin(block)
+        total = Form(own.shape)
+        made = []
+        for some in (sorted(places), others):
+            part = self.algebra.block(own.kind, own.name, (len(some),), owner=own.owner)
+            part.node, part.deps = own.node, own.deps
+            self.source[part.number] = (first, tuple(above[i] for i in some))
+            back = np.full(own.size, -1, np.int64)
+            back[some] = np.arange(len(some))
+            placed = self.algebra.index(self.algebra.of(part), back.reshape(own.shape))
+            total = self.algebra.add(total, placed)
+            made.append(part.number)
+        forms = {
+            n: self.algebra.substitute(row.form, block, total) for n, row in self.rows.items()
+        }
+        self.subst = {**self.subst, block: total}
+        return made[0], forms
+
+    def _origin(self, block: int) -> tuple[int, tuple[int, ...]]:
+        """The block of the trace that a part was cut from, and its places there."""
+        if block in self.source:
+            return self.source[block]
+        return block, tuple(range(self.algebra.blocks[block].size))
+
+    def _keys(self) -> None:
+        """Keys that a row shows."""
+        for row in list(self.rows.values()):
+            unknown = [b for b in row.form.blocks if not self.known(b)]
+            if len(unknown) != 1 or unknown[0] not in row.form.linear:
+                continue
+            block = self.algebra.blocks[unknown[0]]
+            if block.kind not in ("key", "agreed") or unknown[0] in self.ideal:
+                continue
+            view = row.form.linear[unknown[0]][0]
+            if self.algebra.views.inverse(view, block.shape) is None:
+                continue
+            self.given.add(block.number)
+            self._step("give", block, text=f"{self.view[row.part][0]} shows {block.name}")
+            self._no.clear()
+
+    def _streams(self) -> None:
+        """Keys that no row depends on but through their streams: these are uniform."""
+        named: set[int] = set()
+        for row in self.rows.values():
+            for block in row.form.blocks:
+                named |= {
+                    self._key(self.algebra.blocks[b])
+                    for b in self._reachable(block)
+                    if self.algebra.blocks[b].kind == "prf"
+                }
+        every = {b for row in self.rows.values() for b in row.form.blocks}
+        for key in sorted(named - self.ideal):
+            if self.known(key) or self.algebra.blocks[key].kind not in ("key", "agreed"):
+                continue
+            if self.uses_key(every, key):
+                continue
+            self.ideal.add(key)
+            block = self.algebra.blocks[key]
+            self._step("prf", block, text=f"streams of {block.name} are uniform: it is hidden")
+
+    def _reachable(self, block: int) -> set[int]:
+        """Blocks that a block depends on now, through moved ones as well."""
+        todo, seen = [block], set()
+        while todo:
+            one = todo.pop()
+            if one not in seen:
+                seen.add(one)
+                below = [self.subst[one]] if one in self.subst else self.algebra.blocks[one].deps
+                todo.extend(b for form in below for b in form.blocks)
+        return seen
+
+    def _refine(self) -> bool:
+        """Look at rows entry by entry."""
+        if sum(len(row.entries) for row in self.rows.values()) > _MOST_ENTRIES:
+            return False
+        done = False
+        for number, row in list(self.rows.items()):
+            if len(row.entries) < 2:
+                continue
+            try:
+                flat = self.algebra.index(row.form, np.arange(len(row.entries)))
+                some = [self._cut(flat, [i]) for i in range(len(row.entries))]
+            except NotExpressibleError:
+                continue
+            del self.rows[number]
+            for i, form in enumerate(some):
+                self._put(_Row(row.part, (row.entries[i],), form))
+            done = True
+        return done
+
+    # -- what was found ----------------------------------------------------------------------
+
+    def _result(self) -> Found:
+        found = Found("PROVED", self.steps, rows=len(self.view), releases=len(self.released))
+        if not self.rows:
+            found.verdict = "DP" if self.released else "PROVED"
+            return found
+        found.verdict = "NOT PROVED"
+        fixed = [row for row in self.rows.values() if self._fixed(row.form)]
+        rows = sorted(fixed or self.rows.values(), key=lambda row: (len(row.form), row.part))
+        found.text, found.messages = self._told(rows[0])
+        if self.released:
+            return found
+        for row in rows[:4] if fixed else ():
+            why = self._violated(row.form)
+            if why:
+                found.verdict = "VIOLATED"
+                found.text, found.messages = self._told(row)
+                found.text += f"; {why}"
+                break
+        return found
+
+    def _fixed(self, form: Form) -> bool:
+        """Whether a form depends on no random value that the coalition lacks."""
+        todo, seen = list(form.blocks), set()
+        while todo:
+            one = todo.pop()
+            if one in seen or self.known(one):
+                continue
+            seen.add(one)
+            own = self.algebra.blocks[one]
+            if one in self.subst:
+                todo.extend(self.subst[one].blocks)
+            elif own.kind in ("uniform", "prf", "key", "agreed", "release"):
+                return False
+            todo.extend(b for dep in own.deps for b in dep.blocks)
+        return True
+
+    def _told(self, row: _Row) -> tuple[str, list[str]]:
+        """A row that is left, with the messages that show it."""
+        algebra = self.algebra
+        used = [b for b in row.form.linear if b in self.shown]
+        names = [str(self.view[row.part][0])]
+        names += [str(self.view[self.shown[b].part][0]) for b in used]
+        hidden = Form(
+            row.form.shape,
+            {b: v for b, v in row.form.linear.items() if not self.known(b)},
+            {w: c for w, c in row.form.products.items() if not all(self.known(b) for b, _ in w)},
+        )
+        names = list(dict.fromkeys(names))
+        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+        said = "; ".join(names[:4])
+        return f"{said}{more} together show {algebra.text(hidden)}", names
+
+    def _violated(self, form: Form) -> str:
+        """Two inputs with equal outputs for which a row differs, found by running the functions."""
+        try:
+            form = self.resolved(form)
+            base = self._values({})
+            seen, known = base.value(form), [base.value(o) for o in self.outputs]
+        except (SecureVFLError, ArithmeticError, ValueError, TypeError, LookupError):
+            return ""
+        for why, changed in self._changes():
+            try:
+                other = self._values(changed)
+                if any(
+                    not functions.same(np.asarray(other.value(o)), np.asarray(k))
+                    for o, k in zip(self.outputs, known, strict=True)
+                ):
+                    continue
+                if not functions.same(np.asarray(other.value(form)), np.asarray(seen)):
+                    return f"{why}: the outputs are equal, and this differs"
+            except (SecureVFLError, ArithmeticError, ValueError, TypeError, LookupError):
+                continue
+        return ""
+
+    def _values(self, changed: Mapping[int, Any]) -> Evaluation:
+        leaves = dict(changed)
+        field = self.world.field
+        for block in self.algebra.blocks:
+            if block.kind == "fresh":
+                rng = np.random.default_rng([block.number, 5])
+                flat = [int(rng.integers(0, field.modulus)) for _ in range(block.size)]
+                array = np.array(flat, dtype=object).astype(field.dtype)
+                leaves[block.number] = array.reshape(block.shape)
+        return Evaluation(self.algebra, leaves, self.resolved)
+
+    def _changes(self) -> Iterable[tuple[str, dict[int, Any]]]:
+        """Other inputs of honest parties."""
+        honest = [
+            b
+            for b in self.algebra.blocks
+            if b.kind == "secret" and b.owner not in self.coalition and b.node is not None
+        ]
+        arrays = [b for b in honest if b.node is not None and b.node.kind != "model"]
+        yield "with other inputs", {b.number: self._anew(b, 0) for b in arrays}
+        for block in arrays:
+            for seed in range(3):
+                yield f"with another {block.name}", {block.number: self._anew(block, seed)}
+        for one, other in itertools.combinations(arrays, 2):
+            if one.shape != other.shape or _kind(one) != _kind(other):
+                continue
+            if _kind(one) == "field":
+                field, rng = self.world.field, np.random.default_rng([one.number, other.number])
+                shift = field.reduce(rng.integers(0, min(field.modulus, 2**62), one.shape))
+                yield (
+                    f"with {one.name} up and {other.name} down by as much",
+                    {
+                        one.number: field.add(_value(one), shift),
+                        other.number: field.subtract(_value(other), shift),
+                    },
+                )
+        owners = sorted({b.owner for b in honest if b.owner is not None})
+        for a, b in itertools.combinations(owners, 2):
+            own = [x for x in honest if x.owner == a]
+            theirs = [x for x in honest if x.owner == b]
+            if [(x.shape, _kind(x)) for x in own] == [(x.shape, _kind(x)) for x in theirs]:
+                pairs = list(zip(own, theirs, strict=True))
+                yield (
+                    f"with {name_of(a)} and {name_of(b)} in each other's place",
+                    {x.number: _value(y) for x, y in pairs}
+                    | {y.number: _value(x) for x, y in pairs},
+                )
+
+    def _anew(self, block: Block, seed: int) -> Any:
+        """Another value of an input: a random one, or the same entries in another order."""
+        rng, old = np.random.default_rng([block.number, seed, 3]), np.asarray(_value(block))
+        if _kind(block) == "field":
+            field = self.world.field
+            flat = [int(rng.integers(0, field.modulus)) for _ in range(block.size)]
+            return np.array(flat, dtype=object).astype(field.dtype).reshape(block.shape)
+        if old.dtype.kind == "f":
+            noise = rng.standard_normal(old.shape) * (old.std() or 1.0)
+            return (old + noise).astype(old.dtype)
+        return rng.permutation(old.reshape(-1)).reshape(old.shape)
+
+
+def _kind(block: Block) -> str:
+    assert block.node is not None
+    return block.node.kind
+
+
+def _value(block: Block) -> Any:
+    assert block.node is not None
+    return block.node.value
+
+
+def randomness_in(algebra: Algebra, form: Form) -> str | None:
+    """The name of a random value that a form depends on; None for a function of inputs."""
+    todo, seen = list(form.blocks), set()
+    while todo:
+        block = algebra.blocks[todo.pop()]
+        if block.number in seen:
+            continue
+        seen.add(block.number)
+        if block.kind in ("uniform", "key", "prf", "agreed", "public key", "release"):
+            return block.name
+        todo.extend(b for dep in block.deps for b in dep.blocks)
+    return None
+
+
+def search(algebra: Algebra, coalition: Iterable[int], outputs: Sequence[Output]) -> Found:
+    """Look for a proof, or for two inputs that refute the claim."""
+    for output in outputs:
+        drawn = randomness_in(algebra, algebra.form(output.node))
+        if drawn is not None:
+            why = f"output {output.name} depends on {drawn}: it is no function of inputs"
+            return Found("NOT PROVED", text=why)
+    prover = Prover(algebra, coalition, outputs)
+    return prover.run()

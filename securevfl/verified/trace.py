@@ -1,0 +1,494 @@
+"""A traced run: how each protected value was made, which messages left, and what was declared.
+
+The trace is a graph of nodes and holds no algebra. The prover and the checker each read it in an
+algebra of their own, so that a fault of one is not in the other.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.verified import functions
+from securevfl.verified.functions import FlowError
+from securevfl.verified.values import (
+    Element,
+    Key,
+    Model,
+    Protected,
+    Sealed,
+    Secret,
+    bare,
+    describe,
+    fitted,
+    wrapped,
+)
+
+SERVER = -1
+KEY_BYTES = 32
+Array = np.ndarray[Any, Any]
+
+# Nodes that begin something: inputs, and what is drawn.
+LEAVES = frozenset({"secret", "uniform", "key"})
+
+
+class Node:
+    """One step of a trace.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the trace.
+    op : str
+        "secret" (an input), "uniform" (a tape), "key"; "map" (a function), "prf", "agreed",
+        "public key", "release" (of differential privacy); and the exact operations "public" (an
+        array), "add", "scale", "weigh", "index" and "matmul".
+    args : tuple of Node
+    data : object
+        What else the operation needs: a factor, an array, a call, a label.
+    shape : tuple of int
+    kind : str
+        "field", "real", "model", "key", "public key" or "noised".
+    owner : int or None
+        Who has a leaf from the beginning.
+    value : object
+        The value in this run; None for the exact operations, which are evaluated.
+    """
+
+    __slots__ = ("args", "data", "kind", "name", "number", "op", "owner", "shape", "value")
+
+    def __init__(
+        self,
+        number: int,
+        op: str,
+        args: tuple[Node, ...],
+        data: Any,
+        shape: tuple[int, ...],
+        kind: str,
+        name: str,
+        owner: int | None,
+        value: Any,
+    ) -> None:
+        self.number, self.op, self.args, self.data = number, op, args, data
+        self.shape, self.kind, self.name, self.owner, self.value = shape, kind, name, owner, value
+
+    def origin(self, most: int = 3) -> str:
+        """Names of the leaves that it is made of."""
+        found: dict[str, None] = {}
+        todo, seen = [self], set()
+        while todo and len(found) <= most:
+            node = todo.pop()
+            if node.number in seen:
+                continue
+            seen.add(node.number)
+            if node.name:
+                found[node.name] = None
+            if node.op not in ("prf", "agreed", "public key"):
+                todo.extend(node.args)
+        names = list(found)
+        return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+class Call:
+    """One call of a function in a trace: the function, and its arguments in order."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Node | Any],
+        named: Mapping[str, Any],
+    ) -> None:
+        self.function, self.inputs, self.named = function, tuple(inputs), dict(named)
+        own = [functions.identity(f) for f in (function, *named.values())]
+        publics = [None if isinstance(one, Node) else functions.digest(one) for one in inputs]
+        self.identity = functions.digest([*own, *publics])
+        self.title = getattr(named.get("function", function), "__name__", "function")
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Its protected arguments."""
+        return tuple(one for one in self.inputs if isinstance(one, Node))
+
+    def run(self, values: Iterable[Any]) -> Any:
+        """Run it on values of its protected arguments, in order."""
+        given = iter(values)
+        args = [next(given) if isinstance(one, Node) else one for one in self.inputs]
+        held = [(copy.deepcopy(one) if _is_state(one) else one) for one in args]
+        before = [functions.fingerprint(one) for one in held if _is_state(one)]
+        found = functions.call(_named(self.function, self.named), held)
+        if [functions.fingerprint(one) for one in held if _is_state(one)] != before:
+            raise FlowError(
+                f"{self.title} changes the model that it is given: use step, which keeps the change"
+            )
+        return found
+
+
+def _named(function: Callable[..., Any], named: Mapping[str, Any]) -> Callable[..., Any]:
+    return lambda *args: function(*args, **named)
+
+
+def _is_state(value: Any) -> bool:
+    return hasattr(value, "load_state_dict")
+
+
+class _Made:
+    """What a call returned, before it is wrapped."""
+
+    def __init__(self, world: World, call: Call, found: Any) -> None:
+        self._world, self._call, self._found = world, call, found
+
+    def result(
+        self, place: int | None, shape: tuple[int, ...], kind: tuple[str, Any], home: int | None
+    ) -> Any:
+        """The result, or the one at a place, as a protected value."""
+        found = self._found if place is None else self._found[place]
+        value = fitted(found, shape, kind)
+        node = self._world.node(
+            "map",
+            self._call.nodes,
+            (self._call, place, kind),
+            shape=shape,
+            kind=kind[0],
+            name="",
+            value=value,
+        )
+        return wrapped(value, kind, node, home, self._world)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A protected value in a message: `holder` is who can open it, None for everybody."""
+
+    node: Node
+    value: Any
+    holder: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Message:
+    """A message, or an event of the history, which everybody reads (`to` is None)."""
+
+    sender: int
+    to: int | None
+    kind: str
+    round: int
+    parts: tuple[Part, ...]
+    public: str  # digest of what is public in it
+
+    def seen_by(self, coalition: frozenset[int]) -> bool:
+        """Whether the coalition receives it from somebody else."""
+        return self.sender not in coalition and (self.to is None or self.to in coalition)
+
+    def __str__(self) -> str:
+        to = "the history" if self.to is None else name_of(self.to)
+        return f"{self.kind} of round {self.round} from {name_of(self.sender)} to {to}"
+
+
+def name_of(party: int) -> str:
+    """The name of a party in texts."""
+    return "the server" if party == SERVER else f"party {party}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """A declared output: what some may learn. `to` is None for everybody."""
+
+    name: str
+    node: Node
+    value: Any
+    to: frozenset[int] | None
+    alone: bool = False  # declared to be of one party, which a reader must judge
+
+
+class World:
+    """A traced run: nodes, messages and declared outputs.
+
+    Parameters
+    ----------
+    modulus : int
+        p, a prime below 2^62.
+    """
+
+    def __init__(self, modulus: int = 2**31 - 1) -> None:
+        self.field = field_of(modulus)
+        self.nodes: list[Node] = []
+        self.messages: list[Message] = []
+        self.outputs: list[Output] = []
+        self.equal: list[tuple[Node, Node, str]] = []  # must have one form
+        self.faults: list[str] = []  # why no verdict may be good
+        self.round = 0
+        self._streams: dict[Any, tuple[int, ...]] = {}
+        self.keys: dict[bytes, Node] = {}
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    def node(
+        self,
+        op: str,
+        args: Sequence[Node],
+        data: Any = None,
+        *,
+        shape: Sequence[int],
+        kind: str = "field",
+        name: str = "",
+        owner: int | None = None,
+        value: Any = None,
+    ) -> Node:
+        """Add a node."""
+        made = Node(
+            len(self.nodes), op, tuple(args), data, tuple(shape), kind, name, owner, value
+        )
+        if any(one is None for one in made.args):
+            raise FlowError("a value of an untraced run in a traced one: make all of them inside")
+        self.nodes.append(made)
+        return made
+
+    def called(
+        self, function: Callable[..., Any], values: Sequence[Any], **named: Any
+    ) -> _Made:
+        """Run a function twice on the same values, and keep the call."""
+        given = [bare(value) for value in values]
+        inputs = [
+            value._node if isinstance(value, Protected) else plain
+            for value, plain in zip(values, given, strict=True)
+        ]
+        call = Call(function, inputs, named)
+        protected = [p for v, p in zip(values, given, strict=True) if isinstance(v, Protected)]
+        found, again = call.run(protected), call.run(protected)
+        if not _alike(found, again):
+            raise FlowError(
+                f"map: {call.title} gave two results for the same inputs. What it draws must be an "
+                "argument (a Secret, or an Element of uniform or prf), and so must its state"
+            )
+        return _Made(self, call, found)
+
+    # -- inputs and outputs ------------------------------------------------------------------
+
+    def party(self, index: int) -> Any:
+        """A party of this world, from 0; the server is -1."""
+        from securevfl.verified.parties import Party
+
+        return Party(index, self)
+
+    def secret(self, owner: int, name: str, value: Any, *, real: bool = False) -> Any:
+        """An input of one party.
+
+        Parameters
+        ----------
+        value : tuple of int or array
+            A shape, for random numbers of this shape; or the numbers.
+        real : bool
+            A Secret of real numbers, else an Element.
+        """
+        shaped = type(value) is tuple
+        if real:
+            rng = np.random.default_rng([len(self.nodes), 7])
+            array = rng.standard_normal(value) if shaped else np.array(value)
+            return self.input(owner, name, array, "real")
+        array = self.field.random(value) if shaped else self.field.reduce(np.array(value))
+        return self.input(owner, name, array, "field")
+
+    def input(self, owner: int, name: str, value: Any, kind: str) -> Any:
+        """An input that a party brings along: an array, or a model."""
+        shape = () if kind == "model" else np.shape(value)
+        if isinstance(value, np.ndarray):
+            value = value.copy()
+        node = self.node(
+            "secret", (), shape=shape, kind=kind, name=name, owner=owner, value=value
+        )
+        if kind == "model":
+            node.value = copy.deepcopy(value)
+        return wrapped(value, (kind, self.field), node, owner, self)
+
+    def spec(self, value: Any) -> Any:
+        """For declared outputs, never for parties: a value without a home."""
+        if isinstance(value, Element):
+            return Element(value._value, value._node, None, self, value._field)
+        if isinstance(value, Secret | Model):
+            return received(value, None)
+        raise FlowError(f"spec of {describe(value)}: an Element or a Secret is needed")
+
+    def output(
+        self, name: str, value: Any, to: Iterable[int] | None = None, *, alone: bool = False
+    ) -> None:
+        """Declare what some parties may learn; everybody, if `to` is not given.
+
+        It must be a function of inputs. Write it apart from the code of the parties, with `spec`.
+        Outputs that together stand on one honest party alone are refused, except those that are
+        declared so by `alone`.
+        """
+        if not isinstance(value, Element | Secret):
+            raise FlowError(f"output {name}: an Element or a Secret is needed, not "
+                            f"{describe(value)}")  # fmt: skip
+        assert value._node is not None
+        whom = None if to is None else frozenset(to)
+        self.outputs.append(Output(name, value._node, value._value, whom, alone))
+
+    def outputs_of(self, coalition: Iterable[int]) -> list[Output]:
+        """Outputs that a member of the coalition may have."""
+        some = frozenset(coalition)
+        return [one for one in self.outputs if one.to is None or one.to & some]
+
+    # -- messages ----------------------------------------------------------------------------
+
+    def sent(self, sender: int, to: int | None, kind: str, round: int, payload: Any) -> None:
+        """Take note of a message, or of an event of the history."""
+        found: list[Part] = []
+        public = _parts(payload, sender, found)
+        self.messages.append(
+            Message(sender, to, kind, round, tuple(found), functions.digest(public))
+        )
+
+    def stream(self, key: Node, label: bytes, shape: tuple[int, ...]) -> None:
+        """Refuse one key and label in two shapes: one stream would be a part of the other.
+
+        Raises
+        ------
+        FlowError
+        """
+        use = (key_of(key), label)
+        if self._streams.setdefault(use, shape) != shape:
+            raise FlowError(
+                f"prf: one key and label in two shapes, {self._streams[use]} and {shape}: the "
+                "shorter stream is a part of the longer one. Put the shape into the label"
+            )
+
+    # -- the trace as a whole ----------------------------------------------------------------
+
+    def digest(self) -> str:
+        """A text that two traces share only if they have the same steps, messages and outputs."""
+        text = hashlib.sha256(str(self.field.modulus).encode())
+        for node in self.nodes:
+            data = node.data
+            if node.op == "map":
+                call, place, kind = data
+                data = (call.identity, place, str(kind[1]))
+            elif node.op == "release":
+                data = tuple(node.data)
+            whole = (
+                *(node.op, [arg.number for arg in node.args], functions.digest(data)),
+                *(node.shape, node.kind, node.name, node.owner),
+            )
+            text.update(repr(whole).encode())
+        for m in self.messages:
+            parts = [(part.node.number, part.holder) for part in m.parts]
+            text.update(repr((m.sender, m.to, m.kind, m.round, parts, m.public)).encode())
+        for out in self.outputs:
+            to = None if out.to is None else sorted(out.to)
+            text.update(repr((out.name, out.node.number, to)).encode())
+        return text.hexdigest()
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return functions.same(one, other) if not np.isscalar(one) else repr(one) == repr(other)
+
+
+def _parts(payload: Any, sender: int, found: list[Part]) -> Any:
+    """Add the protected values of a payload to a list; the rest of it, which is public."""
+    if isinstance(payload, Model):
+        raise FlowError(f"send: {describe(payload)} is not sent as a whole")
+    if isinstance(payload, Protected):
+        if payload._home not in (None, sender):
+            raise FlowError(f"{name_of(sender)} sends {describe(payload)}: it does not have it")
+        if payload._node is None:
+            raise FlowError(f"send: {describe(payload)} was made outside of the trace")
+        holder, value = None, payload._value
+        if isinstance(payload, Sealed):
+            holder, value = payload._holder, payload._value._value
+        elif isinstance(payload, Key):
+            value = payload._node.value
+        found.append(Part(payload._node, value, holder))
+        return f"part {len(found)}"
+    if type(payload) is dict:
+        if not all(isinstance(key, str | int | bytes) for key in payload):
+            raise FlowError("send: the keys of a dictionary must be public texts or integers")
+        return {key: _parts(value, sender, found) for key, value in payload.items()}
+    if type(payload) in (list, tuple):
+        return [_parts(value, sender, found) for value in payload]
+    if dataclasses.is_dataclass(payload) and not isinstance(payload, type):
+        fields = dataclasses.fields(payload)
+        if set(vars(payload)) != {field.name for field in fields}:
+            raise FlowError(f"send: {type(payload).__name__} has attributes beside its fields")
+        name = type(payload).__name__
+        return [name, *(_parts(getattr(payload, f.name), sender, found) for f in fields)]
+    if isinstance(payload, np.ndarray) or not functions.is_public(payload):
+        if isinstance(payload, np.ndarray) and payload.dtype != object:
+            return payload
+        raise FlowError(
+            f"send: a {type(payload).__name__} is neither a protected value nor a public one; "
+            "payloads are values, tuples, lists, dictionaries and dataclasses of them"
+        )
+    return payload
+
+
+def key_of(node: Node) -> Any:
+    """What identifies a key: its node, or for an agreed one the pair of secret keys."""
+    if node.op == "agreed":
+        return frozenset((node.args[0].number, node.args[1].args[0].number))
+    return node.number
+
+
+def received(payload: Any, to: int | None) -> Any:
+    """What the receiver of a payload has: the same values, at home with it."""
+    if isinstance(payload, Protected):
+        made = object.__new__(type(payload))
+        for cls in type(payload).__mro__:
+            for name in getattr(cls, "__slots__", ()):
+                setattr(made, name, getattr(payload, name))
+        made._home = to
+        return made
+    if type(payload) is dict:
+        return {key: received(value, to) for key, value in payload.items()}
+    if type(payload) in (list, tuple):
+        return type(payload)(received(value, to) for value in payload)
+    if dataclasses.is_dataclass(payload) and not isinstance(payload, type):
+        values = {f.name: received(getattr(payload, f.name), to) for f in dataclasses.fields(payload)}
+        return type(payload)(**values)
+    return payload
+
+
+class _Two:
+    """The field of two elements, which `PrimeField` leaves out; for small counting tests."""
+
+    modulus, dtype, half = 2, np.dtype(np.uint32), 0
+
+    def reduce(self, values: Any) -> Array:
+        return np.asarray(np.mod(np.asarray(values, dtype=object), 2)).astype(self.dtype)
+
+    def elements(self, values: Any, name: str = "elements") -> Array:
+        array = np.asarray(values)
+        if array.size and int(array.max()) > 1:
+            raise FlowError("elements of F_2 are 0 and 1")
+        return array.astype(self.dtype)
+
+    def random(self, shape: Any, source: Any = None) -> Array:
+        from securevfl.field import sampling
+
+        return sampling.uniform(2, self.dtype, shape, source)
+
+    def add(self, one: Any, other: Any) -> Array:
+        return self.reduce(np.add(one, other))
+
+    subtract = add
+
+    def multiply(self, one: Any, other: Any) -> Array:
+        return self.reduce(np.multiply(one, other))
+
+    def matmul(self, one: Any, other: Any) -> Array:
+        return self.reduce(np.asarray(one, np.int64) @ np.asarray(other, np.int64))
+
+
+def field_of(modulus: int) -> Any:
+    """The arithmetic of F_p on arrays."""
+    if modulus == 2:
+        return _Two()
+    from securevfl.field.prime_field import PrimeField
+
+    return PrimeField(modulus)

@@ -1,0 +1,639 @@
+"""The values that a party of a verified protocol computes with.
+
+A protected value has a public shape, a home (the party that has it) and, while a run is traced, a
+node of the trace: how it was made. It carries its numbers as well, so that the same code trains in
+an ordinary run, where nothing is traced. It cannot become a truth value, a number, a NumPy array or
+a text, so it decides no control flow, no size and no time; what is not on the list does not exist,
+and `map` is worst case: an opaque function of everything that goes in.
+
+- `Element`: an array over F_p. Linear operations with public numbers are exact in a proof.
+- `Secret`: an array of real numbers, or of anything else; only `map` computes on it.
+- `Model`: the state of a network and its optimiser, behind functions that are given it.
+- `Key`: 32 bytes for `prf`, and for nothing else.
+- `PublicKey`, `Sealed`, `Clipped`, `Noised`: what their makers in `parties` say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from securevfl.verified import functions
+from securevfl.verified.functions import FlowError
+
+if TYPE_CHECKING:
+    from securevfl.field.prime_field import PrimeField
+    from securevfl.verified.trace import Node, World
+
+Array = np.ndarray[Any, Any]
+
+_current: list[World] = []
+
+
+@contextlib.contextmanager
+def tracing(world: World) -> Iterator[World]:
+    """Trace the values that are made inside: parties made here take notes in `world`."""
+    _current.append(world)
+    try:
+        yield world
+    finally:
+        _current.pop()
+
+
+def current() -> World | None:
+    """The trace that is being written; None in an ordinary run."""
+    return _current[-1] if _current else None
+
+
+def _refuse(what: str, instead: str) -> Callable[..., NoReturn]:
+    def refuse(self: Any, *args: Any, **named: Any) -> NoReturn:
+        raise FlowError(f"{what} of {describe(self)}: it is protected. {instead}")
+
+    return refuse
+
+
+_COMPUTE = "Field elements have field operations; all else is map(function, ...)"
+_FLOW = "It must not decide what happens next; send it, or make it part of a declared output"
+_SHOWN = "It must not leave its wrapper; send it, or map it"
+
+
+class Protected:
+    """A value that nothing but its own methods can look at."""
+
+    __slots__ = ("_home", "_node", "_value", "_world")
+    __hash__ = object.__hash__
+    __array_ufunc__ = None
+    for _name in ("bool", "eq", "ne", "lt", "le", "gt", "ge", "contains"):
+        locals()[f"__{_name}__"] = _refuse("a truth value", _FLOW)
+    for _name in ("len", "index", "int", "float", "complex", "round", "trunc", "floor", "ceil"):
+        locals()[f"__{_name}__"] = _refuse("a number", f"{_FLOW}. Sizes are in .shape")
+    for _name in ("iter", "reversed", "setitem", "delitem", "array"):
+        locals()[f"__{_name}__"] = _refuse("the entries", _COMPUTE)
+    for _name in ("format", "str", "bytes", "buffer", "reduce", "reduce_ex", "copy", "deepcopy"):
+        locals()[f"__{_name}__"] = _refuse("a text or a copy", _SHOWN)
+    for _name in ("add", "sub", "mul", "matmul", "divmod", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift"):
+        locals()[f"__{_name}__"] = _refuse(f"the operation {_name}", _COMPUTE)
+        locals()[f"__r{_name}__"] = _refuse(f"the operation {_name}", _COMPUTE)
+    for _name in ("neg", "pos", "abs", "invert"):
+        locals()[f"__{_name}__"] = _refuse(f"the operation {_name}", _COMPUTE)
+    __getitem__ = _refuse("the entries", _COMPUTE)
+    del _name
+
+    def __init__(
+        self, value: Any, node: Node | None, home: int | None, world: World | None
+    ) -> None:
+        if isinstance(value, np.ndarray):
+            value = value.view()
+            value.flags.writeable = False
+        self._value, self._node, self._home, self._world = value, node, home, world
+
+    def __repr__(self) -> str:
+        return f"<{describe(self)}>"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, which is public."""
+        return tuple(np.shape(self._value))
+
+
+def describe(value: Any) -> str:
+    """What a value is, whose, and what it is made of, for an error."""
+    if not isinstance(value, Protected):
+        return f"{type(value).__name__} {value!r:.60}"
+    kind = type(value).__name__
+    shape = "" if isinstance(value, Key | PublicKey | Model) else f" {value.shape}"
+    home = "" if value._home is None else f" of {_party(value._home)}"
+    source = "" if value._node is None else f", made of {value._node.origin()}"
+    return f"{kind}{shape}{home}{source}"
+
+
+def _party(index: int) -> str:
+    return "the server" if index == -1 else f"party {index}"
+
+
+def home_of(values: Sequence[Any], at: int | None = None) -> int | None:
+    """The party that has all of these values.
+
+    Raises
+    ------
+    FlowError
+        Where they are of two parties, or not of party `at`: nothing was sent.
+    """
+    homes = {value._home for value in values if isinstance(value, Protected)} - {None}
+    if at is not None:
+        homes |= {at}
+    if len(homes) > 1:
+        said = "; ".join(describe(v) for v in values if isinstance(v, Protected))
+        whose = " and ".join(_party(one) for one in sorted(homes))
+        raise FlowError(
+            f"values of {whose} in one operation, and nothing was sent: {said}. Send it first, and "
+            "use what the receiver gets"
+        )
+    return homes.pop() if homes else None
+
+
+class Element(Protected):
+    """An array of elements of F_p.
+
+    ``+``, ``-``, public integers on either side of ``*``, public integer matrices on either side of
+    ``@``, slices, `rows`, ``.T``, `reshape`, `sum` and `concatenate` are linear, and exact in a
+    proof. The matrix product of two Elements is exact, too. ``*`` of two Elements is opaque.
+    """
+
+    __slots__ = ("_field",)
+
+    def __init__(
+        self,
+        value: Array,
+        node: Node | None,
+        home: int | None,
+        world: World | None,
+        field: PrimeField,
+    ) -> None:
+        super().__init__(value, node, home, world)
+        self._field = field
+
+    def _made(self, value: Array, op: str, args: Sequence[Any], data: Any = None) -> Element:
+        """A result; `args` are Elements."""
+        home, world = home_of(args), self._world
+        node = None
+        if world is not None:
+            nodes = [one._node for one in args]
+            node = world.node(op, nodes, data, shape=value.shape)
+        return Element(value, node, home, world, self._field)
+
+    def _operand(self, other: Any, what: str) -> Element:
+        """The other side of a sum or product; public integers become a public block."""
+        if isinstance(other, Element):
+            if other._field.modulus != self._field.modulus:
+                raise FlowError(
+                    f"{what} of elements of two fields, modulo {self._field.modulus} and "
+                    f"{other._field.modulus}"
+                )
+            return other
+        if isinstance(other, Protected):
+            raise FlowError(
+                f"{what} of {describe(self)} and {describe(other)}: a real value becomes field "
+                "elements by map(FixedPoint.quantize), an element a real one by map(dequantize)"
+            )
+        array = integers(other, what)
+        return public_element(self._field.reduce(array), self._field, self._world)
+
+    def _sum(self, other: Any, factor: int, turned: bool = False) -> Element:
+        added = self._operand(other, "sum")
+        if not isinstance(other, Element) and added.shape != self.shape:
+            if np.broadcast_shapes(added.shape, self.shape) == self.shape:  # a row, a number
+                whole = np.broadcast_to(added._value, self.shape)
+                added = public_element(whole, self._field, self._world)
+        if added.shape != self.shape:
+            raise FlowError(
+                f"sum of {describe(self)} and {describe(added)}: the shapes must be equal"
+            )
+        one, two = (added, self) if turned else (self, added)
+        if factor == 1:
+            return self._made(self._field.add(one._value, two._value), "add", (one, two))
+        value = self._field.subtract(one._value, two._value)
+        return self._made(value, "add", (one, two.times(-1)))
+
+    def __add__(self, other: Any) -> Element:
+        return self._sum(other, 1)
+
+    def __radd__(self, other: Any) -> Element:
+        if isinstance(other, int) and not isinstance(other, bool) and other == 0:
+            return self  # so that sum() works
+        return self._sum(other, 1, turned=True)
+
+    def __sub__(self, other: Any) -> Element:
+        return self._sum(other, -1)
+
+    def __rsub__(self, other: Any) -> Element:
+        return self.times(-1)._sum(other, 1)
+
+    def __neg__(self) -> Element:
+        return self.times(-1)
+
+    def __pos__(self) -> Element:
+        return self
+
+    def times(self, factor: int) -> Element:
+        """The product with one public whole number.
+
+        Raises
+        ------
+        FlowError
+            Where it is no whole number: a field knows no halves.
+        """
+        if isinstance(factor, bool) or not isinstance(factor, int | np.integer):
+            raise FlowError(
+                f"times({describe(factor)}) of {describe(self)}: a whole number is needed. A real "
+                "factor belongs before quantisation, in a map"
+            )
+        c = int(factor) % self._field.modulus
+        value = self._field.multiply(self._value, self._field.reduce(c))
+        return self._made(value, "scale", (self,), c)
+
+    def __mul__(self, other: Any) -> Element:
+        if isinstance(other, int | np.integer | bool | float):
+            return self.times(other)  # type: ignore[arg-type]
+        factor = self._operand(other, "product")
+        if not isinstance(other, Element):
+            shape = np.broadcast_shapes(factor.shape, self.shape)
+            if shape != self.shape:
+                raise FlowError(f"product of {describe(self)} and an array {factor.shape}")
+            weights = np.broadcast_to(factor._value, self.shape)
+            value = self._field.multiply(self._value, weights)
+            return self._made(value, "weigh", (self,), np.ascontiguousarray(weights))
+        return self.map(_product, other, self._field)
+
+    __rmul__ = __mul__
+
+    def __matmul__(self, other: Any) -> Element:
+        return self._matmul(self, self._operand(other, "matrix product"))
+
+    def __rmatmul__(self, other: Any) -> Element:
+        return self._matmul(self._operand(other, "matrix product"), self)
+
+    def _matmul(self, one: Element, two: Element) -> Element:
+        if len(one.shape) != 2 or len(two.shape) != 2 or one.shape[1] != two.shape[0]:
+            raise FlowError(
+                f"matrix product of {describe(one)} and {describe(two)}: two matrices are needed, "
+                "with as many columns as rows; reshape vectors first"
+            )
+        value = self._field.matmul(one._value, two._value)
+        return self._made(value, "matmul", (one, two))
+
+    def _index(self, places: Array) -> Element:
+        """Entries by their flat places; -1 for a zero."""
+        flat = np.ascontiguousarray(self._value).reshape(-1)
+        value = np.where(places < 0, flat.dtype.type(0), flat[np.maximum(places, 0)])
+        return self._made(value.astype(flat.dtype), "index", (self,), places.astype(np.int64))
+
+    def _places(self) -> Array:
+        return np.arange(math.prod(self.shape), dtype=np.int64).reshape(self.shape)
+
+    def __getitem__(self, key: Any) -> Element:
+        """A public choice of entries, as of a NumPy array."""
+        for one in key if isinstance(key, tuple) else (key,):
+            parts = (one.start, one.stop, one.step) if isinstance(one, slice) else (one,)
+            for part in parts:
+                if isinstance(part, Protected):
+                    raise FlowError(f"entries of {describe(self)} chosen by {describe(part)}: the "
+                                    "choice must be public")  # fmt: skip
+        try:
+            return self._index(np.asarray(self._places()[key]))
+        except IndexError as error:
+            raise FlowError(f"entries of {describe(self)}: {error}") from None
+
+    def rows(self, chosen: Any) -> Element:
+        """Rows by their public numbers; negative ones count from the end."""
+        if isinstance(chosen, Protected):
+            raise FlowError(f"rows chosen by {describe(chosen)}: the choice must be public")
+        numbers = np.asarray(chosen)
+        if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+            raise FlowError(
+                f"rows of {describe(self)}: whole numbers in one dimension are needed, not "
+                f"{numbers.dtype} {numbers.shape}; np.flatnonzero makes them of a mask"
+            )
+        return self[numbers.astype(np.int64)]
+
+    @property
+    def T(self) -> Element:
+        """The transposed array."""
+        return self._index(self._places().T)
+
+    def reshape(self, *shape: Any) -> Element:
+        """The same entries in another shape."""
+        whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        return self._index(self._places().reshape(whole))
+
+    def sum(self, axis: int | None = None) -> Element:
+        """The sum of all entries, (), or along an axis."""
+        places = self._places()
+        if axis is None:
+            parts = [self._index(np.asarray(place)) for place in places.reshape(-1)]
+        else:
+            parts = [self._index(np.asarray(p)) for p in np.moveaxis(places, axis, 0)]
+        return sum(parts[1:], parts[0])
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *others: Any,
+        shape: Sequence[int] | None = None,
+        real: bool = False,
+        dtype: Any = np.float64,
+    ) -> Any:
+        """Any local function of this and other values: worst case, dependent on all of them.
+
+        Parameters
+        ----------
+        function : callable
+            Of a module: it is given arrays that it cannot write to, and must follow from them.
+        *others
+            Protected values, each by itself, and public ones.
+        shape : sequence of int, optional
+            Public shape of the result; that of this value if not given.
+        real : bool
+            Whether the result is a Secret of `dtype`, else an Element.
+        """
+        kind = ("real", np.dtype(dtype)) if real else ("field", self._field)
+        return mapped(function, (self, *others), self.shape if shape is None else shape, kind)
+
+
+class Secret(Protected):
+    """An array of numbers that are no field elements: columns, labels, weights, gradients."""
+
+    __slots__ = ()
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *others: Any,
+        shape: Sequence[int] | None = None,
+        field: PrimeField | None = None,
+        dtype: Any = None,
+    ) -> Any:
+        """Any local function of this and other values; an Element where `field` is given."""
+        kind: tuple[str, Any] = ("field", field)
+        if field is None:
+            kind = ("real", self._value.dtype if dtype is None else np.dtype(dtype))
+        return mapped(function, (self, *others), self.shape if shape is None else shape, kind)
+
+    def clip(self, bound: float) -> Clipped:
+        """Each row scaled to an L2 norm of at most `bound`."""
+        from securevfl.privacy.mechanisms import clip_rows
+
+        if not 0 < bound < math.inf:
+            raise FlowError(f"clip({bound}) of {describe(self)}: positive and finite, please")
+        found = self.map(clip_rows, float(bound), dtype=np.float64)
+        return Clipped(found._value, found._node, found._home, found._world, float(bound))
+
+
+class Clipped(Secret):
+    """Rows whose L2 norm is at most a bound: what a mechanism may release."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(
+        self, value: Array, node: Node | None, home: int | None, world: World | None, bound: float
+    ) -> None:
+        super().__init__(value, node, home, world)
+        self._bound = bound
+
+
+class Noised(Secret):
+    """What a mechanism of differential privacy released; each one is paid for."""
+
+    __slots__ = ()
+
+
+class Key(Protected):
+    """32 secret bytes: a key for `prf` and `agree`, to be sent, and nothing else."""
+
+    __slots__ = ()
+
+
+class PublicKey(Protected):
+    """The public half of a key: anybody may have it."""
+
+    __slots__ = ()
+
+
+class Sealed(Protected):
+    """A ciphertext under the key of one party; sums are made by anybody."""
+
+    __slots__ = ("_holder",)
+
+    def __init__(
+        self, inside: Any, node: Node | None, home: int | None, world: World | None, holder: int
+    ) -> None:
+        super().__init__(inside, node, home, world)
+        self._holder = holder
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the plaintext."""
+        return tuple(self._value.shape)
+
+    def __add__(self, other: Any) -> Sealed:
+        if not isinstance(other, Sealed) or other._holder != self._holder:
+            raise FlowError(f"sum of {describe(self)} and {describe(other)}: two ciphertexts under "
+                            "one key are needed")  # fmt: skip
+        home = home_of((self, other))
+        inside = self._value + other._value
+        return Sealed(inside, inside._node, home, self._world, self._holder)
+
+
+class Model(Protected):
+    """A network with its optimiser: its state is protected, and functions are given the object.
+
+    `call` computes with it, `step` changes it. Both are worst case: a result depends on all of the
+    state. The object has ``state_dict`` and ``load_state_dict``; the engine's checkpoints use them.
+    """
+
+    __slots__ = ()
+
+    def call(
+        self,
+        function: Callable[..., Any],
+        *others: Any,
+        shape: Sequence[int],
+        dtype: Any = np.float32,
+        field: PrimeField | None = None,
+    ) -> Any:
+        """``function(model, *others)``, which must not change the model."""
+        kind = ("field", field) if field is not None else ("real", np.dtype(dtype))
+        return mapped(function, (self, *others), shape, kind)
+
+    def step(
+        self, function: Callable[..., Any], *others: Any, shapes: Sequence[Sequence[int]] = ()
+    ) -> tuple[Any, ...]:
+        """``function(model, *others)``, which changes the model and returns float32 arrays.
+
+        Parameters
+        ----------
+        shapes : sequence
+            Shapes of the arrays that it returns; none if not given.
+        """
+        values, home = (self, *others), home_of((self, *others))
+        if self._world is None:
+            found = function(self._value, *[bare(one) for one in others])
+            return tuple(
+                Secret(np.asarray(one, np.float32).reshape(shape), None, home, None)
+                for one, shape in zip(_tuple(found, shapes), shapes, strict=True)
+            )
+        made = self._world.called(_advanced, values, function=function)
+        results = tuple(
+            made.result(k, tuple(shape), ("real", np.dtype(np.float32)), home)
+            for k, shape in enumerate(shapes, 1)
+        )
+        advanced = made.result(0, (), ("model", None), home)
+        self._node, self._value = advanced._node, advanced._value
+        return results
+
+    def state_dict(self) -> Any:
+        """State for the engine's checkpoints."""
+        if self._world is not None:
+            raise FlowError("state_dict: checkpoints are the engine's")
+        return self._value.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Inverse of `state_dict`."""
+        if self._world is not None:
+            raise FlowError("load_state_dict: checkpoints are the engine's")
+        self._value.load_state_dict(state)
+
+
+def _advanced(model: Any, *values: Any, function: Callable[..., Any]) -> tuple[Any, ...]:
+    """The model after a step, and what the step returned."""
+    after = copy.deepcopy(model)
+    found = function(after, *values)
+    return (after, *(found if isinstance(found, tuple) else () if found is None else (found,)))
+
+
+def _tuple(found: Any, shapes: Sequence[Any]) -> tuple[Any, ...]:
+    if not shapes:
+        return ()
+    return found if isinstance(found, tuple) else (found,)
+
+
+def _product(one: Array, other: Array, field: PrimeField) -> Array:
+    return field.multiply(one, other)
+
+
+def bare(value: Any) -> Any:
+    """What a function is given for an argument of `map`.
+
+    Raises
+    ------
+    FlowError
+        For what is neither protected by itself nor plainly public.
+    """
+    if isinstance(value, Sealed | Key | PublicKey):
+        raise FlowError(f"map of {describe(value)}: keys are for prf, ciphertexts for decrypt")
+    if isinstance(value, Protected):
+        return value._value
+    if functions.is_public(value):
+        return value
+    raise FlowError(
+        f"map: {type(value).__name__} is neither a protected value by itself nor a public one; "
+        "give protected values one by one, as map(f, *values), not in a list or an object"
+    )
+
+
+def fitted(found: Any, shape: Sequence[int], kind: tuple[str, Any]) -> Any:
+    """A result of a function with the public shape and dtype that were declared."""
+    what, of = kind
+    if what == "model":
+        return found
+    if isinstance(found, Protected):
+        raise FlowError("map: the function returned a protected value; it gets and returns arrays")
+    array = np.asarray(found)
+    if tuple(array.shape) != tuple(shape):
+        raise FlowError(
+            f"map: the function returned the shape {array.shape}, and {tuple(shape)} was declared; "
+            "a shape must not depend on protected values"
+        )
+    if what == "field":
+        if array.dtype.kind == "f":
+            raise FlowError("map: real numbers are no field elements; quantise them, or say real")
+        return of.elements(array) if array.dtype.kind == "u" else of.reduce(array)
+    if array.dtype == object:
+        raise FlowError("map: an array of objects is no number")
+    return array.astype(of)
+
+
+def mapped(
+    function: Callable[..., Any],
+    values: Sequence[Any],
+    shape: Sequence[int],
+    kind: tuple[str, Any],
+) -> Any:
+    """One call of a function, traced where a trace is written."""
+    home = home_of(values)
+    given = [bare(value) for value in values]
+    world = next((v._world for v in values if isinstance(v, Protected)), None)
+    shape = tuple(int(n) for n in shape)
+    if world is not None:
+        return world.called(function, values).result(None, shape, kind, home)
+    return wrapped(fitted(functions.call(function, given), shape, kind), kind, None, home, None)
+
+
+def wrapped(
+    value: Any, kind: tuple[str, Any], node: Node | None, home: int | None, world: World | None
+) -> Any:
+    """A value in the wrapper of its kind."""
+    what, of = kind
+    if what == "field":
+        return Element(value, node, home, world, of)
+    if what == "model":
+        return Model(value, node, home, world)
+    return {"key": Key, "public key": PublicKey, "noised": Noised}.get(what, Secret)(
+        value, node, home, world
+    )
+
+
+def integers(value: Any, what: str) -> Array:
+    """A public array of whole numbers.
+
+    Raises
+    ------
+    FlowError
+        For anything else: a field knows no fractions.
+    """
+    array = np.asarray(value)
+    whole = array.dtype.kind in "iu" or (
+        array.dtype == object and all(type(one) is int for one in array.flat)
+    )
+    if not whole:
+        raise FlowError(
+            f"{what} of field elements and {describe(value)}: whole numbers are needed; quantise "
+            "real ones first"
+        )
+    return array
+
+
+def public_element(value: Array, field: PrimeField, world: World | None) -> Element:
+    """A public array as an Element that everybody has."""
+    value = np.ascontiguousarray(value)
+    node = None if world is None else world.node("public", (), value, shape=value.shape)
+    return Element(value, node, None, world, field)
+
+
+def concatenate(values: Sequence[Element], axis: int = 0) -> Element:
+    """Elements side by side along an axis, as numpy.concatenate."""
+    values = list(values)
+    if not values or not all(isinstance(one, Element) for one in values):
+        raise FlowError("concatenate: a list of Elements is needed")
+    home_of(values)
+    field = values[0]._field
+    whole = np.concatenate([one._value for one in values], axis)
+    if values[0]._world is None:
+        return Element(whole, None, home_of(values), None, field)
+    total, start = None, 0
+    for one in values:
+        numbers = np.full(whole.shape, -1, np.int64)
+        part = [slice(None)] * whole.ndim
+        part[axis] = slice(start, start + one.shape[axis])
+        numbers[tuple(part)] = one._places()
+        start += one.shape[axis]
+        placed = one._index(numbers)
+        total = placed if total is None else total + placed
+    assert total is not None
+    return total
+
+
+def stack(values: Sequence[Element]) -> Element:
+    """Elements of one shape along a new first axis, as numpy.stack."""
+    return concatenate([one.reshape(1, *one.shape) for one in values])
+
+
+def combination(pairs: Any) -> Element:
+    """sum_i c_i x_i with public whole numbers c_i."""
+    parts = [value.times(c) for c, value in pairs]
+    return sum(parts[1:], parts[0])

@@ -1,0 +1,251 @@
+"""Verdicts of claims: a search, a check of what it found, and a look at the declared outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from securevfl.errors import SecureVFLError
+from securevfl.verified.check import Entries, Poly, Refused, check, faithful
+from securevfl.verified.forms import Algebra, unfaithful
+from securevfl.verified.prove import Found, Step, search, view_of
+from securevfl.verified.trace import Output, World, name_of
+
+PROVED, DP, OPEN, VIOLATED = "PROVED", "DP", "NOT PROVED", "VIOLATED"
+
+
+@dataclass
+class Verdict:
+    """What was found of one claim: that a coalition learns no more than the outputs.
+
+    Attributes
+    ----------
+    verdict : str
+        "PROVED" or "DP" (both with an accepted certificate), "NOT PROVED" or "VIOLATED".
+    scope : str
+        The verdict with all that it is for. Readers are shown this one.
+    coalition : tuple of int
+        Numbers of the parties that pool what they have; the server is -1.
+    outputs : tuple of str
+        Names of the declared outputs that are given to it.
+    text : str
+        Of "NOT PROVED" and "VIOLATED": what is shown by which messages, or what went wrong.
+    judge : tuple of str
+        What a reader must judge, as no proof can.
+    assumptions : tuple of str
+    releases : int
+        Of "DP": how many values were released with noise.
+    steps : tuple of Step
+        The certificate.
+    """
+
+    verdict: str
+    coalition: tuple[int, ...]
+    outputs: tuple[str, ...]
+    claim: str = ""
+    text: str = ""
+    judge: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    releases: int = 0
+    steps: tuple[Step, ...] = ()
+    messages: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def scope(self) -> str:
+        """The verdict, never bare."""
+        if self.verdict == PROVED:
+            prf = ", ideal PRF" if any("PRF" in one for one in self.assumptions) else ""
+            return f"PROVED for these batches, shapes and schedule{prf}, given the outputs"
+        if self.verdict == DP:
+            return f"DP, {self.releases} releases, for these batches, shapes and schedule"
+        return self.verdict
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "scope": self.scope}
+
+
+class Judge:
+    """Verdicts of one trace. What all claims share is computed once."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.algebra: Algebra | None = None
+        self.entries: Entries | None = None
+        self.fault: str | None = None
+        try:
+            self.algebra = Algebra(world)
+            self.fault = unfaithful(self.algebra)
+            if self.fault is None:
+                self.entries = Entries(world)
+                faithful(self.entries)
+        except Refused as why:
+            self.fault = str(why)
+        except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+            self.fault = f"the trace could not be read: {type(error).__name__}: {error}"
+
+    def decide(
+        self, coalition: Iterable[int], outputs: Sequence[Output] | None = None, claim: str = ""
+    ) -> Verdict:
+        """The verdict on one coalition, given the outputs that its members may have."""
+        some = frozenset(coalition)
+        given = self.world.outputs_of(some) if outputs is None else list(outputs)
+        found, judge = Found(OPEN), ()
+        if self.fault is not None or self.algebra is None or self.entries is None:
+            found.text = self.fault or "the trace could not be read"
+        else:
+            try:
+                alone, judge = judged(self.entries, some, given)
+                found = search(self.algebra, some, given)
+                if found.verdict in (PROVED, DP):
+                    if alone:
+                        found = Found(OPEN, text=alone)
+                    else:
+                        found = self._checked(found, some, given)
+            except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+                found = Found(OPEN, text=f"the prover ended in {type(error).__name__}: {error}")
+            except RecursionError:
+                found = Found(OPEN, text="the prover ended in too deep a recursion")
+        sure = found.verdict in (PROVED, DP)
+        return Verdict(
+            found.verdict,
+            tuple(sorted(some)),
+            tuple(output.name for output in given),
+            claim or who(some),
+            found.text,
+            judge,
+            self.assumptions(found, some),
+            found.releases if sure else 0,
+            tuple(found.steps) if sure else (),
+            tuple(found.messages),
+        )
+
+    def _checked(self, found: Found, some: frozenset[int], given: Sequence[Output]) -> Found:
+        """What was found, if the checker accepts it."""
+        why, releases = check(self.world, some, given, found.steps, self.entries)
+        if why is not None:
+            return Found(OPEN, text=f"the certificate was refused: {why}")
+        found.verdict, found.releases = (DP if releases else PROVED), releases
+        return found
+
+    def assumptions(self, found: Found, coalition: frozenset[int]) -> tuple[str, ...]:
+        """What a proof rests on beside the library's kernels."""
+        said = ["parties follow the protocol; the library's kernels, engine and types do theirs"]
+        if any(step.what == "prf" for step in found.steps):
+            said.append(
+                "ideal PRF (HKDF and AES-256), keys hidden one after the other; who drops out is "
+                "not chosen by what was seen"
+            )
+        used = {node.op for node in self.world.nodes}
+        if "agreed" in used:
+            said.append("key agreement: X25519 with a hash, many users (oracle Diffie-Hellman)")
+        if any(part.holder is not None for m in self.world.messages for part in m.parts):
+            said.append("ideal encryption; a sum of ciphertexts is re-randomised")
+        if found.releases:
+            said.append("the accountant counts each release by its bound and its sigma")
+        return tuple(said)
+
+
+def who(coalition: Iterable[int]) -> str:
+    """A coalition in words."""
+    some = sorted(coalition)
+    clients = [str(n) for n in some if n >= 0]
+    parts = ["server"] if -1 in some else []
+    if clients:
+        parts.append(f"client{'s' if len(clients) > 1 else ''} {', '.join(clients)}")
+    return " + ".join(parts) or "nobody"
+
+
+def decide(
+    world: World, coalition: Iterable[int], outputs: Sequence[Output] | None = None
+) -> Verdict:
+    """The verdict on one coalition of a traced run; see `Judge.decide`."""
+    return Judge(world).decide(coalition, outputs)
+
+
+def judged(
+    entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
+) -> tuple[str, tuple[str, ...]]:
+    """Why the outputs give away one honest party; and what a reader must judge of them.
+
+    A perfect simulation *given the outputs* says nothing of what these tell. They are looked at
+    entry by entry: a combination in which only one honest party's inputs are left is refused.
+    """
+    owners = Owners(entries)
+    rows: list[tuple[str, Poly]] = []
+    said: dict[str, None] = {}
+    honest: set[int] = set()
+    for output in outputs:
+        if output.alone:
+            said[f"{output.name} is declared to be of one party"] = None
+            continue
+        for poly in entries.of(output.node):
+            left = {m: c for m, c in poly.items() if owners.of(m) - coalition}
+            for monomial in left:
+                honest |= owners.of(monomial) - coalition
+            weights = {min(c, entries.p - c) for c in left.values()}
+            if len(weights) > 1:
+                said[f"{output.name} is a sum with unequal weights"] = None
+            for monomial in left:
+                for symbol in monomial:
+                    atom = entries.atom(symbol)
+                    if atom.kind == "map" and len(owners.of((symbol,)) - coalition) > 1:
+                        title = atom.node.data[0].title
+                        said[f"{output.name}: what {title} tells of each of its inputs"] = None
+            if left:
+                rows.append((output.name, left))
+    for n in sorted(honest):
+        found = _alone(entries, owners, coalition, rows, n)
+        if found:
+            return f"outputs up to {found} tell of {name_of(n)} alone", tuple(said)
+    return "", tuple(said)
+
+
+class Owners:
+    """Whose inputs a symbol depends on."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._found: dict[int, frozenset[int]] = {}
+        for atom in entries.atoms:  # in the order of the trace: what goes in comes first
+            own: set[int] = set()
+            if atom.kind == "secret" and atom.node.owner is not None:
+                own.add(atom.node.owner)
+            for arg in atom.deps:
+                for poly in arg:
+                    for monomial in poly:
+                        own |= self.of(monomial)
+            self._found[atom.base] = frozenset(own)
+
+    def of(self, monomial: Iterable[int]) -> frozenset[int]:
+        """Parties whose inputs are in a monomial."""
+        found: frozenset[int] = frozenset()
+        for symbol in monomial:
+            found |= self._found[self._entries.atom(symbol).base]
+        return found
+
+
+def _alone(
+    entries: Entries,
+    owners: Owners,
+    coalition: frozenset[int],
+    rows: Sequence[tuple[str, Poly]],
+    party: int,
+) -> str:
+    """The output with which a combination stands on one party alone; "" if there is none."""
+    basis: dict[Any, Poly] = {}
+    for name, poly in rows:
+        row = dict(poly)
+        for pivot, known in basis.items():
+            if pivot in row:
+                row = entries.plus(row, known, -row[pivot])
+        others = [m for m in row if owners.of(m) - coalition != {party}]
+        if row and not others:
+            return name
+        if others:
+            basis[others[0]] = entries.times(row, {(): pow(row[others[0]], -1, entries.p)})
+    return ""
+
+
+__all__ = ["Judge", "Verdict", "decide", "judged", "view_of", "who"]
