@@ -53,6 +53,7 @@ schedule. `docs/proof.md` has the argument.
 from __future__ import annotations
 
 from securevfl.verified.functions import FlowError
+from securevfl.verified.participants import Participant, Provable
 from securevfl.verified.parties import Party
 from securevfl.verified.trace import SERVER, World
 from securevfl.verified.values import (
@@ -74,8 +75,10 @@ __all__ = [
     "Judge",
     "Key",
     "Model",
+    "Participant",
     "Party",
     "Protected",
+    "Provable",
     "Secret",
     "Verdict",
     "World",

@@ -8,7 +8,7 @@ by itself, and applied:
   hidden key, that the coalition lacks, that occurs in no other term and that no function in `rest`
   depends on. For fixed others this is a bijection of t, so the entry is a fresh uniform s, and
   t = (s - rest) / c everywhere.
-- *give*: a key is added to what the coalition has. This makes the claim stronger.
+- *give*: a key or a tape is added to what the coalition has. This makes the claim stronger.
 - *prf*: no received entry depends on a key but through its streams, and the coalition lacks it:
   its streams are uniform and independent from then on (ideal PRF). Keys are taken in the order of
   the certificate, so that no key depends on streams under itself.
@@ -265,8 +265,8 @@ class Checker:
         if step.what == "move":
             self._moves(step, atom)
         elif step.what == "give":
-            if atom.kind not in ("key", "agreed") or atom.base in self.hidden:
-                raise Refused(f"give: {atom.node.name} is no key, or was taken for hidden")
+            if atom.kind not in ("key", "agreed", "uniform") or atom.base in self.hidden:
+                raise Refused(f"give: {atom.node.name} is not drawn, or was taken for hidden")
             if any(atom.base + i in self.moved for i in range(atom.size)):
                 raise Refused(f"give: {atom.node.name} was moved")
             self.given.add(atom.base)
@@ -301,7 +301,7 @@ class Checker:
         c = poly.get((t,), 0)
         rest = {m: v for m, v in poly.items() if m != (t,)}
         said = f"{atom.node.name}[{t - atom.base}]"
-        if t in self.moved or not c:
+        if t in self.moved or atom.base in self.given or not c:
             raise Refused(f"move: {said} does not stand alone in entry {entry} of part {part}")
         if self._reaches((s for m in rest for s in m), {t}):
             raise Refused(f"move: the rest of entry {entry} of part {part} depends on {said}")
@@ -432,12 +432,15 @@ class Checker:
         if atom.base in self.given or atom.kind == "public key":
             return True
         if atom.kind in ("secret", "uniform", "key", "release"):
-            return atom.node.owner in self.coalition
+            own = atom.node.owner in self.coalition
+            return own or (atom.kind == "secret" and self._spanned({(symbol,): 1}))
         if atom.kind == "prf":
             return self._has_key(self._key(atom))
         if atom.kind == "agreed":
             return any(map(self._has_key, self._secret_keys(atom)))
-        return all(self._spanned(q) for arg in atom.deps for q in arg)
+        return self._spanned({(symbol,): 1}) or all(
+            self._spanned(q) for arg in atom.deps for q in arg
+        )
 
     def _has_key(self, key: Atom) -> bool:
         return key.base in self.given or self.has(key.base)

@@ -6,7 +6,8 @@ left to take:
 - *move*: a row c L(R) + rest, with R a uniform block that the coalition lacks, L onto, and `rest`
   not dependent on R. For fixed others the row is a bijection of R: it is a uniform block s of its
   own, and R is L^-1 (s - rest) / c everywhere.
-- *give*: a key that a row shows is known from then on. What is given makes a proof harder only.
+- *give*: a key that a row shows is known from then on, or a tape that nothing else is masked by.
+  What is given makes the view larger, so it can only make a proof harder.
 - *prf*: streams of a key that no row depends on otherwise are uniform blocks from then on.
 - *release*: what a mechanism of differential privacy released is known, and is counted.
 
@@ -123,6 +124,10 @@ class Prover:
         self._basis: dict[Any, dict[Any, int]] | None = None
         self._failed: set[tuple[int, int]] = set()
         self._next = 0
+        self._generous = False  # a tape was given that no row shows
+        self._named = {
+            b for form in self.outputs for b in form.linear if algebra.blocks[b].kind != "model"
+        }
         for number, (_, part) in enumerate(self.view):
             self._add(number, algebra.form(part.node))
 
@@ -176,9 +181,9 @@ class Prover:
             return True
         if number in self.subst:
             return all(map(self.known, self.subst[number].blocks))
-        if kind in ("map", "index", "weigh"):
-            return all(map(self.computable, block.deps))
-        if kind == "prf":
+        if number in self._named and not self.beyond(self.algebra.of(block)):
+            return True
+        if kind in ("map", "index", "weigh", "prf"):
             return all(map(self.computable, block.deps))
         if kind == "agreed":
             return any(self.computable(dep) for dep in self._secret_keys(block))
@@ -344,7 +349,8 @@ class Prover:
                 self._streams()
             if len(self.steps) == before:
                 if refined or not self._refine():
-                    break
+                    if not self._give_tapes():
+                        break
                 refined = True
         self._drop()
         return self._result()
@@ -519,6 +525,34 @@ class Prover:
             self._step("give", block, text=f"{self.view[row.part][0]} shows {block.name}")
             self._no.clear()
 
+    def _give_tapes(self) -> bool:
+        """Give tapes that rows are functions of, and of nothing else that is unknown."""
+        for row in self.rows.values():
+            todo, seen, tapes = list(row.form.blocks), set(), set()
+            while todo:
+                one = todo.pop()
+                if one in seen or self.known(one):
+                    continue
+                seen.add(one)
+                block = self.algebra.blocks[one]
+                if one in self.subst or block.kind in ("secret", "release", "key", "agreed"):
+                    break
+                if block.kind == "uniform" and one not in self.source:
+                    tapes.add(one)
+                elif block.kind in ("uniform", "prf"):
+                    break
+                todo.extend(b for dep in block.deps for b in dep.blocks)
+            else:
+                if tapes:
+                    self._generous = True
+                    for one in sorted(tapes):
+                        self.given.add(one)
+                        block = self.algebra.blocks[one]
+                        self._step("give", block, text=f"{block.name} is given")
+                    self._no.clear()
+                    return True
+        return False
+
     def _streams(self) -> None:
         """Keys that no row depends on but through their streams: these are uniform."""
         named: set[int] = set()
@@ -580,7 +614,7 @@ class Prover:
         fixed = [row for row in self.rows.values() if self._fixed(row.form)]
         rows = sorted(fixed or self.rows.values(), key=lambda row: (len(row.form), row.part))
         found.text, found.messages = self._told(rows[0])
-        if self.released:
+        if self.released or self._generous:
             return found
         for row in rows[:4] if fixed else ():
             why = self._violated(row.form)

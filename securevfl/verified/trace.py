@@ -224,6 +224,10 @@ class World:
         self.round = 0
         self._streams: dict[Any, tuple[int, ...]] = {}
         self.keys: dict[bytes, Node] = {}
+        self.arriving: dict[int, tuple[Any, Any]] = {}  # arrays on their way, by id
+        self.left: list[tuple[int, int, str, Any]] = []  # sender, to, kind and payload
+        self.coalitions: tuple[frozenset[int], ...] = ()
+        self.inputs: dict[tuple[int, str], Any] = {}  # by owner and name, for declared outputs
 
     # -- nodes -------------------------------------------------------------------------------
 
@@ -249,7 +253,7 @@ class World:
         return made
 
     def called(
-        self, function: Callable[..., Any], values: Sequence[Any], **named: Any
+        self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any
     ) -> _Made:
         """Run a function twice on the same values, and keep the call."""
         given = [bare(value) for value in values]
@@ -303,7 +307,12 @@ class World:
         )
         if kind == "model":
             node.value = copy.deepcopy(value)
+        self.inputs[owner, name] = wrapped(node.value, (kind, self.field), node, None, self)
         return wrapped(value, (kind, self.field), node, owner, self)
+
+    def the(self, owner: int, name: str) -> Any:
+        """An input as it was in the beginning, without a home: for declared outputs."""
+        return received(self.inputs[owner, name], None)
 
     def spec(self, value: Any) -> Any:
         """For declared outputs, never for parties: a value without a home."""
@@ -343,6 +352,22 @@ class World:
         self.messages.append(
             Message(sender, to, kind, round, tuple(found), functions.digest(public))
         )
+
+    def compare(self, sent: Sequence[tuple[int, int, str, bytes]]) -> None:
+        """Hold what parties noted against the messages that an engine wrote down."""
+        from securevfl.engine import wire
+
+        noted = [
+            (sender, to, kind, wire.encode(bare))
+            for sender, to, kind, bare in self.left
+            if sender != to
+        ]
+        if noted != list(sent):
+            first = next(
+                (one for one, other in zip(sent, noted, strict=False) if one != other), None
+            )
+            said = "their numbers differ" if first is None else f"{first[2]} to {first[1]}"
+            self.faults.append(f"messages that left are not those that parties noted: {said}")
 
     def stream(self, key: Node, label: bytes, shape: tuple[int, ...]) -> None:
         """Refuse one key and label in two shapes: one stream would be a part of the other.
@@ -454,10 +479,15 @@ def received(payload: Any, to: int | None) -> Any:
     return payload
 
 
+@dataclasses.dataclass(frozen=True)
 class _Two:
     """The field of two elements, which `PrimeField` leaves out; for small counting tests."""
 
-    modulus, dtype, half = 2, np.dtype(np.uint32), 0
+    modulus: int = 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.uint32)
 
     def reduce(self, values: Any) -> Array:
         return np.asarray(np.mod(np.asarray(values, dtype=object), 2)).astype(self.dtype)

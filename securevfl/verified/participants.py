@@ -1,0 +1,282 @@
+"""Parties of the engine that compute with protected values, and protocols that can be proved.
+
+An author derives clients and servers from `Participant` and the protocol from `Provable` and a base
+class of the library. The file trains as any other protocol. `securevfl.verified.proofs` runs it once
+more in the same engine, with a trace, and decides its claims.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
+
+from securevfl.engine.party import SERVER, Party
+from securevfl.verified.functions import FlowError
+from securevfl.verified.parties import Hands
+from securevfl.verified.trace import received
+from securevfl.verified.values import (
+    Element,
+    Key,
+    Model,
+    Protected,
+    PublicKey,
+    Secret,
+    current,
+    describe,
+    home_of,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from securevfl.verified.trace import World
+
+KINDS = ("field", "real", "key", "public key")
+
+
+class Participant(Hands, Party):
+    """A party whose data, models and messages are protected values.
+
+    Attributes
+    ----------
+    protected : mapping of str to str
+        Kinds of message that carry protected values, and what these are: "field", "real", "key" or
+        "public key". All other kinds carry public numbers and texts, such as a batch's rows.
+    field : PrimeField
+        F_p, of the protocol.
+    """
+
+    protected: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, index: int, peers: Iterable[int], field: Any) -> None:
+        Party.__init__(self, index, peers)
+        self.field = field
+        self.world = current()
+
+    # -- inputs --------------------------------------------------------------------------------
+
+    def own(self, name: str, array: Any) -> Secret:
+        """An array of this party's own, such as its columns; the name is for declared outputs."""
+        if self.world is None:
+            return Secret(np.asarray(array), None, self.index, None)
+        return self.world.input(self.index, name, np.asarray(array), "real")
+
+    def own_model(self, name: str, model: Any) -> Model:
+        """A network with its optimiser, of this party's own."""
+        if self.world is None:
+            return Model(model, None, self.index, None)
+        return self.world.input(self.index, name, model, "model")
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def send(
+        self, to: int, kind: str, payload: Any, *, round: int | None = None, after: float = 0.0
+    ) -> None:
+        """Send a payload of protected or public values to one party; see `Party.send`."""
+        self._public(to, kind, round, after)
+        bare = self._leaving(to, kind, payload, self._round(round))
+        super().send(to, kind, bare, round=round, after=after)
+
+    def share(self, kind: str, shares: Sequence[Any] | Element) -> None:
+        """Send ``shares[i]`` to client i, the own one to oneself."""
+        self._public(kind)
+        parts = shares
+        if isinstance(shares, Element):
+            parts = [shares[i] for i in range(shares.shape[0])]
+        bare = [self._leaving(n, kind, one, self.round) for n, one in enumerate(parts)]
+        super().share(kind, bare)
+
+    def broadcast(self, kind: str, payload: Any, to: Sequence[int] | None = None) -> None:
+        """Send the same payload to all of `to`; to all clients but oneself if not given."""
+        self._public(kind, *(to or ()))
+        whom = [peer for peer in self.peers if peer != self.index] if to is None else list(to)
+        bare = None
+        for n in whom:
+            bare = self._leaving(n, kind, payload, self.round)
+        if whom:
+            super().broadcast(kind, bare, whom)
+
+    async def receive(self, *kinds: str, **options: Any) -> Any:
+        """The next payload of these kinds, at home with this party."""
+        payload = await super().receive(*kinds, **options)
+        assert self.envelope is not None
+        return self._arrived(self.envelope.kind, payload)
+
+    async def collect(self, kind: str, **options: Any) -> dict[int, Any]:
+        """Payloads by sender, at home with this party."""
+        found = await super().collect(kind, **options)
+        return {sender: self._arrived(kind, payload) for sender, payload in found.items()}
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Put an event into the history, which everybody reads: declare what it shows."""
+        if self.world is not None:
+            self.world.sent(self.index, None, f"event {event}", self.round, fields)
+        plain = {name: _number(value) for name, value in fields.items()}
+        super().record(event, **plain)
+
+    def secret_stream(self, name: str, *keys: int) -> NoReturn:
+        """Refused: numbers of a generator are no protected values."""
+        raise FlowError(
+            f"secret_stream({name!r}): its numbers would be public. Draw masks by uniform(), and "
+            "other secret choices in the protocol, as inputs of the party"
+        )
+
+    def encrypt(self, value: Element, holder: int) -> NoReturn:
+        """Refused: ciphertexts are for programs of a `World` so far."""
+        raise FlowError("encrypt: the engine's parties have no ciphertexts in this form yet")
+
+    def _public(self, *values: Any) -> None:
+        for value in values:
+            if isinstance(value, Protected):
+                raise FlowError(f"send: receiver, kind and time must be public, not "
+                                f"{describe(value)}")  # fmt: skip
+
+    def _leaving(self, to: int, kind: str, payload: Any, round: int) -> Any:
+        """What goes on the wire, after it was noted."""
+        what = self.protected.get(kind)
+        if what is None:
+            for value in _values(payload):
+                if isinstance(value, Protected):
+                    raise FlowError(
+                        f"send: {kind!r} carries {describe(value)}; name the kind in "
+                        f"{type(self).__name__}.protected, as 'field' or 'real'"
+                    )
+        if self.world is None:
+            home_of(list(_values(payload)), self.index)
+            return _each(payload, _bare)
+        self.world.sent(self.index, to, kind, round, payload)
+        bare = _each(payload, lambda value: self._noted(value, what))
+        self.world.left.append((self.index, to, kind, bare))
+        return bare
+
+    def _noted(self, value: Any, what: str | None) -> Any:
+        """The bare value, by which the receiver's copy finds how it was made."""
+        if not isinstance(value, Protected):
+            return value
+        found = "real"
+        if isinstance(value, Element):
+            found = "field"
+        elif isinstance(value, Key | PublicKey):
+            found = "key" if isinstance(value, Key) else "public key"
+        if found != what:
+            raise FlowError(f"send: {describe(value)} is {found!r}, and {what!r} was declared")
+        assert self.world is not None
+        bare = value._value
+        self.world.arriving[id(bare)] = (bare, value)
+        return bare
+
+    def _arrived(self, kind: str, payload: Any) -> Any:
+        """Protected values of a payload, at home here."""
+        what = self.protected.get(kind)
+        if what is None:
+            return payload
+        if self.world is None:
+            return _each(payload, lambda value: self._wrapped(what, value))
+
+        def found(value: Any) -> Any:
+            noted = self.world.arriving.get(id(value))  # type: ignore[union-attr]
+            if noted is not None:
+                return received(noted[1], self.index)
+            if isinstance(value, np.ndarray | bytes):
+                raise FlowError(f"{kind!r} carries an array that was not sent as a protected one")
+            return value
+
+        return _each(payload, found)
+
+    def _wrapped(self, what: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray | np.generic | bytes):
+            return wrapped(value, (what, self.field), None, self.index, None)
+        return value
+
+
+def _values(payload: Any) -> Iterable[Any]:
+    """All values in a payload."""
+    if isinstance(payload, Mapping):
+        for value in payload.values():
+            yield from _values(value)
+    elif isinstance(payload, list | tuple):
+        for value in payload:
+            yield from _values(value)
+    elif dataclasses.is_dataclass(payload) and not isinstance(payload, type):
+        for one in dataclasses.fields(payload):
+            yield from _values(getattr(payload, one.name))
+    else:
+        yield payload
+
+
+def _each(payload: Any, change: Any) -> Any:
+    """A payload with each of its values changed."""
+    if isinstance(payload, dict):
+        return {key: _each(value, change) for key, value in payload.items()}
+    if isinstance(payload, list | tuple):
+        return type(payload)([_each(value, change) for value in payload])
+    if dataclasses.is_dataclass(payload) and not isinstance(payload, type):
+        own = [_each(getattr(payload, f.name), change) for f in dataclasses.fields(payload)]
+        return type(payload)(*own)
+    return change(payload)
+
+
+def _bare(value: Any) -> Any:
+    return value._value if isinstance(value, Protected) else value
+
+
+def _number(value: Any) -> Any:
+    """A value of the history: a number of a protected one."""
+    if isinstance(value, Protected):
+        return float(np.asarray(value._value).reshape(()))
+    return value
+
+
+class _Shown:
+    """A party as the experimenter's evaluation sees it: its models bare."""
+
+    def __init__(self, party: Any) -> None:
+        self._party = party
+
+    def __getattr__(self, name: str) -> Any:
+        return _bare(getattr(self._party, name))
+
+
+class Provable:
+    """What a protocol declares, beside its parties, for a proof. Derive from it first.
+
+    Attributes
+    ----------
+    field : PrimeField
+        F_p, of all its messages.
+    traced_options : mapping
+        Options of the run that is traced: few rounds, rows and columns.
+    """
+
+    field: ClassVar[Any]
+    traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 2, "batch": 4, "width": 2}
+
+    def ideal(self, world: World) -> None:
+        """Declare the outputs: what a trusted party would compute of the inputs, and tell to whom.
+
+        Inputs are ``world.the(party, name)``, by the names that parties gave them in `own`. Write
+        it apart from the code of the parties. Each output is ``world.output(name, value, to)``.
+        """
+        raise NotImplementedError
+
+    def colluders(self) -> int:
+        """T, the most clients that pool what they have, alone and with the server."""
+        return int(getattr(self.config, "privacy", 1))  # type: ignore[attr-defined]
+
+    def coalitions(self) -> tuple[frozenset[int], ...]:
+        """Coalitions that the claims are about: up to T clients, and the server with up to T."""
+        clients = list(self.peers())  # type: ignore[attr-defined]
+        groups = [
+            frozenset(some)
+            for size in range(self.colluders() + 1)
+            for some in itertools.combinations(clients, size)
+        ]
+        return tuple(group for group in groups if group) + tuple(g | {SERVER} for g in groups)
+
+    def scores(self, parties: Mapping[int, Any], features: Sequence[np.ndarray]) -> np.ndarray:
+        """Scores in the clear, for the experimenter's evaluation."""
+        shown = {n: _Shown(party) for n, party in parties.items()}
+        return super().scores(shown, features)  # type: ignore[misc, no-any-return]

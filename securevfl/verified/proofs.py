@@ -1,0 +1,281 @@
+"""Proofs of protocols: a traced run, its verdicts, and certificates that another process checks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl._version import __version__
+from securevfl.data.dataset import VerticalDataset
+from securevfl.engine import wire
+from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.simulation.simulator import Simulation
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import ConfigurationError, SecureVFLError
+from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.runs.assembly import rules_of
+from securevfl.runs.threads import one_thread
+from securevfl.verified.check import Entries, Refused, check, faithful
+from securevfl.verified.participants import Provable
+from securevfl.verified.prove import Step
+from securevfl.verified.trace import World
+from securevfl.verified.values import tracing
+from securevfl.verified.verdicts import DP, OPEN, PROVED, Judge, Verdict
+
+FORMAT, VERSION = "securevfl certificate", 1
+_WIDTHS = (2, 3, 1)  # columns of the traced run's clients, in turn
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What is traced: a protocol, its options, and public sizes.
+
+    Attributes
+    ----------
+    protocol : str
+        Its name.
+    options : mapping
+    parties, rows : int
+    seed : int
+        Of the public choices, such as batches.
+    """
+
+    protocol: str
+    options: Mapping[str, Any]
+    parties: int = 4
+    rows: int = 8
+    seed: int = 0
+
+    def run(self, conditions: Conditions = NONE) -> World:
+        """Run it in the simulation, with a trace, and declare its outputs.
+
+        Raises
+        ------
+        ConfigurationError
+            When the protocol is not written with protected values.
+        """
+        cls: Any = get_protocol(self.protocol)
+        if not issubclass(cls, Provable):
+            raise ConfigurationError(
+                f"{self.protocol} is not written with protected values, so there is no trace to "
+                "prove; derive its parties from Participant and itself from Provable "
+                "(docs/proof.md)"
+            )
+        config = make_config(cls, {**cls.traced_options, **self.options})
+        made: Any = cls(config, small_data(self.parties, self.rows), seed=self.seed)
+        world = World(made.field.modulus)
+        transcript = Transcript(payloads=True)
+        with tracing(world), one_thread():
+            parties = made.parties()
+            simulation = Simulation(
+                parties,
+                seed=self.seed,
+                conditions=conditions,
+                transcript=transcript,
+                secrets=made.secrets,
+                rules=rules_of(made),
+            )
+            simulation.run()
+            world.compare(_sent(transcript))
+            made.ideal(world)
+        world.coalitions = made.coalitions()
+        return world
+
+    @property
+    def sizes(self) -> str:
+        """The public sizes that a verdict is for."""
+        cls: Any = get_protocol(self.protocol)
+        options = {**cls.traced_options, **self.options}
+        said = ", ".join(f"{name} = {value}" for name, value in options.items())
+        return f"N = {self.parties}, M = {self.rows} rows" + (f", {said}" if said else "")
+
+
+def small_data(parties: int, rows: int) -> VerticalDataset:
+    """Two classes and few columns. A proof is for all values, so these are any numbers."""
+    rng = np.random.default_rng(0)
+    widths = [_WIDTHS[n % len(_WIDTHS)] for n in range(parties)]
+    features = [rng.standard_normal((rows, d)).astype(np.float32) for d in widths]
+    labels = np.arange(rows) % 2
+    return VerticalDataset.from_numpy(
+        features,
+        labels,
+        test_features=[x[:2] for x in features],
+        test_labels=labels[:2],
+        scaling="none",
+    )
+
+
+def _sent(transcript: Transcript) -> list[tuple[int, int, str, bytes]]:
+    """Sender, receiver, kind and bytes of each message, from the engine's own record."""
+    assert transcript.payloads is not None
+    columns = transcript.columns()
+    rows = zip(columns["sender"], columns["receiver"], columns["kind"], strict=True)
+    found = [(int(sender), int(to), str(kind)) for sender, to, kind in rows]
+    payloads = map(wire.encode, transcript.payloads)
+    return [(*head, payload) for head, payload in zip(found, payloads, strict=True)]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Verdicts of a protocol's claims, and what they are for.
+
+    Attributes
+    ----------
+    traced : Traced
+    digest : str
+        Hash of the trace: steps, messages and outputs, without values.
+    verdicts : tuple of Verdict
+    """
+
+    traced: Traced
+    digest: str
+    verdicts: tuple[Verdict, ...]
+
+    def certificate(self) -> dict[str, Any]:
+        """What `check_certificate` reads."""
+        t = self.traced
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "library": __version__,
+            "protocol": t.protocol,
+            "options": dict(t.options),
+            "parties": t.parties,
+            "rows": t.rows,
+            "seed": t.seed,
+            "sizes": t.sizes,
+            "trace": self.digest,
+            "claims": [v.to_dict() for v in self.verdicts if v.verdict in (PROVED, DP)],
+        }
+
+
+def prove_protocol(
+    traced: Traced, *, conditions: Conditions = NONE, fresh: bool = True
+) -> Proof:
+    """Trace a protocol and decide its claims.
+
+    Parameters
+    ----------
+    traced : Traced
+    fresh : bool
+        Let a process of its own trace the protocol again, and check the certificate there. Nothing
+        is PROVED without it.
+    """
+    world = traced.run(conditions)
+    judge = Judge(world)
+    verdicts = [judge.decide(some) for some in world.coalitions]
+    proof = Proof(traced, world.digest(), tuple(verdicts))
+    if not fresh or not any(v.verdict in (PROVED, DP) for v in verdicts):
+        return proof
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "certificate.json"
+        path.write_text(json.dumps(proof.certificate()))
+        accepted = _elsewhere(path)
+    for verdict in verdicts:
+        why = accepted.get(",".join(map(str, verdict.coalition)), "the check did not end")
+        if verdict.verdict in (PROVED, DP) and why:
+            verdict.verdict, verdict.text, verdict.steps = OPEN, f"refused anew: {why}", ()
+    return proof
+
+
+def _elsewhere(path: Path) -> dict[str, str]:
+    """What a fresh process says of each claim: "" where it accepts it."""
+    code = (
+        "import json, sys; from securevfl.verified.proofs import check_certificate as c; "
+        "print(json.dumps({','.join(map(str, k)): v or '' for k, v in c(sys.argv[1]).items()}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
+    try:
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {}
+    return dict(found)
+
+
+def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
+    """Trace a certificate's protocol again, and check each claim: None where it holds, else why not.
+
+    Raises
+    ------
+    ConfigurationError
+        When the file is no certificate of this version.
+    """
+    try:
+        read = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"check: {path} cannot be read: {error}") from None
+    if not isinstance(read, dict) or read.get("format") != FORMAT:
+        raise ConfigurationError(f"check: {path} is no certificate of securevfl")
+    if read.get("version") != VERSION:
+        raise ConfigurationError(
+            f"check: {path} has version {read.get('version')}, and this library reads {VERSION}"
+        )
+    try:
+        claims = [(tuple(map(int, c["coalition"])), c) for c in read["claims"]]
+        traced = Traced(
+            *(str(read["protocol"]), dict(read["options"]), int(read["parties"])),
+            *(int(read["rows"]), int(read["seed"])),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"check: {path} lacks {error}") from None
+    world = traced.run()
+    if world.digest() != read["trace"]:
+        return dict.fromkeys((who for who, _ in claims), "the protocol's trace is another one")
+    try:
+        entries = Entries(world)
+        faithful(entries)
+    except Refused as why:
+        return dict.fromkeys((who for who, _ in claims), str(why))
+    return {who: _checked(world, entries, who, claim) for who, claim in claims}
+
+
+def _checked(
+    world: World, entries: Entries, coalition: Sequence[int], claim: Mapping[str, Any]
+) -> str | None:
+    """Why one claim of a certificate does not hold."""
+    from securevfl.verified.verdicts import judged
+
+    try:
+        given = world.outputs_of(coalition)
+        if [output.name for output in given] != list(claim["outputs"]):
+            return "it is given other outputs than the protocol declares"
+        steps = [step_of(one) for one in claim["steps"]]
+        alone, _ = judged(entries, frozenset(coalition), given)
+        if alone:
+            return alone
+        why, releases = check(world, coalition, given, steps, entries)
+        if why is None and releases != claim["releases"]:
+            return f"{releases} values are released, not {claim['releases']}"
+        if why is None and (claim["verdict"] == DP) != bool(releases):
+            return "its verdict is another one"
+        return why
+    except (KeyError, TypeError, ValueError, SecureVFLError) as error:
+        return f"it cannot be read: {error}"
+
+
+def step_of(written: Mapping[str, Any]) -> Step:
+    """A step from a certificate."""
+    part = written["part"]
+    return Step(
+        str(written["what"]),
+        int(written["node"]),
+        tuple(map(int, written["places"])),
+        None if part is None else int(part),
+        tuple(map(int, written["entries"])),
+        str(written["text"]),
+    )
+
+
+def provable(names: Iterable[str]) -> list[str]:
+    """Those protocols that are written with protected values."""
+    return [name for name in names if issubclass(get_protocol(name), Provable)]
