@@ -32,6 +32,7 @@ ORDER = (
     "study",
     "plan",
     "verify",
+    "check",
     "report",
     "resume",
     "predict",

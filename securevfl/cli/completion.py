@@ -65,6 +65,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("verify {default}", "Show every claim with its verdict and evidence."),
         ("verify {default} --plain --json", "Test the paper's own evaluation, and print JSON."),
     ),
+    "check": (("check certificate.json", "Written by verify --certificate."),),
     "verify PROTOCOL": (
         ("verify {name}", ""),
         ("verify {name} --parties 6 --out verdicts", "Write verify.json into a folder, too."),

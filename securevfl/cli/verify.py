@@ -95,6 +95,7 @@ def register(app: typer.Typer, group: type[Any]) -> None:
 
     verify.__doc__ = _HELP
     app.add_typer(verify_app, name="verify")
+    app.command("check", epilog=epilog("check"))(check)
 
 
 def _command(text: str, *, completing: bool) -> Any:
@@ -132,6 +133,8 @@ def _command(text: str, *, completing: bool) -> Any:
         "plain": keyword("plain", Annotated[bool, plain], False),
         "quick": keyword("quick", Annotated[bool, quick], False),
     }
+    if _provable(name):
+        shared["certificate"] = keyword("certificate", Annotated[Path | None, _CERTIFICATE], None)
     fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}
 
     def begin(values: dict[str, Any]) -> None:
@@ -157,9 +160,13 @@ def start(
 
     given = dict(values)
     plain, quick = given.pop("plain", False), given.pop("quick", False)
+    certificate = given.pop("certificate", None)
     common, options, pairs, data_pairs = sort_out(given)
     known = protocols()[protocol].Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
+    if _provable(protocol) and run is None:
+        _prove(protocol, {**variant, **options, **chosen}, common, certificate)
+        return
     source = data_source(common, data_pairs)
     seed, out = common["seed"], common["out"]
     if run is not None:
@@ -186,6 +193,47 @@ def start(
     else:
         folder, own_data = (None, False) if run is None else (run[0], run[1].source is None)
         print_report(report, attacked(folder, protocol, own_data=own_data))
+
+
+_CERTIFICATE = typer.Option(
+    "--certificate", metavar="FILE", help="Write the certificate of what was proved into a file."
+)
+
+
+def _provable(name: str) -> bool:
+    from securevfl.verified.proofs import is_provable
+
+    return is_provable(name)
+
+
+def _prove(
+    protocol: str, options: Mapping[str, Any], common: Mapping[str, Any], certificate: Path | None
+) -> None:
+    """Prove the claims of a protocol of protected values, on a small traced run."""
+    from securevfl.verified.proofs import Traced, lines, prove_protocol
+
+    parties = common["parties"] or 4
+    with displays.busy(f"verify {protocol}"):
+        proof = prove_protocol(Traced(protocol, dict(options), parties, seed=common["seed"] or 0))
+    if certificate is not None:
+        certificate.write_text(json.dumps(proof.certificate(), indent=1) + "\n")
+    if common["as_json"]:
+        output.print_json({**proof.certificate(), "claims": [v.to_dict() for v in proof.verdicts]})
+        return
+    for line in lines(proof):
+        output.out().print(line, markup=False, soft_wrap=True)
+
+
+def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate.")]) -> None:
+    """Check a certificate: its protocol is traced again, and nothing is searched."""
+    from securevfl.verified.proofs import check_certificate
+    from securevfl.verified.verdicts import who
+
+    found = check_certificate(file)
+    for coalition, why in found.items():
+        output.out().print(f"{who(coalition)}: {why or 'accepted'}", markup=False)
+    if any(found.values()) or not found:
+        raise typer.Exit(1)
 
 
 def _data_of(folder: Path, spec: RunSpec, common: Mapping[str, Any]) -> DataSource:

@@ -458,13 +458,15 @@ class Checker:
         return {m: c for m, c in poly.items() if not all(map(self.has, m))}
 
     def _echelon(self) -> dict[tuple[int, ...], Poly]:
-        self.basis: dict[tuple[int, ...], Poly] = {}
+        self.basis = {}
         for output in self.outputs:
             left = self._reduced(self._beyond(output))
             if left:
                 pivot = min(left)
                 self.basis[pivot] = self.e.times(left, {(): pow(left[pivot], -1, self.e.p)})
         return self.basis
+
+    basis: dict[tuple[int, ...], Poly]
 
     def _reduced(self, poly: Poly) -> Poly:
         for pivot, known in self.basis.items():  # in the order in which they were found
@@ -474,6 +476,21 @@ class Checker:
 
     def _spanned(self, poly: Poly) -> bool:
         return not self._reduced(self._beyond(poly))
+
+
+class Given(Checker):
+    """What a coalition can compute from its inputs and the outputs alone."""
+
+    def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):
+        super().__init__(entries, coalition, outputs)
+        self.have: dict[int, bool] = {}
+        for _ in range(2):  # functions of outputs may be in outputs
+            self._echelon()
+            self.have = {s: True for s, found in self.have.items() if found}
+
+    def spanned(self, poly: Poly) -> bool:
+        """Whether a polynomial is a function of these."""
+        return self._spanned(poly)
 
 
 def check(

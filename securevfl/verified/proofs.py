@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -192,8 +193,13 @@ def _elsewhere(path: Path) -> dict[str, str]:
         "import json, sys; from securevfl.verified.proofs import check_certificate as c; "
         "print(json.dumps({','.join(map(str, k)): v or '' for k, v in c(sys.argv[1]).items()}))"
     )
+    paths = os.pathsep.join(one for one in sys.path if one)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, str(path)],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     try:
         found = json.loads(done.stdout.splitlines()[-1])
@@ -276,6 +282,37 @@ def step_of(written: Mapping[str, Any]) -> Step:
     )
 
 
-def provable(names: Iterable[str]) -> list[str]:
-    """Those protocols that are written with protected values."""
-    return [name for name in names if issubclass(get_protocol(name), Provable)]
+def is_provable(name: str) -> bool:
+    """Whether a protocol is written with protected values."""
+    return issubclass(get_protocol(name), Provable)
+
+
+def lines(proof: Proof) -> list[str]:
+    """A proof for readers: claims, verdicts with their scope, outputs and assumptions."""
+    found = [f"{proof.traced.protocol} at {proof.traced.sizes}; trace {proof.digest[:16]}"]
+    for v in proof.verdicts:
+        found.append(f"{v.claim}: {v.scope}")
+        if v.text:
+            found.append(f"  {v.text}")
+    for what, each in (
+        ("Given", lambda v: v.outputs),
+        ("A reader must judge", lambda v: v.judge),
+        ("Assumed", lambda v: v.assumptions),
+    ):
+        groups: dict[str, list[str]] = {}
+        for v in proof.verdicts:
+            groups.setdefault("; ".join(each(v)), []).append(v.claim)
+        for text, claims in groups.items():
+            whom = "all" if len(claims) == len(proof.verdicts) else "; ".join(claims)
+            if text:
+                found.append(f"{what} ({whom}): {text}.")
+    if any(v.verdict == OPEN for v in proof.verdicts):
+        found.append(
+            "NOT PROVED is no accusation: the messages named could not be explained by tapes and "
+            "outputs. Look at these first."
+        )
+    found.append(
+        "Not covered: parties that deviate, time that computing takes, floats' side channels, runs "
+        "that end in an error, other sizes and schedules, and what the outputs themselves tell."
+    )
+    return found

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from securevfl.errors import SecureVFLError
-from securevfl.verified.check import Entries, Poly, Refused, check, faithful
+from securevfl.verified.check import Entries, Given, Poly, Refused, check, faithful
 from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Found, Step, search, view_of
 from securevfl.verified.trace import Output, World, name_of
@@ -172,47 +172,56 @@ def judged(
     A perfect simulation *given the outputs* says nothing of what these tell. They are looked at
     entry by entry: a combination in which only one honest party's inputs are left is refused.
     """
-    owners = Owners(entries)
+    owners = Owners(entries, coalition, outputs)
     rows: list[tuple[str, Poly]] = []
-    said: dict[str, None] = {}
+    said: dict[str, list[str]] = {}
     honest: set[int] = set()
     for output in outputs:
         if output.alone:
-            said[f"{output.name} is declared to be of one party"] = None
+            said.setdefault("declared to be of one party", []).append(output.name)
             continue
         for poly in entries.of(output.node):
             left = {m: c for m, c in poly.items() if owners.of(m) - coalition}
             for monomial in left:
                 honest |= owners.of(monomial) - coalition
-            weights = {min(c, entries.p - c) for c in left.values()}
-            if len(weights) > 1:
-                said[f"{output.name} is a sum with unequal weights"] = None
+            if len({min(c, entries.p - c) for c in left.values()}) > 1:
+                said.setdefault("a sum with unequal weights", []).append(output.name)
             for monomial in left:
                 for symbol in monomial:
                     atom = entries.atom(symbol)
                     if atom.kind == "map" and len(owners.of((symbol,)) - coalition) > 1:
-                        title = atom.node.data[0].title
-                        said[f"{output.name}: what {title} tells of each of its inputs"] = None
+                        why = f"what {atom.node.data[0].title} tells of each of its inputs"
+                        said.setdefault(why, []).append(output.name)
             if left:
                 rows.append((output.name, left))
+    judge = tuple(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in said.items())
     for n in sorted(honest):
         found = _alone(entries, owners, coalition, rows, n)
         if found:
-            return f"outputs up to {found} tell of {name_of(n)} alone", tuple(said)
-    return "", tuple(said)
+            return f"outputs up to {found} tell of {name_of(n)} alone", judge
+    return "", judge
 
 
 class Owners:
-    """Whose inputs a symbol depends on."""
+    """Whose inputs a symbol depends on, given the outputs.
 
-    def __init__(self, entries: Entries) -> None:
+    What a function is given that follows from the outputs, such as a declared gradient, is no
+    party's any more: a network after a step is its owner's, although the step depends on all.
+    """
+
+    def __init__(
+        self, entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
+    ) -> None:
         self._entries = entries
         self._found: dict[int, frozenset[int]] = {}
+        given = Given(entries, coalition, outputs)
         for atom in entries.atoms:  # in the order of the trace: what goes in comes first
             own: set[int] = set()
             if atom.kind == "secret" and atom.node.owner is not None:
                 own.add(atom.node.owner)
             for arg in atom.deps:
+                if all(map(given.spanned, arg)):
+                    continue
                 for poly in arg:
                     for monomial in poly:
                         own |= self.of(monomial)
