@@ -83,9 +83,10 @@ class Client(Participant):
         features: np.ndarray,
         network: PolynomialNetwork,
         point: FixedPoint,
+        width: int,
     ) -> None:
         super().__init__(index, peers, FIELD)
-        self.batches, self.point = batches, point
+        self.batches, self.point, self.width = batches, point, width
         self.features = self.own("columns", features)
         self.network = self.own_model("network", network)
 
@@ -95,7 +96,7 @@ class Client(Participant):
             with round_:
                 samples = self.batches.samples(round_.payload)
                 own = self.features, samples
-                shape = (len(samples), self.batches_width())
+                shape = (len(samples), self.width)
                 H = self.network.call(embedding, *own, self.point, shape=shape, field=FIELD)
                 self.share("share", self.cut(H))
                 shares = await self.collect("share", senders=self.peers)
@@ -107,12 +108,6 @@ class Client(Participant):
         shares = {j: self.uniform(secret.shape) for j in self.peers if j != self.index}
         shares[self.index] = secret - sum(shares.values())
         return [shares[j] for j in self.peers]
-
-    def batches_width(self) -> int:
-        """Width h of an embedding."""
-        return self.width
-
-    width = 0
 
 
 class Server(Participant):
@@ -188,9 +183,8 @@ class ProvedSplit(Provable, SplitProtocol):
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
         features, network = self.data.train[index], self.network(index)
-        made = Client(index, self.peers(), self.layout, features, network, self.point)
-        made.width = self.config.width
-        return made
+        parts = features, network, self.point, self.config.width
+        return Client(index, self.peers(), self.layout, *parts)
 
     def colluders(self) -> int:
         """N - 2 clients: the server and one more would have the last one's embedding."""

@@ -17,7 +17,7 @@ import numpy as np
 from securevfl.engine.party import SERVER, Party
 from securevfl.verified.functions import FlowError
 from securevfl.verified.parties import Hands
-from securevfl.verified.trace import received
+from securevfl.verified.trace import name_of, received
 from securevfl.verified.values import (
     Element,
     Key,
@@ -62,6 +62,12 @@ class Participant(Hands, Party):
         """An array of this party's own, such as its columns; the name is for declared outputs."""
         if self.world is None:
             return Secret(np.asarray(array), None, self.index, None)
+        for (owner, other), value in self.world.inputs.items():
+            if owner != self.index and np.array_equal(value._value, array):
+                raise FlowError(
+                    f"{name} of {name_of(self.index)} is {other} of {name_of(owner)}: a party is "
+                    "given its own data alone"
+                )
         return self.world.input(self.index, name, np.asarray(array), "real")
 
     def own_model(self, name: str, model: Any) -> Model:

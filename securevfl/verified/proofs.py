@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from securevfl.data.dataset import VerticalDataset
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.simulation.simulator import Simulation
+from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -27,12 +29,13 @@ from securevfl.runs.threads import one_thread
 from securevfl.verified.check import Entries, Refused, check, faithful
 from securevfl.verified.participants import Provable
 from securevfl.verified.prove import Step
+from securevfl.verified.rules import problems_of
 from securevfl.verified.trace import World
 from securevfl.verified.values import tracing
 from securevfl.verified.verdicts import DP, OPEN, PROVED, Judge, Verdict
 
 FORMAT, VERSION = "securevfl certificate", 1
-_WIDTHS = (2, 3, 1)  # columns of the traced run's clients, in turn
+_WIDTH = 2  # columns of each client: with equal ones two may change places in a refutation
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,15 @@ class Traced:
     rows: int = 8
     seed: int = 0
 
-    def run(self, conditions: Conditions = NONE) -> World:
+    def run(self, conditions: Conditions = NONE, *, inputs: int = 0) -> World:
         """Run it in the simulation, with a trace, and declare its outputs.
+
+        Parameters
+        ----------
+        conditions : Conditions
+        inputs : int
+            Seed of columns, labels and initial weights, which are protected: two traces of
+            different inputs have the same digest, or something public depends on them.
 
         Raises
         ------
@@ -71,7 +81,8 @@ class Traced:
                 "(docs/proof.md)"
             )
         config = make_config(cls, {**cls.traced_options, **self.options})
-        made: Any = cls(config, small_data(self.parties, self.rows), seed=self.seed)
+        made: Any = cls(config, small_data(self.parties, self.rows, inputs), seed=self.seed)
+        made.secrets = SecretSeed(inputs)
         world = World(made.field.modulus)
         transcript = Transcript(payloads=True)
         with tracing(world), one_thread():
@@ -90,6 +101,11 @@ class Traced:
         world.coalitions = made.coalitions()
         return world
 
+    def problems(self) -> list[str]:
+        """Rules that the protocol's own module breaks (`securevfl.verified.rules`)."""
+        source = inspect.getsourcefile(get_protocol(self.protocol))
+        return [] if source is None else problems_of(source)
+
     @property
     def sizes(self) -> str:
         """The public sizes that a verdict is for."""
@@ -99,12 +115,11 @@ class Traced:
         return f"N = {self.parties}, M = {self.rows} rows" + (f", {said}" if said else "")
 
 
-def small_data(parties: int, rows: int) -> VerticalDataset:
+def small_data(parties: int, rows: int, seed: int = 0) -> VerticalDataset:
     """Two classes and few columns. A proof is for all values, so these are any numbers."""
-    rng = np.random.default_rng(0)
-    widths = [_WIDTHS[n % len(_WIDTHS)] for n in range(parties)]
-    features = [rng.standard_normal((rows, d)).astype(np.float32) for d in widths]
-    labels = np.arange(rows) % 2
+    rng = np.random.default_rng(seed)
+    features = [rng.standard_normal((rows, _WIDTH)).astype(np.float32) for _ in range(parties)]
+    labels = rng.permutation(np.arange(rows) % 2)
     return VerticalDataset.from_numpy(
         features,
         labels,
@@ -171,6 +186,10 @@ def prove_protocol(
         is PROVED without it.
     """
     world = traced.run(conditions)
+    where = world.differs(traced.run(conditions, inputs=1))
+    if where:
+        world.faults.append(f"{where} is public, and changes with protected inputs")
+    world.faults.extend(traced.problems())
     judge = Judge(world)
     verdicts = [judge.decide(some) for some in world.coalitions]
     proof = Proof(traced, world.digest(), tuple(verdicts))
@@ -234,9 +253,10 @@ def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigurationError(f"check: {path} lacks {error}") from None
-    world = traced.run()
-    if world.digest() != read["trace"]:
+    world, again = traced.run(inputs=2), traced.run(inputs=3)
+    if {world.digest(), again.digest()} != {read["trace"]}:
         return dict.fromkeys((who for who, _ in claims), "the protocol's trace is another one")
+    world.faults.extend(traced.problems())
     try:
         entries = Entries(world)
         faithful(entries)

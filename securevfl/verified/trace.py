@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -385,28 +386,40 @@ class World:
 
     # -- the trace as a whole ----------------------------------------------------------------
 
-    def digest(self) -> str:
-        """A text that two traces share only if they have the same steps, messages and outputs."""
-        text = hashlib.sha256(str(self.field.modulus).encode())
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Steps, messages and outputs without protected values: what they are, and a hash."""
+        yield "the field", str(self.field.modulus)
         for node in self.nodes:
             data = node.data
             if node.op == "map":
                 call, place, kind = data
                 data = (call.identity, place, str(kind[1]))
-            elif node.op == "release":
-                data = tuple(node.data)
             whole = (
                 *(node.op, [arg.number for arg in node.args], functions.digest(data)),
                 *(node.shape, node.kind, node.name, node.owner),
             )
-            text.update(repr(whole).encode())
+            title = node.data[0].title if node.op == "map" else node.name
+            yield f"a step {node.op} {title}", repr(whole)
         for m in self.messages:
             parts = [(part.node.number, part.holder) for part in m.parts]
-            text.update(repr((m.sender, m.to, m.kind, m.round, parts, m.public)).encode())
+            yield str(m), repr((m.sender, m.to, m.kind, m.round, parts, m.public))
         for out in self.outputs:
             to = None if out.to is None else sorted(out.to)
-            text.update(repr((out.name, out.node.number, to)).encode())
+            yield f"output {out.name}", repr((out.name, out.node.number, to, out.alone))
+
+    def digest(self) -> str:
+        """A text that two traces share only if they have the same steps, messages and outputs."""
+        text = hashlib.sha256()
+        for _, item in self.items():
+            text.update(hashlib.sha256(item.encode()).digest())
         return text.hexdigest()
+
+    def differs(self, other: World) -> str:
+        """The first step, message or output in which another trace differs; "" for none."""
+        for one, two in itertools.zip_longest(self.items(), other.items()):
+            if one is None or two is None or one[1] != two[1]:
+                return (one or two)[0]  # type: ignore[index]
+        return ""
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -1,0 +1,215 @@
+"""Rules for an author's module: what types cannot stop in Python. Help for honest authors.
+
+Types stop a protected value where it is used wrongly. They cannot stop code that reaches behind
+them, or that hands values on by another way than a message: a file, a clock, an object that two
+parties share. The syntax tree is read, by lists of what is allowed; what is on no list is named
+with its line. **This is no sandbox**: who hides a leak in Python on purpose can.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+MODULES = {
+    *("__future__", "collections.abc", "dataclasses", "functools", "itertools", "math", "typing"),
+    *("numpy", "pydantic", "torch", "securevfl.engine.party", "securevfl.errors"),
+}
+PACKAGES = ("securevfl.field", "securevfl.models", "securevfl.privacy", "securevfl.protocols",
+            "securevfl.verified")  # fmt: skip
+NUMPY = {
+    *("abs", "arange", "argsort", "array", "asarray", "bool_", "ceil", "clip", "concatenate", "dot"),
+    *("dtype", "empty", "exp", "eye", "flatnonzero", "float32", "float64", "floor", "full", "int32"),
+    *("int64", "isfinite", "log", "matmul", "maximum", "mean", "minimum", "ndarray", "newaxis"),
+    *("ones", "prod", "repeat", "reshape", "rint", "round", "sign", "sort", "sqrt", "stack", "sum"),
+    *("tile", "transpose", "uint32", "uint64", "uint8", "unique", "where", "zeros", "zeros_like"),
+}
+BUILTINS = {
+    *("abs", "all", "any", "bool", "bytes", "classmethod", "dict", "enumerate", "float", "frozenset"),
+    *("int", "isinstance", "len", "list", "map", "max", "min", "pow", "property", "range"),
+    *("reversed", "round", "set", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple"),
+    *("zip", "ValueError", "TypeError", "RuntimeError", "NotImplementedError", "filter", "object"),
+}
+DUNDER = {"__init__", "__post_init__"}
+# Of a World: declared outputs only, in `ideal`. Of a party: nothing that goes around the wrapper.
+OF_WORLD = {"spec", "the", "output", "nodes", "messages", "inputs", "secret", "input", "equal"}
+AROUND = {"engine", "state_dict", "load_state_dict", "handlers", "envelope", "secrets", "world"}
+BASES = {"Protected", "Element", "Secret", "Key", "Model", "World", "Hands"}
+TOP = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
+
+
+def problems(source: str, name: str = "module") -> list[str]:
+    """What a module does that is on no list, as ``name:line: why``."""
+    reader = _Reader(name)
+    tree = ast.parse(source)
+    reader.begin(tree)
+    reader.visit(tree)
+    return [text for _, text in sorted(reader.found)]
+
+
+def problems_of(path: str | Path) -> list[str]:
+    """Of a file."""
+    return problems(Path(path).read_text(), Path(path).name)
+
+
+class _Reader(ast.NodeVisitor):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.found: set[tuple[int, str]] = set()
+        self.bound: set[str] = set()
+        self.within: list[str] = []  # classes and functions around
+
+    def no(self, node: ast.AST, why: str) -> None:
+        line = getattr(node, "lineno", 0)
+        self.found.add((line, f"{self.name}:{line}: {why}"))
+
+    def begin(self, tree: ast.Module) -> None:
+        """Names that the module binds, and what stands at its top."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+                self.bound.add(node.name)
+            elif isinstance(node, ast.arg):
+                self.bound.add(node.arg)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                self.bound.add(node.id)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                self.bound |= {(a.asname or a.name).split(".")[0] for a in node.names}
+        for node in tree.body:
+            text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if not text and not isinstance(node, TOP):
+                self.no(node, "code at the top of a module: definitions and constants only")
+            self._constants(node, "the module")
+
+    def _constants(self, node: ast.AST, where: str) -> None:
+        """A container that all parties would share."""
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            value = node.value
+            shared = ast.List | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
+            names = node.targets if isinstance(node, ast.Assign) else [node.target]
+            declared = any(isinstance(t, ast.Name) and t.id in ("protected", "activities",
+                           "traced_options", "told_events", "check_options", "fault_options",
+                           "small_options", "__all__") for t in names)  # fmt: skip
+            empty = isinstance(value, ast.Dict) and not value.keys
+            if isinstance(value, shared) or empty or (isinstance(value, ast.Dict) and not declared):
+                self.no(node, f"a container of {where}, which all parties share: a tuple is none")
+            if isinstance(value, ast.Call) and getattr(value.func, "id", "") in (
+                *("dict", "list", "set", "deque", "defaultdict"),
+            ):
+                self.no(node, f"a container of {where}, which all parties share: a tuple is none")
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self._module(node, alias.name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.level:
+            self.no(node, "a module of yours: its lines are not read here; check it as well")
+        elif node.module is not None:
+            self._module(node, node.module)
+        for alias in node.names:
+            if alias.name.startswith("_") or alias.name == "*":
+                self.no(node, "import of a private name")
+
+    def _module(self, node: ast.AST, module: str) -> None:
+        inside = any(module == one or module.startswith(f"{one}.") for one in PACKAGES)
+        private = module.startswith("securevfl.verified.") or "._" in module
+        if (module not in MODULES and not inside) or private:
+            self.no(node, f"import of {module}: values leave by messages, and chance comes from "
+                          "uniform, key and prf")  # fmt: skip
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        if {ast.unparse(b).split(".")[-1] for b in node.bases} & BASES or node.keywords:
+            self.no(node, "a class of protected values, or with a metaclass")
+        for one in node.body:
+            self._constants(one, f"the class {node.name}")
+        self._inside(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+        if any(isinstance(one, ast.List | ast.Dict | ast.Set | ast.Call) for one in defaults):
+            self.no(node, "a default that all calls share: None, or a tuple")
+        self._inside(node)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def _inside(self, node: ast.AST) -> None:
+        self.within.append(getattr(node, "name", ""))
+        self.generic_visit(node)
+        self.within.pop()
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        base, attr = node.value, node.attr
+        own = isinstance(base, ast.Name) and base.id == "self"
+        if isinstance(base, ast.Name) and base.id in ("np", "numpy"):
+            if attr not in NUMPY:
+                self.no(node, f"numpy.{attr} is on no list: it may draw, read or write")
+        elif attr.startswith("__") and attr not in DUNDER:
+            self.no(node, f"{attr} reaches behind the wrapper")
+        elif attr.startswith("_") and not own and attr not in DUNDER:
+            self.no(node, f"{attr} is a private attribute of another object")
+        elif attr in ("_value", "_node", "_world", "_home"):
+            self.no(node, f"{attr} reaches behind the wrapper")
+        elif attr in OF_WORLD and "ideal" not in self.within and self._named(base, "world"):
+            self.no(node, f"world.{attr} belongs to `ideal`: parties compute with what they have")
+        elif attr in AROUND and "ideal" not in self.within and self.within:
+            self.no(node, f".{attr} goes around protected values")
+        elif attr in ("format", "format_map", "tofile", "dump", "manual_seed"):
+            self.no(node, f".{attr} shows values, or draws by a seed")
+        self.generic_visit(node)
+
+    @staticmethod
+    def _named(base: ast.AST, name: str) -> bool:
+        return (isinstance(base, ast.Name) and base.id == name) or (
+            isinstance(base, ast.Attribute) and base.attr == name
+        )
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load) and node.id not in BUILTINS | self.bound:
+            self.no(node, f"{node.id} is on no list of names")
+
+    def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
+        self.no(node, "global and nonlocal names are state that parties share")
+
+    visit_Nonlocal = visit_Global  # type: ignore[assignment]
+
+    def visit_Try(self, node: ast.Try) -> None:
+        for one in node.handlers:
+            caught = "" if one.type is None else ast.unparse(one.type).split(".")[-1]
+            if caught not in ("TimeoutError", "RoundOverError"):
+                self.no(one, "except: an error of a protected value must end the run")
+        self.generic_visit(node)
+
+    visit_TryStar = visit_Try  # type: ignore[assignment]
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
+        self.no(node, "a class pattern reads attributes")
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if any(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
+            if not all(isinstance(c, ast.Constant) and c.value is None for c in node.comparators):
+                self.no(node, "comparison of identities: which object it is may depend on values")
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._target(node, target)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._target(node, node.target)
+        self.generic_visit(node)
+
+    def _target(self, node: ast.AST, target: ast.AST) -> None:
+        for one in ast.walk(target):
+            if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
+                if not (isinstance(one.value, ast.Name) and one.value.id == "self"):
+                    self.no(node, "an attribute of another object is set: send it")
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("map", "call", "step"):
+            first = node.args[0] if node.args else None
+            method = isinstance(first, ast.Attribute) and self._named(first.value, "self")
+            if isinstance(first, ast.Lambda) or (method and node.func.attr == "map"):
+                self.no(node, f"{node.func.attr} takes a function of the module, not a lambda or a "
+                              "method of a party")  # fmt: skip
+        self.generic_visit(node)

@@ -1,0 +1,69 @@
+"""Escapes of an author's module, each named with its line, and a module that has none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from securevfl.verified.rules import problems, problems_of
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+BAD = {
+    "random": "import random",
+    "os": "import os\nx = os.urandom(3)",
+    "seeded": "import numpy as np\ndef f(r):\n    return np.random.default_rng(r)",
+    "node": "def f(x):\n    return x._node",
+    "dict": "def f(x):\n    return x.__dict__",
+    "getattr": "def f(x):\n    return getattr(x, '_no' + 'de')",
+    "vars": "def f(x):\n    return vars(x)",
+    "time": "import time\ndef f(x):\n    time.sleep(x)",
+    "print": "def f(x):\n    print(x)",
+    "global": "seen = ()\ndef f(x):\n    global seen\n    seen = x",
+    "lambda": "class A:\n    def f(self, x):\n        return x.map(lambda v: self.keep(v), shape=())",
+    "method": "class A:\n    def f(self, x):\n        return x.map(self.g, shape=())",
+    "try": "def f(x):\n    try:\n        x = bool(x)\n    except TypeError:\n        x = 1\n    return x",
+    "subclasses": "def f():\n    return object.__subclasses__()",
+    "private import": "from securevfl.verified import _refuse",
+    "inside": "from securevfl.verified.values import Element",
+    "sys": "from sys import _getframe",
+    "identity": "def f(x, y):\n    return x is y",
+    "set": "def f(x):\n    x.bound = 3",
+    "open": "def f():\n    return open('x')",
+    "eval": "def f(s):\n    return eval(s)",
+    "ctypes": "import ctypes",
+    "id": "def f(x):\n    return id(x) % 2",
+    "save": "import numpy as np\ndef f(x):\n    np.save('a', x)",
+    "class": "def f(x):\n    return type(x)",
+    "format": "def f(x):\n    return '{0._node}'.format(x)",
+    "match": "def f(x):\n    match x:\n        case object(_node=y):\n            return y",
+    "subclass": "from securevfl.verified import Element\nclass Mine(Element):\n    pass",
+    "world": "class A:\n    def f(self):\n        return self.world.messages",
+    "spec": "class A:\n    def f(self, x):\n        return self.world.spec(x)",
+    "output": "class A:\n    def run(self, x, world):\n        world.output('x', x)",
+    "class container": "class A:\n    seen = {}",
+    "module container": "seen = []",
+    "made container": "class A:\n    seen = dict()",
+    "default": "def f(x, seen=[]):\n    return x",
+    "engine": "class A:\n    def f(self, x):\n        self.engine.send(x)",
+    "state": "class A:\n    def f(self, x):\n        return x.state_dict()",
+    "logging": "import logging",
+    "code": "for i in range(3):\n    pass",
+    "own module": "from . import helpers",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_escape_is_named_with_its_line(name):
+    found = problems(BAD[name], "author.py")
+    assert found
+    assert all(text.startswith("author.py:") for text in found)
+
+
+def test_the_line_is_the_one_that_breaks_the_rule():
+    assert problems(BAD["print"], "author.py") == ["author.py:2: print is on no list of names"]
+
+
+def test_the_example_breaks_none():
+    assert problems_of(EXAMPLES / "proved_protocol" / "proved_split.py") == []
