@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER, Message, Party
 from securevfl.verified.functions import FlowError
 from securevfl.verified.parties import Hands
 from securevfl.verified.trace import name_of, received
@@ -55,6 +55,11 @@ class Participant(Hands, Party):
         Party.__init__(self, index, peers)
         self.field = field
         self.world = current()
+        if self.world is not None and self.world.field.modulus != field.modulus:
+            raise FlowError(
+                f"{name_of(index)} computes modulo {field.modulus}, and the protocol's field has "
+                f"{self.world.field.modulus}: one protocol has one field"
+            )
 
     # -- inputs --------------------------------------------------------------------------------
 
@@ -74,6 +79,9 @@ class Participant(Hands, Party):
         """A network with its optimiser, of this party's own."""
         if self.world is None:
             return Model(model, None, self.index, None)
+        if any(one is model for one in self.world.models):
+            raise FlowError(f"{name} of {name_of(self.index)} is another party's model as well")
+        self.world.models.append(model)
         return self.world.input(self.index, name, model, "model")
 
     # -- messages ------------------------------------------------------------------------------
@@ -83,7 +91,7 @@ class Participant(Hands, Party):
     ) -> None:
         """Send a payload of protected or public values to one party; see `Party.send`."""
         self._public(to, kind, round, after)
-        bare = self._leaving(to, kind, payload, self._round(round))
+        bare = self._leaving(to, kind, payload, self._round(round), after)
         super().send(to, kind, bare, round=round, after=after)
 
     def share(self, kind: str, shares: Sequence[Any] | Element) -> None:
@@ -109,12 +117,18 @@ class Participant(Hands, Party):
         """The next payload of these kinds, at home with this party."""
         payload = await super().receive(*kinds, **options)
         assert self.envelope is not None
-        return self._arrived(self.envelope.kind, payload)
+        found = self._arrived(self.envelope.kind, payload)
+        self.envelope = self.envelope._replace(payload=found)
+        return found
 
     async def collect(self, kind: str, **options: Any) -> dict[int, Any]:
         """Payloads by sender, at home with this party."""
         found = await super().collect(kind, **options)
         return {sender: self._arrived(kind, payload) for sender, payload in found.items()}
+
+    def on(self, kind: str, handler: Callable[[Message], None]) -> None:
+        """Call `handler` on each arrival of `kind`, with the payload at home with this party."""
+        super().on(kind, lambda m: handler(m._replace(payload=self._arrived(kind, m.payload))))
 
     def record(self, event: str, **fields: Any) -> None:
         """Put an event into the history, which everybody reads: declare what it shows."""
@@ -140,7 +154,9 @@ class Participant(Hands, Party):
                 raise FlowError(f"send: receiver, kind and time must be public, not "
                                 f"{describe(value)}")  # fmt: skip
 
-    def _leaving(self, to: int, kind: str, payload: Any, round: int) -> Any:
+    def _leaving(
+        self, to: int, kind: str, payload: Any, round: int, after: float = 0.0
+    ) -> Any:
         """What goes on the wire, after it was noted."""
         what = self.protected.get(kind)
         if what is None:
@@ -153,7 +169,7 @@ class Participant(Hands, Party):
         if self.world is None:
             home_of(list(_values(payload)), self.index)
             return _each(payload, _bare)
-        self.world.sent(self.index, to, kind, round, payload)
+        self.world.sent(self.index, to, kind, round, (payload, after) if after else payload)
         bare = _each(payload, lambda value: self._noted(value, what))
         self.world.left.append((self.index, to, kind, bare))
         return bare

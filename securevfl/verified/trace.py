@@ -147,6 +147,11 @@ class _Made:
         self, place: int | None, shape: tuple[int, ...], kind: tuple[str, Any], home: int | None
     ) -> Any:
         """The result, or the one at a place, as a protected value."""
+        if kind[0] == "field" and kind[1].modulus != self._world.field.modulus:
+            raise FlowError(
+                f"map: elements of F_p with p = {kind[1].modulus} in a trace of p = "
+                f"{self._world.field.modulus}: one protocol has one field"
+            )
         found = self._found if place is None else self._found[place]
         value = fitted(found, shape, kind)
         node = self._world.node(
@@ -227,6 +232,7 @@ class World:
         self.keys: dict[bytes, Node] = {}
         self.arriving: dict[int, tuple[Any, Any]] = {}  # arrays on their way, by id
         self.left: list[tuple[int, int, str, Any]] = []  # sender, to, kind and payload
+        self.models: list[Any] = []  # objects that parties brought
         self.coalitions: tuple[frozenset[int], ...] = ()
         self.inputs: dict[tuple[int, str], Any] = {}  # by owner and name, for declared outputs
 
@@ -350,9 +356,23 @@ class World:
         """Take note of a message, or of an event of the history."""
         found: list[Part] = []
         public = _parts(payload, sender, found)
+        self._bare_inputs(public)
         self.messages.append(
             Message(sender, to, kind, round, tuple(found), functions.digest(public))
         )
+
+    def _bare_inputs(self, public: Any) -> None:
+        """Refuse numbers of an input that are sent as public ones, beside their wrapper."""
+        if isinstance(public, dict | list):
+            for one in public.values() if isinstance(public, dict) else public:
+                self._bare_inputs(one)
+        elif isinstance(public, np.ndarray) and public.size > 1:
+            for (owner, name), value in self.inputs.items():
+                if isinstance(value._value, np.ndarray) and np.array_equal(value._value, public):
+                    raise FlowError(
+                        f"send: an array of public numbers is the input {name} of "
+                        f"{name_of(owner)}; send the protected value"
+                    )
 
     def compare(self, sent: Sequence[tuple[int, int, str, bytes]]) -> None:
         """Hold what parties noted against the messages that an engine wrote down."""
