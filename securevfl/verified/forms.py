@@ -300,23 +300,31 @@ class Views:
 
         return self.memo(("pivots", view), make)  # type: ignore[no-any-return]
 
-    def inverse(self, view: int, shape: tuple[int, ...]) -> tuple[int, int] | None:
-        """The inverse of a map of a whole block, of this shape, onto as many entries."""
-        size = math.prod(shape)
+    def pivoted(
+        self, view: int, places: tuple[int, ...], shape: tuple[int, ...]
+    ) -> tuple[int, int]:
+        """The inverse of a map on its pivots: the entries of the block there, zero elsewhere."""
 
-        def make() -> tuple[int, int] | None:
-            if len(self.places[view]) != size or self.pivots(view) is None:
-                return None
-            places, weights = self.table(view)
-            if self.weights[view] is None and places.shape[1] == 1:
-                back = np.empty((size, 1), np.int64)
-                back[places[:, 0], 0] = np.arange(size)
+        def make() -> tuple[int, int]:
+            size, m = math.prod(shape), len(places)
+            if self.weights[view] is None and self.places[view].shape[1] == 1:
+                back = np.full((size, 1), -1, np.int64)
+                back[list(places), 0] = np.arange(m)
                 return self.intern(shape, back, None)
-            inverted = _inverted(places, weights, size, self.p)
-            every = np.tile(np.arange(size), (size, 1))
-            return self.intern(shape, every, np.array(inverted, dtype=object))
+            table, weights = self.table(view)
+            order = {place: k for k, place in enumerate(places)}
+            square = [[0] * m for _ in range(m)]
+            for line, at, of in zip(square, table.tolist(), weights.tolist(), strict=True):
+                for i, w in zip(at, of, strict=True):
+                    if i in order:
+                        line[order[i]] = int(w) % self.p
+            every = np.full((size, m), -1, np.int64)
+            found = np.zeros((size, m), dtype=object)
+            for place, line in zip(places, _inverted(square, self.p), strict=True):
+                every[place], found[place] = np.arange(m), line
+            return self.intern(shape, every, found)
 
-        return self.memo(("inverse", view, shape), make)  # type: ignore[no-any-return]
+        return self.memo(("pivoted", view, places, shape), make)  # type: ignore[no-any-return]
 
     def apply(self, view: int, flat: Sequence[int]) -> list[int]:
         """What a map gives of the entries of a block, flat, modulo p."""
@@ -350,16 +358,10 @@ def _merged(places: Array, weights: Array | None, p: int) -> tuple[Array, Array]
     return a, b
 
 
-def _inverted(places: Array, weights: Array, size: int, p: int) -> list[list[int]]:
+def _inverted(square: list[list[int]], p: int) -> list[list[int]]:
     """The inverse matrix, by Gauss and Jordan."""
-    rows = []
-    for r in range(size):
-        row = [0] * (2 * size)
-        for i, w in zip(places[r].tolist(), weights[r].tolist(), strict=True):
-            if i >= 0:
-                row[i] = int(w) % p
-        row[size + r] = 1
-        rows.append(row)
+    size = len(square)
+    rows = [[*line, *(int(r == k) for k in range(size))] for r, line in enumerate(square)]
     for c in range(size):
         r = next(i for i in range(c, size) if rows[i][c])
         rows[c], rows[r] = rows[r], rows[c]

@@ -80,7 +80,7 @@ class Hands:
             raise FlowError(f"prf: the label must be public, and it is or holds {describe(label)}")
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         whole = tuple(int(n) for n in whole)
-        use = functions.digest(label).encode()
+        use = label if isinstance(label, bytes) else functions.digest(label).encode()
         out = np.empty(math.prod(whole), self.field.dtype)
         fill_stream(self.field.modulus, out, key._value, use)
         value, node = out.reshape(whole), None

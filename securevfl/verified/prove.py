@@ -432,76 +432,75 @@ class Prover:
 
     def _move(self, number: int, block: int) -> bool:
         """Solve a row for a tape; False where the others could not be written."""
-        row, own = self.rows[number], self.algebra.blocks[block]
-        view, _ = row.form.linear[block]
-        places = self.algebra.views.pivots(view)
+        row, algebra, before, tape = self.rows[number], self.algebra, self.subst, block
+        view, c = row.form.linear[block]
+        places = algebra.views.pivots(view)
         assert places is not None
-        before, tape = self.subst, block
+        forms = {n: r.form for n, r in self.rows.items() if block in r.form.blocks}
+        whole = view == algebra.views.identity(algebra.blocks[block].shape)
         try:
-            if len(places) < own.size:
-                block, forms = self._split(block, places)
-            else:
-                forms = {n: r.form for n, r in self.rows.items()}
-            form = forms[number]
-            view, c = form.linear[block]
-            own = self.algebra.blocks[block]
-            inverted = self.algebra.views.inverse(view, own.shape)
-            if inverted is None:
-                raise NotExpressibleError("no inverse")
+            if not whole or algebra.blocks[block].shape != row.form.shape:
+                block, forms = self._turned(block, view, places, row.form.shape, forms)
             rest = Form(
-                form.shape,
-                {b: v for b, v in form.linear.items() if b != block},
-                form.products,
-                form.constant,
+                row.form.shape,
+                {b: v for b, v in forms[number].linear.items() if b != block},
+                forms[number].products,
+                forms[number].constant,
             )
-            s = self.algebra.block("fresh", f"s{len(self.shown)}", form.shape)
-            minus = self.algebra.add(self.algebra.of(s), rest, -1)
-            back, d = inverted
-            solved = self.algebra.seen(minus, back)
-            solved = self.algebra.scale(solved, d * pow(c, -1, self.algebra.p))
+            s = algebra.block("fresh", f"s{len(self.shown)}", row.form.shape)
+            solved = algebra.scale(algebra.add(algebra.of(s), rest, -1), pow(c, -1, algebra.p))
             for other, one in forms.items():
                 if other != number and block in one.blocks:
-                    forms[other] = self.algebra.substitute(one, block, solved)
+                    forms[other] = algebra.substitute(one, block, solved)
         except NotExpressibleError:
             self.subst = before
             return False
-        self.subst[block] = solved
+        self.subst = {**self.subst, block: solved}
         for other, one in forms.items():
             self.rows[other].form = one
         del self.rows[number]
         self.shown[s.number] = row
         origin, above = self._origin(tape)
-        chosen = tuple(above[i] for i in places)
-        first = self.algebra.blocks[origin]
-        message = self.view[row.part][0]
+        first = algebra.blocks[origin]
         self._step(
-            "move", first, places=chosen, part=row.part, entries=row.entries,
-            text=f"{message} is uniform by {first.name}",
+            "move", first, places=tuple(above[i] for i in places), part=row.part,
+            entries=row.entries, text=f"{self.view[row.part][0]} is uniform by {first.name}",
         )  # fmt: skip
         self._no.clear()
         return True
 
-    def _split(self, block: int, places: Sequence[int]) -> tuple[int, dict[int, Form]]:
-        """Cut a tape into some of its entries and the others; the first part, and all rows."""
-        own = self.algebra.blocks[block]
-        others = [i for i in range(own.size) if i not in set(places)]
-        first, above = self._origin(block)
-        total = Form(own.shape)
-        made = []
-        for some in (sorted(places), others):
-            part = self.algebra.block(own.kind, own.name, (len(some),), owner=own.owner)
+    def _turned(
+        self,
+        block: int,
+        view: int,
+        places: Sequence[int],
+        shape: tuple[int, ...],
+        forms: dict[int, Form],
+    ) -> tuple[int, dict[int, Form]]:
+        """Write a tape R as b = L(R), in the shape of the row, and the entries F beside the pivots.
+
+        R = L_P^-1 (b - L_F(F)) at the pivots P, and F elsewhere: a bijection, and b and F are
+        uniform and independent, too.
+        """
+        algebra, own = self.algebra, self.algebra.blocks[block]
+        others = sorted(set(range(own.size)) - set(places))
+        made = algebra.block(own.kind, own.name, shape, owner=own.owner)
+        made.node, made.deps = own.node, own.deps
+        inner, total = algebra.of(made), Form(own.shape)
+        if others:
+            part = algebra.block(own.kind, own.name, (len(others),), owner=own.owner)
             part.node, part.deps = own.node, own.deps
-            self.source[part.number] = (first, tuple(above[i] for i in some))
+            first, above = self._origin(block)
+            self.source[part.number] = (first, tuple(above[i] for i in others))
             back = np.full(own.size, -1, np.int64)
-            back[some] = np.arange(len(some))
-            placed = self.algebra.index(self.algebra.of(part), back.reshape(own.shape))
-            total = self.algebra.add(total, placed)
-            made.append(part.number)
-        forms = {
-            n: self.algebra.substitute(row.form, block, total) for n, row in self.rows.items()
-        }
+            back[others] = np.arange(len(others))
+            total = algebra.index(algebra.of(part), back.reshape(own.shape))
+            inner = algebra.add(inner, algebra.seen(total, view), -1)
+        back, factor = algebra.views.pivoted(view, tuple(places), own.shape)
+        total = algebra.add(total, algebra.seen(inner, back), factor)
+        forms = {n: algebra.substitute(form, block, total) for n, form in forms.items()}
         self.subst = {**self.subst, block: total}
-        return made[0], forms
+        return made.number, forms
 
     def _origin(self, block: int) -> tuple[int, tuple[int, ...]]:
         """The block of the trace that a part was cut from, and its places there."""
@@ -518,8 +517,8 @@ class Prover:
             block = self.algebra.blocks[unknown[0]]
             if block.kind not in ("key", "agreed") or unknown[0] in self.ideal:
                 continue
-            view = row.form.linear[unknown[0]][0]
-            if self.algebra.views.inverse(view, block.shape) is None:
+            places = self.algebra.views.pivots(row.form.linear[unknown[0]][0])
+            if places is None or len(places) < block.size:
                 continue
             self.given.add(block.number)
             self._step("give", block, text=f"{self.view[row.part][0]} shows {block.name}")

@@ -1,0 +1,76 @@
+"""Coded protocols: Lagrange shares and masks without messages, of protected values.
+
+The same codes, keys and streams as `securevfl.field`: for the same keys and labels an upload has the
+same bits as with `securevfl.field.prss.Prss.mask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from securevfl.field.prss import mask_streams
+from securevfl.verified.functions import FlowError
+from securevfl.verified.values import Element, Key, combination, concatenate
+
+if TYPE_CHECKING:
+    from securevfl.field.lagrange_code import LagrangeCode
+    from securevfl.field.prss import Prss
+    from securevfl.verified.parties import Hands
+
+
+def encode(party: Hands, code: LagrangeCode, segments: Sequence[Element]) -> list[Element]:
+    """Shares of K segments of one shape for all N parties, with T fresh tapes.
+
+    F(z) has the segments at beta_1..beta_K and the tapes at the other betas; share j is F(alpha_j).
+    """
+    if len(segments) != code.segments:
+        raise FlowError(f"encode: {len(segments)} segments, and the code has K = {code.segments}")
+    shape = segments[0].shape
+    tapes = [party.uniform(shape, name=f"t{t}.") for t in range(code.privacy)]
+    rows = [
+        [int(c) for c in (*code.data_matrix[j], *code.mask_matrix[j])] for j in range(code.parties)
+    ]
+    values = [*segments, *tapes]
+    return [combination(zip(row, values, strict=True)) for row in rows]
+
+
+def decode(code: LagrangeCode, results: Mapping[int, Element]) -> Element:
+    """Segments of a degree-2 result from those of R parties, stacked, as `LagrangeCode.decode`."""
+    parties = sorted(results)
+    if len(parties) < code.recovery_threshold():
+        raise FlowError(
+            f"decode: {len(parties)} results, and R = {code.recovery_threshold()} are needed"
+        )
+    parties = parties[: code.recovery_threshold()]
+    matrix = code.decode_matrix(parties)
+    segments = [
+        combination((int(c), results[n]) for c, n in zip(row, parties, strict=True))
+        for row in matrix
+    ]
+    return concatenate(segments)
+
+
+def hidden(
+    party: Hands,
+    prss: Prss,
+    keys: Mapping[int, Key],
+    result: Element,
+    label: bytes,
+    degree: int = 2,
+) -> Element:
+    """result + P(alpha) rho(alpha), of a party's keys by their places in `Prss.blocks`.
+
+    A label is used for one result. Its bits are those of `Prss.mask`.
+    """
+    unknown = mask_streams(prss.code, degree)
+    held = prss.held(party.index)
+    factor, p = int(prss.code.vanishing[party.index]), prss.code.field.modulus
+    terms: list[tuple[int, Element]] = [(1, result)]
+    for key, weights in zip(held, prss.weights(party.index, unknown), strict=True):
+        if not len(weights):
+            continue
+        streams = party.prf(keys[key], label, len(weights), *result.shape)
+        for e, weight in enumerate(weights):
+            terms.append((int(weight) * factor % p, streams[e]))
+    return combination(terms)
