@@ -39,7 +39,7 @@ what the receiver has. A party computes with its own values and with what it rec
 nothing else: values of two parties in one operation are a `FlowError`. ``world.round`` may be set
 to number the rounds.
 
-**Outputs** are functions of inputs, declared with ``world.output(name, world.spec(...), to=[...])``;
+**Outputs** are functions of inputs, declared with ``world.output(name, world.spec(...), to=[])``;
 `world.spec` takes the home off a value, for outputs alone. Outputs of which a combination stands on
 one honest party alone make no verdict better than NOT PROVED.
 

@@ -201,9 +201,9 @@ def faithful(entries: Entries) -> None:
             found = fitted(found if place is None else found[place], node.shape, kind)
             if not functions.same(found, node.value):
                 raise Refused(f"{call.title} gives another result when it is run again")
-        if node.value is not None and node.kind != "model":
-            if not functions.same(value(node), node.value):
-                raise Refused(f"{node.op} {node.name}: one block with two values")
+        plain = node.value is not None and node.kind != "model"
+        if plain and not functions.same(value(node), node.value):
+            raise Refused(f"{node.op} {node.name}: one block with two values")
     for message in world.messages:
         for part in message.parts:
             if not functions.same(value(part.node), part.value):

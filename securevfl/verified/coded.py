@@ -1,7 +1,7 @@
 """Coded protocols: Lagrange shares and masks without messages, of protected values.
 
-The same codes, keys and streams as `securevfl.field`: for the same keys and labels an upload has the
-same bits as with `securevfl.field.prss.Prss.mask`.
+The codes, keys and streams are those of `securevfl.field`: for the same keys and labels an upload
+has the same bits as with `securevfl.field.prss.Prss.mask`.
 """
 
 from __future__ import annotations

@@ -589,9 +589,7 @@ class Algebra:
         if all(constants):
             flat = [int(x) * c % self.p for x in (left @ right).reshape(-1)]
             own = total.constant or (0,) * len(flat)
-            self._set_constant(
-                total, [(a + b) % self.p for a, b in zip(own, flat, strict=True)]
-            )
+            self._set_constant(total, [(a + b) % self.p for a, b in zip(own, flat, strict=True)])
             return
         if any(constants):
             matrix, chain = (left, list(right)) if constants[0] else (right, list(left))
@@ -848,7 +846,7 @@ def unfaithful(algebra: Algebra) -> str | None:
     world, again = algebra.world, Evaluation(algebra)
     try:
         for node in world.nodes:
-            if node.value is None or node.op == "secret" and node.kind == "model":
+            if node.value is None or (node.op == "secret" and node.kind == "model"):
                 continue
             form = algebra.form(node)
             if not functions.same(_plain(again.value(form)), _plain(node.value)):

@@ -1,8 +1,8 @@
 """Parties of the engine that compute with protected values, and protocols that can be proved.
 
 An author derives clients and servers from `Participant` and the protocol from `Provable` and a base
-class of the library. The file trains as any other protocol. `securevfl.verified.proofs` runs it once
-more in the same engine, with a trace, and decides its claims.
+class of the library. The file trains as any other protocol. `securevfl.verified.proofs` runs it
+once more in the same engine, with a trace, and decides its claims.
 """
 
 from __future__ import annotations
@@ -154,9 +154,7 @@ class Participant(Hands, Party):
                 raise FlowError(f"send: receiver, kind and time must be public, not "
                                 f"{describe(value)}")  # fmt: skip
 
-    def _leaving(
-        self, to: int, kind: str, payload: Any, round: int, after: float = 0.0
-    ) -> Any:
+    def _leaving(self, to: int, kind: str, payload: Any, round: int, after: float = 0.0) -> Any:
         """What goes on the wire, after it was noted."""
         what = self.protected.get(kind)
         if what is None:

@@ -45,7 +45,9 @@ class Hands:
         """Fresh uniform elements of the operating system's entropy: a tape."""
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         value = self.field.random(tuple(int(n) for n in whole))
-        return Element(value, self._leaf("uniform", name, value), self.index, self.world, self.field)
+        return Element(
+            value, self._leaf("uniform", name, value), self.index, self.world, self.field
+        )
 
     def key(self, name: str = "k") -> Key:
         """A fresh key: 32 bytes of the operating system's entropy."""
@@ -88,9 +90,7 @@ class Hands:
             assert key._node is not None
             self.world.stream(key._node, use, whole)
             said = f"PRF({key._node.name}, {label!r})"
-            node = self.world.node(
-                "prf", (key._node,), use, shape=whole, name=said, value=value
-            )
+            node = self.world.node("prf", (key._node,), use, shape=whole, name=said, value=value)
         return Element(value, node, self.index, self.world, self.field)
 
     def public_key(self, key: Key) -> PublicKey:
@@ -107,7 +107,7 @@ class Hands:
         return PublicKey(value, node, self.index, self.world)
 
     def agree(self, own: Key, other: PublicKey) -> Key:
-        """The key that two parties agree on, each with its secret key and the other's public one."""
+        """The key that two parties agree on, of one's secret key and the other's public one."""
         if not isinstance(own, Key) or (own._node is not None and own._node.op != "key"):
             raise FlowError(f"agree with {describe(own)}: a key made by key() is needed")
         if not isinstance(other, PublicKey):
@@ -140,7 +140,9 @@ class Hands:
         tapes = [self.uniform(*limbs.shape, name=f"a{i}") for i in range(1, threshold)]
         p = self.field.modulus
         return {
-            point: combination([(1, whole), *((pow(point, i, p), a) for i, a in enumerate(tapes, 1))])
+            point: combination(
+                [(1, whole), *((pow(point, i, p), a) for i, a in enumerate(tapes, 1))]
+            )
             for point in points
         }
 

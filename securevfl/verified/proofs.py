@@ -173,9 +173,7 @@ class Proof:
         }
 
 
-def prove_protocol(
-    traced: Traced, *, conditions: Conditions = NONE, fresh: bool = True
-) -> Proof:
+def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool = True) -> Proof:
     """Trace a protocol and decide its claims.
 
     Parameters
@@ -228,7 +226,7 @@ def _elsewhere(path: Path) -> dict[str, str]:
 
 
 def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
-    """Trace a certificate's protocol again, and check each claim: None where it holds, else why not.
+    """Trace a certificate's protocol anew, and check each claim: None where it holds, else why.
 
     Raises
     ------

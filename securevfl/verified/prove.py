@@ -348,9 +348,8 @@ class Prover:
             if len(self.steps) == before:
                 self._streams()
             if len(self.steps) == before:
-                if refined or not self._refine():
-                    if not self._give_tapes():
-                        break
+                if (refined or not self._refine()) and not self._give_tapes():
+                    break
                 refined = True
         self._drop()
         return self._result()
@@ -374,9 +373,7 @@ class Prover:
         found = set()
         for row in self.rows.values():
             for block in row.form.blocks:
-                found |= {
-                    b for b in self.reach(block) if self.algebra.blocks[b].kind == "release"
-                }
+                found |= {b for b in self.reach(block) if self.algebra.blocks[b].kind == "release"}
         for number in sorted(found):
             block = self.algebra.blocks[number]
             if block.owner in self.coalition:

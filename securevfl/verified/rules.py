@@ -18,16 +18,19 @@ MODULES = {
 PACKAGES = ("securevfl.field", "securevfl.models", "securevfl.privacy", "securevfl.protocols",
             "securevfl.verified")  # fmt: skip
 NUMPY = {
-    *("abs", "arange", "argsort", "array", "asarray", "bool_", "ceil", "clip", "concatenate", "dot"),
-    *("dtype", "empty", "exp", "eye", "flatnonzero", "float32", "float64", "floor", "full", "int32"),
+    *("abs", "arange", "argsort", "array", "asarray", "bool_", "ceil", "clip", "concatenate"),
+    *("dot", "dtype", "empty", "exp", "eye", "flatnonzero", "float32", "float64", "floor"),
+    *("full", "int32"),
     *("int64", "isfinite", "log", "matmul", "maximum", "mean", "minimum", "ndarray", "newaxis"),
     *("ones", "prod", "repeat", "reshape", "rint", "round", "sign", "sort", "sqrt", "stack", "sum"),
     *("tile", "transpose", "uint32", "uint64", "uint8", "unique", "where", "zeros", "zeros_like"),
 }
 BUILTINS = {
-    *("abs", "all", "any", "bool", "bytes", "classmethod", "dict", "enumerate", "float", "frozenset"),
+    *("abs", "all", "any", "bool", "bytes", "classmethod", "dict", "enumerate", "float"),
+    *("frozenset",),
     *("int", "isinstance", "len", "list", "map", "max", "min", "pow", "property", "range"),
-    *("reversed", "round", "set", "slice", "sorted", "staticmethod", "str", "sum", "super", "tuple"),
+    *("reversed", "round", "set", "slice", "sorted", "staticmethod", "str", "sum", "super"),
+    *("tuple",),
     *("zip", "ValueError", "TypeError", "RuntimeError", "NotImplementedError", "filter", "object"),
 }
 DUNDER = {"__init__", "__post_init__"}
@@ -185,9 +188,10 @@ class _Reader(ast.NodeVisitor):
         self.no(node, "a class pattern reads attributes")
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        if any(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
-            if not all(isinstance(c, ast.Constant) and c.value is None for c in node.comparators):
-                self.no(node, "comparison of identities: which object it is may depend on values")
+        by_identity = any(isinstance(one, ast.Is | ast.IsNot) for one in node.ops)
+        none = all(isinstance(c, ast.Constant) and c.value is None for c in node.comparators)
+        if by_identity and not none:
+            self.no(node, "comparison of identities: which object it is may depend on values")
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -201,9 +205,10 @@ class _Reader(ast.NodeVisitor):
 
     def _target(self, node: ast.AST, target: ast.AST) -> None:
         for one in ast.walk(target):
-            if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
-                if not (isinstance(one.value, ast.Name) and one.value.id == "self"):
-                    self.no(node, "an attribute of another object is set: send it")
+            if not (isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)):
+                continue
+            if not (isinstance(one.value, ast.Name) and one.value.id == "self"):
+                self.no(node, "an attribute of another object is set: send it")
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("map", "call", "step"):

@@ -251,17 +251,13 @@ class World:
         value: Any = None,
     ) -> Node:
         """Add a node."""
-        made = Node(
-            len(self.nodes), op, tuple(args), data, tuple(shape), kind, name, owner, value
-        )
+        made = Node(len(self.nodes), op, tuple(args), data, tuple(shape), kind, name, owner, value)
         if any(one is None for one in made.args):
             raise FlowError("a value of an untraced run in a traced one: make all of them inside")
         self.nodes.append(made)
         return made
 
-    def called(
-        self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any
-    ) -> _Made:
+    def called(self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any) -> _Made:
         """Run a function twice on the same values, and keep the call."""
         given = [bare(value) for value in values]
         inputs = [
@@ -309,9 +305,7 @@ class World:
         shape = () if kind == "model" else np.shape(value)
         if isinstance(value, np.ndarray):
             value = value.copy()
-        node = self.node(
-            "secret", (), shape=shape, kind=kind, name=name, owner=owner, value=value
-        )
+        node = self.node("secret", (), shape=shape, kind=kind, name=name, owner=owner, value=value)
         if kind == "model":
             node.value = copy.deepcopy(value)
         self.inputs[owner, name] = wrapped(node.value, (kind, self.field), node, None, self)
@@ -507,7 +501,9 @@ def received(payload: Any, to: int | None) -> Any:
     if type(payload) in (list, tuple):
         return type(payload)(received(value, to) for value in payload)
     if dataclasses.is_dataclass(payload) and not isinstance(payload, type):
-        values = {f.name: received(getattr(payload, f.name), to) for f in dataclasses.fields(payload)}
+        values = {
+            f.name: received(getattr(payload, f.name), to) for f in dataclasses.fields(payload)
+        }
         return type(payload)(**values)
     return payload
 

@@ -76,7 +76,10 @@ class Protected:
         locals()[f"__{_name}__"] = _refuse("the entries", _COMPUTE)
     for _name in ("format", "str", "bytes", "buffer", "reduce", "reduce_ex", "copy", "deepcopy"):
         locals()[f"__{_name}__"] = _refuse("a text or a copy", _SHOWN)
-    for _name in ("add", "sub", "mul", "matmul", "divmod", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift"):
+    for _name in (
+        *("add", "sub", "mul", "matmul", "divmod", "truediv", "floordiv", "mod", "pow"),
+        *("and", "or", "xor", "lshift"),
+    ):
         locals()[f"__{_name}__"] = _refuse(f"the operation {_name}", _COMPUTE)
         locals()[f"__r{_name}__"] = _refuse(f"the operation {_name}", _COMPUTE)
     for _name in ("neg", "pos", "abs", "invert"):
@@ -187,9 +190,7 @@ class Element(Protected):
     def _sum(self, other: Any, factor: int, turned: bool = False) -> Element:
         added = self._operand(other, "sum")
         if not isinstance(other, Element) and added.shape != self.shape:
-            if np.broadcast_shapes(added.shape, self.shape) == self.shape:  # a row, a number
-                whole = np.broadcast_to(added._value, self.shape)
-                added = public_element(whole, self._field, self._world)
+            added = public_element(self._spread(added), self._field, self._world)
         if added.shape != self.shape:
             raise FlowError(
                 f"sum of {describe(self)} and {describe(added)}: the shapes must be equal"
@@ -220,6 +221,16 @@ class Element(Protected):
     def __pos__(self) -> Element:
         return self
 
+    def _spread(self, public: Element) -> Array:
+        """A public number, row or array, in the shape of this value."""
+        try:
+            return np.broadcast_to(public._value, self.shape)
+        except ValueError:
+            raise FlowError(
+                f"a public array {public.shape} does not fit {describe(self)}; reshape this value, "
+                "or write a product with a public matrix"
+            ) from None
+
     def times(self, factor: int) -> Element:
         """The product with one public whole number.
 
@@ -242,10 +253,7 @@ class Element(Protected):
             return self.times(other)  # type: ignore[arg-type]
         factor = self._operand(other, "product")
         if not isinstance(other, Element):
-            shape = np.broadcast_shapes(factor.shape, self.shape)
-            if shape != self.shape:
-                raise FlowError(f"product of {describe(self)} and an array {factor.shape}")
-            weights = np.broadcast_to(factor._value, self.shape)
+            weights = self._spread(factor)
             value = self._field.multiply(self._value, weights)
             return self._made(value, "weigh", (self,), np.ascontiguousarray(weights))
         return self.map(_product, other, self._field)
@@ -309,7 +317,10 @@ class Element(Protected):
     def reshape(self, *shape: Any) -> Element:
         """The same entries in another shape."""
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        return self._index(self._places().reshape(whole))
+        try:
+            return self._index(self._places().reshape(whole))
+        except ValueError:
+            raise FlowError(f"reshape of {describe(self)} to {whole}: another size") from None
 
     def sum(self, axis: int | None = None) -> Element:
         """The sum of all entries, (), or along an axis."""

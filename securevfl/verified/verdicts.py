@@ -99,10 +99,8 @@ class Judge:
                 alone, judge = judged(self.entries, some, given)
                 found = search(self.algebra, some, given)
                 if found.verdict in (PROVED, DP):
-                    if alone:
-                        found = Found(OPEN, text=alone)
-                    else:
-                        found = self._checked(found, some, given)
+                    refused = Found(OPEN, text=alone)
+                    found = refused if alone else self._checked(found, some, given)
             except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:
                 found = Found(OPEN, text=f"the prover ended in {type(error).__name__}: {error}")
             except RecursionError:

@@ -135,16 +135,19 @@ class Case:
         if rng.random() < 0.25:
             value, all_of = value.T, np.swapaxes(all_of, 1, 2)
         if rng.random() < 0.2:
-            m = [[rng.randrange(self.p) for _ in range(value.shape[0])] for _ in range(rng.choice([1, 2]))]
-            matrix = np.array(m)
+            matrix = self.numbers(rng.choice([1, 2]), value.shape[0])
             value, all_of = matrix @ value, matrix @ all_of % self.p
         if rng.random() < 0.15:
-            w = np.array([[rng.randrange(self.p) for _ in range(value.shape[1])] for _ in range(value.shape[0])])
+            w = self.numbers(*value.shape)
             value, all_of = w * value, w * all_of % self.p
         if rng.random() < 0.1:
             r, c = value.shape
             value, all_of = value.reshape(c, r), all_of.reshape(-1, c, r)
         return value, all_of
+
+    def numbers(self, rows: int, columns: int) -> Any:
+        """A public matrix."""
+        return np.array([[self.rng.randrange(self.p) for _ in range(columns)] for _ in range(rows)])
 
     def total(self, pool: list[Leaf], square: float, terms: int) -> tuple[Any, Any]:
         value, all_of = self.term(pool, square)

@@ -1,4 +1,4 @@
-"""Masked FedVS in the new style: proved, with the library's bits; the paper's evaluation refuted."""
+"""Masked FedVS is proved, with the library's bits; the paper's evaluation is refuted."""
 
 from __future__ import annotations
 

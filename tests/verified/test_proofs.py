@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import securevfl
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.testing.runs import simulate
 from securevfl.verified import SERVER, FlowError
 from securevfl.verified.proofs import Traced, check_certificate, lines, prove_protocol
@@ -164,8 +163,7 @@ def test_a_leak_in_the_example_is_not_proved(variant, name):
     made = variant(*zip(changes[::2], changes[1::2], strict=True))
     try:
         proof = prove_protocol(Traced(made, QUICK, parties=3), fresh=False)
-    except (FlowError, securevfl.errors.SecureVFLError, NameError) as error:
-        assert str(error)
+    except (SecureVFLError, NameError):
         return
     found = verdicts(proof)
     against = {"no loss declared": "client 1", "an output of one": "server"}
