@@ -54,8 +54,8 @@ from __future__ import annotations
 
 from securevfl.verified.functions import FlowError
 from securevfl.verified.participants import Participant, Provable
-from securevfl.verified.parties import Party
-from securevfl.verified.trace import SERVER, World
+from securevfl.verified.parties import Party, World
+from securevfl.verified.trace import SERVER
 from securevfl.verified.values import (
     Element,
     Key,

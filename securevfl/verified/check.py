@@ -28,7 +28,7 @@ import numpy as np
 
 from securevfl.errors import SecureVFLError
 from securevfl.verified import functions
-from securevfl.verified.trace import Node, Output, World
+from securevfl.verified.trace import Node, Output, Trace
 
 Poly = dict[tuple[int, ...], int]  # sorted symbols -> coefficient
 FUNCTIONS = ("map",)
@@ -51,7 +51,7 @@ class Atom:
 class Entries:
     """Polynomials of the entries of a trace."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Trace) -> None:
         self.world, self.p = world, world.field.modulus
         self.atoms: list[Atom] = []
         self.atom_of: list[int] = []  # of each symbol
@@ -494,7 +494,7 @@ class Given(Checker):
 
 
 def check(
-    world: World,
+    world: Trace,
     coalition: Iterable[int],
     outputs: Sequence[Output],
     steps: Sequence[Any],

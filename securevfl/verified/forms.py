@@ -24,7 +24,7 @@ import numpy as np
 
 from securevfl.errors import SecureVFLError
 from securevfl.verified import functions
-from securevfl.verified.trace import Node, World, key_of
+from securevfl.verified.trace import Node, Trace, key_of
 from securevfl.verified.values import fitted
 
 Array = np.ndarray[Any, Any]
@@ -377,7 +377,7 @@ def _inverted(square: list[list[int]], p: int) -> list[list[int]]:
 class Algebra:
     """The forms of a trace."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Trace) -> None:
         self.world, self.p = world, world.field.modulus
         self.views = Views(self.p)
         self.blocks: list[Block] = []

@@ -32,7 +32,7 @@ from securevfl.verified.values import (
 )
 
 if TYPE_CHECKING:
-    from securevfl.verified.trace import World
+    from securevfl.verified.parties import World
 
 KINDS = ("field", "real", "key", "public key")
 

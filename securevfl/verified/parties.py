@@ -11,7 +11,7 @@ import numpy as np
 
 from securevfl.verified import functions
 from securevfl.verified.functions import FlowError
-from securevfl.verified.trace import KEY_BYTES, SERVER, World, received
+from securevfl.verified.trace import KEY_BYTES, SERVER, Trace, received
 from securevfl.verified.values import (
     Clipped,
     Element,
@@ -31,13 +31,13 @@ class Hands:
     Attributes
     ----------
     index : int
-    world : World or None
+    world : Trace or None
         The trace, while one is written.
     field : PrimeField
     """
 
     index: int
-    world: World | None
+    world: Trace | None
     field: Any
     round: int
 
@@ -225,6 +225,14 @@ class Hands:
         return self.world.node(
             op, (), shape=value.shape, kind=kind, name=said, owner=self.index, value=value
         )
+
+
+class World(Trace):
+    """A run that is written as a program: its parties compute, and messages arrive at once."""
+
+    def party(self, index: int) -> Party:
+        """A party, from 0; the server is -1."""
+        return Party(index, self)
 
 
 class Party(Hands):

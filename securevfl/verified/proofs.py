@@ -28,9 +28,9 @@ from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 from securevfl.verified.check import Entries, Refused, check, faithful
 from securevfl.verified.participants import Provable
+from securevfl.verified.parties import World
 from securevfl.verified.prove import Step
 from securevfl.verified.rules import problems_of
-from securevfl.verified.trace import World
 from securevfl.verified.values import tracing
 from securevfl.verified.verdicts import DP, OPEN, PROVED, Judge, Verdict
 

@@ -36,7 +36,7 @@ from securevfl.verified.forms import (
     NotExpressibleError,
     entries,
 )
-from securevfl.verified.trace import Message, Output, World, name_of
+from securevfl.verified.trace import Message, Output, Trace, name_of
 
 _MOST_ENTRIES = 4000  # rows are looked at entry by entry, where there are no more
 
@@ -81,7 +81,7 @@ class Found:
     messages: list[str] = field(default_factory=list)  # that the text is about
 
 
-def view_of(world: World, coalition: Iterable[int]) -> list[tuple[Message, Any]]:
+def view_of(world: Trace, coalition: Iterable[int]) -> list[tuple[Message, Any]]:
     """Protected parts that a coalition receives and can open."""
     some = frozenset(coalition)
     return [

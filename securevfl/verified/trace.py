@@ -140,7 +140,7 @@ def _is_state(value: Any) -> bool:
 class _Made:
     """What a call returned, before it is wrapped."""
 
-    def __init__(self, world: World, call: Call, found: Any) -> None:
+    def __init__(self, world: Trace, call: Call, found: Any) -> None:
         self._world, self._call, self._found = world, call, found
 
     def result(
@@ -211,7 +211,7 @@ class Output:
     alone: bool = False  # declared to be of one party, which a reader must judge
 
 
-class World:
+class Trace:
     """A traced run: nodes, messages and declared outputs.
 
     Parameters
@@ -275,12 +275,6 @@ class World:
         return _Made(self, call, found)
 
     # -- inputs and outputs ------------------------------------------------------------------
-
-    def party(self, index: int) -> Any:
-        """A party of this world, from 0; the server is -1."""
-        from securevfl.verified.parties import Party
-
-        return Party(index, self)
 
     def secret(self, owner: int, name: str, value: Any, *, real: bool = False) -> Any:
         """An input of one party.
@@ -428,7 +422,7 @@ class World:
             text.update(hashlib.sha256(item.encode()).digest())
         return text.hexdigest()
 
-    def differs(self, other: World) -> str:
+    def differs(self, other: Trace) -> str:
         """The first step, message or output in which another trace differs; "" for none."""
         for one, two in itertools.zip_longest(self.items(), other.items()):
             if one is None or two is None or one[1] != two[1]:

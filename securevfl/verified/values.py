@@ -28,15 +28,15 @@ from securevfl.verified.functions import FlowError
 
 if TYPE_CHECKING:
     from securevfl.field.prime_field import PrimeField
-    from securevfl.verified.trace import Node, World
 
+Node, Trace = Any, Any  # of `securevfl.verified.trace`, which is written with these values
 Array = np.ndarray[Any, Any]
 
-_current: list[World] = []
+_current: list[Trace] = []
 
 
 @contextlib.contextmanager
-def tracing(world: World) -> Iterator[World]:
+def tracing(world: Trace) -> Iterator[Trace]:
     """Trace the values that are made inside: parties made here take notes in `world`."""
     _current.append(world)
     try:
@@ -45,7 +45,7 @@ def tracing(world: World) -> Iterator[World]:
         _current.pop()
 
 
-def current() -> World | None:
+def current() -> Trace | None:
     """The trace that is being written; None in an ordinary run."""
     return _current[-1] if _current else None
 
@@ -88,7 +88,7 @@ class Protected:
     del _name
 
     def __init__(
-        self, value: Any, node: Node | None, home: int | None, world: World | None
+        self, value: Any, node: Node | None, home: int | None, world: Trace | None
     ) -> None:
         if isinstance(value, np.ndarray):
             value = value.view()
@@ -155,7 +155,7 @@ class Element(Protected):
         value: Array,
         node: Node | None,
         home: int | None,
-        world: World | None,
+        world: Trace | None,
         field: PrimeField,
     ) -> None:
         super().__init__(value, node, home, world)
@@ -391,7 +391,7 @@ class Clipped(Secret):
     __slots__ = ("_bound",)
 
     def __init__(
-        self, value: Array, node: Node | None, home: int | None, world: World | None, bound: float
+        self, value: Array, node: Node | None, home: int | None, world: Trace | None, bound: float
     ) -> None:
         super().__init__(value, node, home, world)
         self._bound = bound
@@ -421,7 +421,7 @@ class Sealed(Protected):
     __slots__ = ("_holder",)
 
     def __init__(
-        self, inside: Any, node: Node | None, home: int | None, world: World | None, holder: int
+        self, inside: Any, node: Node | None, home: int | None, world: Trace | None, holder: int
     ) -> None:
         super().__init__(inside, node, home, world)
         self._holder = holder
@@ -576,7 +576,7 @@ def mapped(
 
 
 def wrapped(
-    value: Any, kind: tuple[str, Any], node: Node | None, home: int | None, world: World | None
+    value: Any, kind: tuple[str, Any], node: Node | None, home: int | None, world: Trace | None
 ) -> Any:
     """A value in the wrapper of its kind."""
     what, of = kind
@@ -609,7 +609,7 @@ def integers(value: Any, what: str) -> Array:
     return array
 
 
-def public_element(value: Array, field: PrimeField, world: World | None) -> Element:
+def public_element(value: Array, field: PrimeField, world: Trace | None) -> Element:
     """A public array as an Element that everybody has."""
     value = np.ascontiguousarray(value)
     node = None if world is None else world.node("public", (), value, shape=value.shape)

@@ -10,7 +10,7 @@ from securevfl.errors import SecureVFLError
 from securevfl.verified.check import Entries, Given, Poly, Refused, check, faithful
 from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Found, Step, search, view_of
-from securevfl.verified.trace import Output, World, name_of
+from securevfl.verified.trace import Output, Trace, name_of
 
 PROVED, DP, OPEN, VIOLATED = "PROVED", "DP", "NOT PROVED", "VIOLATED"
 
@@ -69,7 +69,7 @@ class Verdict:
 class Judge:
     """Verdicts of one trace. What all claims share is computed once."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Trace) -> None:
         self.world = world
         self.algebra: Algebra | None = None
         self.entries: Entries | None = None
@@ -156,7 +156,7 @@ def who(coalition: Iterable[int]) -> str:
 
 
 def decide(
-    world: World, coalition: Iterable[int], outputs: Sequence[Output] | None = None
+    world: Trace, coalition: Iterable[int], outputs: Sequence[Output] | None = None
 ) -> Verdict:
     """The verdict on one coalition of a traced run; see `Judge.decide`."""
     return Judge(world).decide(coalition, outputs)
