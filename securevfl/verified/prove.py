@@ -605,6 +605,8 @@ class Prover:
         found = Found("PROVED", self.steps, rows=len(self.view), releases=len(self.released))
         if not self.rows:
             found.verdict = "DP" if self.released else "PROVED"
+            used = self._moved_keys()
+            found.steps = [one for one in self.steps if one.what != "prf" or one.node in used]
             return found
         found.verdict = "NOT PROVED"
         fixed = [row for row in self.rows.values() if self._fixed(row.form)]
@@ -619,6 +621,17 @@ class Prover:
                 found.text, found.messages = self._told(row)
                 found.text += f"; {why}"
                 break
+        return found
+
+    def _moved_keys(self) -> set[int]:
+        """Nodes of keys whose streams were moved; others need not be hidden."""
+        found = set()
+        for step in self.steps:
+            node = self.world.nodes[step.node]
+            if step.what == "move" and node.op == "prf":
+                key = self.algebra.blocks[next(iter(self.algebra.form(node.args[0]).blocks))]
+                assert key.node is not None
+                found.add(key.node.number)
         return found
 
     def _fixed(self, form: Form) -> bool:

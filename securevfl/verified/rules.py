@@ -173,7 +173,7 @@ class _Reader(ast.NodeVisitor):
     def visit_Global(self, node: ast.Global | ast.Nonlocal) -> None:
         self.no(node, "global and nonlocal names are state that parties share")
 
-    visit_Nonlocal = visit_Global  # type: ignore[assignment]
+    visit_Nonlocal = visit_Global
 
     def visit_Try(self, node: ast.Try) -> None:
         for one in node.handlers:
