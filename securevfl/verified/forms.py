@@ -281,7 +281,8 @@ class Views:
                 flat = places[:, 0].tolist()
                 whole = len(set(flat)) == len(flat) and min(flat, default=0) >= 0
                 return flat if whole else None
-            p, solved, chosen = self.p, {}, []
+            p, chosen = self.p, []
+            solved: dict[int, dict[int, int]] = {}
             for at, w in zip(places.tolist(), weights.tolist(), strict=True):
                 row = {a: int(x) % p for a, x in zip(at, w, strict=True) if a >= 0}
                 for pivot, known in solved.items():
@@ -344,11 +345,11 @@ def _merged(places: Array, weights: Array | None, p: int) -> tuple[Array, Array]
         weights = np.where(places >= 0, 1, 0).astype(object)
     rows = []
     for at, of in zip(places.tolist(), weights.tolist(), strict=True):
-        row: dict[int, int] = {}
+        found: dict[int, int] = {}
         for i, w in zip(at, of, strict=True):
             if i >= 0:
-                row[i] = (row.get(i, 0) + int(w)) % p
-        rows.append(sorted((i, w) for i, w in row.items() if w))
+                found[i] = (found.get(i, 0) + int(w)) % p
+        rows.append(sorted((i, w) for i, w in found.items() if w))
     width = max((len(row) for row in rows), default=0) or 1
     a = np.full((len(rows), width), -1, np.int64)
     b = np.zeros((len(rows), width), dtype=object)

@@ -29,7 +29,7 @@ def is_public(value: Any) -> bool:
     if value is None or isinstance(value, bool | int | float | str | bytes | np.generic):
         return True
     if isinstance(value, np.ndarray):
-        return value.dtype != object
+        return bool(value.dtype != object)
     if type(value) in (tuple, list):
         return all(is_public(one) for one in value)
     if type(value) is dict:
@@ -37,7 +37,7 @@ def is_public(value: Any) -> bool:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         frozen = type(value).__dataclass_params__.frozen  # type: ignore[attr-defined]
         own = [f.name for f in dataclasses.fields(value) if f.init]
-        return frozen and all(is_public(getattr(value, name)) for name in own)
+        return bool(frozen) and all(is_public(getattr(value, name)) for name in own)
     return False
 
 

@@ -73,7 +73,8 @@ class Participant(Hands, Party):
                     f"{name} of {name_of(self.index)} is {other} of {name_of(owner)}: a party is "
                     "given its own data alone"
                 )
-        return self.world.input(self.index, name, np.asarray(array), "real")
+        made: Secret = self.world.input(self.index, name, np.asarray(array), "real")
+        return made
 
     def own_model(self, name: str, model: Any) -> Model:
         """A network with its optimiser, of this party's own."""
@@ -82,7 +83,8 @@ class Participant(Hands, Party):
         if any(one is model for one in self.world.models):
             raise FlowError(f"{name} of {name_of(self.index)} is another party's model as well")
         self.world.models.append(model)
-        return self.world.input(self.index, name, model, "model")
+        made: Model = self.world.input(self.index, name, model, "model")
+        return made
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -94,7 +96,7 @@ class Participant(Hands, Party):
         bare = self._leaving(to, kind, payload, self._round(round), after)
         super().send(to, kind, bare, round=round, after=after)
 
-    def share(self, kind: str, shares: Sequence[Any] | Element) -> None:
+    def share(self, kind: str, shares: Any) -> None:
         """Send ``shares[i]`` to client i, the own one to oneself."""
         self._public(kind)
         parts = shares

@@ -56,10 +56,10 @@ class Hands:
         if self.world is not None:
             limbs = limbs_of(value, self.field)
             node = self._leaf("key", name, limbs, "key")
-            self.world.keys[value] = node  # type: ignore[assignment]
+            self.world.keys[value] = node
         return Key(value, node, self.index, self.world)
 
-    def prf(self, key: Key, label: Any, *shape: Any) -> Element:
+    def prf(self, key: Any, label: Any, *shape: Any) -> Element:
         """The uniform elements that a key and a public label stand for.
 
         Parameters
@@ -93,7 +93,7 @@ class Hands:
             node = self.world.node("prf", (key._node,), use, shape=whole, name=said, value=value)
         return Element(value, node, self.index, self.world, self.field)
 
-    def public_key(self, key: Key) -> PublicKey:
+    def public_key(self, key: Any) -> PublicKey:
         """The public key (X25519) of a secret one, for `agree`."""
         if not isinstance(key, Key) or (key._node is not None and key._node.op != "key"):
             raise FlowError(f"public_key of {describe(key)}: a key made by key() is needed")
@@ -106,7 +106,7 @@ class Hands:
             )
         return PublicKey(value, node, self.index, self.world)
 
-    def agree(self, own: Key, other: PublicKey) -> Key:
+    def agree(self, own: Any, other: Any) -> Key:
         """The key that two parties agree on, of one's secret key and the other's public one."""
         if not isinstance(own, Key) or (own._node is not None and own._node.op != "key"):
             raise FlowError(f"agree with {describe(own)}: a key made by key() is needed")
@@ -125,7 +125,7 @@ class Hands:
             )  # fmt: skip
         return Key(value, node, self.index, self.world)
 
-    def split_key(self, key: Key, threshold: int, points: Sequence[int]) -> dict[int, Element]:
+    def split_key(self, key: Any, threshold: int, points: Sequence[int]) -> dict[int, Element]:
         """Shamir shares of a key at public points: `threshold` of them determine it.
 
         It is cut into limbs below p. The shares of fewer than `threshold` points are uniform.
@@ -173,7 +173,7 @@ class Hands:
             self.world.equal.append((limbs._node, node, "join_key"))
         return Key(value, node, self.index, self.world)
 
-    def encrypt(self, value: Element, holder: int) -> Sealed:
+    def encrypt(self, value: Any, holder: int) -> Sealed:
         """An ideal ciphertext that the party `holder` alone can open; sums are made by anybody."""
         if not isinstance(value, Element):
             raise FlowError(f"encrypt of {describe(value)}: an Element is needed")
@@ -181,7 +181,7 @@ class Hands:
         inside = Element(value._value, value._node, None, value._world, value._field)
         return Sealed(inside, inside._node, self.index, self.world, _one(holder))
 
-    def decrypt(self, cipher: Sealed) -> Element:
+    def decrypt(self, cipher: Any) -> Element:
         """What a ciphertext under the party's own key holds."""
         if not isinstance(cipher, Sealed):
             raise FlowError(f"decrypt of {describe(cipher)}: a ciphertext is needed")
@@ -191,7 +191,7 @@ class Hands:
         inside = cipher._value
         return Element(inside._value, inside._node, self.index, self.world, self.field)
 
-    def gaussian(self, value: Clipped, sigma: float) -> Noised:
+    def gaussian(self, value: Any, sigma: float) -> Noised:
         """The Gaussian mechanism on clipped rows: one release, which is paid for.
 
         Raises

@@ -312,14 +312,11 @@ def lines(proof: Proof) -> list[str]:
         found.append(f"{v.claim}: {v.scope}")
         if v.text:
             found.append(f"  {v.text}")
-    for what, each in (
-        ("Given", lambda v: v.outputs),
-        ("A reader must judge", lambda v: v.judge),
-        ("Assumed", lambda v: v.assumptions),
-    ):
+    said = {"Given": "outputs", "A reader must judge": "judge", "Assumed": "assumptions"}
+    for what, name in said.items():
         groups: dict[str, list[str]] = {}
         for v in proof.verdicts:
-            groups.setdefault("; ".join(each(v)), []).append(v.claim)
+            groups.setdefault("; ".join(getattr(v, name)), []).append(v.claim)
         for text, claims in groups.items():
             whom = "all" if len(claims) == len(proof.verdicts) else "; ".join(claims)
             if text:

@@ -136,7 +136,7 @@ class Prover:
         size = math.prod(form.shape)
         groups: dict[Any, list[int]] = {}
         tables = [self.algebra.views.table(view)[0] for view, _ in form.linear.values()]
-        masks = [(table >= 0).any(axis=1).tolist() for table in tables]
+        masks: list[Any] = [(table >= 0).any(axis=1).tolist() for table in tables]
         for entry in range(size):
             groups.setdefault(tuple(mask[entry] for mask in masks), []).append(entry)
         whole = _Row(part, tuple(range(size)), form)
@@ -375,11 +375,11 @@ class Prover:
             for block in row.form.blocks:
                 found |= {b for b in self.reach(block) if self.algebra.blocks[b].kind == "release"}
         for number in sorted(found):
-            block = self.algebra.blocks[number]
-            if block.owner in self.coalition:
+            own = self.algebra.blocks[number]
+            if own.owner in self.coalition:
                 continue
             self.released.add(number)
-            self._step("release", block, text=f"{block.name} is released with noise")
+            self._step("release", own, text=f"{own.name} is released with noise")
 
     def _step(self, what: str, block: Block, **more: Any) -> None:
         assert block.node is not None
@@ -493,8 +493,8 @@ class Prover:
             back[others] = np.arange(len(others))
             total = algebra.index(algebra.of(part), back.reshape(own.shape))
             inner = algebra.add(inner, algebra.seen(total, view), -1)
-        back, factor = algebra.views.pivoted(view, tuple(places), own.shape)
-        total = algebra.add(total, algebra.seen(inner, back), factor)
+        turned, factor = algebra.views.pivoted(view, tuple(places), own.shape)
+        total = algebra.add(total, algebra.seen(inner, turned), factor)
         forms = {n: algebra.substitute(form, block, total) for n, form in forms.items()}
         self.subst = {**self.subst, block: total}
         return made.number, forms
@@ -566,8 +566,8 @@ class Prover:
             if self.uses_key(every, key):
                 continue
             self.ideal.add(key)
-            block = self.algebra.blocks[key]
-            self._step("prf", block, text=f"streams of {block.name} are uniform: it is hidden")
+            own = self.algebra.blocks[key]
+            self._step("prf", own, text=f"streams of {own.name} are uniform: it is hidden")
 
     def _reachable(self, block: int) -> set[int]:
         """Blocks that a block depends on now, through moved ones as well."""

@@ -426,7 +426,7 @@ class Trace:
         """The first step, message or output in which another trace differs; "" for none."""
         for one, two in itertools.zip_longest(self.items(), other.items()):
             if one is None or two is None or one[1] != two[1]:
-                return (one or two)[0]  # type: ignore[index]
+                return (one or two)[0]
         return ""
 
 

@@ -19,7 +19,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,8 @@ from securevfl.verified.functions import FlowError
 if TYPE_CHECKING:
     from securevfl.field.prime_field import PrimeField
 
-Node, Trace = Any, Any  # of `securevfl.verified.trace`, which is written with these values
+Node: TypeAlias = Any  # of `securevfl.verified.trace`, which is written with these values
+Trace: TypeAlias = Any
 Array = np.ndarray[Any, Any]
 
 _current: list[Trace] = []
@@ -84,7 +85,7 @@ class Protected:
         locals()[f"__r{_name}__"] = _refuse(f"the operation {_name}", _COMPUTE)
     for _name in ("neg", "pos", "abs", "invert"):
         locals()[f"__{_name}__"] = _refuse(f"the operation {_name}", _COMPUTE)
-    __getitem__ = _refuse("the entries", _COMPUTE)
+    __getitem__: Any = _refuse("the entries", _COMPUTE)
     del _name
 
     def __init__(
@@ -127,7 +128,8 @@ def home_of(values: Sequence[Any], at: int | None = None) -> int | None:
     FlowError
         Where they are of two parties, or not of party `at`: nothing was sent.
     """
-    homes = {value._home for value in values if isinstance(value, Protected)} - {None}
+    every = [value._home for value in values if isinstance(value, Protected)]
+    homes = {home for home in every if home is not None}
     if at is not None:
         homes |= {at}
     if len(homes) > 1:
@@ -231,7 +233,7 @@ class Element(Protected):
                 "or write a product with a public matrix"
             ) from None
 
-    def times(self, factor: int) -> Element:
+    def times(self, factor: Any) -> Element:
         """The product with one public whole number.
 
         Raises
@@ -250,13 +252,14 @@ class Element(Protected):
 
     def __mul__(self, other: Any) -> Element:
         if isinstance(other, int | np.integer | bool | float):
-            return self.times(other)  # type: ignore[arg-type]
+            return self.times(other)
         factor = self._operand(other, "product")
         if not isinstance(other, Element):
             weights = self._spread(factor)
             value = self._field.multiply(self._value, weights)
             return self._made(value, "weigh", (self,), np.ascontiguousarray(weights))
-        return self.map(_product, other, self._field)
+        product: Element = self.map(_product, other, self._field)
+        return product
 
     __rmul__ = __mul__
 
@@ -646,5 +649,5 @@ def stack(values: Sequence[Element]) -> Element:
 
 def combination(pairs: Any) -> Element:
     """sum_i c_i x_i with public whole numbers c_i."""
-    parts = [value.times(c) for c, value in pairs]
+    parts: list[Element] = [value.times(c) for c, value in pairs]
     return sum(parts[1:], parts[0])

@@ -91,7 +91,8 @@ class Judge:
         """The verdict on one coalition, given the outputs that its members may have."""
         some = frozenset(coalition)
         given = self.world.outputs_of(some) if outputs is None else list(outputs)
-        found, judge = Found(OPEN), ()
+        found = Found(OPEN)
+        judge: tuple[str, ...] = ()
         if self.fault is not None or self.algebra is None or self.entries is None:
             found.text = self.fault or "the trace could not be read"
         else:
