@@ -252,10 +252,16 @@ class Trace:
     ) -> Node:
         """Add a node."""
         made = Node(len(self.nodes), op, tuple(args), data, tuple(shape), kind, name, owner, value)
-        if any(one is None for one in made.args):
-            raise FlowError("a value of an untraced run in a traced one: make all of them inside")
+        if any(one is None or not self.holds(one) for one in made.args):
+            raise FlowError(
+                "a value of another run, or of an untraced one: make all of them inside"
+            )
         self.nodes.append(made)
         return made
+
+    def holds(self, node: Node) -> bool:
+        """Whether a node is of this trace."""
+        return node.number < len(self.nodes) and self.nodes[node.number] is node
 
     def called(self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any) -> _Made:
         """Run a function twice on the same values, and keep the call."""
@@ -344,6 +350,8 @@ class Trace:
         """Take note of a message, or of an event of the history."""
         found: list[Part] = []
         public = _parts(payload, sender, found)
+        if not all(self.holds(part.node) for part in found):
+            raise FlowError("send: a value of another run")
         self._bare_inputs(public)
         self.messages.append(
             Message(sender, to, kind, round, tuple(found), functions.digest(public))

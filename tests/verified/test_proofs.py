@@ -112,6 +112,11 @@ def test_the_same_file_trains(proved):
     assert np.isfinite(done.losses).all()
 
 
+def test_it_trains_as_the_same_protocol_without_protected_values_does(proved, install):
+    plain = install("own_protocol")
+    assert simulate(proved).losses == simulate(plain).losses
+
+
 LEAKS = {
     "masks below 2^24": (
         "self.uniform(secret.shape) for j",
