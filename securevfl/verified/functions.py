@@ -112,6 +112,12 @@ def identity(function: Callable[..., Any]) -> str:
         defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()]
         if not all(is_public(one) for one in defaults):
             raise FlowError(f"map: defaults of {function.__qualname__} must be public values")
+        for name in function.__code__.co_names:
+            if isinstance(function.__globals__.get(name), list | dict | set | bytearray):
+                raise FlowError(
+                    f"map: {function.__qualname__} uses {name} of its module, which may change "
+                    "between calls or keep what it was given; use a tuple, or give it as argument"
+                )
         own = f"{function.__module__}.{function.__qualname__}"
         return f"{own}#{code_digest(function.__code__)}{digest(defaults) if defaults else ''}"
     if callable(function) and getattr(function, "__module__", "").partition(".")[0] == "numpy":

@@ -55,6 +55,8 @@ class Participant(Hands, Party):
         Party.__init__(self, index, peers)
         self.field = field
         self.world = current()
+        if self.world is not None:
+            self.world.members.add(index)
         if self.world is not None and self.world.field.modulus != field.modulus:
             raise FlowError(
                 f"{name_of(index)} computes modulo {field.modulus}, and the protocol's field has "

@@ -163,13 +163,13 @@ class Hands:
             weights.append(top * pow(bottom, -1, p) % p)
         limbs = combination(zip(weights, shares.values(), strict=True))
         value = bytes_of(limbs._value, self.field)
-        if value is None:
-            raise FlowError("join_key: these are not enough shares of one key")
-        node = None
+        node = None if self.world is None or value is None else self.world.keys.get(value)
+        if value is None or self.world is not None and (node is None or limbs._node is None):
+            error = FlowError("join_key: these are not enough shares of one key")
+            if self.world is not None:  # that they are not may depend on protected values
+                self.world.faults.append(str(error))
+            raise error
         if self.world is not None:
-            node = self.world.keys.get(value)
-            if node is None or limbs._node is None:
-                raise FlowError("join_key: these are not enough shares of one key")
             self.world.equal.append((limbs._node, node, "join_key"))
         return Key(value, node, self.index, self.world)
 
@@ -247,6 +247,7 @@ class Party(Hands):
 
     def __init__(self, index: int, world: World) -> None:
         self.index, self.world, self.field = _one(index), world, world.field
+        world.members.add(self.index)
 
     @property
     def round(self) -> int:  # type: ignore[override]

@@ -6,11 +6,12 @@ algebra of their own, so that a fault of one is not in the other.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from securevfl.verified import functions
 from securevfl.verified.functions import FlowError
 from securevfl.verified.values import (
+    IDEAL,
     Element,
     Key,
     Model,
@@ -153,7 +155,8 @@ class _Made:
                 f"{self._world.field.modulus}: one protocol has one field"
             )
         found = self._found if place is None else self._found[place]
-        value = fitted(found, shape, kind)
+        with self._world.watched(self._call.title):
+            value = fitted(found, shape, kind)
         node = self._world.node(
             "map",
             self._call.nodes,
@@ -227,7 +230,8 @@ class Trace:
         self.outputs: list[Output] = []
         self.equal: list[tuple[Node, Node, str]] = []  # must have one form
         self.faults: list[str] = []  # why no verdict may be good
-        self.round = 0
+        self._round = 0
+        self.members: set[int] = set()  # parties that are there
         self._streams: dict[Any, tuple[int, ...]] = {}
         self.keys: dict[bytes, Node] = {}
         self.arriving: dict[int, tuple[Any, Any]] = {}  # arrays on their way, by id
@@ -235,6 +239,36 @@ class Trace:
         self.models: list[Any] = []  # objects that parties brought
         self.coalitions: tuple[frozenset[int], ...] = ()
         self.inputs: dict[tuple[int, str], Any] = {}  # by owner and name, for declared outputs
+
+    @property
+    def round(self) -> int:
+        """The round that messages are of: a public number."""
+        return self._round
+
+    @round.setter
+    def round(self, number: int) -> None:
+        if isinstance(number, bool) or not isinstance(number, int | np.integer):
+            raise FlowError(f"round = {describe(number)}: a public whole number is needed")
+        self._round = int(number)
+
+    @contextlib.contextmanager
+    def watched(self, title: str) -> Iterator[None]:
+        """Take note of an error that may depend on values: whoever sees it is told of them.
+
+        Raises
+        ------
+        FlowError and whatever else the function raised
+        """
+        try:
+            yield
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            self.faults.append(
+                f"{title} ended in an error ({said:.120}), which may depend on protected values, "
+                "and what the run does then is not in the trace. Make the error a part of the "
+                "result, and declare it as an output if somebody learns it"
+            )
+            raise
 
     # -- nodes -------------------------------------------------------------------------------
 
@@ -272,12 +306,14 @@ class Trace:
         ]
         call = Call(function, inputs, named)
         protected = [p for v, p in zip(values, given, strict=True) if isinstance(v, Protected)]
-        found, again = call.run(protected), call.run(protected)
-        if not _alike(found, again):
-            raise FlowError(
-                f"map: {call.title} gave two results for the same inputs. What it draws must be an "
-                "argument (a Secret, or an Element of uniform or prf), and so must its state"
-            )
+        with self.watched(call.title):
+            found, again = call.run(protected), call.run(protected)
+            if not _alike(found, again):
+                raise FlowError(
+                    f"map: {call.title} gave two results for the same inputs. What it draws must "
+                    "be an argument (a Secret, or an Element of uniform or prf), and so must its "
+                    "state"
+                )
         return _Made(self, call, found)
 
     # -- inputs and outputs ------------------------------------------------------------------
@@ -302,6 +338,7 @@ class Trace:
 
     def input(self, owner: int, name: str, value: Any, kind: str) -> Any:
         """An input that a party brings along: an array, or a model."""
+        self.members.add(owner)
         shape = () if kind == "model" else np.shape(value)
         if isinstance(value, np.ndarray):
             value = value.copy()
@@ -313,14 +350,14 @@ class Trace:
 
     def the(self, owner: int, name: str) -> Any:
         """An input as it was in the beginning, without a home: for declared outputs."""
-        return received(self.inputs[owner, name], None)
+        return received(self.inputs[owner, name], IDEAL)
 
     def spec(self, value: Any) -> Any:
         """For declared outputs, never for parties: a value without a home."""
         if isinstance(value, Element):
-            return Element(value._value, value._node, None, self, value._field)
+            return Element(value._value, value._node, IDEAL, self, value._field)
         if isinstance(value, Secret | Model):
-            return received(value, None)
+            return received(value, IDEAL)
         raise FlowError(f"spec of {describe(value)}: an Element or a Secret is needed")
 
     def output(

@@ -34,6 +34,8 @@ Trace: TypeAlias = Any
 Array = np.ndarray[Any, Any]
 
 _current: list[Trace] = []
+#: Home of values of declared outputs: no party has them.
+IDEAL = -2
 
 
 @contextlib.contextmanager
@@ -117,6 +119,8 @@ def describe(value: Any) -> str:
 
 
 def _party(index: int) -> str:
+    if index == IDEAL:
+        return "the declared outputs"
     return "the server" if index == -1 else f"party {index}"
 
 
@@ -187,7 +191,8 @@ class Element(Protected):
                 "elements by map(FixedPoint.quantize), an element a real one by map(dequantize)"
             )
         array = integers(other, what)
-        return public_element(self._field.reduce(array), self._field, self._world)
+        reduced = np.reshape(self._field.reduce(array), array.shape)
+        return public_element(reduced, self._field, self._world)
 
     def _sum(self, other: Any, factor: int, turned: bool = False) -> Element:
         added = self._operand(other, "sum")
@@ -614,7 +619,7 @@ def integers(value: Any, what: str) -> Array:
 
 def public_element(value: Array, field: PrimeField, world: Trace | None) -> Element:
     """A public array as an Element that everybody has."""
-    value = np.ascontiguousarray(value)
+    value = np.array(value, order="C")
     node = None if world is None else world.node("public", (), value, shape=value.shape)
     return Element(value, node, None, world, field)
 

@@ -93,8 +93,11 @@ class Judge:
         given = self.world.outputs_of(some) if outputs is None else list(outputs)
         found = Found(OPEN)
         judge: tuple[str, ...] = ()
+        strangers = self._strangers(some)
         if self.fault is not None or self.algebra is None or self.entries is None:
             found.text = self.fault or "the trace could not be read"
+        elif strangers:
+            found.text = strangers
         else:
             try:
                 alone, judge = judged(self.entries, some, given)
@@ -120,6 +123,16 @@ class Judge:
             tuple(found.messages),
         )
 
+    def _strangers(self, coalition: frozenset[int]) -> str:
+        """What names a party that is not there: its view would be empty, and a proof of nothing."""
+        members = self.world.members
+        if coalition - members:
+            return f"there is no party {min(coalition - members)} in this run"
+        for message in self.world.messages:
+            if message.to is not None and message.to not in members:
+                return f"{message} goes to party {message.to}, which is not there"
+        return ""
+
     def _checked(self, found: Found, some: frozenset[int], given: Sequence[Output]) -> Found:
         """What was found, if the checker accepts it."""
         why, releases = check(self.world, some, given, found.steps, self.entries)
@@ -142,7 +155,10 @@ class Judge:
         if any(part.holder is not None for m in self.world.messages for part in m.parts):
             said.append("ideal encryption; a sum of ciphertexts is re-randomised")
         if found.releases:
-            said.append("the accountant counts each release by its bound and its sigma")
+            said.append(
+                "the accountant counts each release by its bound and its sigma; one record "
+                "changes one row of what is clipped (no means over records before that)"
+            )
         return tuple(said)
 
 
