@@ -700,8 +700,8 @@ class Maker:
                     continue
                 i = self.add("secret", owner, shape=shape)
                 self.add("spec", None, [i], into="spec")
-        tries, wanted = 0, int(self.rng.integers(3, 16))
-        while tries < 60 and wanted:
+        tries, wanted = 0, int(self.rng.integers(3, self.pick([16, 30])))
+        while tries < 100 and wanted:
             tries += 1
             try:
                 self.once()
