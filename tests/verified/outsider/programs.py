@@ -188,10 +188,13 @@ def seed_in_the_log() -> Run:
     return world, {SERVER}
 
 
-@leaking("server: x0, as its key was opened for a dropped client and its upload came late",
-         "late upload", "share")
+@leaking(
+    "server: x0, as its key was opened for a dropped client and its upload came late",
+    "late upload",
+    "share",
+)
 def late_message_of_a_dropped_client() -> Run:
-    world, server, *clients = parties(3)
+    world, _server, *clients = parties(3)
     x = [world.secret(i, f"x{i}", (3,)) for i in range(3)]
     seed = clients[0].key()
     held = clients[0].split_key(seed, 2, [1, 2, 3])
@@ -436,7 +439,7 @@ def sealed_for_the_wrong_holder() -> Run:
     return world, {SERVER}
 
 
-# ------------------------------------------------------------------------------------------ 12 sound
+# ----------------------------------------------------------------------------------------- 12 sound
 @sound
 def pairwise_masks_of_three() -> Run:
     """Two rounds of masked sums; client 2 is with the server."""
