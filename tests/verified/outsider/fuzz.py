@@ -893,10 +893,10 @@ def run(seed: int, cases: int, seconds: float = 1e9, keep: str = "") -> Any:
         except FlowError as error:
             counts["refused: " + str(error).split(":")[0][:40]] += 1
             continue
-        except Exception as error:
+        except Exception:
             counts["crash"] += 1
             bad.append(("crash", number - 1, program, set(), traceback.format_exc()))
-            note(keep, bad[-1], error)
+            note(keep, bad[-1])
             continue
         exact = exact_of(program)
         told = [c for c in COALITIONS if receives(program, c)]
@@ -907,10 +907,10 @@ def run(seed: int, cases: int, seconds: float = 1e9, keep: str = "") -> Any:
             counts["cases"] += 1
             try:
                 verdict = judge.decide(coalition)
-            except Exception as error:
+            except Exception:
                 counts["crash"] += 1
                 bad.append(("crash", number - 1, program, coalition, traceback.format_exc()))
-                note(keep, bad[-1], error)
+                note(keep, bad[-1])
                 continue
             private = exact.private(coalition)
             sort = "linear" if linear(program) else "other"
@@ -925,12 +925,12 @@ def run(seed: int, cases: int, seconds: float = 1e9, keep: str = "") -> Any:
                     return wrong(*judged(smaller, coalition)) == fault
 
                 bad.append((fault, number - 1, shrunk(program, failing), coalition, verdict.text))
-                note(keep, bad[-1], None)
+                note(keep, bad[-1])
     counts["seconds"] = int(time.monotonic() - begun)
     return counts, bad
 
 
-def note(keep: str, found: Any, error: Any) -> None:
+def note(keep: str, found: Any) -> None:
     if keep:
         with open(keep, "a") as file:
             fault, number, program, coalition, words = found
@@ -938,14 +938,14 @@ def note(keep: str, found: Any, error: Any) -> None:
                 f"## {fault}, case {number}, p={program['p']}, coalition {sorted(coalition)}\n"
             )
             file.write(f"{text(program)}\n{words}\n\n")
-    del error
 
 
 def report(counts: Any, bad: Any, seed: int) -> int:
-    for _name in sorted(counts):
-        pass
-    for _fault, _number, _program, _coalition, _words in bad[:10]:
-        pass
+    lines = [f"{counts[name]:8d}  {name}" for name in sorted(counts)]
+    for fault, number, program, coalition, words in bad[:10]:
+        lines.append(f"{fault}: seed {seed}, number {number}, p={program['p']}, {coalition}")
+        lines += [text(program), words]
+    sys.stdout.write("\n".join(lines) + "\n")
     return 1 if bad else 0
 
 
