@@ -25,7 +25,7 @@ def large_entries(x: Any) -> Any:
 
 
 def kept(x: Any) -> Any:
-    KEPT.append(x.copy())
+    KEPT.append(3 * x + 1)
     return x
 
 
