@@ -123,6 +123,7 @@ class Hands:
                 "agreed", (own._node, other._node), shape=limbs.shape, kind="key", name=name,
                 value=limbs,
             )  # fmt: skip
+            self.world.keys[value] = node
         return Key(value, node, self.index, self.world)
 
     def split_key(self, key: Any, threshold: int, points: Sequence[int]) -> dict[int, Element]:
@@ -164,7 +165,7 @@ class Hands:
         limbs = combination(zip(weights, shares.values(), strict=True))
         value = bytes_of(limbs._value, self.field)
         node = None if self.world is None or value is None else self.world.keys.get(value)
-        if value is None or self.world is not None and (node is None or limbs._node is None):
+        if value is None or (self.world is not None and (node is None or limbs._node is None)):
             error = FlowError("join_key: these are not enough shares of one key")
             if self.world is not None:  # that they are not may depend on protected values
                 self.world.faults.append(str(error))

@@ -110,6 +110,8 @@ class Judge:
             except RecursionError:
                 found = Found(OPEN, text="the prover ended in too deep a recursion")
         sure = found.verdict in (PROVED, DP)
+        if found.verdict == DP:
+            judge += self._of_one_record()
         return Verdict(
             found.verdict,
             tuple(sorted(some)),
@@ -125,13 +127,25 @@ class Judge:
 
     def _strangers(self, coalition: frozenset[int]) -> str:
         """What names a party that is not there: its view would be empty, and a proof of nothing."""
-        members = self.world.members
-        if coalition - members:
-            return f"there is no party {min(coalition - members)} in this run"
-        for message in self.world.messages:
-            if message.to is not None and message.to not in members:
-                return f"{message} goes to party {message.to}, which is not there"
+        there = self.world.members | {message.to for message in self.world.messages}
+        if coalition - there:
+            return f"there is no party {min(coalition - there)} in this run"
         return ""
+
+    def _of_one_record(self) -> tuple[str, ...]:
+        """Functions before the clipping of what is released: rows must be of one record each."""
+        todo = [node for node in self.world.nodes if node.op == "release"]
+        seen, titles = set(), dict[str, None]()
+        while todo:
+            node = todo.pop()
+            if node.number in seen:
+                continue
+            seen.add(node.number)
+            if node.op == "map" and node.data[0].title != "clip_rows":
+                titles[node.data[0].title] = None
+            todo.extend(node.args)
+        why = "whether each row of what it returns depends on one record alone"
+        return tuple(f"{why}: {title}" for title in titles)
 
     def _checked(self, found: Found, some: frozenset[int], given: Sequence[Output]) -> Found:
         """What was found, if the checker accepts it."""

@@ -1,4 +1,4 @@
-"""What an outsider got past the prover, or stumbled over: strict xfails until it is mended."""
+"""What an outsider got past the prover, or stumbled over; what is not mended is a strict xfail."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def wrong(reason: str) -> Any:
     return pytest.mark.xfail(strict=True, reason=reason)
 
 
-@wrong("an exception in a function of `map`, once caught, leaves no trace")
 def test_a_caught_exception_of_a_function_is_no_free_bit() -> None:
     world, _, alice = parties(1)
     x = world.secret(0, "x", (1,))
@@ -49,7 +48,6 @@ def test_a_caught_exception_of_a_function_is_no_free_bit() -> None:
     assert decide(world, {SERVER}).verdict != "PROVED"
 
 
-@wrong("the refusal of a shape that depends on data, once caught, leaves no trace")
 def test_a_shape_that_is_tried_out_is_no_free_number() -> None:
     world, _, alice = parties(1)
     x = world.secret(0, "x", (6,))
@@ -62,16 +60,13 @@ def test_a_shape_that_is_tried_out_is_no_free_number() -> None:
     assert decide(world, {SERVER}).verdict != "PROVED"
 
 
-@wrong("an array that a function keeps in its module passes for a public one")
 def test_an_array_that_a_function_keeps_is_not_public() -> None:
-    world, _, alice = parties(1)
+    world, _, _ = parties(1)
     x = world.secret(0, "x", (3,))
-    x.map(kept)
-    alice.send(SERVER, "cache", KEPT[-1])
-    assert decide(world, {SERVER}).verdict != "PROVED"
+    with pytest.raises(FlowError, match="uses KEPT of its module"):
+        x.map(kept)
 
 
-@wrong("a value without a home is sent by any party")
 def test_a_value_of_spec_is_not_sent() -> None:
     world, _, alice, _ = parties(2)
     y = world.secret(1, "y", (2,))
@@ -79,7 +74,6 @@ def test_a_value_of_spec_is_not_sent() -> None:
         alice.send(SERVER, "up", world.spec(y) + alice.uniform(2))
 
 
-@wrong("a protected value becomes the number of a round")
 def test_a_round_is_public() -> None:
     world, _, alice = parties(1)
     try:
@@ -97,15 +91,12 @@ def test_messages_go_to_parties_of_the_world() -> None:
         alice.send(9, "up", world.secret(0, "x", (2,)))
 
 
-@wrong("a coalition of a party that was never made is proved")
 def test_a_coalition_is_of_parties_of_the_world() -> None:
     world, _, alice = parties(1)
     alice.send(SERVER, "up", world.secret(0, "x", (2,)))
-    with pytest.raises((FlowError, ValueError)):
-        decide(world, {7})
+    assert decide(world, {7}).verdict == "NOT PROVED"
 
 
-@wrong("a value of another world is sent, and its own world's verdict is PROVED")
 def test_a_value_is_sent_in_its_own_world() -> None:
     world, _, _ = parties(1)
     _, _, other = parties(1)
@@ -113,7 +104,6 @@ def test_a_value_is_sent_in_its_own_world() -> None:
         other.send(SERVER, "up", world.secret(0, "x", (2,)))
 
 
-@wrong("rows that each depend on all records are counted as one record each")
 def test_clipped_rows_of_a_batch_statistic_are_for_the_reader_to_judge() -> None:
     world, _, alice = parties(1)
     x = world.secret(0, "x", (8, 2), real=True)
@@ -128,13 +118,11 @@ def test_a_product_at_two() -> None:
     assert (x * world.party(0).uniform(2)).shape == (2,)
 
 
-@wrong("a public number is no summand of an Element of shape ()")
 def test_a_number_added_to_a_sum() -> None:
     world = World()
     assert (world.secret(0, "x", (2,)).sum() + 3).shape == ()
 
 
-@wrong("shares of an agreed key are refused by join_key")
 def test_the_shares_of_an_agreed_key_are_joined() -> None:
     _, _, alice, bob = parties(2)
     key, _ = agreed(alice, 0, bob, 1)
