@@ -346,7 +346,7 @@ MOST_LINES = {
     "": 1127,
     "audit": 17794,
     "bench": 1233,
-    "cli": 4538,
+    "cli": 4588,
     "data": 8113,
     "engine": 11621,
     "field": 8873,
@@ -358,7 +358,7 @@ MOST_LINES = {
     "runs": 8245,
     "studies": 1499,
     "testing": 1681,
-    "verified": 5200,
+    "verified": 5232,
 }
 
 
@@ -383,7 +383,7 @@ def test_a_package_grows_no_longer(package):
 
 def test_tests_lie_where_their_modules_lie():
     """A folder of tests is a folder of the package, or one of the few that test no one module."""
-    extra = {"vectors", "docs", "golden", "fuzz", "oracles", "zoo", "lies", "."}
+    extra = {"vectors", "docs", "golden", "fuzz", "oracles", "zoo", "lies", "outsider", "."}
     for path in TESTS.rglob("test_*.py"):
         folder = path.parent.relative_to(TESTS)
         if folder.parts[:1] and folder.parts[0] in extra:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.verified.outsider.fuzz import Maker, judged, run, shrunk, wrong
+from tests.outsider.fuzz import Maker, judged, run, shrunk, wrong
 
 
 def masked(by: int, p: int = 3) -> dict[str, Any]:

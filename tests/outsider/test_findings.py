@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from securevfl.verified import SERVER, FlowError, World, decide
-from tests.verified.outsider.programs import agreed, parties
+from tests.outsider.programs import agreed, parties
 
 HALF = 2**30
 KEPT: list[Any] = []

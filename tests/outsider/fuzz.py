@@ -7,7 +7,7 @@ ideal: uniform and independent). A coalition's view is private if, among assignm
 that agree on the coalition's own secrets and on the outputs that it may have, the distribution of
 the view over the rest is the same.
 
-Run: ``python -m tests.verified.outsider.fuzz --seed 1 --cases 1000 [--seconds 600]``.
+Run: ``python -m tests.outsider.fuzz --seed 1 --cases 1000 [--seconds 600]``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from securevfl.verified import decide
-from tests.verified.outsider.programs import LEAKING, SOUND
+from tests.outsider.programs import LEAKING, SOUND
 
 UNNAMED = "the text names the upload, not the message by which the key was opened"
 OPENED = {
