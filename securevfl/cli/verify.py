@@ -191,8 +191,9 @@ def start(
     if common["as_json"]:
         output.print_json(report.to_dict())
     else:
-        folder, own_data = (None, False) if run is None else (run[0], run[1].source is None)
-        print_report(report, attacked(folder, protocol, own_data=own_data))
+        where = None if run is None else run[0]
+        own_data = run is not None and run[1].source is None
+        print_report(report, attacked(where, protocol, own_data=own_data))
 
 
 _CERTIFICATE = typer.Option(

@@ -165,13 +165,15 @@ class Hands:
         limbs = combination(zip(weights, shares.values(), strict=True))
         value = bytes_of(limbs._value, self.field)
         node = None if self.world is None or value is None else self.world.keys.get(value)
-        if value is None or (self.world is not None and (node is None or limbs._node is None)):
+        if value is not None and self.world is None:
+            return Key(value, None, self.index, None)
+        if value is None or node is None or limbs._node is None:
             error = FlowError("join_key: these are not enough shares of one key")
             if self.world is not None:  # that they are not may depend on protected values
                 self.world.faults.append(str(error))
             raise error
-        if self.world is not None:
-            self.world.equal.append((limbs._node, node, "join_key"))
+        assert self.world is not None
+        self.world.equal.append((limbs._node, node, "join_key"))
         return Key(value, node, self.index, self.world)
 
     def encrypt(self, value: Any, holder: int) -> Sealed:

@@ -773,6 +773,35 @@ def randomness_in(algebra: Algebra, form: Form) -> str | None:
     return None
 
 
+def erring(algebra: Algebra) -> str:
+    """Why a function may end in an error, or in another shape, for other inputs; "" if none did.
+
+    A trace is of one path. Whoever catches the error goes another way, which is not in it. So the
+    functions are run on up to 16 other inputs of all parties, drawn at random.
+    """
+    calls = [b for b in algebra.blocks if b.kind == "map"]
+    prover = Prover(algebra, (), [])
+    inputs = [
+        b
+        for b in algebra.blocks
+        if b.kind == "secret" and b.node is not None and b.node.kind != "model"
+    ]
+    for seed in range(min(16, max(2, 400 // len(calls))) if calls else 0):
+        run = prover._values({b.number: prover._anew(b, seed) for b in inputs})
+        for block in calls:
+            assert block.node is not None
+            try:
+                run.raw(block.number)
+            except Exception as error:
+                title = block.node.data[0].title
+                return (
+                    f"{title} ends in an error for other inputs ({type(error).__name__}: "
+                    f"{error!s:.80}). Make it a part of the result, and declare it as an output if "
+                    "somebody learns it"
+                )
+    return ""
+
+
 def search(algebra: Algebra, coalition: Iterable[int], outputs: Sequence[Output]) -> Found:
     """Look for a proof, or for two inputs that refute the claim."""
     for output in outputs:

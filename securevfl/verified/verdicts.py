@@ -9,7 +9,7 @@ from typing import Any
 from securevfl.errors import SecureVFLError
 from securevfl.verified.check import Entries, Given, Poly, Refused, check, faithful
 from securevfl.verified.forms import Algebra, unfaithful
-from securevfl.verified.prove import Found, Step, search, view_of
+from securevfl.verified.prove import Found, Step, erring, search, view_of
 from securevfl.verified.trace import Output, Trace, name_of
 
 PROVED, DP, OPEN, VIOLATED = "PROVED", "DP", "NOT PROVED", "VIOLATED"
@@ -80,6 +80,7 @@ class Judge:
             if self.fault is None:
                 self.entries = Entries(world)
                 faithful(self.entries)
+                self.fault = erring(self.algebra) or None
         except Refused as why:
             self.fault = str(why)
         except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:

@@ -39,7 +39,7 @@ def wrong(reason: str) -> Any:
 
 def test_a_caught_exception_of_a_function_is_no_free_bit() -> None:
     world, _, alice = parties(1)
-    x = world.secret(0, "x", (1,))
+    x = world.secret(0, "x", np.array([2]))
     try:
         x.map(odd_is_refused)
         alice.send(SERVER, "bit", 0)
