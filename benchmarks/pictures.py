@@ -38,7 +38,7 @@ def draw(path: Path) -> None:
 
 
 def drawer(path: Path) -> Callable[[Path], None]:
-    """What draws a picture."""
+    """The function that draws a picture."""
     kinds = {
         "curves.png": curves_of_a_study,
         "losses.png": figure_2,

@@ -131,7 +131,7 @@ def changes() -> list[str]:
 
 
 def counts(found: Mapping[str, Sequence[Line]]) -> str:
-    """How many lines have which verdict."""
+    """Numbers of lines by verdict."""
     words = [line.finding.word for lines in found.values() for line in lines]
     assert set(words) <= set(WORDS), words
     return f"Of {len(words)} lines: " + ", ".join(f"{words.count(one)} {one}" for one in WORDS)

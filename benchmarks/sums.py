@@ -326,7 +326,7 @@ def main() -> None:
 
 
 def stored() -> dict[str, Any]:
-    """What was written so far."""
+    """Results that were written so far."""
     found: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {}
     return found
 

@@ -1,4 +1,4 @@
-"""What cards say that the server gets, and what the built-in attacks got: `told.py [SET ...]`.
+"""Promises of cards beside the results of the built-in attacks: `told.py [SET ...]`.
 
 Every method whose server, or label owner, sees sums or embeddings is run at its default options.
 The attacks are those of the matrix on features, in two groups: of who has nothing else, and of who

@@ -50,7 +50,7 @@ guess.
 
 
 def card(cell: dict[str, Any]) -> str:
-    """What the card says of the features, in a few words."""
+    """Words of the card on the features."""
     claims = cell["claims"]
     given = [c for c in claims if c.get("given") and c["who"] == "server"]
     if given:

@@ -1,4 +1,4 @@
-"""What built-in attacks got of a run: the sentence beside what its decoded sums tell."""
+"""Results of built-in attacks on a run: the sentence beside what its decoded sums tell."""
 
 from __future__ import annotations
 

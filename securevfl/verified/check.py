@@ -479,7 +479,7 @@ class Checker:
 
 
 class Given(Checker):
-    """What a coalition can compute from its inputs and the outputs alone."""
+    """Values that a coalition can compute from its inputs and the outputs alone."""
 
     def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):
         super().__init__(entries, coalition, outputs)
@@ -500,7 +500,7 @@ def check(
     steps: Sequence[Any],
     entries: Entries | None = None,
 ) -> tuple[str | None, int]:
-    """Why a certificate does not hold, None where it does; and how many releases it counts."""
+    """Reason why a certificate does not hold, None where it does; and the releases it counts."""
     try:
         if entries is None:
             entries = Entries(world)

@@ -74,7 +74,7 @@ class Form:
     constant: tuple[int, ...] | None = None
 
     def key(self) -> Any:
-        """What equal forms have in common."""
+        """A key that equal forms have in common."""
         return (
             self.shape,
             frozenset(self.linear.items()),
@@ -112,7 +112,7 @@ class Views:
         self._done: dict[Any, Any] = {}
 
     def memo(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What was found for a key before."""
+        """The result that was found for a key before."""
         if key not in self._done:
             self._done[key] = make()
         return self._done[key]
@@ -328,7 +328,7 @@ class Views:
         return self.memo(("pivoted", view, places, shape), make)  # type: ignore[no-any-return]
 
     def apply(self, view: int, flat: Sequence[int]) -> list[int]:
-        """What a map gives of the entries of a block, flat, modulo p."""
+        """Values that a map gives of the entries of a block, flat, modulo p."""
         places, weights = self.places[view], self.weights[view]
         if weights is None and places.shape[1] == 1:
             return [flat[i] if i >= 0 else 0 for i in places[:, 0].tolist()]
@@ -839,7 +839,7 @@ class Evaluation:
 
 
 def unfaithful(algebra: Algebra) -> str | None:
-    """How a form of the trace differs from what was computed; None where all are faithful.
+    """The first difference of a form from what was computed; None where all are faithful.
 
     Each message and output is evaluated from the leaves of its form, functions run again, and is
     compared with the array that left. Every node that is a block has the value of that block.

@@ -151,7 +151,7 @@ def _state(value: Any) -> bytes:
 
 
 def call(function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    """What a function returns; the arrays that it is given cannot be written to."""
+    """The result of a function; the arrays that it is given cannot be written to."""
     return function(*(_locked(value) for value in values))
 
 

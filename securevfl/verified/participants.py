@@ -159,7 +159,7 @@ class Participant(Hands, Party):
                                 f"{describe(value)}")  # fmt: skip
 
     def _leaving(self, to: int, kind: str, payload: Any, round: int, after: float = 0.0) -> Any:
-        """What goes on the wire, after it was noted."""
+        """The bare payload for the wire, after it was noted."""
         what = self.protected.get(kind)
         if what is None:
             for value in _values(payload):
@@ -265,7 +265,7 @@ class _Shown:
 
 
 class Provable:
-    """What a protocol declares, beside its parties, for a proof. Derive from it first.
+    """Declarations of a protocol, beside its parties, for a proof. Derive from it first.
 
     Attributes
     ----------

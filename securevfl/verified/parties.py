@@ -1,4 +1,4 @@
-"""What a party may draw, derive and send, and the low-level parties of a `World`."""
+"""Draws, keys and messages of parties, and the low-level parties of a `World`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from securevfl.verified.values import (
 
 
 class Hands:
-    """What every party can do: draw tapes and keys, derive streams, release with noise.
+    """Abilities of every party: draw tapes and keys, derive streams, release with noise.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ class Hands:
         return Sealed(inside, inside._node, self.index, self.world, _one(holder))
 
     def decrypt(self, cipher: Any) -> Element:
-        """What a ciphertext under the party's own key holds."""
+        """The plaintext of a ciphertext under the party's own key."""
         if not isinstance(cipher, Sealed):
             raise FlowError(f"decrypt of {describe(cipher)}: a ciphertext is needed")
         home_of((cipher,), self.index)

@@ -40,7 +40,7 @@ _WIDTH = 2  # columns of each client: with equal ones two may change places in a
 
 @dataclass(frozen=True)
 class Traced:
-    """What is traced: a protocol, its options, and public sizes.
+    """Subject of a trace: a protocol, its options, and public sizes.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Proof:
     verdicts: tuple[Verdict, ...]
 
     def certificate(self) -> dict[str, Any]:
-        """What `check_certificate` reads."""
+        """The document that `check_certificate` reads."""
         t = self.traced
         return {
             "format": FORMAT,
@@ -205,7 +205,7 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
 
 
 def _elsewhere(path: Path) -> dict[str, str]:
-    """What a fresh process says of each claim: "" where it accepts it."""
+    """Answers of a fresh process on each claim: "" where it accepts it."""
     code = (
         "import json, sys; from securevfl.verified.proofs import check_certificate as c; "
         "print(json.dumps({','.join(map(str, k)): v or '' for k, v in c(sys.argv[1]).items()}))"
@@ -266,7 +266,7 @@ def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
 def _checked(
     world: World, entries: Entries, coalition: Sequence[int], claim: Mapping[str, Any]
 ) -> str | None:
-    """Why one claim of a certificate does not hold."""
+    """Reason why one claim of a certificate does not hold."""
     from securevfl.verified.verdicts import judged
 
     try:

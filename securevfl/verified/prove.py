@@ -71,7 +71,7 @@ class Step:
 
 @dataclass
 class Found:
-    """What the search found: "PROVED", "DP", "NOT PROVED" or "VIOLATED"."""
+    """Result of the search: "PROVED", "DP", "NOT PROVED" or "VIOLATED"."""
 
     verdict: str
     steps: list[Step] = field(default_factory=list)
@@ -774,7 +774,7 @@ def randomness_in(algebra: Algebra, form: Form) -> str | None:
 
 
 def erring(algebra: Algebra) -> str:
-    """Why a function may end in an error, or in another shape, for other inputs; "" if none did.
+    """Reason why a function may end in an error or in another shape; "" if none did.
 
     A trace is of one path. Whoever catches the error goes another way, which is not in it. So the
     functions are run on up to 16 other inputs of all parties, drawn at random.

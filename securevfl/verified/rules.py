@@ -42,7 +42,7 @@ TOP = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, as
 
 
 def problems(source: str, name: str = "module") -> list[str]:
-    """What a module does that is on no list, as ``name:line: why``."""
+    """Acts of a module that are on no list, as ``name:line: why``."""
     reader = _Reader(name)
     tree = ast.parse(source)
     reader.begin(tree)

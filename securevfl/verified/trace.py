@@ -140,7 +140,7 @@ def _is_state(value: Any) -> bool:
 
 
 class _Made:
-    """What a call returned, before it is wrapped."""
+    """Result of a call, before it is wrapped."""
 
     def __init__(self, world: Trace, call: Call, found: Any) -> None:
         self._world, self._call, self._found = world, call, found
@@ -520,14 +520,14 @@ def _parts(payload: Any, sender: int, found: list[Part]) -> Any:
 
 
 def key_of(node: Node) -> Any:
-    """What identifies a key: its node, or for an agreed one the pair of secret keys."""
+    """Identity of a key: its node, or for an agreed one the pair of secret keys."""
     if node.op == "agreed":
         return frozenset((node.args[0].number, node.args[1].args[0].number))
     return node.number
 
 
 def received(payload: Any, to: int | None) -> Any:
-    """What the receiver of a payload has: the same values, at home with it."""
+    """The payload as its receiver has it: the same values, at home with it."""
     if isinstance(payload, Protected):
         made = object.__new__(type(payload))
         for cls in type(payload).__mro__:

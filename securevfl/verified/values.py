@@ -108,7 +108,7 @@ class Protected:
 
 
 def describe(value: Any) -> str:
-    """What a value is, whose, and what it is made of, for an error."""
+    """Kind, party and origin of a value, for an error."""
     if not isinstance(value, Protected):
         return f"{type(value).__name__} {value!r:.60}"
     kind = type(value).__name__
@@ -406,7 +406,7 @@ class Clipped(Secret):
 
 
 class Noised(Secret):
-    """What a mechanism of differential privacy released; each one is paid for."""
+    """A release of a mechanism of differential privacy; each one is paid for."""
 
     __slots__ = ()
 
@@ -526,7 +526,7 @@ def _product(one: Array, other: Array, field: PrimeField) -> Array:
 
 
 def bare(value: Any) -> Any:
-    """What a function is given for an argument of `map`.
+    """The bare value that a function is given for an argument of `map`.
 
     Raises
     ------

@@ -17,7 +17,7 @@ PROVED, DP, OPEN, VIOLATED = "PROVED", "DP", "NOT PROVED", "VIOLATED"
 
 @dataclass
 class Verdict:
-    """What was found of one claim: that a coalition learns no more than the outputs.
+    """Verdict on one claim: that a coalition learns no more than the outputs.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Judge:
         )
 
     def _strangers(self, coalition: frozenset[int]) -> str:
-        """What names a party that is not there: its view would be empty, and a proof of nothing."""
+        """Complaint about a party that is not there, whose view would be empty."""
         there = self.world.members | {message.to for message in self.world.messages}
         if coalition - there:
             return f"there is no party {min(coalition - there)} in this run"
@@ -149,7 +149,7 @@ class Judge:
         return tuple(f"{why}: {title}" for title in titles)
 
     def _checked(self, found: Found, some: frozenset[int], given: Sequence[Output]) -> Found:
-        """What was found, if the checker accepts it."""
+        """The finding, if the checker accepts it."""
         why, releases = check(self.world, some, given, found.steps, self.entries)
         if why is not None:
             return Found(OPEN, text=f"the certificate was refused: {why}")
@@ -157,7 +157,7 @@ class Judge:
         return found
 
     def assumptions(self, found: Found, coalition: frozenset[int]) -> tuple[str, ...]:
-        """What a proof rests on beside the library's kernels."""
+        """Assumptions that a proof rests on beside the library's kernels."""
         said = ["parties follow the protocol; the library's kernels, engine and types do theirs"]
         if any(step.what == "prf" for step in found.steps):
             said.append(
@@ -197,7 +197,7 @@ def decide(
 def judged(
     entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
 ) -> tuple[str, tuple[str, ...]]:
-    """Why the outputs give away one honest party; and what a reader must judge of them.
+    """Reason why the outputs give away one honest party; and matters for a reader to judge.
 
     A perfect simulation *given the outputs* says nothing of what these tell. They are looked at
     entry by entry: a combination in which only one honest party's inputs are left is refused.
@@ -233,7 +233,7 @@ def judged(
 
 
 class Owners:
-    """Whose inputs a symbol depends on, given the outputs.
+    """Parties whose inputs a symbol depends on, given the outputs.
 
     What a function is given that follows from the outputs, such as a declared gradient, is no
     party's any more: a network after a step is its owner's, although the step depends on all.

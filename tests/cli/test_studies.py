@@ -143,7 +143,7 @@ rounds = 3
 
 
 def test_help_of_compare_lists_the_options_of_all_protocols():
-    text = " ".join(call("compare", "--help").stdout.replace("│", " ").split())
+    text = " ".join(call("compare", "--help-all").stdout.replace("│", " ").split())
     for protocol in find_protocols().values():
         for name in protocol.Config.model_fields:
             assert f"--{name.replace('_', '-')}" in text
