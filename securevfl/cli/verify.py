@@ -225,14 +225,21 @@ def _prove(
         output.out().print(line, markup=False, soft_wrap=True)
 
 
-def check(file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate.")]) -> None:
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A certificate.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
     """Check a certificate: its protocol is traced again, and nothing is searched."""
     from securevfl.verified.proofs import check_certificate
     from securevfl.verified.verdicts import who
 
     found = check_certificate(file)
-    for coalition, why in found.items():
-        output.out().print(f"{who(coalition)}: {why or 'accepted'}", markup=False)
+    said = {who(coalition): why or "accepted" for coalition, why in found.items()}
+    if as_json:
+        output.print_json({"claims": said})
+    else:
+        for name, answer in said.items():
+            output.out().print(f"{name}: {answer}", markup=False)
     if any(found.values()) or not found:
         raise typer.Exit(1)
 

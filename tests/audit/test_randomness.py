@@ -176,6 +176,10 @@ ALLOWED = {
     "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
     "audit/randomness.py": {"os.urandom", "import random"},  # watches it, and what it gives there
     "audit/equal_sums.py": {"np.random.default_rng"},  # tables of a theorem's instance
+    "verified/trace.py": {"np.random.default_rng"},  # numbers of inputs that are given by shape
+    "verified/prove.py": {"np.random.default_rng"},  # other inputs, for a refutation
+    "verified/proofs.py": {"np.random.default_rng"},  # a small table
+    "verified/parties.py": {"os.urandom"},  # keys of protected values
     "writing.py": {"import secrets"},  # names of files that stand beside what they replace
     "audit/games/guessing.py": {"import secrets"},  # coins of the games
     "field/first_calls.py": {"np.random.default_rng"},  # inputs of a warm-up
