@@ -34,6 +34,13 @@ LENGTHY = {
     "tests/engine/simulation/test_snapshots.py",
     "tests/engine/simulation/test_crashes.py",
     "tests/field/test_error_correction.py",
+    "tests/field/test_lagrange_code.py",
+    "tests/field/kernels/test_jit.py",
+    "tests/field/kernels/test_scratch.py",
+    "tests/engine/realtime/test_chaos.py",
+    "tests/verified/test_counting.py",
+    "tests/verified/test_fedvs.py",
+    "tests/verified/test_proofs.py",
     "tests/test_exports.py",
 }
 
