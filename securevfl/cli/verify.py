@@ -211,7 +211,7 @@ def _prove(
     protocol: str, options: Mapping[str, Any], common: Mapping[str, Any], certificate: Path | None
 ) -> None:
     """Prove the claims of a protocol of protected values, on a small traced run."""
-    from securevfl.verified.proofs import Traced, lines, prove_protocol
+    from securevfl.verified.proofs import OUTPUTS_TELL, Traced, lines, prove_protocol
 
     parties = common["parties"] or 4
     with displays.busy(f"verify {protocol}"):
@@ -219,7 +219,8 @@ def _prove(
     if certificate is not None:
         certificate.write_text(json.dumps(proof.certificate(), indent=1) + "\n")
     if common["as_json"]:
-        output.print_json({**proof.certificate(), "claims": [v.to_dict() for v in proof.verdicts]})
+        claims = [v.to_dict() for v in proof.verdicts]
+        output.print_json({**proof.certificate(), "claims": claims, "outputs tell": OUTPUTS_TELL})
         return
     for line in lines(proof):
         output.out().print(line, markup=False, soft_wrap=True)

@@ -35,6 +35,11 @@ from securevfl.verified.values import tracing
 from securevfl.verified.verdicts import DP, OPEN, PROVED, Judge, Verdict
 
 FORMAT, VERSION = "securevfl certificate", 1
+OUTPUTS_TELL = (
+    "The proof does not bound what these outputs tell. Sums of embeddings are equations about each "
+    "row, and as many as there are columns can give the columns away (docs/sums.md); gradients "
+    "tell of labels."
+)
 _WIDTH = 2  # columns of each client: with equal ones two may change places in a refutation
 
 
@@ -321,6 +326,8 @@ def lines(proof: Proof) -> list[str]:
             whom = "all" if len(claims) == len(proof.verdicts) else "; ".join(claims)
             if text:
                 found.append(f"{what} ({whom}): {text}.")
+        if what == "Given" and any(v.outputs for v in proof.verdicts):
+            found.append(OUTPUTS_TELL)
     if any(v.verdict == OPEN for v in proof.verdicts):
         found.append(
             "NOT PROVED is no accusation: the messages named could not be explained by tapes and "

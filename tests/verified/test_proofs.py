@@ -60,6 +60,7 @@ def test_the_example_is_proved_in_a_process_of_its_own_and_its_certificate_is_re
     text = "\n".join(lines(proof))
     assert "PROVED for these batches, shapes and schedule" in text
     assert "server: PROVED\n" not in text
+    assert "does not bound what these outputs tell" in text
     path = tmp_path / "certificate.json"
     path.write_text(json.dumps(proof.certificate(), indent=1))
     assert set(check_certificate(path).values()) == {None}
