@@ -123,6 +123,12 @@ def compare(values: Mapping[str, Any]) -> None:
     if attacks and len(variants) == 1 and (Path(variants[0]) / CONFIG).is_file():
         _attack_run(Path(variants[0]), common["as_json"])
         return
+    for text in variants:
+        if len(Path(text).parts) > 1 and ":" not in text:
+            raise ConfigurationError(
+                f"compare: {text} is no folder of a run, nor a protocol; with --attacks name one "
+                f"folder that holds {CONFIG}"
+            )
     if len(variants) < 2 - attacks:
         raise ConfigurationError(
             "compare: name two protocols or more, such as: "

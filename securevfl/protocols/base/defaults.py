@@ -43,6 +43,8 @@ ALIASES: Mapping[str, str] = {
 NO_OPTION: Mapping[str, str] = {
     "epochs": "a run counts rounds, of one batch each. E epochs of M rows in batches of B are "
     "E * M / B rounds: set rounds",
+    "certificate": "certificates are of protocols that are written with protected values "
+    "(docs/proof.md); the others have verdicts alone",
     **dict.fromkeys(
         ("gpu", "cuda", "device"),
         "networks are computed on the CPU, but by methods that have the option device: set "
