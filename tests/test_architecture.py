@@ -346,19 +346,19 @@ MOST_LINES = {
     "": 1127,
     "audit": 17794,
     "bench": 1233,
-    "cli": 4596,
+    "cli": 4603,
     "data": 8113,
     "engine": 11621,
     "field": 8873,
     "models": 4820,
     "planning": 1533,
     "privacy": 1169,
-    "protocols": 17752,
+    "protocols": 17754,
     "report": 2318,
     "runs": 8245,
     "studies": 1499,
     "testing": 1681,
-    "verified": 5264,
+    "verified": 5258,
 }
 
 

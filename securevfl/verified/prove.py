@@ -284,8 +284,11 @@ class Prover:
                 self._reach[top] = frozenset(found)
         return self._reach[number]
 
-    def depends(self, blocks: Iterable[int], on: frozenset[int] | set[int]) -> bool:
-        """Whether any block depends on one of some others, also through moved ones."""
+    def depends(self, blocks: Iterable[int], on: frozenset[int] | set[int], skip: int = -1) -> bool:
+        """Whether any block depends on one of some others, also through moved ones.
+
+        Streams under the key `skip` do not count as dependent on it.
+        """
         todo, seen = list(blocks), set()
         while todo:
             one = todo.pop()
@@ -298,7 +301,7 @@ class Prover:
                 todo.extend(self.subst[one].blocks)
                 continue
             block = self.algebra.blocks[one]
-            if block.kind == "prf" and self._key(block) in self.ideal:
+            if block.kind == "prf" and self._key(block) in {skip, *self.ideal}:
                 continue
             if block.kind in ("agreed", "public key"):
                 continue
@@ -315,23 +318,7 @@ class Prover:
         hidden = {key}
         if own.kind == "agreed":
             hidden |= {b for form in self._secret_keys(own) for b in form.blocks}
-        todo, seen = list(blocks), set()
-        while todo:
-            one = todo.pop()
-            if one in seen:
-                continue
-            seen.add(one)
-            if one in hidden:
-                return True
-            block = self.algebra.blocks[one]
-            if one in self.subst:
-                todo.extend(self.subst[one].blocks)
-            elif block.kind == "prf":
-                if self._key(block) != key and self._key(block) not in self.ideal:
-                    todo.append(self._key(block))
-            elif block.kind not in ("agreed", "public key"):
-                todo.extend(b for dep in block.deps for b in dep.blocks)
-        return False
+        return self.depends(blocks, hidden, skip=key)
 
     # -- steps -------------------------------------------------------------------------------
 
