@@ -348,17 +348,17 @@ MOST_LINES = {
     "bench": 1233,
     "cli": 4603,
     "data": 8113,
-    "engine": 11621,
+    "engine": 11629,
     "field": 8873,
     "models": 4820,
     "planning": 1533,
     "privacy": 1169,
     "protocols": 17754,
     "report": 2318,
-    "runs": 8245,
+    "runs": 8246,
     "studies": 1499,
     "testing": 1681,
-    "verified": 5258,
+    "verified": 5388,
 }
 
 

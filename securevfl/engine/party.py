@@ -298,6 +298,14 @@ class Party:
         """
         return (self.resumptions << 32) + self.epoch
 
+    def stored(self, value: Any) -> Any:
+        """A value of the state as a checkpoint holds it; see `securevfl.verified.Participant`."""
+        return value
+
+    def revived(self, value: Any) -> Any:
+        """Inverse of `stored`."""
+        return value
+
     # -- time, chance, events ----------------------------------------------------------------
 
     @property

@@ -24,15 +24,15 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
     time : int
         Nanoseconds on its clock at the safe point.
     """
-    kept = {name: _state_of(getattr(party, name)) for name in party.kept}
+    kept = {name: _state_of(party, getattr(party, name)) for name in party.kept}
     for name, default in party.kept_optional.items():
         value = getattr(party, name)
         if value != default:
-            kept[name] = value
+            kept[name] = party.stored(value)
     return {
         "kept": wire.encode(kept),
-        "once": {name: getattr(party, name) for name in party.kept_once},
-        "frozen": {name: getattr(party, name) for name in party.kept_frozen},
+        "once": {name: party.stored(getattr(party, name)) for name in party.kept_once},
+        "frozen": {name: party.stored(getattr(party, name)) for name in party.kept_frozen},
         "round": party.round,
         "epoch": party.epoch,
         "waits": waits,
@@ -42,7 +42,7 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
 
 def ahead(party: Party) -> bytes:
     """State written ahead of the party's next safe point; `restore` takes it as ``"ahead"``."""
-    return wire.encode({name: _state_of(getattr(party, name)) for name in party.kept_ahead})
+    return wire.encode({name: _state_of(party, getattr(party, name)) for name in party.kept_ahead})
 
 
 def restore(party: Party, saved: Mapping[str, Any]) -> None:
@@ -52,7 +52,7 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
         kept |= wire.decode(saved["ahead"])
     frozen = saved["frozen"]
     for name, default in party.kept_optional.items():
-        setattr(party, name, _writable(kept.pop(name, default)))
+        setattr(party, name, party.revived(_writable(kept.pop(name, default))))
     found = [sorted(each) for each in (kept, saved["once"], frozen)]
     if found != [sorted(each) for each in (party.kept, party.kept_once, party.kept_frozen)]:
         raise CheckpointError(
@@ -64,13 +64,13 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     for name, value in kept.items():
         _set(party, name, value)
     for name, value in (saved["once"] | frozen).items():
-        setattr(party, name, value)
+        setattr(party, name, party.revived(value))
     party.round = saved["round"]
     party.epoch = party.saved_epoch = saved["epoch"]
 
 
-def _state_of(value: Any) -> Any:
-    return value.state_dict() if hasattr(value, "load_state_dict") else value
+def _state_of(party: Party, value: Any) -> Any:
+    return value.state_dict() if hasattr(value, "load_state_dict") else party.stored(value)
 
 
 def _set(party: Party, name: str, value: Any) -> None:
@@ -78,7 +78,7 @@ def _set(party: Party, name: str, value: Any) -> None:
     if hasattr(current, "load_state_dict"):
         current.load_state_dict(value)
     else:
-        setattr(party, name, _writable(value))
+        setattr(party, name, party.revived(_writable(value)))
 
 
 def _writable(value: Any) -> Any:

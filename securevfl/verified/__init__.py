@@ -53,7 +53,7 @@ schedule. `docs/proof.md` has the argument.
 from __future__ import annotations
 
 from securevfl.verified.functions import FlowError
-from securevfl.verified.participants import Participant, Provable
+from securevfl.verified.participants import Participant, Provable, bare_of
 from securevfl.verified.parties import Party, World
 from securevfl.verified.trace import SERVER
 from securevfl.verified.values import (
@@ -82,6 +82,7 @@ __all__ = [
     "Secret",
     "Verdict",
     "World",
+    "bare_of",
     "combination",
     "concatenate",
     "decide",

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from securevfl.engine.party import SERVER, Message, Party
+from securevfl.verified import functions
 from securevfl.verified.functions import FlowError
 from securevfl.verified.parties import Hands
-from securevfl.verified.trace import name_of, received
+from securevfl.verified.trace import OPENED, PROTECTED, name_of, received
 from securevfl.verified.values import (
     Element,
     Key,
     Model,
+    Noised,
     Protected,
     PublicKey,
     Secret,
@@ -69,6 +71,10 @@ class Participant(Hands, Party):
         """An array of this party's own, such as its columns; the name is for declared outputs."""
         if self.world is None:
             return Secret(np.asarray(array), None, self.index, None)
+        before = self.world.inputs.get((self.index, name))
+        if before is not None:  # of the same party before a crash
+            again: Secret = self._again(name, before, np.array_equal(before._value, array))
+            return again
         for (owner, other), value in self.world.inputs.items():
             if owner != self.index and np.array_equal(value._value, array):
                 raise FlowError(
@@ -82,11 +88,74 @@ class Participant(Hands, Party):
         """A network with its optimiser, of this party's own."""
         if self.world is None:
             return Model(model, None, self.index, None)
+        before = self.world.inputs.get((self.index, name))
+        if before is not None:
+            same = functions.fingerprint(before._value) == functions.fingerprint(model)
+            made: Model = self._again(name, before, same)
+            made._value = model
+            return made
         if any(one is model for one in self.world.models):
             raise FlowError(f"{name} of {name_of(self.index)} is another party's model as well")
         self.world.models.append(model)
-        made: Model = self.world.input(self.index, name, model, "model")
-        return made
+        there: Model = self.world.input(self.index, name, model, "model")
+        return there
+
+    def _again(self, name: str, before: Any, same: bool) -> Any:
+        """An input that a party of this number had from the beginning."""
+        if not same:
+            raise FlowError(
+                f"{name} of {name_of(self.index)} is given twice, with other numbers: a party that "
+                "comes back has the inputs that it had, and another input has another name"
+            )
+        return received(before, self.index)
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def stored(self, value: Any) -> Any:
+        """A value of the state as a checkpoint holds it: protected ones bare, with their kind."""
+        return _each(value, self._stored)
+
+    def _stored(self, value: Any) -> Any:
+        if not isinstance(value, Protected):
+            return value
+        if self.world is not None:
+            return self.world.keep(value)
+        return {PROTECTED: _kind(value), "value": value._value}
+
+    def revived(self, value: Any) -> Any:
+        """Inverse of `stored`: at home with this party again."""
+        if isinstance(value, dict):
+            if PROTECTED not in value:
+                return {key: self.revived(one) for key, one in value.items()}
+            if self.world is not None:
+                return received(self.world.kept_at(value), self.index)
+            kind = (value[PROTECTED], self.field)
+            return wrapped(value["value"], kind, None, self.index, None)
+        if isinstance(value, list | tuple):
+            return type(value)([self.revived(one) for one in value])
+        return value
+
+    # -- values that decide --------------------------------------------------------------------
+
+    def opened(self, value: Element | Secret, name: str) -> Any:
+        """The numbers of a protected value, on which the protocol may decide from here on.
+
+        What follows shows them to everybody. So they are in every view, like an event of the
+        history, and a proof needs them to be a function of the declared outputs. It is then for
+        inputs with which the run goes the way that was traced. Open as little as will do: whether a
+        loss is finite, and not the loss.
+
+        Returns
+        -------
+        array, or a number where the shape is ()
+        """
+        if not isinstance(value, Element | Secret):
+            raise FlowError(f"opened: {describe(value)} cannot be looked at")
+        home_of((value,), self.index)
+        if self.world is not None:
+            self.world.sent(self.index, None, f"{OPENED}{name}", self.round, value)
+        found = np.array(value._value)
+        return found[()] if found.shape == () else found
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -180,11 +249,9 @@ class Participant(Hands, Party):
         """The bare value, by which the receiver's copy finds how it was made."""
         if not isinstance(value, Protected):
             return value
-        found = "real"
-        if isinstance(value, Element):
-            found = "field"
-        elif isinstance(value, Key | PublicKey):
-            found = "key" if isinstance(value, Key) else "public key"
+        found = _kind(value)
+        if found == "noised":
+            found = "real"
         if found != what:
             raise FlowError(f"send: {describe(value)} is {found!r}, and {what!r} was declared")
         assert self.world is not None
@@ -214,6 +281,20 @@ class Participant(Hands, Party):
         if isinstance(value, np.ndarray | np.generic | bytes):
             return wrapped(value, (what, self.field), None, self.index, None)
         return value
+
+
+def _kind(value: Protected) -> str:
+    """The kind of a value, as `wrapped` reads it."""
+    kinds = {Element: "field", Key: "key", PublicKey: "public key", Noised: "noised"}
+    return kinds.get(type(value), "real")
+
+
+def bare_of(value: Any) -> Any:
+    """Numbers of a protected value, or of all values in a party's attribute; not for protocols.
+
+    It is for the experimenter's evaluation, exports, attacks and tests, which may see everything.
+    """
+    return _each(value, _bare)
 
 
 def _values(payload: Any) -> Iterable[Any]:
@@ -261,7 +342,7 @@ class _Shown:
         self._party = party
 
     def __getattr__(self, name: str) -> Any:
-        return _bare(getattr(self._party, name))
+        return bare_of(getattr(self._party, name))
 
 
 class Provable:

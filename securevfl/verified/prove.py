@@ -36,6 +36,7 @@ from securevfl.verified.forms import (
     NotExpressibleError,
     entries,
 )
+from securevfl.verified.functions import FlowError
 from securevfl.verified.trace import Message, Output, Trace, name_of
 
 _MOST_ENTRIES = 4000  # rows are looked at entry by entry, where there are no more
@@ -780,6 +781,9 @@ def erring(algebra: Algebra) -> str:
             try:
                 run.raw(block.number)
             except Exception as error:
+                refusal = isinstance(error, SecureVFLError) and not isinstance(error, FlowError)
+                if refusal and algebra.world.may_abort:
+                    continue  # nobody can catch it: the run ends for all
                 title = block.node.data[0].title
                 return (
                     f"{title} ends in an error for other inputs ({type(error).__name__}: "

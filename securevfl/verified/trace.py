@@ -36,6 +36,12 @@ SERVER = -1
 KEY_BYTES = 32
 Array = np.ndarray[Any, Any]
 
+#: Key of the dictionary that stands for a protected value in a checkpoint.
+PROTECTED = "__protected__"
+
+#: Beginning of the kind of a message that stands for a value that was looked at.
+OPENED = "opened "
+
 # Nodes that begin something: inputs, and what is drawn.
 LEAVES = frozenset({"secret", "uniform", "key"})
 
@@ -237,6 +243,8 @@ class Trace:
         self.arriving: dict[int, tuple[Any, Any]] = {}  # arrays on their way, by id
         self.left: list[tuple[int, int, str, Any]] = []  # sender, to, kind and payload
         self.models: list[Any] = []  # objects that parties brought
+        self.checkpointed: list[Any] = []  # protected values in parties' checkpoints
+        self.may_abort = False  # an error of the library in a function ends the run for all
         self.coalitions: tuple[frozenset[int], ...] = ()
         self.inputs: dict[tuple[int, str], Any] = {}  # by owner and name, for declared outputs
 
@@ -380,6 +388,20 @@ class Trace:
         """Outputs that a member of the coalition may have."""
         some = frozenset(coalition)
         return [one for one in self.outputs if one.to is None or one.to & some]
+
+    # -- checkpoints ---------------------------------------------------------------------------
+
+    def keep(self, value: Protected) -> dict[str, Any]:
+        """The place of a value in a party's checkpoint; of a model, a copy as it is now."""
+        kept = received(value, value._home)
+        if isinstance(value, Model):
+            kept._value = copy.deepcopy(value._value)
+        self.checkpointed.append(kept)
+        return {PROTECTED: "traced", "value": len(self.checkpointed) - 1}
+
+    def kept_at(self, place: Mapping[str, Any]) -> Any:
+        """The value that `keep` put there."""
+        return self.checkpointed[place["value"]]
 
     # -- messages ----------------------------------------------------------------------------
 

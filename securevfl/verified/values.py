@@ -496,15 +496,17 @@ class Model(Protected):
         return results
 
     def state_dict(self) -> Any:
-        """State for the engine's checkpoints."""
+        """State for the engine's checkpoints; in a trace, of where it has the model."""
         if self._world is not None:
-            raise FlowError("state_dict: checkpoints are the engine's")
+            return self._world.keep(self)
         return self._value.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
         """Inverse of `state_dict`."""
         if self._world is not None:
-            raise FlowError("load_state_dict: checkpoints are the engine's")
+            kept = self._world.kept_at(state)
+            self._value, self._node = copy.deepcopy(kept._value), kept._node
+            return
         self._value.load_state_dict(state)
 
 

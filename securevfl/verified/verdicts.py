@@ -10,8 +10,9 @@ from securevfl.errors import SecureVFLError
 from securevfl.verified.check import Entries, Given, Poly, Refused, check, faithful
 from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Found, Step, erring, search, view_of
-from securevfl.verified.trace import Output, Trace, name_of
+from securevfl.verified.trace import OPENED, Output, Trace, name_of
 
+PATH = "opened values lead the way that was traced"
 PROVED, DP, OPEN, VIOLATED = "PROVED", "DP", "NOT PROVED", "VIOLATED"
 
 
@@ -56,7 +57,8 @@ class Verdict:
         """The verdict, never bare."""
         if self.verdict == PROVED:
             prf = ", ideal PRF" if any("PRF" in one for one in self.assumptions) else ""
-            return f"PROVED for these batches, shapes and schedule{prf}, given the outputs"
+            path = ", this path" if any(one.startswith(PATH) for one in self.assumptions) else ""
+            return f"PROVED for these batches, shapes and schedule{path}{prf}, given the outputs"
         if self.verdict == DP:
             return f"DP, {self.releases} releases, for these batches, shapes and schedule"
         return self.verdict
@@ -164,6 +166,10 @@ class Judge:
                 "ideal PRF (HKDF and AES-256), keys hidden one after the other; who drops out is "
                 "not chosen by what was seen"
             )
+        if any(message.kind.startswith(OPENED) for message in self.world.messages):
+            said.append(f"{PATH} (what the protocol opens to decide on)")
+        if self.world.may_abort:
+            said.append("no run ends in an error: that it does may tell of data")
         used = {node.op for node in self.world.nodes}
         if "agreed" in used:
             said.append("key agreement: X25519 with a hash, many users (oracle Diffie-Hellman)")

@@ -9,12 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from securevfl.engine import wire
+from securevfl.engine.party_state import restore, snapshot
 from securevfl.errors import ConfigurationError, SecureVFLError
+from securevfl.field import PrimeField
 from securevfl.testing.runs import simulate
-from securevfl.verified import SERVER, FlowError
+from securevfl.verified import SERVER, FlowError, Participant, World, bare_of
 from securevfl.verified.proofs import Traced, check_certificate, lines, prove_protocol
+from securevfl.verified.values import describe, tracing
 
 SOURCE = Path(__file__).parents[2] / "examples" / "proved_protocol" / "proved_split.py"
+NONZERO = """def nonzero(x: np.ndarray) -> np.ndarray:
+    return x.any().astype(np.uint64)"""
+P31 = PrimeField(2**31 - 1)
 QUICK = {"rounds": 1, "batch": 3, "width": 1}
 
 
@@ -203,3 +210,94 @@ def test_a_party_that_sends_around_the_wrapper_is_found(variant):
 
 def test_the_server_is_minus_one():
     assert SERVER == -1
+
+
+def test_protected_state_is_stored_bare_and_comes_back_at_home():
+    one, other = (Participant(0, (0, 1), P31) for _ in range(2))
+    state = {
+        "shares": {1: one.uniform(2, 2)},
+        "columns": (one.own("columns", np.ones((2, 2))), 5),
+        "key": one.key(),
+        "none": None,
+    }
+    held = wire.decode(wire.encode(one.stored(state)))
+    back = other.revived(held)
+    assert np.array_equal(bare_of(back["shares"])[1], bare_of(state["shares"])[1])
+    assert bare_of(back["key"]) == bare_of(state["key"])
+    assert np.array_equal(bare_of(back["columns"])[0], np.ones((2, 2)))
+    assert back["columns"][1] == 5
+    assert back["none"] is None
+    assert "of party 0" in describe(back["shares"][1])
+
+
+def opened(variant, line, value, first):
+    """The example with a value opened before or after a line of a party."""
+    look = f'self.opened({value}.map(nonzero, shape=()), "moves")'
+    changed = f"{look}; {line}" if first else f"{line}; {look}"
+    name = variant(("def step(", f"{NONZERO}\n\n\ndef step("), (line, changed))
+    return prove_protocol(Traced(name, QUICK, parties=3))
+
+
+def test_a_declared_value_may_be_opened_and_the_verdict_says_that_it_is_of_one_path(variant):
+    proof = opened(variant, 'self.broadcast("gradient", gradient)', "gradient", False)
+    assert set(verdicts(proof).values()) == {"PROVED"}
+    assert all(", this path," in v.scope for v in proof.verdicts)
+
+
+def test_an_opened_value_is_in_everybodys_view(variant):
+    proof = opened(variant, 'self.share("share", self.cut(H))', "H", True)
+    assert "PROVED" not in verdicts(proof).values()
+    assert any("opened moves" in v.text for v in proof.verdicts)
+
+
+class Keeps(Participant):
+    """A client with a model, a constant and a mask in its state."""
+
+    kept = ("network", "mask")
+    kept_once = ("columns",)
+
+    def __init__(self, index):
+        super().__init__(index, (0, 1), P31)
+        self.columns = self.own("columns", np.arange(4.0))
+        self.network = self.own_model("network", LinearModel())
+        self.mask = None
+
+
+class LinearModel:
+    """A model of one number."""
+
+    def __init__(self):
+        self.weight = np.zeros(1)
+
+    def state_dict(self):
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state):
+        self.weight = np.asarray(state["weight"])
+
+
+def advance(model, columns):
+    model.weight = model.weight + columns.sum()
+
+
+def weight(model):
+    return model.weight
+
+
+def test_a_party_that_crashes_has_its_traced_values_again():
+    with tracing(World(P31.modulus)) as world:
+        party = Keeps(0)
+        party.network.step(advance, party.columns)
+        party.mask = party.uniform(3)
+        saved = snapshot(party, waits=0, time=0)
+        party.network.step(advance, party.columns)  # lost by the crash
+        again = Keeps(0)
+        restore(again, saved)
+        assert bare_of(again.network).weight == 6
+        assert again.mask._node is party.mask._node
+        assert again.columns._node is party.columns._node
+        found = again.network.call(weight, shape=(1,))
+        assert found._node.args[0] is again.network._node
+    assert not world.faults
+    with tracing(World(P31.modulus)), pytest.raises(FlowError, match="given twice"):
+        Keeps(0).own("columns", np.ones(4))
