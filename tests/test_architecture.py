@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "runs": _RUNS,
     "studies": _STUDIES,
     "bench": _AUDIT,
-    "audit": _AUDIT,
+    "audit": _AUDIT | {"verified"},
     "verified": {
         *("field", "privacy", "data", "engine", "runs", "protocols.base", "errors", "_version"),
     },
@@ -344,9 +344,9 @@ def test_a_folder_can_be_taken_in_at_a_glance():
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1127,
-    "audit": 17794,
+    "audit": 18006,
     "bench": 1233,
-    "cli": 4603,
+    "cli": 4606,
     "data": 8113,
     "engine": 11629,
     "field": 8873,
@@ -358,7 +358,7 @@ MOST_LINES = {
     "runs": 8246,
     "studies": 1499,
     "testing": 1681,
-    "verified": 5388,
+    "verified": 5393,
 }
 
 

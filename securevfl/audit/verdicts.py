@@ -10,6 +10,9 @@ from securevfl.privacy.claims import Claim
 
 Verdict = Literal[
     "PROVED",
+    "DP",
+    "NOT PROVED",
+    "NOT PROTECTED",
     "HYPOTHESES HOLD",
     "NO VIOLATION FOUND",
     "TESTED BUT NOT READ",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from securevfl._version import __version__
 from securevfl.audit.child import ChildEndedError, in_child
 from securevfl.audit.games.on_runs import TESTS
+from securevfl.audit.proved import proved_report
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import ClaimVerdict as ClaimVerdict
@@ -30,6 +31,7 @@ from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.verified.participants import Provable
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -71,8 +73,13 @@ def verify(
 ) -> Report:
     """Check every claim of a protocol in a configuration.
 
-    Every verifier that applies to a claim examines it (`securevfl.audit.verifiers.registry`), and
-    the verdict is the strongest one that all evidence together allows. Of any protocol: recorded
+    A protocol that is written with protected values (`securevfl.verified`) is traced and proved;
+    its certificate is checked by another process. The verdict on a claim is the weakest of all
+    coalitions that it is about: "PROVED", "DP", "NOT PROTECTED", "NOT PROVED" or "VIOLATED".
+
+    Of any other protocol every verifier that applies to a claim examines it
+    (`securevfl.audit.verifiers.registry`), and the verdict is the strongest one that all evidence
+    together allows. Of any protocol: recorded
     runs against its declared messages (the configuration itself, and settings in which parties are
     late, crash, are wrong or resumed), its traffic with other secrets, what the adversary was sent
     in the clear, whether a secret changes what it sees, the noise of its releases, and what its
@@ -145,6 +152,20 @@ def verify(
         raise
     except BaseException as error:  # as in `judge`
         return _unchecked(cls.name, seed, f"making the protocol {_ended_in(error)}")
+    if issubclass(cls, Provable):
+        return proved_report(
+            made,
+            _claims(made, plain),
+            options,
+            seed=seed,
+            progress=told,
+            library=library(),
+            elsewhere=lambda claim: judge(
+                claim,
+                Subject(made, seed=seed, level=level, tests=tests, progress=told, whole=whole),
+                tuple(VERIFIERS.all().values()),
+            ),
+        )
     subject = Subject(made, seed=seed, level=level, tests=tests, progress=told, whole=whole)
     stated, unread = _read(lambda: _claims(made, plain))
     silent, _ = _read(lambda: not made.messages)

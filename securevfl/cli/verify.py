@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _STYLES = {
     "PROVED": "green",
+    "DP": "green",
+    "NOT PROVED": "yellow",
+    "NOT PROTECTED": "magenta",
     "HYPOTHESES HOLD": "green",
     "NO VIOLATION FOUND": "cyan",
     "TESTED BUT NOT READ": "yellow",

@@ -41,6 +41,14 @@ OUTPUTS_TELL = (
     "row, and as many as there are columns can give the columns away (docs/sums.md); gradients "
     "tell of labels."
 )
+NOT_COVERED = (
+    "parties that deviate",
+    "time that computing takes",
+    "floats' side channels",
+    "runs that end in an error",
+    "other sizes and schedules",
+    "what the outputs themselves tell",
+)
 _WIDTH = 2  # columns of each client: with equal ones two may change places in a refutation
 
 
@@ -347,8 +355,5 @@ def lines(proof: Proof) -> list[str]:
             "NOT PROVED is no accusation: the messages named could not be explained by tapes and "
             "outputs. Look at these first."
         )
-    found.append(
-        "Not covered: parties that deviate, time that computing takes, floats' side channels, runs "
-        "that end in an error, other sizes and schedules, and what the outputs themselves tell."
-    )
+    found.append(f"Not covered: {', '.join(NOT_COVERED[:-1])}, and {NOT_COVERED[-1]}.")
     return found

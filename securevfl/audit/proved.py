@@ -1,0 +1,188 @@
+"""Verdicts on a card's claims by proofs: what was proved of the coalitions that a claim is about.
+
+A proof is of a coalition and its view (`securevfl.verified`); a card claims something of an asset
+against an adversary. The adversary stands for coalitions, and an asset for inputs, by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from securevfl.audit.verdicts import ClaimVerdict, Evidence, Leakage, Report, Verdict
+from securevfl.engine.network import SERVER
+from securevfl.privacy.adversary import Adversary
+from securevfl.privacy.claims import Claim
+
+if TYPE_CHECKING:
+    from securevfl.verified.trace import Node, Output, Trace
+    from securevfl.verified.verdicts import Verdict as Proved
+
+#: Assets by the names that parties give their inputs; any other name may hold all of them.
+ASSETS = {"columns": "features", "network": "model", "centre": "model", "labels": "labels"}
+_OF_STRENGTH = ("perfect", "computational", "statistical", "differential", "none")
+_WORST: tuple[Verdict, ...] = ("VIOLATED", "NOT PROVED", "NOT PROTECTED", "DP", "PROVED")
+
+
+def coalitions_against(
+    adversary: Adversary,
+    there: Iterable[frozenset[int]],
+    roles: Mapping[str, Sequence[int]],
+    threshold: int,
+) -> list[frozenset[int]]:
+    """Coalitions of a proof that a claim against an adversary is about; none for outsiders.
+
+    Parameters
+    ----------
+    adversary : Adversary
+        Its letters: "T" is `threshold`, "N - 1" all clients but one.
+    there : iterable of frozenset
+        The coalitions that were decided.
+    roles : mapping
+        Numbers of the parties of each role. A role in the plural is all that have it.
+    threshold : int
+        The most clients that pool what they have.
+    """
+    if adversary.behaviour != "honest-but-curious" or adversary.uploads:
+        return []
+    clients = set(roles.get("client", ()))
+    sizes = _sizes(adversary.clients, len(clients), threshold)
+    members = _of_role(adversary.role, roles)
+    barred = set(roles.get(adversary.without, ()))
+    found = []
+    for some in there:
+        others = [some - one for one in members if one <= some]
+        fits = any(
+            (SERVER in rest) == adversary.server and len(rest - {SERVER}) in sizes
+            for rest in others
+        )
+        if fits and not barred & some:
+            found.append(some)
+    return found
+
+
+def _sizes(count: int | str, clients: int, threshold: int) -> range:
+    """Numbers of clients that a count stands for: at least one, where it is no number."""
+    if isinstance(count, int):
+        return range(count, count + 1)
+    letter, _, less = count.partition(" - ")
+    most = {"T": threshold, "N": clients}.get(letter, threshold) - int(less or 0)
+    return range(1, most + 1) if letter == "T" else range(most, most + 1)
+
+
+def _of_role(role: str, roles: Mapping[str, Sequence[int]]) -> list[frozenset[int]]:
+    """Each party of a role, or all of a role in the plural; nobody more, without one."""
+    if not role:
+        return [frozenset()]
+    if role in roles:
+        return [frozenset((n,)) for n in roles[role]]
+    whole = [numbers for one, numbers in roles.items() if role in (f"{one}s", _plural(one))]
+    return [frozenset(whole[0])] if whole else []
+
+
+def _plural(role: str) -> str:
+    return f"{role[:-1]}ies" if role.endswith("y") else f"{role}s"
+
+
+def assets_in(world: Trace, outputs: Iterable[Output], coalition: frozenset[int]) -> set[str]:
+    """Assets of honest parties on which outputs depend."""
+    todo: list[Node] = [output.node for output in outputs]
+    seen: set[int] = set()
+    found: set[str] = set()
+    while todo:
+        node = todo.pop()
+        if node.number in seen:
+            continue
+        seen.add(node.number)
+        todo.extend(node.args)
+        if node.op == "secret" and node.owner not in coalition:
+            found |= {ASSETS[node.name]} if node.name in ASSETS else set(ASSETS.values())
+    return found
+
+
+def judged_by_proof(claim: Claim, found: Sequence[Proved], world: Trace) -> ClaimVerdict:
+    """The weakest verdict of the coalitions that a claim is about.
+
+    Outputs that are single parties' own, such as an embedding that is sent as it is, leave the
+    asset without protection where they depend on it.
+    """
+    if not found:
+        text = f"no coalition that was traced is {claim.who}"
+        return ClaimVerdict(claim, "NOT TESTED", (Evidence("proof", "silent", text),))
+    words = [_word(claim, one, world) for one in found]
+    worst = min(words, key=_WORST.index)
+    evidence = []
+    for one, word in zip(found, words, strict=True):
+        given = f", given {', '.join(one.outputs)}" if one.outputs else ""
+        text = f"{one.claim}: {one.scope}{given}" + (f". {one.text}" if one.text else "")
+        effect = "accuses" if word == "VIOLATED" else "supports"
+        bearing = "proof" if word in ("PROVED", "DP") else "gap"
+        evidence.append(Evidence("proof", effect, text, bearing))  # type: ignore[arg-type]
+    return ClaimVerdict(claim, worst, tuple(evidence))
+
+
+def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
+    coalition = frozenset(one.coalition)
+    if one.verdict not in _WORST:
+        return "NOT PROVED"
+    if claim.strength == "none":
+        return "NOT PROTECTED"
+    alone = [output for output in world.outputs_of(coalition) if output.alone]
+    own = assets_in(world, alone, coalition)
+    if claim.asset in own:
+        return "NOT PROTECTED"
+    if one.verdict == "NOT PROTECTED":  # of another asset; nothing beside is shown
+        return "PROVED"
+    word: Verdict = one.verdict
+    return word
+
+
+def proved_report(
+    made: Any,
+    claims: Sequence[Claim],
+    options: Mapping[str, Any],
+    *,
+    seed: int,
+    progress: Callable[[str], None],
+    library: str,
+    elsewhere: Callable[[Claim], ClaimVerdict],
+) -> Report:
+    """Prove a protocol's claims, and say of each what was proved.
+
+    Parameters
+    ----------
+    made : Protocol and Provable
+        Configured; its number of parties is that of the trace.
+    claims : sequence of Claim
+        Of its card, or of its paper.
+    options : mapping
+        The protocol's own, of which sizes are those of the trace.
+    seed : int
+    progress : callable
+        Told what is being done.
+    library : str
+        Version and hash of the library.
+    elsewhere : callable
+        Judges a claim that is none of a view, such as that of a budget of sums.
+    """
+    from securevfl.verified.proofs import NOT_COVERED, Traced, prove_protocol
+
+    kept = {name: value for name, value in options.items() if name not in made.traced_options}
+    traced = Traced(made.name, kept, len(made.peers()), seed=seed)
+    progress("a traced run, and a proof of each coalition")
+    proof = prove_protocol(traced)
+    world, roles = traced.run(), made.roles()
+    there = {frozenset(one.coalition): one for one in proof.verdicts}
+    judged = []
+    for claim in claims:
+        if claim.strength not in _OF_STRENGTH or claim.against.role == "outsider":
+            judged.append(elsewhere(claim))
+            continue
+        some = coalitions_against(claim.against, there, roles, made.colluders())
+        judged.append(judged_by_proof(claim, [there[one] for one in some], world))
+    shown = tuple(Leakage(who, what, "the card") for who, what in made.card.sees.items())
+    ran = (f"a trace at {traced.sizes}; digest {proof.digest[:16]}",)
+    parameters = {**made.describe(), "seed": seed}
+    return Report(
+        made.name, parameters, tuple(judged), shown, NOT_COVERED, ran, whole=False, library=library
+    )

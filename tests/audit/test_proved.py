@@ -1,0 +1,68 @@
+"""Verdicts on claims by proofs of coalitions."""
+
+from __future__ import annotations
+
+import pytest
+
+import securevfl
+from securevfl.audit.proved import assets_in, coalitions_against
+from securevfl.privacy.adversary import Adversary
+from securevfl.verified import SERVER, World
+
+ROLES = {"server": (SERVER,), "client": (0, 1, 2, 3), "key holder": (3,), "active party": (0, 1)}
+SOME = ({0}, {1}, {2}, {3}, {0, 1}, {2, 3}, {0, 1, 2})
+WITH_SERVER = ({SERVER}, {SERVER, 0}, {SERVER, 3}, {SERVER, 0, 1})
+THERE = [frozenset(some) for some in SOME + WITH_SERVER]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "expected"),
+    [
+        ("server", [{SERVER}]),
+        ("client", [{0}, {1}, {2}, {3}]),
+        ("T clients", [{0}, {1}, {2}, {3}, {0, 1}, {2, 3}]),
+        ("server + T clients", [{SERVER, 0}, {SERVER, 3}, {SERVER, 0, 1}]),
+        ("server + T clients without the key holder", [{SERVER, 0}, {SERVER, 0, 1}]),
+        ("N - 1 clients", [{0, 1, 2}]),
+        ("2 clients", [{0, 1}, {2, 3}]),
+        ("key holder", [{3}]),
+        ("server + key holder", [{SERVER, 3}]),
+        ("active parties", [{0, 1}]),
+        ("outsider", []),
+        ("malicious server", []),
+        ("T uploads", []),
+    ],
+)
+def test_an_adversary_stands_for_coalitions(phrase, expected):
+    found = coalitions_against(Adversary.parse(phrase), THERE, ROLES, 2)
+    assert found == [frozenset(some) for some in expected]
+
+
+def test_an_output_depends_on_assets_of_the_honest():
+    world = World(97)
+    columns = world.secret(0, "columns", (2, 2))
+    labels = world.secret(SERVER, "labels", (2, 2))
+    other = world.secret(1, "diary", (2, 2))
+    world.output("both", world.spec(columns) + world.spec(labels))
+    world.output("one", world.spec(columns))
+    world.output("any", world.spec(other))
+    both, one, anything = world.outputs
+    assert assets_in(world, [both], frozenset()) == {"features", "labels"}
+    assert assets_in(world, [both], frozenset({SERVER})) == {"features"}
+    assert assets_in(world, [one], frozenset({0})) == set()
+    assert assets_in(world, [anything], frozenset()) == {"features", "labels", "model"}
+
+
+def test_the_claims_of_a_card_are_judged_by_proofs(install):
+    name = install("proved_protocol")
+    data = securevfl.load_dataset("breast-cancer", parties=3)
+    report = securevfl.verify(name, data, rounds=1, batch=3, width=1)
+    words = {(one.who, one.about): one.verdict for one in report.claims}
+    assert words == {
+        ("server", "features"): "PROVED",
+        ("server", "model"): "PROVED",
+        ("server + N - 1 clients", "features"): "NOT TESTED",
+        ("client", "labels"): "NOT PROTECTED",
+    }
+    assert "given sum 1" in report.claims[0].words
+    assert all(one.evidence for one in report.claims)
