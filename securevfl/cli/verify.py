@@ -234,16 +234,17 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a certificate: its protocol is traced again, and nothing is searched."""
-    from securevfl.verified.proofs import check_certificate
+    from securevfl.verified.proofs import check_certificate, read_certificate
     from securevfl.verified.verdicts import who
 
     found = check_certificate(file)
-    said = {who(coalition): why or "accepted" for coalition, why in found.items()}
+    scopes = {tuple(c["coalition"]): c["scope"] for c in read_certificate(file)["claims"]}
+    said = {who(c): why or f"accepted: {scopes[c]}" for c, why in found.items()}
     if as_json:
         output.print_json({"claims": said})
     else:
-        for name, answer in said.items():
-            output.out().print(f"{name}: {answer}", markup=False)
+        text = "\n".join(f"{name}: {answer}" for name, answer in said.items())
+        output.out().print(text, markup=False, soft_wrap=True)
     if any(found.values()) or not found:
         raise typer.Exit(1)
 

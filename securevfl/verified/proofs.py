@@ -32,8 +32,19 @@ from securevfl.verified.participants import Provable
 from securevfl.verified.parties import World
 from securevfl.verified.prove import Step
 from securevfl.verified.rules import problems_of
+from securevfl.verified.trace import OPENED
 from securevfl.verified.values import tracing
-from securevfl.verified.verdicts import DP, OPEN, PROVED, Judge, Verdict
+from securevfl.verified.verdicts import (
+    CLEAR,
+    DP,
+    OPEN,
+    PROVED,
+    Judge,
+    Verdict,
+    clear_of,
+    judged,
+    scope_of,
+)
 
 FORMAT, VERSION = "securevfl certificate", 1
 OUTPUTS_TELL = (
@@ -196,7 +207,7 @@ class Proof:
             "seed": t.seed,
             "sizes": t.sizes,
             "trace": self.digest,
-            "claims": [v.to_dict() for v in self.verdicts if v.verdict in (PROVED, DP)],
+            "claims": [v.to_dict() for v in self.verdicts if v.sure],
         }
 
 
@@ -218,7 +229,7 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
     judge = Judge(world)
     verdicts = [judge.decide(some) for some in world.coalitions]
     proof = Proof(traced, world.digest(), tuple(verdicts))
-    if not fresh or not any(v.verdict in (PROVED, DP) for v in verdicts):
+    if not fresh or not any(v.sure for v in verdicts):
         return proof
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "certificate.json"
@@ -226,8 +237,9 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
         accepted = _elsewhere(path)
     for verdict in verdicts:
         why = accepted.get(",".join(map(str, verdict.coalition)), "the check did not end")
-        if verdict.verdict in (PROVED, DP) and why:
-            verdict.verdict, verdict.text, verdict.steps = OPEN, f"refused anew: {why}", ()
+        if verdict.sure and why:
+            verdict.verdict, verdict.text = OPEN, f"refused anew: {why}"
+            verdict.steps, verdict.clear = (), ()
     return proof
 
 
@@ -252,8 +264,8 @@ def _elsewhere(path: Path) -> dict[str, str]:
     return dict(found)
 
 
-def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
-    """Trace a certificate's protocol anew, and check each claim: None where it holds, else why.
+def read_certificate(path: str | Path) -> dict[str, Any]:
+    """A certificate as it was written; its claims are not checked.
 
     Raises
     ------
@@ -270,6 +282,20 @@ def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
         raise ConfigurationError(
             f"check: {path} has version {read.get('version')}, and this library reads {VERSION}"
         )
+    return read
+
+
+def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
+    """Trace a certificate's protocol anew, and check each claim: None where it holds, else why.
+
+    A claim that holds has the verdict and the scope that are written in it.
+
+    Raises
+    ------
+    ConfigurationError
+        When the file is no certificate of this version.
+    """
+    read = read_certificate(path)
     try:
         claims = [(tuple(map(int, c["coalition"])), c) for c in read["claims"]]
         traced = Traced(
@@ -294,8 +320,6 @@ def _checked(
     world: World, entries: Entries, coalition: Sequence[int], claim: Mapping[str, Any]
 ) -> str | None:
     """Reason why one claim of a certificate does not hold."""
-    from securevfl.verified.verdicts import judged
-
     try:
         given = world.outputs_of(coalition)
         if [output.name for output in given] != list(claim["outputs"]):
@@ -307,8 +331,13 @@ def _checked(
         why, releases = check(world, coalition, given, steps, entries)
         if why is None and releases != claim["releases"]:
             return f"{releases} values are released, not {claim['releases']}"
-        if why is None and (claim["verdict"] == DP) != bool(releases):
-            return "its verdict is another one"
+        clear = clear_of(entries, frozenset(coalition), given)
+        word = CLEAR if clear else DP if releases else PROVED
+        prf = any(step.what == "prf" for step in steps)
+        path = any(message.kind.startswith(OPENED) for message in world.messages)
+        scope = scope_of(releases, clear, prf=prf, path=path)
+        if why is None and (claim["verdict"], claim["scope"]) != (word, scope):
+            return f"its verdict is another one: {scope}"
         return why
     except (KeyError, TypeError, ValueError, SecureVFLError) as error:
         return f"it cannot be read: {error}"
@@ -343,7 +372,8 @@ def lines(proof: Proof) -> list[str]:
     for what, name in said.items():
         groups: dict[str, list[str]] = {}
         for v in proof.verdicts:
-            groups.setdefault("; ".join(getattr(v, name)), []).append(v.claim)
+            told = dict.fromkeys(getattr(v, name))
+            groups.setdefault("; ".join(told), []).append(v.claim)
         for text, claims in groups.items():
             whom = "all" if len(claims) == len(proof.verdicts) else "; ".join(claims)
             if text:

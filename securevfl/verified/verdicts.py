@@ -14,6 +14,8 @@ from securevfl.verified.trace import OPENED, Output, Trace, name_of
 
 PATH = "opened values lead the way that was traced"
 PROVED, DP, OPEN, VIOLATED = "PROVED", "DP", "NOT PROVED", "VIOLATED"
+CLEAR = "NOT PROTECTED"
+_MOST_NAMED = 6  # values that are sent as they are, in the words of a verdict
 
 
 @dataclass
@@ -23,7 +25,8 @@ class Verdict:
     Attributes
     ----------
     verdict : str
-        "PROVED" or "DP" (both with an accepted certificate), "NOT PROVED" or "VIOLATED".
+        "PROVED", "DP" or "NOT PROTECTED" (with an accepted certificate), "NOT PROVED" or
+        "VIOLATED".
     scope : str
         The verdict with all that it is for. Readers are shown this one.
     coalition : tuple of int
@@ -36,7 +39,10 @@ class Verdict:
         What a reader must judge, as no proof can.
     assumptions : tuple of str
     releases : int
-        Of "DP": how many values were released with noise.
+        How many values were released with noise.
+    clear : tuple of str
+        Of "NOT PROTECTED": outputs declared to be of one party, beyond what the coalition has.
+        The certificate says that it learns nothing beside the outputs.
     steps : tuple of Step
         The certificate.
     """
@@ -49,19 +55,23 @@ class Verdict:
     judge: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     releases: int = 0
+    clear: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     messages: tuple[str, ...] = field(default=(), repr=False)
 
     @property
+    def sure(self) -> bool:
+        """Whether a checker accepted its certificate."""
+        return self.verdict in (PROVED, DP, CLEAR)
+
+    @property
     def scope(self) -> str:
         """The verdict, never bare."""
-        if self.verdict == PROVED:
-            prf = ", ideal PRF" if any("PRF" in one for one in self.assumptions) else ""
-            path = ", this path" if any(one.startswith(PATH) for one in self.assumptions) else ""
-            return f"PROVED for these batches, shapes and schedule{path}{prf}, given the outputs"
-        if self.verdict == DP:
-            return f"DP, {self.releases} releases, for these batches, shapes and schedule"
-        return self.verdict
+        if not self.sure:
+            return self.verdict
+        prf = any(step.what == "prf" for step in self.steps)
+        path = any(one.startswith(PATH) for one in self.assumptions)
+        return scope_of(self.releases, self.clear, prf=prf, path=path)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -113,10 +123,11 @@ class Judge:
             except RecursionError:
                 found = Found(OPEN, text="the prover ended in too deep a recursion")
         sure = found.verdict in (PROVED, DP)
+        clear = clear_of(self.entries, some, given) if sure and self.entries is not None else ()
         if found.verdict == DP:
             judge += self._of_one_record()
         return Verdict(
-            found.verdict,
+            CLEAR if clear else found.verdict,
             tuple(sorted(some)),
             tuple(output.name for output in given),
             claim or who(some),
@@ -124,6 +135,7 @@ class Judge:
             judge,
             self.assumptions(found, some),
             found.releases if sure else 0,
+            clear,
             tuple(found.steps) if sure else (),
             tuple(found.messages),
         )
@@ -200,24 +212,66 @@ def decide(
     return Judge(world).decide(coalition, outputs)
 
 
+def clear_of(
+    entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
+) -> tuple[str, ...]:
+    """Names of outputs of one party that tell more than the coalition has, and the other ones."""
+    others = Given(entries, coalition, [one for one in outputs if not one.alone])
+    told = (one for one in outputs if one.alone)
+    return tuple(
+        dict.fromkeys(
+            one.name for one in told if not all(map(others.spanned, entries.of(one.node)))
+        )
+    )
+
+
+def scope_of(releases: int, clear: Sequence[str], *, prf: bool, path: bool) -> str:
+    """A verdict with a certificate, in words: never a bare one.
+
+    Parameters
+    ----------
+    releases : int
+        Values that are released with noise.
+    clear : sequence of str
+        Values of single parties that are sent as they are.
+    prf : bool
+        Whether streams under keys are taken for uniform.
+    path : bool
+        Whether the run opens values, and decides on them.
+    """
+    where = f"for these batches, shapes and schedule{', this path' * path}{', ideal PRF' * prf}"
+    if not clear:
+        if releases:
+            return f"DP, {releases} releases, {where}"
+        return f"PROVED {where}, given the outputs"
+    names = ", ".join(clear[:_MOST_NAMED])
+    more = f" and {len(clear) - _MOST_NAMED} more" if len(clear) > _MOST_NAMED else ""
+    one = len(clear) == 1
+    are, them = ("is sent as it is", "it") if one else ("are sent as they are", "them")
+    beside = f"{releases} releases with noise, and nothing else," if releases else "nothing"
+    return f"{CLEAR}: {names}{more} {are}; {beside} beside {them} (proved, {where})"
+
+
 def judged(
     entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
 ) -> tuple[str, tuple[str, ...]]:
     """Reason why the outputs give away one honest party; and matters for a reader to judge.
 
     A perfect simulation *given the outputs* says nothing of what these tell. They are looked at
-    entry by entry: a combination in which only one honest party's inputs are left is refused.
+    entry by entry: a combination in which only one honest party's inputs are left is refused. It
+    may hold outputs that are declared to be of one party, but not be made of these alone.
     """
     owners = Owners(entries, coalition, outputs)
     rows: list[tuple[str, Poly]] = []
+    told: list[Poly] = []  # of single parties, which `clear_of` names
     said: dict[str, list[str]] = {}
     honest: set[int] = set()
     for output in outputs:
-        if output.alone:
-            said.setdefault("declared to be of one party", []).append(output.name)
-            continue
         for poly in entries.of(output.node):
             left = {m: c for m, c in poly.items() if owners.of(m) - coalition}
+            if output.alone:
+                told.append(left)
+                continue
             for monomial in left:
                 honest |= owners.of(monomial) - coalition
             if len({min(c, entries.p - c) for c in left.values()}) > 1:
@@ -232,7 +286,7 @@ def judged(
                 rows.append((output.name, left))
     judge = tuple(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in said.items())
     for n in sorted(honest):
-        found = _alone(entries, owners, coalition, rows, n)
+        found = _alone(entries, owners, coalition, (told, rows), n)
         if found:
             return f"outputs up to {found} tell of {name_of(n)} alone", judge
     return "", judge
@@ -275,22 +329,24 @@ def _alone(
     entries: Entries,
     owners: Owners,
     coalition: frozenset[int],
-    rows: Sequence[tuple[str, Poly]],
+    of: tuple[Sequence[Poly], Sequence[tuple[str, Poly]]],
     party: int,
 ) -> str:
     """The output with which a combination stands on one party alone; "" if there is none."""
+    told, rows = of
     basis: dict[Any, Poly] = {}
-    for name, poly in rows:
+    for name, poly in (*((None, one) for one in told), *rows):
         row = dict(poly)
         for pivot, known in basis.items():
             if pivot in row:
                 row = entries.plus(row, known, -row[pivot])
         others = [m for m in row if owners.of(m) - coalition != {party}]
-        if row and not others:
+        if row and name is not None and not others:
             return name
-        if others:
-            basis[others[0]] = entries.times(row, {(): pow(row[others[0]], -1, entries.p)})
+        if row:
+            pivot = (others or list(row))[0]
+            basis[pivot] = entries.times(row, {(): pow(row[pivot], -1, entries.p)})
     return ""
 
 
-__all__ = ["Judge", "Verdict", "decide", "judged", "view_of", "who"]
+__all__ = ["Judge", "Verdict", "clear_of", "decide", "judged", "scope_of", "view_of", "who"]

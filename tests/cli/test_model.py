@@ -128,6 +128,8 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
         "securevfl.runs.from_folder.export_folder", lambda run, out, **_: called.append(out) or []
     )
     monkeypatch.setattr("securevfl.verified.proofs.check_certificate", lambda _: {(-1,): ""})
+    written = {"claims": [{"coalition": [-1], "scope": "PROVED for these"}]}
+    monkeypatch.setattr("securevfl.verified.proofs.read_certificate", lambda _: written)
     page = Written(Path("report.html"), 1, (), ())
     monkeypatch.setattr("securevfl.report.write_report", lambda *_, **__: page)
     result = call(*shlex.split(line)[1:])

@@ -14,7 +14,7 @@ from securevfl.engine.party_state import restore, snapshot
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.field import PrimeField
 from securevfl.testing.runs import simulate
-from securevfl.verified import SERVER, FlowError, Participant, World, bare_of
+from securevfl.verified import SERVER, FlowError, Participant, World, bare_of, decide
 from securevfl.verified.proofs import Traced, check_certificate, lines, prove_protocol
 from securevfl.verified.values import describe, tracing
 
@@ -301,3 +301,80 @@ def test_a_party_that_crashes_has_its_traced_values_again():
     assert not world.faults
     with tracing(World(P31.modulus)), pytest.raises(FlowError, match="given twice"):
         Keeps(0).own("columns", np.ones(4))
+
+
+def two_parties():
+    world = World(2**31 - 1)
+    alice, bob = (world.party(n) for n in (0, 1))
+    x, y = (world.secret(n, name, (2, 2)) for n, name in ((0, "x"), (1, "y")))
+    return world, (alice, bob), (x, y)
+
+
+def test_what_is_sent_as_it_is_makes_no_claim_proved():
+    world, (alice, bob), (x, y) = two_parties()
+    alice.send(SERVER, "up", x)
+    bob.send(0, "mask", mask := bob.uniform(2, 2))
+    bob.send(SERVER, "masked", y + mask)
+    world.output("x of party 0", world.spec(x), to=[SERVER], alone=True)
+    server = decide(world, {SERVER})
+    assert (server.verdict, server.clear) == ("NOT PROTECTED", ("x of party 0",))
+    assert server.scope == (
+        "NOT PROTECTED: x of party 0 is sent as it is; nothing beside it (proved, for these "
+        "batches, shapes and schedule)"
+    )
+    assert server.steps
+    assert decide(world, {1}).verdict == "PROVED"
+    pair = decide(world, {SERVER, 1})  # the other one's is the coalition's own
+    assert (pair.verdict, pair.clear) == ("NOT PROTECTED", ("x of party 0",))
+    assert decide(world, {SERVER, 0}).verdict == "VIOLATED"
+
+
+def test_what_a_coalition_has_anyway_is_not_told():
+    world, (alice, _), (x, _) = two_parties()
+    alice.send(SERVER, "up", x)
+    world.output("x", world.spec(x), to=[SERVER], alone=True)
+    assert decide(world, {SERVER, 0}).verdict == "PROVED"
+
+
+def test_a_value_of_one_party_and_a_sum_tell_of_the_other():
+    world, (alice, bob), (x, y) = two_parties()
+    alice.send(SERVER, "up", x)
+    bob.send(SERVER, "up", y)
+    world.output("x", world.spec(x), to=[SERVER], alone=True)
+    world.output("sum", world.spec(x) + world.spec(y), to=[SERVER])
+    found = decide(world, {SERVER})
+    assert (found.verdict, found.clear) == ("NOT PROVED", ())
+    assert "sum tell of party 1 alone" in found.text
+    world.output("y", world.spec(y), to=[SERVER], alone=True)
+    assert decide(world, {SERVER}).clear == ("x", "y")
+
+
+def test_what_is_sent_beside_what_is_declared_is_found():
+    world, (alice, _), (x, _) = two_parties()
+    alice.send(SERVER, "up", x)
+    world.output("a row", world.spec(x).rows([0]), to=[SERVER], alone=True)
+    assert decide(world, {SERVER}).verdict == "NOT PROVED"
+
+
+CLEAR = (
+    'world.output(f"sum {r}", total, to=[SERVER])',
+    'world.output(f"sum {r}", total, to=[SERVER], alone=True)',
+)
+
+
+def test_a_certificate_says_what_is_sent_as_it_is(variant, tmp_path):
+    made = variant(CLEAR)
+    proof = prove_protocol(Traced(made, QUICK, parties=3), fresh=False)
+    found = verdicts(proof)
+    assert (found["server"], found["client 2"]) == ("NOT PROTECTED", "PROVED")
+    assert "server: NOT PROTECTED: sum 1 is sent as it is; nothing beside it" in "\n".join(
+        lines(proof)
+    )
+    path = tmp_path / "certificate.json"
+    text = json.dumps(proof.certificate())
+    path.write_text(text)
+    assert set(check_certificate(path).values()) == {None}
+    path.write_text(text.replace("NOT PROTECTED", "PROVED"))
+    assert "its verdict is another one: NOT PROTECTED" in check_certificate(path)[-1,]
+    path.write_text(text.replace("sum 1 is sent", "little is sent"))
+    assert "its verdict is another one" in check_certificate(path)[-1,]
