@@ -17,6 +17,7 @@ from typing import Any
 
 from sums import case, near_directions
 
+import securevfl
 from securevfl.audit.attack_matrix.registry import ATTACKS
 from securevfl.audit.attack_matrix.setting import AttackCase
 from securevfl.audit.attacks.outcome import NoView, Outcome, Result
@@ -26,6 +27,7 @@ from securevfl.privacy.released_equations import independent_columns
 from securevfl.runs.threads import one_thread
 
 OUT = Path(__file__).parent / "results" / "privacy" / "told.json"
+BUDGETS = OUT.with_name("budgets.json")
 SETS = ("wine", "breast-cancer", "digits")
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "split": ("split", {}),
@@ -98,12 +100,39 @@ def released(one: AttackCase) -> dict[str, Any]:
     return {"equations": visits * width, "unknowns": unknowns, "state": "open"}
 
 
+def by_budget(data: str, budget: float, seed: int) -> dict[str, Any]:
+    """Columns that directions of the sums guess in batches of all rows, and the accuracy."""
+    one = case(data, "fedvs", seed, sum_budget=budget)
+    with one_thread():
+        got = tried(DIRECTIONS, one)
+        summary = securevfl.run("fedvs", one.data, sum_budget=budget, seed=seed).summary()
+    assert isinstance(got, Outcome)
+    told = {"equations": released(one)["equations"], "note": got.note}
+    names = {"data": data, "budget": budget, "seed": seed}
+    return {**names, **told, "accuracy": 100 * summary["test_accuracy"]}
+
+
+def by_budgets(seeds: int) -> None:
+    """Smaller budgets of sums, on the set whose columns depend on each other the most."""
+    rows = [
+        by_budget("breast-cancer", budget, seed)
+        for budget in (1.0, 0.75, 0.5, 0.25)
+        for seed in range(seeds)
+    ]
+    content = {"cells": rows, "commit": commit(), "machine": describe_machine()}
+    BUDGETS.write_text(json.dumps(content, indent=1) + "\n")
+
+
 def main() -> None:
     """Run the sets that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="*", default=list(SETS))
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--budgets", action="store_true", help="smaller budgets instead")
     asked = parser.parse_args()
+    if asked.budgets:
+        by_budgets(asked.seeds)
+        return
     rows = json.loads(OUT.read_text())["cells"] if OUT.exists() else []
     for seed in range(asked.seeds):
         for data in asked.sets:

@@ -25,7 +25,7 @@ TESTS = Path(__file__).parent
 # that module only. An entry within a package ("protocols.base") is a room of its own.
 _BELOW_DATA = {"engine.party", "plugins", "errors", "reading", "writing"}
 _METHOD = {
-    *("data", "models", "privacy", "field", "plugins", "errors", "protocols.base"),
+    *("data", "models", "privacy", "field", "plugins", "errors", "protocols.base", "verified"),
     *("engine.party", "engine.wire", "engine.streams"),
 }
 _PLANNING = {"protocols.base", "data", "models", "privacy", "field", "engine", "errors"}
@@ -55,8 +55,9 @@ ALLOWED: dict[str, set[str]] = {
     "studies": _STUDIES,
     "bench": _AUDIT,
     "audit": _AUDIT | {"verified"},
-    "verified": {
-        *("field", "privacy", "data", "engine", "runs", "protocols.base", "errors", "_version"),
+    "verified": {"field", "privacy", "errors", "engine.party", "engine.wire"},
+    "verified.proofs": {
+        *("verified", "data", "engine", "runs", "protocols.base", "errors", "_version"),
     },
     "report": {
         *("runs", "studies.intervals", "protocols.base", "engine.network", "engine.names"),
@@ -346,7 +347,7 @@ MOST_LINES = {
     "": 1127,
     "audit": 18006,
     "bench": 1233,
-    "cli": 4606,
+    "cli": 4607,
     "data": 8113,
     "engine": 11629,
     "field": 8873,
@@ -358,7 +359,7 @@ MOST_LINES = {
     "runs": 8246,
     "studies": 1499,
     "testing": 1681,
-    "verified": 5393,
+    "verified": 5479,
 }
 
 

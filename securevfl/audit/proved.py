@@ -127,7 +127,7 @@ def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
         return "NOT PROVED"
     if claim.strength == "none":
         return "NOT PROTECTED"
-    alone = [output for output in world.outputs_of(coalition) if output.alone]
+    alone = [output for output in world.outputs_of(coalition) if output.name in one.clear]
     own = assets_in(world, alone, coalition)
     if claim.asset in own:
         return "NOT PROTECTED"
