@@ -138,6 +138,7 @@ def _command(text: str, *, completing: bool) -> Any:
     }
     if _provable(name):
         shared["certificate"] = keyword("certificate", Annotated[Path | None, _CERTIFICATE], None)
+        shared["page"] = keyword("page", Annotated[Path | None, _PAGE], None)
     fields = {k: (f, f"Options of {name}") for k, f in known[name].Config.model_fields.items()}
 
     def begin(values: dict[str, Any]) -> None:
@@ -163,12 +164,12 @@ def start(
 
     given = dict(values)
     plain, quick = given.pop("plain", False), given.pop("quick", False)
-    certificate = given.pop("certificate", None)
+    certificate, page = given.pop("certificate", None), given.pop("page", None)
     common, options, pairs, data_pairs = sort_out(given)
     known = protocols()[protocol].Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
     if _provable(protocol) and run is None:
-        _prove(protocol, {**variant, **options, **chosen}, common, certificate)
+        _prove(protocol, {**variant, **options, **chosen}, common, certificate, page)
         return
     source = data_source(common, data_pairs)
     seed, out = common["seed"], common["out"]
@@ -203,6 +204,10 @@ _CERTIFICATE = typer.Option(
     "--certificate", metavar="FILE", help="Write the certificate of what was proved into a file."
 )
 
+_PAGE = typer.Option(
+    "--page", metavar="FILE", help="Write a page (HTML) that draws each coalition's view."
+)
+
 
 def _provable(name: str) -> bool:
     from securevfl.verified.proofs import is_provable
@@ -211,7 +216,11 @@ def _provable(name: str) -> bool:
 
 
 def _prove(
-    protocol: str, options: Mapping[str, Any], common: Mapping[str, Any], certificate: Path | None
+    protocol: str,
+    options: Mapping[str, Any],
+    common: Mapping[str, Any],
+    certificate: Path | None,
+    page: Path | None,
 ) -> None:
     """Prove the claims of a protocol of protected values, on a small traced run."""
     from securevfl.verified.proofs import OUTPUTS_TELL, Traced, lines, prove_protocol
@@ -221,6 +230,10 @@ def _prove(
         proof = prove_protocol(Traced(protocol, dict(options), parties, seed=common["seed"] or 0))
     if certificate is not None:
         certificate.write_text(json.dumps(proof.certificate(), indent=1) + "\n")
+    if page is not None:
+        from securevfl.report.proof import proof_page
+
+        page.write_text(proof_page(proof, proof.traced.run()))
     if common["as_json"]:
         claims = [v.to_dict() for v in proof.verdicts]
         output.print_json({**proof.certificate(), "claims": claims, "outputs tell": OUTPUTS_TELL})

@@ -22,7 +22,7 @@ from securevfl.runs.spec import RunSpec
 from securevfl.studies.intervals import mean_interval
 
 TEMPLATES = Path(__file__).parent / "templates"
-SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "start.js")
+SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "theme.js", "start.js")
 COLOURS = 8
 _TITLED = 5  # protocols that a title names
 SUMMARY = {
@@ -64,7 +64,7 @@ def render(records: Sequence[Record]) -> str:
     firsts = [[record.group for record in records].index(group) for group in groups]
     for run in runs:
         run["seeds"] = [r.seed for r in records if r.group == run["name"]][1:]
-    return _rendered(
+    return rendered(
         "page.html",
         title=_title(records),
         groups=groups,
@@ -75,7 +75,7 @@ def render(records: Sequence[Record]) -> str:
         same_data=len({_fingerprint(record) for record in records}) == 1,
         claims_table=claims.claims_side_by_side([records[place] for place in firsts]),
         measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
-        **_script(SCRIPTS),
+        **script_of(SCRIPTS),
         clock=clock_of(records),
         data=_embedded(
             {
@@ -97,7 +97,7 @@ def render_live(record: Record, title: str) -> str:
     names = [name for name in SCRIPTS if name not in ("timeline.js", "links.js")]
     columns = figures.curves(record) if record.rows else {name: [] for name in figures.AXES}
     run = {"label": record.label, "group": 0, "curves": columns}
-    return _rendered(
+    return rendered(
         "live.html",
         title=title,
         measures=figures.MEASURES,
@@ -105,11 +105,11 @@ def render_live(record: Record, title: str) -> str:
         axis="step",
         data=_embedded({"groups": [record.group], "clock": clock_of([record]), "runs": [run]}),
         version=__version__,
-        **_script((*names, "live.js")),
+        **script_of((*names, "live.js")),
     )
 
 
-def _rendered(template: str, **values: Any) -> str:
+def rendered(template: str, **values: Any) -> str:
     """A template with its values, each of which is text and never markup."""
     import jinja2
 
@@ -124,7 +124,7 @@ def _rendered(template: str, **values: Any) -> str:
     return environment.get_template(template).render(**values)
 
 
-def _script(names: Sequence[str]) -> dict[str, str]:
+def script_of(names: Sequence[str]) -> dict[str, str]:
     """The script of a page, and the digest by which its policy admits it."""
     script = "\n".join((TEMPLATES / name).read_text() for name in names)
     script = f'"use strict";\n(() => {{\n{script}}})();\n'

@@ -1,0 +1,116 @@
+"""One HTML page of a proof: each coalition's view, drawn, and what explains each part of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from securevfl.report.page import rendered, script_of
+
+if TYPE_CHECKING:
+    from securevfl.verified.proofs import Proof
+    from securevfl.verified.trace import Message, Trace
+    from securevfl.verified.verdicts import Verdict
+
+_LANE, _ROW, _LEFT, _TOP = 96, 22, 190, 34  # pixels
+_MOST = 60  # messages that are drawn of one coalition
+#: What explains a message, in the words of the legend.
+WAYS = {
+    "uniform": "uniform: masked by a tape or stream that the coalition lacks",
+    "follows": "follows from its own values, what is uniform, and the outputs",
+    "open": "not explained",
+}
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A message in a drawing: its row, both ends in pixels, what explains it, and its words."""
+
+    y: int
+    start: int
+    end: int
+    way: str
+    label: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A coalition's view, as messages between lanes; `more` messages are left out."""
+
+    lanes: tuple[tuple[int, str, bool], ...]  # place, name, and whether the coalition has it
+    arrows: tuple[Arrow, ...]
+    more: int
+    width: int
+    height: int
+
+
+def proof_page(proof: Proof, world: Trace) -> str:
+    """The page, which stands by itself: no network, no tracking.
+
+    Parameters
+    ----------
+    proof : Proof
+    world : Trace
+        The run that was traced for it.
+    """
+    from securevfl._version import __version__
+    from securevfl.verified.proofs import NOT_COVERED, OUTPUTS_TELL
+
+    return rendered(
+        "proof.html",
+        title=f"Proof of {proof.traced.protocol}",
+        proof=proof,
+        claims=[_claim(one, world) for one in proof.verdicts],
+        ways=WAYS,
+        outputs_tell=OUTPUTS_TELL,
+        not_covered=NOT_COVERED,
+        version=__version__,
+        **script_of(("theme.js",)),
+    )
+
+
+def _claim(verdict: Verdict, world: Trace) -> dict[str, Any]:
+    """A coalition: its verdict, and its view."""
+    some = frozenset(verdict.coalition)
+    moves = [step for step in verdict.steps if step.what == "move"]
+    others = [step for step in verdict.steps if step.what != "move"]
+    return {
+        "verdict": verdict,
+        "drawing": _drawn(verdict, world, some),
+        "moves": moves,
+        "others": others,
+    }
+
+
+def _drawn(verdict: Verdict, world: Trace, coalition: frozenset[int]) -> Drawing:
+    """The messages to a coalition from others that hold protected values, and its own lanes."""
+    clients = sorted(n for n in world.members if n >= 0)
+    order = [-1, *clients]
+    place = {n: _LEFT + _LANE * i + _LANE // 2 for i, n in enumerate(order)}
+    seen = [m for m in world.messages if m.parts and m.seen_by(coalition)]
+    arrows = [
+        _arrow(row, message, place, _way(verdict, message))
+        for row, message in enumerate(seen[:_MOST])
+    ]
+    names = tuple((place[n], "server" if n < 0 else f"client {n}", n in coalition) for n in order)
+    height = _TOP + _ROW * (len(arrows) + 1)
+    whole = _LEFT + _LANE * len(order)
+    return Drawing(names, tuple(arrows), len(seen) - len(arrows), whole, height)
+
+
+def _way(verdict: Verdict, message: Message) -> str:
+    """Explanation of a message to the coalition: a key of `WAYS`."""
+    words = str(message)
+    if not verdict.sure:
+        return "open" if words in verdict.messages or words in verdict.text else "follows"
+    moved = any(step.what == "move" and step.text.startswith(words) for step in verdict.steps)
+    return "uniform" if moved else "follows"
+
+
+def _arrow(row: int, message: Message, place: dict[int, int], way: str) -> Arrow:
+    y = _TOP + _ROW * (row + 1)
+    edge = max(place.values()) + _LANE // 3
+    end = edge if message.to is None else place[message.to]
+    label = f"{message.round} · {message.kind}"
+    return Arrow(y, place[message.sender], end, way, label, f"{message}: {WAYS[way]}")
