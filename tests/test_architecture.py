@@ -356,7 +356,7 @@ MOST_LINES = {
     "privacy": 1169,
     "protocols": 17754,
     "report": 2434,
-    "runs": 8246,
+    "runs": 8248,
     "studies": 1499,
     "testing": 1681,
     "verified": 5479,

@@ -298,12 +298,12 @@ class Party:
         """
         return (self.resumptions << 32) + self.epoch
 
-    def stored(self, value: Any) -> Any:
+    def to_checkpoint(self, value: Any) -> Any:
         """A value of the state as a checkpoint holds it; see `securevfl.verified.Participant`."""
         return value
 
-    def revived(self, value: Any) -> Any:
-        """Inverse of `stored`."""
+    def from_checkpoint(self, value: Any) -> Any:
+        """Inverse of `to_checkpoint`."""
         return value
 
     # -- time, chance, events ----------------------------------------------------------------

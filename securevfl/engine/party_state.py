@@ -28,11 +28,11 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
     for name, default in party.kept_optional.items():
         value = getattr(party, name)
         if value != default:
-            kept[name] = party.stored(value)
+            kept[name] = party.to_checkpoint(value)
     return {
         "kept": wire.encode(kept),
-        "once": {name: party.stored(getattr(party, name)) for name in party.kept_once},
-        "frozen": {name: party.stored(getattr(party, name)) for name in party.kept_frozen},
+        "once": {name: party.to_checkpoint(getattr(party, name)) for name in party.kept_once},
+        "frozen": {name: party.to_checkpoint(getattr(party, name)) for name in party.kept_frozen},
         "round": party.round,
         "epoch": party.epoch,
         "waits": waits,
@@ -52,7 +52,7 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
         kept |= wire.decode(saved["ahead"])
     frozen = saved["frozen"]
     for name, default in party.kept_optional.items():
-        setattr(party, name, party.revived(_writable(kept.pop(name, default))))
+        setattr(party, name, party.from_checkpoint(_writable(kept.pop(name, default))))
     found = [sorted(each) for each in (kept, saved["once"], frozen)]
     if found != [sorted(each) for each in (party.kept, party.kept_once, party.kept_frozen)]:
         raise CheckpointError(
@@ -64,13 +64,13 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     for name, value in kept.items():
         _set(party, name, value)
     for name, value in (saved["once"] | frozen).items():
-        setattr(party, name, party.revived(value))
+        setattr(party, name, party.from_checkpoint(value))
     party.round = saved["round"]
     party.epoch = party.saved_epoch = saved["epoch"]
 
 
 def _state_of(party: Party, value: Any) -> Any:
-    return value.state_dict() if hasattr(value, "load_state_dict") else party.stored(value)
+    return value.state_dict() if hasattr(value, "load_state_dict") else party.to_checkpoint(value)
 
 
 def _set(party: Party, name: str, value: Any) -> None:
@@ -78,7 +78,7 @@ def _set(party: Party, name: str, value: Any) -> None:
     if hasattr(current, "load_state_dict"):
         current.load_state_dict(value)
     else:
-        setattr(party, name, party.revived(_writable(value)))
+        setattr(party, name, party.from_checkpoint(_writable(value)))
 
 
 def _writable(value: Any) -> Any:

@@ -47,7 +47,9 @@ def write_parties(path: Path, parties: Mapping[int, Party]) -> None:
 def _kept(party: Party) -> dict[str, Any]:
     values = {name: getattr(party, name) for name in (*party.kept, *party.kept_shares)}
     return {
-        name: value.state_dict() if hasattr(value, "load_state_dict") else party.stored(value)
+        name: value.state_dict()
+        if hasattr(value, "load_state_dict")
+        else party.to_checkpoint(value)
         for name, value in values.items()
         if not isinstance(value, NO_MODELS)
     }
@@ -85,7 +87,7 @@ def _give_back(path: Path, saved: dict[int, dict[str, Any]], parties: Mapping[in
                 own.load_state_dict(value)
             else:
                 own_copy = value.copy() if isinstance(value, np.ndarray) else value
-                setattr(party, name, party.revived(own_copy))
+                setattr(party, name, party.from_checkpoint(own_copy))
 
 
 def write_config(path: Path, text: str) -> None:

@@ -111,7 +111,7 @@ class Participant(Hands, Party):
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def stored(self, value: Any) -> Any:
+    def to_checkpoint(self, value: Any) -> Any:
         """A value of the state as a checkpoint holds it: protected ones bare, with their kind."""
         return _each(value, self._stored)
 
@@ -122,17 +122,17 @@ class Participant(Hands, Party):
             return self.world.keep(value)
         return {PROTECTED: _kind(value), "value": value._value}
 
-    def revived(self, value: Any) -> Any:
-        """Inverse of `stored`: at home with this party again."""
+    def from_checkpoint(self, value: Any) -> Any:
+        """Inverse of `to_checkpoint`: at home with this party again."""
         if isinstance(value, dict):
             if PROTECTED not in value:
-                return {key: self.revived(one) for key, one in value.items()}
+                return {key: self.from_checkpoint(one) for key, one in value.items()}
             if self.world is not None:
                 return received(self.world.kept_at(value), self.index)
             kind = (value[PROTECTED], self.field)
             return wrapped(value["value"], kind, None, self.index, None)
         if isinstance(value, list | tuple):
-            return type(value)([self.revived(one) for one in value])
+            return type(value)([self.from_checkpoint(one) for one in value])
         return value
 
     # -- values that decide --------------------------------------------------------------------

@@ -220,8 +220,8 @@ def test_protected_state_is_stored_bare_and_comes_back_at_home():
         "key": one.key(),
         "none": None,
     }
-    held = wire.decode(wire.encode(one.stored(state)))
-    back = other.revived(held)
+    held = wire.decode(wire.encode(one.to_checkpoint(state)))
+    back = other.from_checkpoint(held)
     assert np.array_equal(bare_of(back["shares"])[1], bare_of(state["shares"])[1])
     assert bare_of(back["key"]) == bare_of(state["key"])
     assert np.array_equal(bare_of(back["columns"])[0], np.ones((2, 2)))
