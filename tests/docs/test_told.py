@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,14 @@ def test_nothing_is_exact_under_the_budget():
     for cell in cells:
         assert not cell.get("above_999"), cell
     assert all(cell["success"] is None for cell in SUMS["defaults"])
+
+
+def test_the_table_of_smaller_budgets_is_what_was_stored():
+    cells = json.loads((ROOT / "benchmarks/results/privacy/budgets.json").read_text())["cells"]
+    rows = []
+    for budget in dict.fromkeys(cell["budget"] for cell in cells):
+        own = [cell for cell in cells if cell["budget"] == budget]
+        near = ", ".join(re.search(r"(\d+) above 0\.95", cell["note"])[1] for cell in own)
+        mean = sum(cell["accuracy"] for cell in own) / len(own)
+        rows.append(f"| {budget:g} | {own[0]['equations']} | {near} | {mean:.1f} |")
+    assert "\n".join(rows) in (ROOT / "docs" / "sums.md").read_text()
