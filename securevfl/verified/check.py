@@ -111,14 +111,16 @@ class Entries:
             self.atom_of.extend([len(self.atoms)] * made.size)
             self.atoms.append(made)
         atom = self._same[key]
-        if node.op == "prf" and atom.node.shape != node.shape:
+        if node.op == "prf" and (atom.node.shape, atom.node.kind) != (node.shape, node.kind):
             raise Refused("one key and label in two shapes")
+        if node.op == "prf" and atom.deps[1:] != args[1:]:
+            raise Refused("one key and label with two protected parts")
         self.by_node[node.number] = atom
         return [{(atom.base + i,): 1} for i in range(atom.size)]
 
     def key_atom(self, node: Node) -> Atom:
-        """The key that a node is: a leaf, or an agreed one."""
-        if node.op not in ("key", "agreed"):
+        """The key that a node is: a leaf, an agreed one, or one that a key gives."""
+        if node.op not in ("key", "agreed") and (node.op, node.kind) != ("prf", "key"):
             raise Refused(f"a stream under {node.op} {node.name}, which is no key")
         return self.by_node[node.number]
 
@@ -265,7 +267,8 @@ class Checker:
         if step.what == "move":
             self._moves(step, atom)
         elif step.what == "give":
-            if atom.kind not in ("key", "agreed", "uniform") or atom.base in self.hidden:
+            drawn = atom.kind in ("key", "agreed", "uniform") or self._uniform(atom)
+            if not drawn or atom.base in self.hidden:
                 raise Refused(f"give: {atom.node.name} is not drawn, or was taken for hidden")
             if any(atom.base + i in self.moved for i in range(atom.size)):
                 raise Refused(f"give: {atom.node.name} was moved")
@@ -289,7 +292,9 @@ class Checker:
             raise Refused("move: entries and places must be pairs")
         if atom.kind not in ("uniform", "prf") or atom.node.owner in self.coalition:
             raise Refused(f"move: {atom.node.name} is no tape that the coalition lacks")
-        if atom.kind == "prf" and self._key(atom).base not in self.hidden:
+        if atom.node.kind != "field":
+            raise Refused(f"move: {atom.node.name} is no array of uniform elements")
+        if atom.kind == "prf" and not self._uniform(atom):
             raise Refused(f"move: the key of {atom.node.name} was not shown to be hidden")
         for entry, place in zip(step.entries, step.places, strict=True):
             if not (0 <= entry < len(row) and 0 <= place < atom.size):
@@ -319,9 +324,10 @@ class Checker:
 
     def _hide(self, key: Atom) -> None:
         """Check that nothing received depends on a key but through its streams."""
-        if key.kind not in ("key", "agreed") or key.base in self.given:
+        derived = key.node.kind == "key" and self._uniform(key)
+        if not (derived or key.kind in ("key", "agreed")) or key.base in self.given:
             raise Refused(f"prf: {key.node.name} is no key, or was given")
-        roots = [key] if key.kind == "key" else self._secret_keys(key)
+        roots = self._secret_keys(key) if key.kind == "agreed" else [key]
         for one in roots:
             if one.node.owner in self.coalition or one.base in self.given:
                 raise Refused(f"prf: the coalition has {one.node.name}")
@@ -334,6 +340,10 @@ class Checker:
     def _key(self, atom: Atom) -> Atom:
         return self.e.key_atom(atom.node.args[0])
 
+    def _uniform(self, atom: Atom) -> bool:
+        """Whether an atom is what a hidden key answers: uniform, and independent of all else."""
+        return atom.kind == "prf" and self._key(atom).base in self.hidden
+
     def _secret_keys(self, atom: Atom) -> list[Atom]:
         own, other = atom.node.args
         return [self.e.key_atom(own), self.e.key_atom(other.args[0])]
@@ -341,8 +351,9 @@ class Checker:
     def _reaches(self, symbols: Iterable[int], targets: set[int], skip: int = -1) -> bool:
         """Whether symbols depend on targets: through functions, moved tapes, keys of streams.
 
-        Streams under the key `skip` do not count as dependent on it. Agreed and public keys do not
-        count as dependent on secret keys: that is the assumption on key agreement.
+        Streams under the key `skip` do not count as dependent on it, but on the protected parts of
+        their labels. Agreed and public keys do not count as dependent on secret keys: that is the
+        assumption on key agreement.
         """
         todo, seen, atoms = list(symbols), set(), set()
         while todo:
@@ -363,8 +374,11 @@ class Checker:
             atoms.add(atom.base)
             if atom.kind == "prf":
                 key = self._key(atom)
-                if key.base != skip and key.base not in self.hidden:
+                if key.base in self.hidden:
+                    continue
+                if key.base != skip:
                     todo.extend(range(key.base, key.base + key.size))
+                todo.extend(s for arg in atom.deps[1:] for q in arg for m in q for s in m)
             elif atom.kind not in ("agreed", "public key"):
                 todo.extend(s for arg in atom.deps for q in arg for m in q for s in m)
         return False
@@ -435,7 +449,8 @@ class Checker:
             own = atom.node.owner in self.coalition
             return own or (atom.kind == "secret" and self._spanned({(symbol,): 1}))
         if atom.kind == "prf":
-            return self._has_key(self._key(atom))
+            known = all(self._spanned(q) for arg in atom.deps[1:] for q in arg)
+            return known and self._has_key(self._key(atom))
         if atom.kind == "agreed":
             return any(map(self._has_key, self._secret_keys(atom)))
         return self._spanned({(symbol,): 1}) or all(

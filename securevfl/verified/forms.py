@@ -436,7 +436,8 @@ class Algebra:
             call, place, kind = data
             return self._block_of(node, args, (call.identity, place, kind[0], str(kind[1])))
         if op == "prf":
-            return self._block_of(node, args, ("prf", key_of(node.args[0]), data))
+            of = tuple(form.key() for form in args[1:])  # the checker refuses two of one label
+            return self._block_of(node, args, ("prf", key_of(node.args[0]), data, of))
         if op == "agreed":
             return self._block_of(node, args, ("agreed", key_of(node)))
         return self._block_of(node, args, ("leaf", node.number))
@@ -874,9 +875,9 @@ def _plain(value: Any) -> Any:
 
 
 def derived(node: Node, values: list[Any], field: Any) -> Any:
-    """A PRF stream, an agreed key or a public key, from limbs of keys."""
-    from securevfl.field.prss import fill_stream
-    from securevfl.verified.parties import agreed_key, bytes_of, limbs_of, public_half
+    """What a key answers, an agreed key or a public key, from limbs of keys."""
+    from securevfl.field.prss import derive, fill_stream
+    from securevfl.verified.parties import agreed_key, asked, bytes_of, limbs_of, public_half
 
     if node.op == "agreed":
         own = bytes_of(values[0], field)
@@ -886,6 +887,11 @@ def derived(node: Node, values: list[Any], field: Any) -> Any:
     assert key is not None
     if node.op == "public key":
         return public_half(key)
+    use = asked(node.data, values[1:])
+    if node.kind == "key":
+        return limbs_of(derive(key, use), field)
+    if node.kind == "real":
+        return np.frombuffer(derive(key, use), np.uint8)
     out = np.empty(math.prod(node.shape), field.dtype)
-    fill_stream(field.modulus, out, key, node.data)
+    fill_stream(field.modulus, out, key, use)
     return out.reshape(node.shape)

@@ -19,6 +19,8 @@ from securevfl.verified.values import (
     Noised,
     PublicKey,
     Sealed,
+    Secret,
+    bare,
     combination,
     describe,
     home_of,
@@ -59,39 +61,81 @@ class Hands:
             self.world.keys[value] = node
         return Key(value, node, self.index, self.world)
 
-    def prf(self, key: Any, label: Any, *shape: Any) -> Element:
-        """The uniform elements that a key and a public label stand for.
+    def prf(self, key: Any, label: Any, *shape: Any, of: Sequence[Any] = ()) -> Element:
+        """The uniform elements that a key and a label stand for.
 
         Parameters
         ----------
         key : Key
-            Made by `key`, `agree` or `join_key`.
+            Made by `key`, `agree`, `join_key` or `derived_key`.
         label : int, str, bytes or tuple of these
             All that the parties were told of this use. One label of a key is one stream.
         *shape : int
+        of : sequence of protected values
+            More of the label, which is protected: other values have another stream. A proof needs
+            labels that differ in public words as well.
         """
         from securevfl.field.prss import fill_stream
 
+        whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        whole = tuple(int(n) for n in whole)
+        use = self._use(key, label, of)
+        out = np.empty(math.prod(whole), self.field.dtype)
+        fill_stream(self.field.modulus, out, key._value, asked(use, list(map(bare, of))))
+        value = out.reshape(whole)
+        node = self._answer(key, label, use, of, "field", value)
+        return Element(value, node, self.index, self.world, self.field)
+
+    def derived_key(self, key: Any, label: Any, of: Sequence[Any] = ()) -> Key:
+        """A key that follows from another one, a public label and protected values; see `prf`."""
+        from securevfl.field.prss import derive
+
+        use = self._use(key, label, of)
+        value = derive(key._value, asked(use, list(map(bare, of))))
+        node = None
+        if self.world is not None:
+            node = self._answer(key, label, use, of, "key", limbs_of(value, self.field))
+        return Key(value, node, self.index, self.world)
+
+    def tag(self, key: Any, label: Any, of: Sequence[Any] = ()) -> Secret:
+        """32 bytes, uint8, which stand for a label and protected values under a key; see `prf`."""
+        from securevfl.field.prss import derive
+
+        use = self._use(key, label, of)
+        found = derive(key._value, asked(use, list(map(bare, of))))
+        value = np.frombuffer(found, np.uint8)
+        node = self._answer(key, label, use, of, "real", value)
+        return Secret(value, node, self.index, self.world)
+
+    def _use(self, key: Any, label: Any, of: Sequence[Any]) -> bytes:
+        """The public part of what a key is asked."""
         if not isinstance(key, Key):
             raise FlowError(
                 f"prf under {describe(key)}: a key is made by key() or agree(), and is no data, "
                 "tape or sum"
             )
-        home_of((key,), self.index)
+        home_of((key, *of), self.index)
         if not functions.is_public(label):
             raise FlowError(f"prf: the label must be public, and it is or holds {describe(label)}")
-        whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        whole = tuple(int(n) for n in whole)
-        use = label if isinstance(label, bytes) else functions.digest(label).encode()
-        out = np.empty(math.prod(whole), self.field.dtype)
-        fill_stream(self.field.modulus, out, key._value, use)
-        value, node = out.reshape(whole), None
-        if self.world is not None:
-            assert key._node is not None
-            self.world.stream(key._node, use, whole)
-            said = f"PRF({key._node.name}, {label!r})"
-            node = self.world.node("prf", (key._node,), use, shape=whole, name=said, value=value)
-        return Element(value, node, self.index, self.world, self.field)
+        if not all(type(value) in (Element, Secret) for value in of):
+            raise FlowError("prf: the protected part of a label is of Elements and Secrets")
+        return label if isinstance(label, bytes) else functions.digest(label).encode()
+
+    def _answer(
+        self, key: Any, label: Any, use: bytes, of: Sequence[Any], kind: str, value: Any
+    ) -> Any:
+        """The node of what a key answers."""
+        if self.world is None:
+            return None
+        assert key._node is not None
+        self.world.stream(key._node, use, (kind, bool(of), *value.shape))
+        said = f"PRF({key._node.name}, {label if len(repr(label)) < 60 else '...'!r})"
+        args = (key._node, *(one._node for one in of))
+        made = {"shape": value.shape, "kind": kind, "name": said, "value": value}
+        node = self.world.node("prf", args, use, **made)
+        if kind == "key":
+            self.world.keys[bytes_of(value, self.field) or b""] = node
+        return node
 
     def public_key(self, key: Any) -> PublicKey:
         """The public key (X25519) of a secret one, for `agree`."""
@@ -278,6 +322,15 @@ def _one(party: Any) -> int:
             f"the number of one party is needed, not {describe(party)}; send to each receiver"
         )
     return int(party)
+
+
+def asked(use: bytes, of: Sequence[Any]) -> bytes:
+    """All that a key is asked: a public label, and the values of its protected part.
+
+    The length of the label stands first, so that other labels are never one question.
+    """
+    parts = [np.ascontiguousarray(value).tobytes() for value in of]
+    return b"".join((len(use).to_bytes(8, "big"), use, *parts)) if of else use
 
 
 def limbs_of(key: bytes, field: Any) -> Any:

@@ -288,7 +288,8 @@ class Prover:
     def depends(self, blocks: Iterable[int], on: frozenset[int] | set[int], skip: int = -1) -> bool:
         """Whether any block depends on one of some others, also through moved ones.
 
-        Streams under the key `skip` do not count as dependent on it.
+        Streams under the key `skip` do not count as dependent on it, but on the protected parts of
+        their labels.
         """
         todo, seen = list(blocks), set()
         while todo:
@@ -302,16 +303,24 @@ class Prover:
                 todo.extend(self.subst[one].blocks)
                 continue
             block = self.algebra.blocks[one]
-            if block.kind == "prf" and self._key(block) in {skip, *self.ideal}:
+            if block.kind in ("agreed", "public key") or self._random(block):
                 continue
-            if block.kind in ("agreed", "public key"):
-                continue
-            todo.extend(b for dep in block.deps for b in dep.blocks)
+            own = block.kind == "prf" and self._key(block) == skip
+            todo.extend(b for dep in block.deps[int(own) :] for b in dep.blocks)
         return False
 
     def _key(self, block: Block) -> int:
         """The key of a stream."""
         return next(iter(block.deps[0].blocks))
+
+    def _random(self, block: Block) -> bool:
+        """Whether a block is what a hidden key answers."""
+        return block.kind == "prf" and self._key(block) in self.ideal
+
+    def _is_key(self, block: Block) -> bool:
+        """Whether a block is a key that may be hidden, or given."""
+        derived = block.node is not None and block.node.kind == "key" and self._random(block)
+        return derived or block.kind in ("key", "agreed")
 
     def uses_key(self, blocks: Iterable[int], key: int) -> bool:
         """Whether blocks depend on a key otherwise than as the key of its streams."""
@@ -379,7 +388,7 @@ class Prover:
         if number in self.subst or self.known(number):
             return False
         if block.kind == "prf":
-            return self._key(block) in self.ideal
+            return self._random(block) and block.node is not None and block.node.kind == "field"
         return block.kind == "uniform"
 
     def _candidates(self, row: _Row) -> list[int]:
@@ -494,13 +503,14 @@ class Prover:
         return block, tuple(range(self.algebra.blocks[block].size))
 
     def _keys(self) -> None:
-        """Keys that a row shows."""
+        """Keys that a row shows, and tags of hidden keys."""
         for row in list(self.rows.values()):
             unknown = [b for b in row.form.blocks if not self.known(b)]
             if len(unknown) != 1 or unknown[0] not in row.form.linear:
                 continue
             block = self.algebra.blocks[unknown[0]]
-            if block.kind not in ("key", "agreed") or unknown[0] in self.ideal:
+            tag = block.node is not None and block.node.kind == "real" and self._random(block)
+            if not (tag or self._is_key(block)) or unknown[0] in self.ideal:
                 continue
             places = self.algebra.views.pivots(row.form.linear[unknown[0]][0])
             if places is None or len(places) < block.size:
@@ -549,7 +559,7 @@ class Prover:
                 }
         every = {b for row in self.rows.values() for b in row.form.blocks}
         for key in sorted(named - self.ideal):
-            if self.known(key) or self.algebra.blocks[key].kind not in ("key", "agreed"):
+            if self.known(key) or not self._is_key(self.algebra.blocks[key]):
                 continue
             if self.uses_key(every, key):
                 continue
@@ -613,13 +623,15 @@ class Prover:
 
     def _moved_keys(self) -> set[int]:
         """Nodes of keys whose streams were moved; others need not be hidden."""
-        found = set()
-        for step in self.steps:
-            node = self.world.nodes[step.node]
-            if step.what == "move" and node.op == "prf":
+        found: set[int] = set()
+        todo = [self.world.nodes[step.node] for step in self.steps if step.what in ("move", "give")]
+        while todo:
+            node = todo.pop()
+            if node.op == "prf":
                 key = self.algebra.blocks[next(iter(self.algebra.form(node.args[0]).blocks))]
                 assert key.node is not None
                 found.add(key.node.number)
+                todo.append(key.node)  # a derived key is uniform because its own key is hidden
         return found
 
     def _fixed(self, form: Form) -> bool:

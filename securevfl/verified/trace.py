@@ -54,9 +54,10 @@ class Node:
     number : int
         Its place in the trace.
     op : str
-        "secret" (an input), "uniform" (a tape), "key"; "map" (a function), "prf", "agreed",
-        "public key", "release" (of differential privacy); and the exact operations "public" (an
-        array), "add", "scale", "weigh", "index" and "matmul".
+        "secret" (an input), "uniform" (a tape), "key"; "map" (a function), "prf" (a stream, a
+        derived key or a tag, of a key and the protected part of a label), "agreed", "public key",
+        "release" (of differential privacy); and the exact operations "public" (an array), "add",
+        "scale", "weigh", "index" and "matmul".
     args : tuple of Node
     data : object
         What else the operation needs: a factor, an array, a call, a label.
@@ -238,7 +239,7 @@ class Trace:
         self.faults: list[str] = []  # why no verdict may be good
         self._round = 0
         self.members: set[int] = set()  # parties that are there
-        self._streams: dict[Any, tuple[int, ...]] = {}
+        self._streams: dict[Any, tuple[Any, ...]] = {}
         self.keys: dict[bytes, Node] = {}
         self.arriving: dict[int, tuple[Any, Any]] = {}  # arrays on their way, by id
         self.left: list[tuple[int, int, str, Any]] = []  # sender, to, kind and payload
@@ -445,18 +446,28 @@ class Trace:
             said = "their numbers differ" if first is None else f"{first[2]} to {first[1]}"
             self.faults.append(f"messages that left are not those that parties noted: {said}")
 
-    def stream(self, key: Node, label: bytes, shape: tuple[int, ...]) -> None:
-        """Refuse one key and label in two shapes: one stream would be a part of the other.
+    def stream(self, key: Node, label: bytes, form: tuple[Any, ...]) -> None:
+        """Refuse one key and label in two forms: one stream would be a part of the other.
+
+        Parameters
+        ----------
+        form : tuple
+            What is made of it, whether its label has a protected part, and its shape.
 
         Raises
         ------
         FlowError
         """
-        use = (key_of(key), label)
-        if self._streams.setdefault(use, shape) != shape:
+        own = key_of(key)
+        if self._streams.setdefault((own, label), form) != form:
             raise FlowError(
-                f"prf: one key and label in two shapes, {self._streams[use]} and {shape}: the "
+                f"prf: one key and label in two forms, {self._streams[own, label]} and {form}: the "
                 "shorter stream is a part of the longer one. Put the shape into the label"
+            )
+        if self._streams.setdefault((own, None), form[1:2]) != form[1:2]:
+            raise FlowError(
+                "prf: labels of one key with and without a protected part: two of them could be "
+                "one. Use two keys"
             )
 
     # -- the trace as a whole ----------------------------------------------------------------
@@ -542,9 +553,11 @@ def _parts(payload: Any, sender: int, found: list[Part]) -> Any:
 
 
 def key_of(node: Node) -> Any:
-    """Identity of a key: its node, or for an agreed one the pair of secret keys."""
+    """Identity of a key: its node, or what an agreed or a derived one follows from."""
     if node.op == "agreed":
         return frozenset((node.args[0].number, node.args[1].args[0].number))
+    if node.op == "prf":
+        return ("derived", key_of(node.args[0]), node.data)
     return node.number
 
 
