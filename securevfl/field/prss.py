@@ -280,10 +280,10 @@ class Prss:
         drawn = np.empty((self.seeded, math.prod(shape)), field.dtype)
         for row, key in zip(drawn, self.dealt(dealer), strict=True):
             fill_stream(field.modulus, row, keys[key], label)
-        return field.matmul(self._onto, drawn, trusted=True).reshape(-1, *shape)
+        return field.matmul(self.onto, drawn, trusted=True).reshape(-1, *shape)
 
     @cached_property
-    def _onto(self) -> Array:
+    def onto(self) -> Array:
         """Weights of a dealer's streams in the value of each receiver, (N - m, m)."""
         unknown = mask_streams(self.code, self.degree)
         rows = (self._weights(j, unknown, range(self.seeded)) for j in self.receivers)

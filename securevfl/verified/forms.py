@@ -268,6 +268,19 @@ class Views:
 
         return self.memo(("sides", view, shape), make)  # type: ignore[no-any-return]
 
+    def between(self, one: int, other: int) -> Array | None:
+        """Columns of one map that meet rows of another: neither is zero; None for all of them."""
+
+        def make() -> Array | None:
+            seen: list[Array] = []
+            for view, axis in ((one, 0), (other, 1)):
+                some: Array = (self.places[view] >= 0).any(axis=1).reshape(self.shapes[view])
+                seen.append(np.any(some, axis=axis))
+            both: Array = seen[0] & seen[1]
+            return None if both.all() else np.flatnonzero(both)
+
+        return self.memo(("between", one, other), make)  # type: ignore[no-any-return]
+
     def pivots(self, view: int) -> list[int] | None:
         """A place of the block for each entry, such that the map is invertible on these places.
 
@@ -605,11 +618,34 @@ class Algebra:
             chain[place] = block, seen
             whole = tuple(chain)
         else:
-            whole = (*left, *right)
+            met = self._met(left, right)
+            if met is None:
+                return
+            whole, d = met
+            c = c * d % self.p
         if len(whole) == 1:
             self._put(total, whole[0][0], whole[0][1], c)
         else:
             self._put_chain(total, whole, c)
+
+    def _met(self, left: Chain, right: Chain) -> tuple[Chain, int] | None:
+        """Two chains side by side, without the places between them at which one of them is zero.
+
+        Parts of an array that stand beside others have zeros there. None for the zero matrix.
+        """
+        (one, u), (other, v) = left[-1], right[0]
+        inner = self.views.between(u, v)
+        if inner is None:
+            return (*left, *right), 1
+        if not inner.size:
+            return None
+        (rows, m), (_, columns) = self.views.shapes[u], self.views.shapes[v]
+        some = inner.tobytes()
+        places = np.arange(rows * m).reshape(rows, m)[:, inner]
+        u, c = self.views.index(u, ("columns", some), places)
+        places = np.arange(m * columns).reshape(m, columns)[inner]
+        v, d = self.views.index(v, ("rows", some), places)
+        return (*left[:-1], (one, u), (other, v), *right[1:]), c * d % self.p
 
     def substitute(self, form: Form, block: int, by: Form) -> Form:
         """Put a form in the place of a block, everywhere.

@@ -18,7 +18,7 @@ from securevfl.engine.party import SERVER, Message, Party
 from securevfl.verified import functions
 from securevfl.verified.functions import FlowError
 from securevfl.verified.parties import Hands
-from securevfl.verified.trace import OPENED, PROTECTED, name_of, received
+from securevfl.verified.trace import KEY_BYTES, OPENED, PROTECTED, name_of, received
 from securevfl.verified.values import (
     Element,
     Key,
@@ -36,7 +36,7 @@ from securevfl.verified.values import (
 if TYPE_CHECKING:
     from securevfl.verified.parties import World
 
-KINDS = ("field", "real", "key", "public key")
+KINDS = ("field", "real", "key", "public key", "bytes", "keys", "seed")
 
 
 class Participant(Hands, Party):
@@ -44,14 +44,17 @@ class Participant(Hands, Party):
 
     Attributes
     ----------
-    protected : mapping of str to str
+    protected : mapping of str to str or tuple of str
         Kinds of message that carry protected values, and what these are: "field", "real", "key" or
-        "public key". All other kinds carry public numbers and texts, such as a batch's rows.
+        "public key"; "bytes" (a Secret of uint8, as bytes), "keys" (a list of keys, as a uint8
+        array, (keys, 32)) or "seed" (a key, as a uint8 array, (32,)). A tuple has one for each part
+        of a payload that is a tuple. All other kinds carry public numbers and texts, such as a
+        batch's rows.
     field : PrimeField
         F_p, of the protocol.
     """
 
-    protected: ClassVar[Mapping[str, str]] = {}
+    protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {}
 
     def __init__(self, index: int, peers: Iterable[int], field: Any) -> None:
         Party.__init__(self, index, peers)
@@ -239,14 +242,19 @@ class Participant(Hands, Party):
                     )
         if self.world is None:
             home_of(list(_values(payload)), self.index)
-            return _each(payload, _bare)
+            return _parts(payload, what, _packed)
         self.world.sent(self.index, to, kind, round, (payload, after) if after else payload)
-        bare = _each(payload, lambda value: self._noted(value, what))
+        bare = _parts(payload, what, self._noted)
         self.world.left.append((self.index, to, kind, bare))
         return bare
 
     def _noted(self, value: Any, what: str | None) -> Any:
         """The bare value, by which the receiver's copy finds how it was made."""
+        assert self.world is not None
+        if what == "keys" or (what in ("seed", "bytes") and isinstance(value, Protected)):
+            packed = _packed(value, what)
+            self.world.arriving[id(packed)] = (packed, value)
+            return packed
         if not isinstance(value, Protected):
             return value
         found = _kind(value)
@@ -254,7 +262,6 @@ class Participant(Hands, Party):
             found = "real"
         if found != what:
             raise FlowError(f"send: {describe(value)} is {found!r}, and {what!r} was declared")
-        assert self.world is not None
         bare = value._value
         self.world.arriving[id(bare)] = (bare, value)
         return bare
@@ -265,7 +272,7 @@ class Participant(Hands, Party):
         if what is None:
             return payload
         if self.world is None:
-            return _each(payload, lambda value: self._wrapped(what, value))
+            return _parts(payload, what, self._wrapped)
 
         def found(value: Any) -> Any:
             noted = self.world.arriving.get(id(value))  # type: ignore[union-attr]
@@ -277,9 +284,20 @@ class Participant(Hands, Party):
 
         return _each(payload, found)
 
-    def _wrapped(self, what: str, value: Any) -> Any:
+    def _wrapped(self, value: Any, what: str | None) -> Any:
+        """A value that came in an ordinary run; one of another form stays as it is, to be seen."""
+        form = (value.dtype, value.shape[-1:]) if isinstance(value, np.ndarray) else None
+        if what in ("keys", "seed"):
+            if form != (np.uint8, (KEY_BYTES,)) or value.ndim != (2 if what == "keys" else 1):
+                return value
+            found = [Key(row.tobytes(), None, self.index, None) for row in np.atleast_2d(value)]
+            return found if what == "keys" else found[0]
+        if what == "bytes":
+            if type(value) is not bytes:
+                return value
+            return Secret(np.frombuffer(value, np.uint8), None, self.index, None)
         if isinstance(value, np.ndarray | np.generic | bytes):
-            return wrapped(value, (what, self.field), None, self.index, None)
+            return wrapped(value, (what or "real", self.field), None, self.index, None)
         return value
 
 
@@ -322,6 +340,29 @@ def _each(payload: Any, change: Any) -> Any:
         own = [_each(getattr(payload, f.name), change) for f in dataclasses.fields(payload)]
         return type(payload)(*own)
     return change(payload)
+
+
+def _parts(payload: Any, what: Any, change: Any) -> Any:
+    """A payload with each of its values changed, by what it was declared to be."""
+    if isinstance(what, tuple):
+        if not isinstance(payload, tuple) or len(payload) != len(what):
+            return payload  # of another form: for the receiver to see
+        return tuple(_parts(one, w, change) for one, w in zip(payload, what, strict=True))
+    if what == "keys":
+        return change(payload, what)
+    return _each(payload, lambda value: change(value, what))
+
+
+def _packed(value: Any, what: str | None) -> Any:
+    """A protected value as it goes over the wire."""
+    if what == "keys" and isinstance(value, list):
+        joined = b"".join(map(_bare, value))
+        return np.frombuffer(joined, np.uint8).reshape(len(value), KEY_BYTES)
+    if what == "seed" and isinstance(value, Key):
+        return np.frombuffer(value._value, np.uint8)
+    if what == "bytes" and isinstance(value, Secret):
+        return value._value.tobytes()
+    return _bare(value)
 
 
 def _bare(value: Any) -> Any:

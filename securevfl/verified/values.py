@@ -289,6 +289,10 @@ class Element(Protected):
         value = np.where(places < 0, flat.dtype.type(0), flat[np.maximum(places, 0)])
         return self._made(value.astype(flat.dtype), "index", (self,), places.astype(np.int64))
 
+    def _seen(self, value: Any) -> Element:
+        """Entries of this value in an ordinary run: a view where NumPy gives one."""
+        return Element(np.asarray(value), None, self._home, None, self._field)
+
     def _places(self) -> Array:
         return np.arange(math.prod(self.shape), dtype=np.int64).reshape(self.shape)
 
@@ -301,6 +305,8 @@ class Element(Protected):
                     raise FlowError(f"entries of {describe(self)} chosen by {describe(part)}: the "
                                     "choice must be public")  # fmt: skip
         try:
+            if self._world is None:
+                return self._seen(self._value[key])
             return self._index(np.asarray(self._places()[key]))
         except IndexError as error:
             raise FlowError(f"entries of {describe(self)}: {error}") from None
@@ -320,12 +326,16 @@ class Element(Protected):
     @property
     def T(self) -> Element:
         """The transposed array."""
+        if self._world is None:
+            return self._seen(self._value.T)
         return self._index(self._places().T)
 
     def reshape(self, *shape: Any) -> Element:
         """The same entries in another shape."""
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         try:
+            if self._world is None:
+                return self._seen(self._value.reshape(whole))
             return self._index(self._places().reshape(whole))
         except ValueError:
             raise FlowError(f"reshape of {describe(self)} to {whole}: another size") from None
@@ -470,26 +480,34 @@ class Model(Protected):
         return mapped(function, (self, *others), shape, kind)
 
     def step(
-        self, function: Callable[..., Any], *others: Any, shapes: Sequence[Sequence[int]] = ()
+        self,
+        function: Callable[..., Any],
+        *others: Any,
+        shapes: Sequence[Sequence[int]] = (),
+        of: Sequence[Any] = (),
     ) -> tuple[Any, ...]:
-        """``function(model, *others)``, which changes the model and returns float32 arrays.
+        """``function(model, *others)``, which changes the model and returns arrays.
 
         Parameters
         ----------
         shapes : sequence
             Shapes of the arrays that it returns; none if not given.
+        of : sequence of PrimeField or dtype
+            The field or the dtype of each array; float32 if not given.
         """
         values, home = (self, *others), home_of((self, *others))
+        kinds = [_kind(one) for one in of or [np.float32] * len(shapes)]
         if self._world is None:
             found = function(self._value, *[bare(one) for one in others])
+            every = zip(_tuple(found, shapes), shapes, kinds, strict=True)
             return tuple(
-                Secret(np.asarray(one, np.float32).reshape(shape), None, home, None)
-                for one, shape in zip(_tuple(found, shapes), shapes, strict=True)
+                wrapped(_shaped(one, shape, kind), kind, None, home, None)
+                for one, shape, kind in every
             )
         made = self._world.called(_advanced, values, function=function)
         results = tuple(
-            made.result(k, tuple(shape), ("real", np.dtype(np.float32)), home)
-            for k, shape in enumerate(shapes, 1)
+            made.result(k, tuple(shape), kind, home)
+            for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True), 1)
         )
         advanced = made.result(0, (), ("model", None), home)
         self._node, self._value = advanced._node, advanced._value
@@ -515,6 +533,17 @@ def _advanced(model: Any, *values: Any, function: Callable[..., Any]) -> tuple[A
     after = copy.deepcopy(model)
     found = function(after, *values)
     return (after, *(found if isinstance(found, tuple) else () if found is None else (found,)))
+
+
+def _kind(of: Any) -> tuple[str, Any]:
+    """The kind of a result: of elements of a field, or of numbers of a dtype."""
+    return ("field", of) if hasattr(of, "modulus") else ("real", np.dtype(of))
+
+
+def _shaped(found: Any, shape: Sequence[int], kind: tuple[str, Any]) -> Any:
+    if kind[0] == "field":
+        return fitted(found, shape, kind)
+    return np.asarray(found, kind[1]).reshape(shape)
 
 
 def _tuple(found: Any, shapes: Sequence[Any]) -> tuple[Any, ...]:

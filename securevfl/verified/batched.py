@@ -1,0 +1,139 @@
+"""Lagrange shares and masks of protected values, by the kernels that whole batches have.
+
+In an ordinary run each function is one call of `securevfl.field`. In a traced one it notes the same
+linear combinations besides, and each result's numbers are held against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.field.prss import mask_streams
+from securevfl.verified.parties import asked
+from securevfl.verified.values import Element, Key, bare, combination, home_of, stack
+
+if TYPE_CHECKING:
+    from securevfl.field.lagrange_code import LagrangeCode
+    from securevfl.field.prss import Prss
+    from securevfl.verified.parties import Hands
+
+Array = np.ndarray[Any, Any]
+
+
+def mixed(value: Array, matrix: Any, parts: Sequence[Element]) -> list[Element]:
+    """Rows of a public matrix times a stack of parts, whose numbers `value` a kernel found."""
+    home, first = home_of(parts), parts[0]
+    if first._world is None:
+        return [Element(row, None, home, None, first._field) for row in value]
+    made = []
+    for row, weights in zip(value, np.asarray(matrix).tolist(), strict=True):
+        pairs = [(int(c), part) for c, part in zip(weights, parts, strict=True) if c]
+        whole = combination(pairs or [(0, first)])
+        made.append(Element(row, whole._node, home, first._world, first._field))
+    return made
+
+
+def encoded(party: Hands, code: LagrangeCode, segments: Element) -> list[Element]:
+    """Shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T fresh tapes."""
+    Z = party.uniform(code.privacy, *segments.shape[1:], name="Z")
+    shares = code.encode(segments._value, masks=Z._value)
+    if segments._world is None:
+        return [Element(one, None, party.index, None, party.field) for one in shares]
+    matrix = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)
+    parts = [
+        *map(segments.__getitem__, range(code.segments)),
+        *(Z[t] for t in range(len(Z._value))),
+    ]
+    return mixed(shares, matrix, parts)
+
+
+def encoded_constant(party: Hands, code: LagrangeCode, value: Element) -> list[Element]:
+    """Shares of the polynomial with one value at all K data points, and T fresh tapes."""
+    V = party.uniform(code.privacy, *value.shape, name="V")
+    shares = code.encode_constant(value._value, masks=V._value)
+    if value._world is None:
+        return [Element(one, None, party.index, None, party.field) for one in shares]
+    p = code.field.modulus
+    matrix = [
+        [sum(map(int, a)) % p, *map(int, b)]
+        for a, b in zip(code.data_matrix, code.mask_matrix, strict=True)
+    ]
+    return mixed(shares, matrix, [value, *(V[t] for t in range(code.privacy))])
+
+
+def decoded(code: LagrangeCode, results: Mapping[int, Element], degree: int) -> Element:
+    """Values at the K data points, (K, ...), from the first R results of a degree in the shares."""
+    parties = tuple(results)
+    first = results[parties[0]]
+    values = np.stack([one._value for one in results.values()])
+    found = code.decode(values, parties, degree=degree)
+    home = home_of(list(results.values()))
+    if first._world is None:
+        return Element(found, None, home, None, first._field)
+    used = parties[: code.recovery_threshold(degree)]
+    matrix = code.decode_matrix(used)
+    whole = stack(mixed(found, matrix, [results[j] for j in used]))
+    return Element(found, whole._node, home, first._world, first._field)
+
+
+def masked(
+    party: Hands,
+    prss: Prss,
+    keys: Mapping[int, Key],
+    result: Element,
+    label: bytes,
+    of: Sequence[Any],
+    degree: int,
+) -> Element:
+    """result + P(alpha) rho(alpha), of a party's keys, for a label with a protected part.
+
+    A label is used for one result. The bits are those of `Prss.mask` for `asked(label, of)`.
+    """
+    home = home_of((result, *keys.values(), *of), party.index)
+    told, own = asked(label, list(map(bare, of))), {n: key._value for n, key in keys.items()}
+    value = prss.mask(party.index, own, told, result._value, degree)
+    if result._world is None:
+        return Element(value, None, home, None, result._field)
+    unknown, p = mask_streams(prss.code, degree), prss.code.field.modulus
+    factor = int(prss.code.vanishing[party.index])
+    terms: list[tuple[int, Element]] = [(1, result)]
+    for n, weights in zip(prss.held(party.index), prss.weights(party.index, unknown), strict=True):
+        own_weights = [int(w) * factor % p for w in weights]
+        if any(own_weights):
+            streams = party.prf(keys[n], label, len(weights), *result.shape, of=of)
+            terms += [(w, streams[e]) for e, w in enumerate(own_weights)]
+    made = combination(terms)
+    return Element(value, made._node, home, result._world, result._field)
+
+
+def dealt_masks(
+    party: Hands,
+    prss: Prss,
+    keys: Mapping[int, Key],
+    label: bytes,
+    of: Sequence[Any],
+    shape: tuple[int, ...],
+) -> list[Element]:
+    """What a dealer deals to each of `Prss.receivers` for a label: its values of rho."""
+    told, own = asked(label, list(map(bare, of))), {n: key._value for n, key in keys.items()}
+    value = prss.values(party.index, own, told, shape)
+    if party.world is None:
+        return [Element(row, None, party.index, None, party.field) for row in value]
+    dealt = prss.dealt(party.index)
+    parts = [party.prf(keys[n], label, 1, *shape, of=of)[0] for n in dealt]
+    return mixed(value, prss.onto, parts)
+
+
+def with_masks(party: Hands, prss: Prss, result: Element, masks: Sequence[Element]) -> Element:
+    """result + P(alpha) times the sum of the masks that dealers dealt."""
+    rho = sum(masks[1:], masks[0])
+    value = prss.add(party.index, result._value, rho._value)
+    factor = int(prss.code.vanishing[party.index])
+    home = home_of((result, *masks), party.index)
+    if result._world is None:
+        return Element(value, None, home, None, result._field)
+    made = combination([(1, result), (factor, rho)])
+    return Element(value, made._node, home, result._world, result._field)
