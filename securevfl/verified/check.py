@@ -57,6 +57,7 @@ class Entries:
         self.atom_of: list[int] = []  # of each symbol
         self._of: dict[int, list[Poly]] = {}
         self._same: dict[Any, Atom] = {}
+        self._seeds: dict[int, bool] = {}  # keys that are expanded without a label
         self.by_node: dict[int, Atom] = {}
         for node in world.nodes:
             self._of[node.number] = self._read(node)
@@ -104,7 +105,9 @@ class Entries:
             key = ("prf", self.key_atom(node.args[0]).base, node.data)
         elif node.op == "agreed":
             pair = node.args[0], node.args[1].args[0]
-            key = ("agreed", frozenset(self.key_atom(one).base for one in pair))
+            use, ends = node.data or ((), (0, 0))
+            bases = (self.key_atom(one).base for one in pair)
+            key = ("agreed", frozenset(zip(bases, ends, strict=True)), use)
         if key not in self._same:
             made = Atom(node, len(self.atom_of), math.prod(node.shape), args)
             self._same[key] = made
@@ -115,6 +118,9 @@ class Entries:
             raise Refused("one key and label in two shapes")
         if node.op == "prf" and atom.deps[1:] != args[1:]:
             raise Refused("one key and label with two protected parts")
+        seed = node.data is None
+        if node.op == "prf" and self._seeds.setdefault(key[1], seed) != seed:
+            raise Refused("a seed of one stream has labels beside it")
         self.by_node[node.number] = atom
         return [{(atom.base + i,): 1} for i in range(atom.size)]
 

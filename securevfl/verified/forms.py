@@ -912,22 +912,22 @@ def _plain(value: Any) -> Any:
 
 def derived(node: Node, values: list[Any], field: Any) -> Any:
     """What a key answers, an agreed key or a public key, from limbs of keys."""
-    from securevfl.field.prss import derive, fill_stream
-    from securevfl.verified.parties import agreed_key, asked, bytes_of, limbs_of, public_half
+    from securevfl.field.prss import derive
+    from securevfl.verified.parties import agreed_key, asked, bytes_of, fill, limbs_of, public_half
 
     if node.op == "agreed":
         own = bytes_of(values[0], field)
         assert own is not None
-        return limbs_of(agreed_key(own, values[1]), field)
+        return limbs_of(agreed_key(own, values[1], *(node.data or ())), field)
     key = bytes_of(values[0], field)
     assert key is not None
     if node.op == "public key":
         return public_half(key)
-    use = asked(node.data, values[1:])
-    if node.kind == "key":
-        return limbs_of(derive(key, use), field)
-    if node.kind == "real":
-        return np.frombuffer(derive(key, use), np.uint8)
+    use = None if node.data is None else asked(node.data, values[1:])
+    if node.kind != "field":
+        assert use is not None
+        found = derive(key, use)
+        return limbs_of(found, field) if node.kind == "key" else np.frombuffer(found, np.uint8)
     out = np.empty(math.prod(node.shape), field.dtype)
-    fill_stream(field.modulus, out, key, use)
+    fill(field.modulus, out, key, use)
     return out.reshape(node.shape)

@@ -20,6 +20,7 @@ from securevfl.verified.functions import FlowError
 from securevfl.verified.parties import Hands
 from securevfl.verified.trace import KEY_BYTES, OPENED, PROTECTED, name_of, received
 from securevfl.verified.values import (
+    Bytes,
     Element,
     Key,
     Model,
@@ -36,7 +37,7 @@ from securevfl.verified.values import (
 if TYPE_CHECKING:
     from securevfl.verified.parties import World
 
-KINDS = ("field", "real", "key", "public key", "bytes", "keys", "seed")
+KINDS = ("field", "real", "key", "public key", "bytes", "keys", "seed", "signature")
 
 
 class Participant(Hands, Party):
@@ -46,10 +47,11 @@ class Participant(Hands, Party):
     ----------
     protected : mapping of str to str or tuple of str
         Kinds of message that carry protected values, and what these are: "field", "real", "key" or
-        "public key"; "bytes" (a Secret of uint8, as bytes), "keys" (a list of keys, as a uint8
-        array, (keys, 32)) or "seed" (a key, as a uint8 array, (32,)). A tuple has one for each part
-        of a payload that is a tuple. All other kinds carry public numbers and texts, such as a
-        batch's rows.
+        "public key"; "signature" (or the key that verifies it); "bytes" (a Secret of uint8, as
+        bytes), "keys" (a list of keys, as a uint8 array, (keys, 32)) or "seed" (a key, as a uint8
+        array, (32,)). Two of these in one text, one of arrays and one of bytes, as in "public key,
+        field", are of a payload that has both. A tuple has one for each part of a payload that is a
+        tuple. All other kinds carry public numbers and texts, such as a batch's rows.
     field : PrimeField
         F_p, of the protocol.
     """
@@ -260,7 +262,7 @@ class Participant(Hands, Party):
         found = _kind(value)
         if found == "noised":
             found = "real"
-        if found != what:
+        if what is None or found not in what.split(", "):
             raise FlowError(f"send: {describe(value)} is {found!r}, and {what!r} was declared")
         bare = value._value
         self.world.arriving[id(bare)] = (bare, value)
@@ -297,13 +299,19 @@ class Participant(Hands, Party):
                 return value
             return Secret(np.frombuffer(value, np.uint8), None, self.index, None)
         if isinstance(value, np.ndarray | np.generic | bytes):
-            return wrapped(value, (what or "real", self.field), None, self.index, None)
+            kinds = (what or "real").split(", ")
+            if len(kinds) > 1:
+                arrays = {"field", "real"}
+                kinds = [k for k in kinds if (k in arrays) != isinstance(value, bytes)]
+            return wrapped(value, (kinds[0], self.field), None, self.index, None)
         return value
 
 
 def _kind(value: Protected) -> str:
     """The kind of a value, as `wrapped` reads it."""
-    kinds = {Element: "field", Key: "key", PublicKey: "public key", Noised: "noised"}
+    kinds = {
+        Element: "field", Key: "key", PublicKey: "public key", Bytes: "signature", Noised: "noised",
+    }  # fmt: skip
     return kinds.get(type(value), "real")
 
 
@@ -372,7 +380,7 @@ def _bare(value: Any) -> Any:
 def _number(value: Any) -> Any:
     """A value of the history: a number of a protected one."""
     if isinstance(value, Protected):
-        return float(np.asarray(value._value).reshape(()))
+        return np.asarray(value._value).reshape(()).item()
     return value
 
 

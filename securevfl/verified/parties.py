@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hmac
 import math
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from securevfl.verified import functions
+from securevfl.verified.coded import encode
 from securevfl.verified.functions import FlowError
-from securevfl.verified.trace import KEY_BYTES, SERVER, Trace, received
+from securevfl.verified.trace import KEY_BYTES, SERVER, Trace, field_of, received
 from securevfl.verified.values import (
+    Bytes,
     Clipped,
     Element,
     Key,
@@ -22,9 +25,14 @@ from securevfl.verified.values import (
     Secret,
     bare,
     combination,
+    concatenate,
     describe,
     home_of,
+    mapped,
 )
+
+if TYPE_CHECKING:
+    from securevfl.field.lagrange_code import LagrangeCode
 
 
 class Hands:
@@ -75,14 +83,31 @@ class Hands:
             More of the label, which is protected: other values have another stream. A proof needs
             labels that differ in public words as well.
         """
-        from securevfl.field.prss import fill_stream
-
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         whole = tuple(int(n) for n in whole)
         use = self._use(key, label, of)
-        out = np.empty(math.prod(whole), self.field.dtype)
-        fill_stream(self.field.modulus, out, key._value, asked(use, list(map(bare, of))))
-        value = out.reshape(whole)
+        return self._stream(key, label, use, of, whole)
+
+    def expand(self, seed: Any, *shape: Any) -> Element:
+        """The one stream of a seed that is used for nothing else: AES-256 in counter mode.
+
+        Parameters
+        ----------
+        seed : Key
+            Made by `key`, `agree` or `join_key`; refused where it has streams with labels.
+        *shape : int
+        """
+        whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        self._use(seed, "", ())
+        return self._stream(seed, "", None, (), tuple(int(n) for n in whole))
+
+    def _stream(
+        self, key: Key, label: Any, use: bytes | None, of: Sequence[Any], shape: tuple[int, ...]
+    ) -> Element:
+        out = np.empty(math.prod(shape), self.field.dtype)
+        asking = None if use is None else asked(use, list(map(bare, of)))
+        fill(self.field.modulus, out, key._value, asking)
+        value = out.reshape(shape)
         node = self._answer(key, label, use, of, "field", value)
         return Element(value, node, self.index, self.world, self.field)
 
@@ -122,14 +147,15 @@ class Hands:
         return label if isinstance(label, bytes) else functions.digest(label).encode()
 
     def _answer(
-        self, key: Any, label: Any, use: bytes, of: Sequence[Any], kind: str, value: Any
+        self, key: Any, label: Any, use: bytes | None, of: Sequence[Any], kind: str, value: Any
     ) -> Any:
         """The node of what a key answers."""
         if self.world is None:
             return None
         assert key._node is not None
         self.world.stream(key._node, use, (kind, bool(of), *value.shape))
-        said = f"PRF({key._node.name}, {label if len(repr(label)) < 60 else '...'!r})"
+        text = "" if use is None else f", {label if len(repr(label)) < 60 else '...'!r}"
+        said = f"PRF({key._node.name}{text})"
         args = (key._node, *(one._node for one in of))
         made = {"shape": value.shape, "kind": kind, "name": said, "value": value}
         node = self.world.node("prf", args, use, **made)
@@ -150,25 +176,82 @@ class Hands:
             )
         return PublicKey(value, node, self.index, self.world)
 
-    def agree(self, own: Any, other: Any) -> Key:
-        """The key that two parties agree on, of one's secret key and the other's public one."""
+    def agree(
+        self, own: Any, other: Any, use: tuple[Any, ...] = (), ends: tuple[int, int] | None = None
+    ) -> Key:
+        """The key that two parties agree on, of one's secret key and the other's public one.
+
+        Parameters
+        ----------
+        own : Key
+        other : PublicKey
+        use : tuple of int, str or bytes
+            A public name of what the key is for, bound into it with both public keys and `ends`.
+            Keys of the same two parties for two uses are independent.
+        ends : (int, int), optional
+            Numbers of the owners of `own` and of `other`; needed with `use`.
+        """
         if not isinstance(own, Key) or (own._node is not None and own._node.op != "key"):
             raise FlowError(f"agree with {describe(own)}: a key made by key() is needed")
         if not isinstance(other, PublicKey):
             raise FlowError(f"agree with {describe(other)}: another's public key is needed")
+        if not functions.is_public((use, ends)) or bool(use) != (ends is not None):
+            raise FlowError("agree: use and ends go together, and must be public")
         home_of((own, other), self.index)
-        value, node = agreed_key(own._value, other._value), None
+        value, node = agreed_key(own._value, other._value, *((use, ends) if use else ())), None
         if self.world is not None:
             assert own._node is not None
             assert other._node is not None
             name = f"agreed({own._node.name}, {other._node.args[0].name})"
             limbs = limbs_of(value, self.field)
             node = self.world.node(
-                "agreed", (own._node, other._node), shape=limbs.shape, kind="key", name=name,
-                value=limbs,
+                *("agreed", (own._node, other._node), None if ends is None else (use, ends)),
+                shape=limbs.shape, kind="key", name=name, value=limbs,
             )  # fmt: skip
             self.world.keys[value] = node
         return Key(value, node, self.index, self.world)
+
+    def verifying_key(self, key: Any) -> Bytes:
+        """The public key (Ed25519) of a key that signs."""
+        return self._signing(verifying_half, key)
+
+    def sign(self, key: Any, function: Callable[..., bytes], *values: Any) -> Bytes:
+        """The Ed25519 signature of a statement: `function` of these values, pure, of a module."""
+        return self._signing(signature, key, *values, statement=function)
+
+    def _signing(self, made_by: Any, key: Any, *values: Any, **named: Any) -> Bytes:
+        """A function of a key that signs: opaque, so who is shown the result is given the key."""
+        if not isinstance(key, Key):
+            raise FlowError(f"sign with {describe(key)}: a key made by key() is needed")
+        p = self.field.modulus
+        found: Bytes = mapped(
+            made_by, (self._limbs(key), p, *values), (), ("signature", None), **named
+        )
+        return found
+
+    def _limbs(self, key: Key) -> Element:
+        """A key as field elements."""
+        home_of((key,), self.index)
+        limbs = limbs_of(key._value, self.field)
+        return Element(limbs, key._node, self.index, self.world, self.field)
+
+    def share_keys(self, code: LagrangeCode, *keys: Any) -> list[tuple[Element, ...]]:
+        """For each party its Shamir shares of these keys, by a code of one segment.
+
+        They are drawn at once, by the code's own kernel. `code.size` shares determine a key, and
+        fewer are uniform.
+        """
+        for key in keys:
+            if not isinstance(key, Key):
+                raise FlowError(f"share_keys of {describe(key)}: a key is needed")
+        whole = concatenate([self._limbs(key) for key in keys])
+        if self.world is None:
+            rows = [Element(row, None, self.index, None, self.field)
+                    for row in code.encode(whole._value[None])]  # fmt: skip
+        else:
+            rows = encode(self, code, [whole])
+        size = whole.shape[0] // len(keys)
+        return [tuple(row[i : i + size] for i in range(0, whole.shape[0], size)) for row in rows]
 
     def split_key(self, key: Any, threshold: int, points: Sequence[int]) -> dict[int, Element]:
         """Shamir shares of a key at public points: `threshold` of them determine it.
@@ -177,12 +260,10 @@ class Hands:
         """
         if not isinstance(key, Key):
             raise FlowError(f"split_key of {describe(key)}: a key is needed")
-        home_of((key,), self.index)
         if len({p % self.field.modulus for p in points} - {0}) < len(points):
             raise FlowError(f"split_key: points {list(points)} must be different and not 0")
-        limbs = limbs_of(key._value, self.field)
-        whole = Element(limbs, key._node, self.index, self.world, self.field)
-        tapes = [self.uniform(*limbs.shape, name=f"a{i}") for i in range(1, threshold)]
+        whole = self._limbs(key)
+        tapes = [self.uniform(*whole.shape, name=f"a{i}") for i in range(1, threshold)]
         p = self.field.modulus
         return {
             point: combination(
@@ -191,8 +272,8 @@ class Hands:
             for point in points
         }
 
-    def join_key(self, shares: Mapping[int, Element]) -> Key:
-        """The key of Shamir shares, by their points.
+    def join_key(self, shares: Mapping[int, Element], code: LagrangeCode | None = None) -> Key:
+        """The key of Shamir shares, by their points; those of `share_keys` by party, with its code.
 
         Raises
         ------
@@ -202,7 +283,11 @@ class Hands:
         home_of(list(shares.values()), self.index)
         p, points = self.field.modulus, list(shares)
         weights = []
-        for i in points:
+        if code is not None:
+            points = points[: code.size]
+            weights = [int(c) for c in code.decode_matrix(points)[0]]
+            shares = {n: shares[n] for n in points}
+        for i in points if code is None else ():
             top = math.prod(-j for j in points if j != i) % p
             bottom = math.prod(i - j for j in points if j != i) % p
             weights.append(top * pow(bottom, -1, p) % p)
@@ -333,10 +418,16 @@ def asked(use: bytes, of: Sequence[Any]) -> bytes:
     return b"".join((len(use).to_bytes(8, "big"), use, *parts)) if of else use
 
 
+def limb_bits(p: int) -> int:
+    """Bits of a limb: whole bytes that always fit into an element, or fewer bits of a small p."""
+    bits = p.bit_length() - 1
+    return bits // 8 * 8 or max(1, bits)
+
+
 def limbs_of(key: bytes, field: Any) -> Any:
-    """A key as field elements, 8 x 32 bits in limbs below p."""
-    bits = max(1, field.modulus.bit_length() - 1)
-    number, limbs = int.from_bytes(key, "big"), []
+    """A key as field elements: limbs below p, of its little-endian number, the lowest first."""
+    bits = limb_bits(field.modulus)
+    number, limbs = int.from_bytes(key, "little"), []
     for _ in range(-(-8 * KEY_BYTES // bits)):
         limbs.append(number & ((1 << bits) - 1))
         number >>= bits
@@ -345,12 +436,12 @@ def limbs_of(key: bytes, field: Any) -> Any:
 
 def bytes_of(limbs: Any, field: Any) -> bytes | None:
     """Inverse of `limbs_of`; None for what is no key."""
-    bits, number = max(1, field.modulus.bit_length() - 1), 0
+    bits, number = limb_bits(field.modulus), 0
     for limb in reversed(limbs.tolist()):
         if limb >> bits:
             return None
         number = number << bits | limb
-    return None if number >> (8 * KEY_BYTES) else number.to_bytes(KEY_BYTES, "big")
+    return None if number >> (8 * KEY_BYTES) else number.to_bytes(KEY_BYTES, "little")
 
 
 def public_half(key: bytes) -> bytes:
@@ -360,11 +451,49 @@ def public_half(key: bytes) -> bytes:
     return x25519.X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw()
 
 
-def agreed_key(own: bytes, public: bytes) -> bytes:
-    """HKDF of the X25519 secret of two parties."""
+def agreed_key(
+    own: bytes, public: bytes, use: tuple[Any, ...] = (), ends: tuple[int, int] = (0, 0)
+) -> bytes:
+    """HKDF-SHA256 of the X25519 secret of two parties; with a use bound to it and both ends."""
     from cryptography.hazmat.primitives.asymmetric import x25519
 
+    from securevfl.engine import wire
     from securevfl.field.prss import derive
 
     secret = x25519.X25519PrivateKey.from_private_bytes(own)
-    return derive(secret.exchange(x25519.X25519PublicKey.from_public_bytes(public)), b"agree")
+    shared = secret.exchange(x25519.X25519PublicKey.from_public_bytes(public))
+    if not use:
+        return derive(shared, b"agree")
+    keys = secret.public_key().public_bytes_raw(), public
+    context = wire.encode((*use, sorted(zip(ends, keys, strict=True))))
+    extracted = hmac.digest(bytes(32), shared, "sha256")
+    return hmac.digest(extracted, context + b"\x01", "sha256")
+
+
+def fill(p: int, out: Any, key: bytes, use: bytes | None) -> None:
+    """The stream of a key and a label, or with None the one stream of a seed."""
+    from securevfl.field.prss import fill_stream
+    from securevfl.field.sampling import Keystream, fill_uniform
+
+    if use is None:
+        fill_uniform(p, out, Keystream(key, aes=True))
+    else:
+        fill_stream(p, out, key, use)
+
+
+def verifying_half(limbs: Any, p: int) -> bytes:
+    """The public key (Ed25519) of a key in limbs."""
+    return _signer(limbs, p).public_key().public_bytes_raw()  # type: ignore[no-any-return]
+
+
+def signature(limbs: Any, p: int, *values: Any, statement: Callable[..., bytes]) -> bytes:
+    """The Ed25519 signature of a statement, under a key in limbs."""
+    return _signer(limbs, p).sign(statement(*values))  # type: ignore[no-any-return]
+
+
+def _signer(limbs: Any, p: int) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    secret = bytes_of(limbs, field_of(p))
+    assert secret is not None
+    return Ed25519PrivateKey.from_private_bytes(secret)

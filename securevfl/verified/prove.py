@@ -520,7 +520,12 @@ class Prover:
             self._no.clear()
 
     def _give_tapes(self) -> bool:
-        """Give tapes that rows are functions of, and of nothing else that is unknown."""
+        """Give tapes that rows are functions of, and of nothing else that is unknown.
+
+        So are keys that only sign: no stream, agreed key or public key is made of them.
+        """
+        users = (b for b in self.algebra.blocks if b.kind in ("prf", "agreed", "public key"))
+        keyed = {key for user in users for dep in user.deps for key in dep.blocks}
         for row in self.rows.values():
             todo, seen, tapes = list(row.form.blocks), set(), set()
             while todo:
@@ -529,9 +534,12 @@ class Prover:
                     continue
                 seen.add(one)
                 block = self.algebra.blocks[one]
-                if one in self.subst or block.kind in ("secret", "release", "key", "agreed"):
+                lone = block.kind == "key" and one not in keyed
+                if one in self.subst or block.kind in ("secret", "release", "agreed"):
                     break
-                if block.kind == "uniform" and one not in self.source:
+                if block.kind == "key" and not lone:
+                    break
+                if lone or (block.kind == "uniform" and one not in self.source):
                     tapes.add(one)
                 elif block.kind in ("uniform", "prf"):
                     break

@@ -63,7 +63,7 @@ class Node:
         What else the operation needs: a factor, an array, a call, a label.
     shape : tuple of int
     kind : str
-        "field", "real", "model", "key", "public key" or "noised".
+        "field", "real", "model", "key", "public key", "signature" or "noised".
     owner : int or None
         Who has a leaf from the beginning.
     value : object
@@ -240,6 +240,7 @@ class Trace:
         self._round = 0
         self.members: set[int] = set()  # parties that are there
         self._streams: dict[Any, tuple[Any, ...]] = {}
+        self._asked: dict[Any, tuple[bool, bool]] = {}  # of a key: no label, a protected part
         self.keys: dict[bytes, Node] = {}
         self.arriving: dict[int, tuple[Any, Any]] = {}  # arrays on their way, by id
         self.left: list[tuple[int, int, str, Any]] = []  # sender, to, kind and payload
@@ -247,6 +248,7 @@ class Trace:
         self.checkpointed: list[Any] = []  # protected values in parties' checkpoints
         self.may_abort = False  # an error of the library in a function ends the run for all
         self.coalitions: tuple[frozenset[int], ...] = ()
+        self._told: dict[str, dict[int, Any]] = {}  # public payloads by kind and round
         self.inputs: dict[tuple[int, str], Any] = {}  # by owner and name, for declared outputs
 
     @property
@@ -413,9 +415,17 @@ class Trace:
         if not all(self.holds(part.node) for part in found):
             raise FlowError("send: a value of another run")
         self._bare_inputs(public)
+        self._told.setdefault(kind, {}).setdefault(round, public)
         self.messages.append(
             Message(sender, to, kind, round, tuple(found), functions.digest(public))
         )
+
+    def told(self, kind: str) -> Mapping[int, Any]:
+        """What is public in the first message of a kind in each round, such as who was in time.
+
+        For declared outputs, which are for a schedule. Tuples are lists here.
+        """
+        return dict(self._told.get(kind, {}))
 
     def _bare_inputs(self, public: Any) -> None:
         """Refuse numbers of an input that are sent as public ones, beside their wrapper."""
@@ -446,7 +456,7 @@ class Trace:
             said = "their numbers differ" if first is None else f"{first[2]} to {first[1]}"
             self.faults.append(f"messages that left are not those that parties noted: {said}")
 
-    def stream(self, key: Node, label: bytes, form: tuple[Any, ...]) -> None:
+    def stream(self, key: Node, label: bytes | None, form: tuple[Any, ...]) -> None:
         """Refuse one key and label in two forms: one stream would be a part of the other.
 
         Parameters
@@ -454,20 +464,25 @@ class Trace:
         form : tuple
             What is made of it, whether its label has a protected part, and its shape.
 
+        Without a label the key is the seed of its one stream, and has no others.
+
         Raises
         ------
         FlowError
         """
         own = key_of(key)
+        seed, part = self._asked.setdefault(own, (label is None, form[1]))
+        if seed != (label is None):
+            raise FlowError(f"expand({key.name}): a seed of one stream has no labels beside it")
+        if part != form[1]:
+            raise FlowError(
+                "prf: labels of one key with and without a protected part: two of them could be "
+                "one. Use two keys"
+            )
         if self._streams.setdefault((own, label), form) != form:
             raise FlowError(
                 f"prf: one key and label in two forms, {self._streams[own, label]} and {form}: the "
                 "shorter stream is a part of the longer one. Put the shape into the label"
-            )
-        if self._streams.setdefault((own, None), form[1:2]) != form[1:2]:
-            raise FlowError(
-                "prf: labels of one key with and without a protected part: two of them could be "
-                "one. Use two keys"
             )
 
     # -- the trace as a whole ----------------------------------------------------------------
@@ -555,7 +570,9 @@ def _parts(payload: Any, sender: int, found: list[Part]) -> Any:
 def key_of(node: Node) -> Any:
     """Identity of a key: its node, or what an agreed or a derived one follows from."""
     if node.op == "agreed":
-        return frozenset((node.args[0].number, node.args[1].args[0].number))
+        use, ends = node.data or ((), (0, 0))
+        pair = node.args[0].number, node.args[1].args[0].number
+        return frozenset(zip(pair, ends, strict=True)), use
     if node.op == "prf":
         return ("derived", key_of(node.args[0]), node.data)
     return node.number

@@ -10,6 +10,7 @@ and `map` is worst case: an opaque function of everything that goes in.
 - `Secret`: an array of real numbers, or of anything else; only `map` computes on it.
 - `Model`: the state of a network and its optimiser, behind functions that are given it.
 - `Key`: 32 bytes for `prf`, and for nothing else.
+- `Bytes`: a signature, or the key that verifies it.
 - `PublicKey`, `Sealed`, `Clipped`, `Noised`: what their makers in `parties` say.
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -112,7 +114,7 @@ def describe(value: Any) -> str:
     if not isinstance(value, Protected):
         return f"{type(value).__name__} {value!r:.60}"
     kind = type(value).__name__
-    shape = "" if isinstance(value, Key | PublicKey | Model) else f" {value.shape}"
+    shape = "" if isinstance(value, Key | Bytes | Model) else f" {value.shape}"
     home = "" if value._home is None else f" of {_party(value._home)}"
     source = "" if value._node is None else f", made of {value._node.origin()}"
     return f"{kind}{shape}{home}{source}"
@@ -427,7 +429,23 @@ class Key(Protected):
     __slots__ = ()
 
 
-class PublicKey(Protected):
+class Bytes(Protected):
+    """Bytes that a function made, such as a signature: to be sent and mapped."""
+
+    __slots__ = ()
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *others: Any,
+        shape: Sequence[int] = (),
+        dtype: Any = np.int64,
+    ) -> Any:
+        """Any local function of these bytes and other values: an array of numbers."""
+        return mapped(function, (self, *others), shape, ("real", np.dtype(dtype)))
+
+
+class PublicKey(Bytes):
     """The public half of a key: anybody may have it."""
 
     __slots__ = ()
@@ -564,7 +582,7 @@ def bare(value: Any) -> Any:
     FlowError
         For what is neither protected by itself nor plainly public.
     """
-    if isinstance(value, Sealed | Key | PublicKey):
+    if isinstance(value, Sealed | Key):
         raise FlowError(f"map of {describe(value)}: keys are for prf, ciphertexts for decrypt")
     if isinstance(value, Protected):
         return value._value
@@ -583,6 +601,8 @@ def fitted(found: Any, shape: Sequence[int], kind: tuple[str, Any]) -> Any:
         return found
     if isinstance(found, Protected):
         raise FlowError("map: the function returned a protected value; it gets and returns arrays")
+    if what == "signature":
+        return bytes(found)
     array = np.asarray(found)
     if tuple(array.shape) != tuple(shape):
         raise FlowError(
@@ -603,15 +623,17 @@ def mapped(
     values: Sequence[Any],
     shape: Sequence[int],
     kind: tuple[str, Any],
+    **named: Callable[..., Any],
 ) -> Any:
-    """One call of a function, traced where a trace is written."""
+    """One call of a function, traced where a trace is written; `named` are functions for it."""
     home = home_of(values)
     given = [bare(value) for value in values]
     world = next((v._world for v in values if isinstance(v, Protected)), None)
     shape = tuple(int(n) for n in shape)
     if world is not None:
-        return world.called(function, values).result(None, shape, kind, home)
-    return wrapped(fitted(functions.call(function, given), shape, kind), kind, None, home, None)
+        return world.called(function, values, **named).result(None, shape, kind, home)
+    found = functions.call(functools.partial(function, **named), given)
+    return wrapped(fitted(found, shape, kind), kind, None, home, None)
 
 
 def wrapped(
@@ -623,9 +645,8 @@ def wrapped(
         return Element(value, node, home, world, of)
     if what == "model":
         return Model(value, node, home, world)
-    return {"key": Key, "public key": PublicKey, "noised": Noised}.get(what, Secret)(
-        value, node, home, world
-    )
+    kinds = {"key": Key, "public key": PublicKey, "signature": Bytes, "noised": Noised}
+    return kinds.get(what, Secret)(value, node, home, world)
 
 
 def integers(value: Any, what: str) -> Array:
