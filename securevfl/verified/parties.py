@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.errors import RunError
 from securevfl.verified import functions
 from securevfl.verified.coded import encode
 from securevfl.verified.functions import FlowError
@@ -277,8 +278,8 @@ class Hands:
 
         Raises
         ------
-        FlowError
-            Where they are not the shares of one key.
+        FlowError, RunError
+            Where they are not the shares of one key, in a trace and in an ordinary run.
         """
         home_of(list(shares.values()), self.index)
         p, points = self.field.modulus, list(shares)
@@ -296,12 +297,12 @@ class Hands:
         node = None if self.world is None or value is None else self.world.keys.get(value)
         if value is not None and self.world is None:
             return Key(value, None, self.index, None)
+        if self.world is None:
+            raise RunError("join_key: these are not the shares of one key; one of them is wrong")
         if value is None or node is None or limbs._node is None:
             error = FlowError("join_key: these are not enough shares of one key")
-            if self.world is not None:  # that they are not may depend on protected values
-                self.world.faults.append(str(error))
+            self.world.faults.append(str(error))  # that they are not may depend on values
             raise error
-        assert self.world is not None
         self.world.equal.append((limbs._node, node, "join_key"))
         return Key(value, node, self.index, self.world)
 

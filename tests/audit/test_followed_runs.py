@@ -222,7 +222,7 @@ def test_settings_do_what_they_are_called():
 
 @pytest.mark.parametrize("name", ["split", "he_split", "cvfl"])
 def test_sound_runs_of_other_methods_are_as_declared_in_their_settings(name):
-    """Those of coded_split and secagg_split are, with states, in test_reference, test_traffic."""
+    """Those of coded_split are, with states, in test_reference."""
     pytest.importorskip("tenseal") if name == "he_split" else None
     for setting in settings_of(make(name, rounds=6)):
         found = follow(make(name, rounds=6, **dict(setting.options)), setting)
@@ -246,7 +246,7 @@ def test_methods_without_timeouts_have_crashes_and_lost_messages(name):
         assert comparison.deviations == (), setting.name
 
 
-@pytest.mark.parametrize("name", ["fedvs", "secagg_split", "multivfl", "dvfl", "cvfl", "fedonce"])
+@pytest.mark.parametrize("name", ["fedvs", "multivfl", "dvfl", "cvfl", "fedonce"])
 def test_an_end_that_is_announced_twice_is_found(name, monkeypatch):
     """Its formula says "stop" in every round after the last one, so the number tells nothing."""
     once = Party.broadcast
@@ -263,7 +263,7 @@ def test_an_end_that_is_announced_twice_is_found(name, monkeypatch):
     assert any("the end was announced" in one.what for one in found)
 
 
-@pytest.mark.parametrize("name", ["secagg_split", "he_split", "split"])
+@pytest.mark.parametrize("name", ["he_split", "split"])
 def test_a_round_number_that_is_left_out_is_found(name, monkeypatch):
     """What depends on the number, such as the rows, is that of the number that was announced."""
     pytest.importorskip("tenseal") if name == "he_split" else None

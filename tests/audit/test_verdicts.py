@@ -90,7 +90,7 @@ def test_a_protocol_that_cannot_run_small_is_no_traceback(monkeypatch):
     def parties(self):
         raise RuntimeError("no parties today")
 
-    broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
+    broken = type("Broken", (get_protocol("split"),), {"parties": parties})
     report = verify(broken, tiny_data(), tests=(), whole=False, rounds=1)
     own = {f.verdict for f in report.claims}
     assert own == {"COULD NOT BE CHECKED"}
@@ -107,7 +107,7 @@ def test_no_way_to_end_a_protocol_ends_the_verifier(error):
     def parties(self):
         raise error
 
-    broken = type("Broken", (get_protocol("secagg_split"),), {"parties": parties})
+    broken = type("Broken", (get_protocol("split"),), {"parties": parties})
     report = verify(broken, tiny_data(), tests=(), whole=False, rounds=1)
     own = {f.verdict for f in report.claims}
     assert own == {"COULD NOT BE CHECKED"}
@@ -193,7 +193,6 @@ def test_verdicts_on_the_methods_without_a_code():
     """Each claim that can be computed is; what is said is what was computed."""
     expected = {
         "split": {"CONFIRMED OPEN"},
-        "secagg_split": {"HYPOTHESES HOLD", "CONFIRMED OPEN"},
         "he_split": {"HYPOTHESES HOLD", "CONFIRMED OPEN"},
         "cvfl": {"CONFIRMED OPEN"},
         "dvfl": {"NO VIOLATION FOUND", "CONFIRMED OPEN"},

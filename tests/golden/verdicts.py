@@ -30,6 +30,7 @@ from typing import Any
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.testing.runs import make, tiny_data
+from securevfl.verified.proofs import Traced, is_provable, prove_protocol
 from tests.audit import few_settings
 from tests.zoo import all_leaks
 
@@ -59,10 +60,6 @@ LEAKS = {
         *("initial weights from the public seed", "columns in a list of all clients"),
         *("columns in the log", "columns in a file", "models are raw data", "a share passed on"),
         *("one client alone in the sum", "nothing written ahead"),
-    ),
-    "secagg_split": (
-        *("no self mask", "no pairwise masks", "key and seed told", "seed of the round"),
-        *("seeds for two rounds", "both shares opened", "secrets of a round that was given up"),
     ),
     "he_split": (
         *("secret key told", "plaintext beside the ciphertext", "a sum of one"),
@@ -100,6 +97,7 @@ def cases() -> dict[str, Callable[[], Verdicts]]:
     zoo = {one.name: one for one in all_leaks()}
     names = [f"{method}: {name}" for method, some in LEAKS.items() for name in some]
     methods = {name: partial(_of_method, name) for name in sorted(find_protocols())}
+    methods |= {name: partial(_of_proof, name) for name in methods if is_provable(name)}
     return methods | {name: partial(_of_leak, zoo[name]) for name in names}
 
 
@@ -107,6 +105,12 @@ def _of_method(name: str) -> Verdicts:
     """Verdicts on all claims of a method with its default options."""
     made = make(name, tiny_data())
     return _verdicts(made, (*made.claims, AS_DECLARED))
+
+
+def _of_proof(name: str) -> Verdicts:
+    """Verdicts on all coalitions of a method that is written with protected values."""
+    found = prove_protocol(Traced(name, {}), fresh=False).verdicts
+    return {one.claim: one.scope for one in found}
 
 
 def _of_leak(leak: Any) -> Verdicts:

@@ -8,7 +8,7 @@ from securevfl.testing.runs import make, simulate
 from tests.oracles.bare_sums import bare_at_first, bare_at_last, other_sums, parts_of
 
 
-@pytest.mark.parametrize("name", ["fedvs", "coded_split", "secagg_split"])
+@pytest.mark.parametrize("name", ["fedvs", "coded_split"])
 def test_sound_sums_keep_their_terms(name):
     made = make(name)
     parties = made.parties()
@@ -62,7 +62,7 @@ def test_entries_that_shrink_while_models_are_trained_are_found(monkeypatch):
     assert "fewer than 3 clients add anything when a run ends" in found
 
 
-@pytest.mark.parametrize("name", ["fedvs", "secagg_split", "he_split", "split", "wait_dp", "dvfl"])
+@pytest.mark.parametrize("name", ["fedvs", "he_split", "split", "wait_dp", "dvfl"])
 def test_servers_step_with_means_of_whole_embeddings(name):
     assert other_sums(make(name)) == ""
 
@@ -72,7 +72,7 @@ def test_embeddings_that_are_rounded_to_few_bits_are_whole(bits):
     assert other_sums(make("fedvs", data_bits=bits, model_bits=bits, width=32)) == ""
 
 
-@pytest.mark.parametrize("name", ["split", "secagg_split"])
+@pytest.mark.parametrize("name", ["split"])
 def test_sums_of_parts_of_embeddings_are_found(monkeypatch, name):
     """Dropout: every client is summed, but to each entry few of them add."""
     made = make(name)

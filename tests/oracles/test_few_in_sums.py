@@ -10,7 +10,7 @@ from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.testing.runs import make
 from tests.oracles.bare_sums import apart_at_first, few_in_low_digits
 
-SOUND = ["fedvs", "coded_split", "secagg_split", "he_split", "split"]
+SOUND = ["fedvs", "coded_split", "he_split", "split"]
 
 
 def few_in_low(protocol, made):
@@ -38,7 +38,7 @@ def test_sound_sums_have_low_digits_of_all(name):
     assert few_in_low(make(name), make(name)) == ""
 
 
-@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("name", ["fedvs"])
 @pytest.mark.parametrize(("large", "told"), [(1, True), (2, True), (3, False)])
 def test_weights_of_another_size_are_found(name, large, told):
     """With T = 1 three clients must be in each sum."""
@@ -73,7 +73,7 @@ def test_columns_on_a_lattice_are_found():
         assert "of clients [0] alone" in few_in_low(make(name, data), make(name, data))
 
 
-@pytest.mark.parametrize("name", ["fedvs", "coded_split", "secagg_split"])
+@pytest.mark.parametrize("name", ["fedvs", "coded_split"])
 def test_columns_of_few_or_rare_numbers_are_no_fault(name):
     """Clients whose columns are nearly constant, or depend on each other, are in the sums, too."""
     rng = np.random.default_rng(0)

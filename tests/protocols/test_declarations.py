@@ -90,26 +90,6 @@ def test_the_ideal_output_of_fedvs_is_what_the_server_decodes(options, monkeypat
     assert made.ideal_output(run, MessageKey("gradient", 1, SERVER, 2)) is None
 
 
-@pytest.mark.parametrize("quorum", [None, 6])
-def test_the_ideal_output_of_secure_aggregation_is_the_unmasked_sum(quorum, monkeypatch):
-    from securevfl.protocols.secagg_split.algorithm import Server
-
-    sums, unmask = {}, Server.unmask
-
-    def unmasked(self, *given):
-        sums[self.round] = unmask(self, *given)
-        return sums[self.round]
-
-    monkeypatch.setattr(Server, "unmask", unmasked)
-    made = make("secagg_split", quorum=quorum)
-    run = Recorded(made)
-    assert len(sums) == 4
-    for round, total in sums.items():
-        key = MessageKey("opening", round, 0, SERVER)
-        np.testing.assert_array_equal(made.ideal_output(run, key), total)
-    assert made.ideal_output(run, MessageKey("deal", 1, 0, 1)) is None
-
-
 def test_the_ideal_output_of_encryption_is_the_decrypted_sum():
     pytest.importorskip("tenseal")
     made = make("he_split", width=2, batch=5, rounds=2)
@@ -146,32 +126,6 @@ def test_the_draws_of_fedvs_are_those_that_clients_make(options, monkeypatch):
     assert drawn
     for (party, round), shapes in drawn.items():
         assert shapes == declared_shapes(made, party, round)
-
-
-def test_the_draws_of_secure_aggregation_are_those_that_clients_make(monkeypatch):
-    """Three of bytes; the polynomials are drawn within the code, which takes them as masks."""
-    from securevfl.protocols.secagg_split.algorithm import Client
-    from securevfl.protocols.secagg_split.parameters import SEED
-
-    drawn: dict[tuple[int, int], int] = {}
-    random_bytes = Client.random_bytes
-
-    def recorded(self):
-        drawn[self.index, self.round] = drawn.get((self.index, self.round), 0) + 1
-        return random_bytes(self)
-
-    monkeypatch.setattr(Client, "random_bytes", recorded)
-    made = make("secagg_split", consistency=True)
-    Recorded(made)
-    public = made.public
-    limbs = public.field.elements([2 * public.split(bytes(SEED))])
-    for (party, round), times in drawn.items():
-        *in_bytes, polynomials = [one.shape(party, round) for one in made.draws]
-        assert [shape for shape in in_bytes if shape is not None] == [(SEED,)] * times
-        if round:
-            masks = np.zeros(polynomials, public.field.dtype)
-            assert (public.shamir.encode(limbs, masks=masks) == limbs).all()
-    assert set(drawn) == {(n, round) for n in made.peers() for round in range(5)}
 
 
 def test_exposures_are_those_messages_that_name_rows():

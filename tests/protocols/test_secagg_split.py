@@ -24,25 +24,20 @@ from securevfl.errors import (
     RunError,
 )
 from securevfl.protocols import split
-from securevfl.protocols.secagg_split.algorithm import (
-    Client,
-    Pairing,
-    Server,
-    pair_masks,
-)
-from securevfl.protocols.secagg_split.parameters import SEED
+from securevfl.protocols.secagg_split import algorithm
+from securevfl.protocols.secagg_split.algorithm import Client, Server
+from securevfl.protocols.secagg_split.parameters import Deal
 from securevfl.protocols.secagg_split.protocol import SecAggSplit
-from securevfl.protocols.secagg_split.signatures import verifying_key
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
+from securevfl.verified.values import Bytes, Element, Key, PublicKey
 from tests.protocols.joint import data, slow
+from tests.protocols.masks import agreed, pair_masks, rebuild, stream
 
 P31, P61 = 2**31 - 1, 2**61 - 1
 # Any clients may survive: what is tried here holds beside cohorts.
 SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7, "cohorts": 0}
-
-
-def public(parties=5, **options):
-    return make("secagg_split", data(parties), **SMALL | options).public
+SEED = 32
 
 
 def sent(outcome, kind):
@@ -71,15 +66,15 @@ def planted(**changes):
 
 
 def spied(log):
-    """Secure aggregation that notes every x_u and every unmasked sum."""
+    """Secure aggregation that notes every x_u, secret and seed, and every unmasked sum."""
 
-    def quantised(client, index):
-        inner = type(client).quantised
+    def masked(client, index):
+        inner = type(client).masked
 
-        def noted(own):
-            x = inner(client, own)
-            log.setdefault("x", {})[index, client.round] = x
-            return x
+        def noted(x, secret, seed, deals):
+            log.setdefault("x", {})[index, client.round] = bare_of(x)
+            log.setdefault("keys", {})[index, client.round] = bare_of((secret, seed))
+            return inner(client, x, secret, seed, deals)
 
         return noted
 
@@ -88,12 +83,12 @@ def spied(log):
 
         def noted(keys, uploads, openings):
             total = inner(server, keys, uploads, openings)
-            log.setdefault("sums", {})[server.round] = (tuple(uploads), tuple(keys), total)
+            log.setdefault("sums", {})[server.round] = (tuple(uploads), tuple(keys), bare_of(total))
             return total
 
         return noted
 
-    return planted(quantised=quantised, unmask=unmask)
+    return planted(masked=masked, unmask=unmask)
 
 
 # -- exactness ---------------------------------------------------------------------------------
@@ -132,29 +127,55 @@ def test_the_history_is_that_of_split_learning_on_the_survivors(monkeypatch):
     answered = [outcome.parties[SERVER].answered.tolist() for outcome in (secure, plain)]
     assert answered[0] == answered[1]
     for n in range(6):
-        weights = [outcome.parties[n].network.values for outcome in (secure, plain)]
+        weights = [bare_of(run.parties[n].network).values for run in (secure, plain)]
         assert (weights[0] == weights[1]).all()
     assert [e.fields["dropped"] for e in secure.events if e.name == "round"] == [3] * 12
 
 
 def test_masks_of_all_clients_cancel_and_those_of_a_part_do_not():
-    shared, shape = public(5), (4, 3)
-    pairings = {u: Pairing(u, 1, os.urandom(SEED)) for u in range(5)}
-    keys = {u: pairing.public for u, pairing in pairings.items()}
-    masks = {u: pair_masks(shared, pairing, keys, shape) for u, pairing in pairings.items()}
+    made, shape = make("secagg_split", data(5), **SMALL), (4, 3)
+    parties = made.parties()
+    secrets = {u: parties[u].key() for u in range(5)}
+    keys = {u: bare_of(parties[u].public_key(one)) for u, one in secrets.items()}
+    public = {u: PublicKey(key, None, None, None) for u, key in keys.items()}
+    masks = {
+        u: bare_of(algorithm.pair_masks(parties[u], u, one, public, shape))
+        for u, one in secrets.items()
+    }
+    for u, secret in secrets.items():
+        by_other_code = pair_masks(made, u, bare_of(secret), keys, shape, round=0)
+        assert (masks[u] == by_other_code).all()
     for size in range(1, 6):
         for part in combinations(range(5), size):
-            total = sum(masks[u].astype(object) for u in part) % shared.field.modulus
+            total = sum(masks[u].astype(object) for u in part) % made.field.modulus
             assert (total == 0).all() == (size == 5)
 
 
+@pytest.mark.parametrize("prime", [P31, P61])
+def test_an_upload_is_computed_alike_by_other_code(prime):
+    """x_u, the stream of b_u, and those of s_{u,v} by X25519 and HKDF-SHA256."""
+    log, options = {}, SMALL | {"rounds": 2, "prime": prime, "bits": 12}
+    outcome = simulate(spied(log), data(4), payloads=True, **options)
+    made, uploads = outcome.protocol, sent(outcome, "embedding")
+    assert len(uploads) == 8
+    for (u, _, round), upload in uploads.items():
+        secret, seed = log["keys"][u, round]
+        keys = {v: key for (v, _, r), key in sent(outcome, "shared").items() if r == round}
+        masks = pair_masks(made, u, secret, keys, upload.shape, round)
+        total = made.field.add(masks, stream(made, seed, upload.shape))
+        assert (upload == made.field.add(total, log["x"][u, round])).all()
+
+
 def test_agreed_seeds_are_symmetric_and_bound_to_the_round():
-    one, two = (Pairing(u, 3, os.urandom(SEED)) for u in (0, 1))
-    seed = one.agree(1, two.public)
-    assert seed == two.agree(0, one.public)
-    assert len(seed) == SEED
-    assert Pairing(0, 4, one.secret).agree(1, two.public) != seed
-    assert repr(one.secret) not in repr(one)
+    one, two = os.urandom(SEED), os.urandom(SEED)
+    parties = make("secagg_split", data(4)).parties()
+    public = [PublicKey(bare_of(parties[n].public_key(Key(key, None, n, None))), None, None, None)
+              for n, key in enumerate((one, two))]  # fmt: skip
+    own, use = Key(one, None, 0, None), ("securevfl secagg pair 1", 3)
+    seed = bare_of(parties[0].agree(own, public[1], use, (0, 1)))
+    assert seed == bare_of(parties[1].agree(Key(two, None, 1, None), public[0], use, (1, 0)))
+    assert seed == agreed(0, one, 1, bare_of(public[1]), 3)
+    assert bare_of(parties[0].agree(own, public[1], (use[0], 4), (0, 1))) != seed
 
 
 @settings(max_examples=25, deadline=None)
@@ -165,12 +186,17 @@ def test_agreed_seeds_are_symmetric_and_bound_to_the_round():
     chosen=st.permutations(range(6)),
 )
 def test_any_t_shares_rebuild_a_secret_and_fewer_do_not(secret, t, prime, chosen):
-    shared = public(6, threshold=t, prime=prime, bits=8, quorum=5)
-    limbs = shared.field.elements([shared.split(secret)])
-    shares = shared.shamir.encode(limbs)
-    assert shared.rebuild({u: shares[u] for u in chosen[:t]}) == secret
-    with pytest.raises(NotEnoughResultsError):
-        shared.rebuild({u: shares[u] for u in chosen[: t - 1]})
+    options = {"threshold": t, "prime": prime, "bits": 8, "quorum": 5}
+    made = make("secagg_split", data(6), **SMALL | options)
+    client, code = made.parties()[0], made.public.shamir
+    shares = [row[0] for row in client.share_keys(code, Key(secret, None, 0, None))]
+    assert bare_of(client.join_key({u: shares[u] for u in chosen[:t]}, code)) == secret
+    assert rebuild(made, {u: bare_of(shares[u]) for u in chosen[:t]}) == secret
+    try:
+        found = bare_of(client.join_key({u: shares[u] for u in chosen[: t - 1]}, code))
+    except RunError:
+        return
+    assert found != secret
 
 
 # -- what is and is not learnt -----------------------------------------------------------------
@@ -190,27 +216,25 @@ def test_each_share_that_is_opened_is_of_the_seed_or_of_the_key_never_of_both():
     assert all(len(sets) == 1 for sets in by_round.values())
 
 
-def late_upload(rounds=1):
-    """A run in which client 0 is too late; its upload, x and what the server opened of it."""
+def late_upload(masked=None):
+    """A run in which client 0 is too late: its upload less what the server can remove, and x."""
     log = {}
-    options = SMALL | {"rounds": rounds, "quorum": 3}
+    options = SMALL | {"rounds": 1, "quorum": 3}
     outcome = simulate(
         spied(log), data(4), conditions=slow(0, seconds=5.0), payloads=True, **options
     )
-    made = outcome.protocol.public
+    made, shared = outcome.protocol, sent(outcome, "shared")
     openings = {u: o for (u, _, r), o in sent(outcome, "opening").items() if r == 1}
-    deals = {u: d for (u, v, r), d in sent(outcome, "deal").items() if r == 1 and v == 1}
-    keys = {u: deal.key for u, deal in deals.items()}
-    keys[1] = next(d.key for (u, _, r), d in sent(outcome, "deal").items() if (u, r) == (1, 1))
-    secret = made.rebuild({u: o.secrets[0] for u, o in list(openings.items())[:2]})
+    keys = {u: key for (u, _, _), key in shared.items()}
+    secret = rebuild(made, {u: o.secrets[0] for u, o in list(openings.items())[:2]})
+    assert secret == log["keys"][0, 1][0]
     upload = sent(outcome, "embedding")[0, SERVER, 1]
-    return made, upload, log["x"][0, 1], Pairing(0, 1, secret), keys
+    stripped = made.field.subtract(upload, pair_masks(made, 0, secret, keys, upload.shape))
+    return made, stripped, log["x"][0, 1]
 
 
 def test_a_late_upload_of_a_client_taken_for_dropped_stays_masked():
-    made, upload, x, pairing, keys = late_upload()
-    assert pairing.public == keys[0]
-    stripped = made.field.subtract(upload, pair_masks(made, pairing, keys, upload.shape))
+    made, stripped, x = late_upload()
     own = made.field.subtract(stripped, x)  # b_0's mask, which nobody opened
     assert (own != 0).all()
     assert len(np.unique(own)) == own.size
@@ -218,36 +242,25 @@ def test_a_late_upload_of_a_client_taken_for_dropped_stays_masked():
 
 def test_without_the_second_mask_a_late_upload_opens(monkeypatch):
     """Why there are two masks: the test above would find it."""
-    from securevfl.protocols.secagg_split.parameters import Parameters
-
-    def one_mask(self, seed, shape):
-        return np.zeros(shape, self.field.dtype)
-
-    stream = Parameters.stream
-    with monkeypatch.context() as patch:
-        # Pair masks are streams of agreed seeds; those of b_u are replaced by nothing.
-        seeds = set()
-        agree = Pairing.agree
-
-        def noted(self, other, key):
-            seed = agree(self, other, key)
-            seeds.add(seed)
-            return seed
-
-        patch.setattr(Pairing, "agree", noted)
-        patch.setattr(
-            Parameters,
-            "stream",
-            lambda self, seed, shape: (stream if seed in seeds else one_mask)(self, seed, shape),
-        )
-        made, upload, x, pairing, keys = late_upload()
-        stripped = made.field.subtract(upload, pair_masks(made, pairing, keys, upload.shape))
+    monkeypatch.setattr(Client, "masked", without_the_seed)
+    _, stripped, x = late_upload()
     assert (stripped == x).all()
+
+
+def without_the_seed(self, x, secret, seed, deals):
+    """y_u without PRG(b_u)."""
+    keys = {v: deal.key for v, deal in deals.items()}
+    return x + algorithm.pair_masks(self, self.index, secret, keys, x.shape)
+
+
+def nothing(client, samples):
+    """An embedding of zeros."""
+    return Element(np.zeros((len(samples), 5), np.uint32), None, client.index, None, client.field)
 
 
 def test_uploads_are_uniform_whatever_the_embedding():
     """Chi-square of the high bits; a true uniform sample fails with probability 1e-6."""
-    zero = planted(quantised=lambda client, _: lambda own: np.zeros((len(own), 5), np.uint32))
+    zero = planted(quantised=lambda client, _: lambda samples: nothing(client, samples))
     outcome = simulate(zero, data(4), payloads=True, **SMALL | {"rounds": 25, "prime": P31})
     uploads = np.concatenate([u.ravel() for u in sent(outcome, "embedding").values()])
     assert uploads.size >= 25 * 4 * 20 * 5 * 0.9
@@ -269,9 +282,8 @@ def test_every_secret_takes_32_fresh_bytes_of_the_operating_system(monkeypatch):
     client = make("secagg_split", data(4)).parties()[0]
     asked = []
     monkeypatch.setattr(os, "urandom", lambda n: asked.append(n) or bytes(n))
-    one, two = client.random_bytes(), client.random_bytes()
-    assert one == two  # nothing but those bytes enters
-    assert len(one) == SEED
+    one, two = bare_of(client.key()), bare_of(client.key())
+    assert one == two == bytes(SEED)  # nothing but those bytes enters
     assert asked == [SEED, SEED]
 
 
@@ -290,7 +302,7 @@ class Splitting(Server):
             self.send(n, kind, named)
 
     def unmask(self, keys, uploads, openings):
-        return np.zeros(next(iter(uploads.values())).shape, self.public.field.dtype)
+        return next(iter(uploads.values())).times(0)
 
 
 def liar(log):
@@ -318,20 +330,19 @@ def liar(log):
 def test_two_sets_of_survivors_open_a_client_unless_they_are_signed():
     log, options = {}, SMALL | {"rounds": 1, "quorum": 6}
     outcome = simulate(liar(log), data(6), conditions=NONE, payloads=True, **options)
-    made = outcome.protocol.public
-    seeds = {u: opening.seeds[0] for u, opening in log.items() if 0 in opening.seeds}
-    secrets = {u: opening.secrets[0] for u, opening in log.items() if 0 in opening.secrets}
-    assert min(len(seeds), len(secrets)) >= made.threshold
+    made = outcome.protocol
+    seeds = {u: bare_of(opening.seeds[0]) for u, opening in log.items() if 0 in opening.seeds}
+    secrets = {u: bare_of(one.secrets[0]) for u, one in log.items() if 0 in one.secrets}
+    assert min(len(seeds), len(secrets)) >= made.public.threshold
     # What the server learns so is what t clients would show it: the embedding of client 0.
     upload = sent(outcome, "embedding")[0, SERVER, 1]
     keys = {u: key for (u, _, _), key in sent(outcome, "shared").items()}
-    pairing = Pairing(0, 1, made.rebuild(secrets))
     masks = made.field.add(
-        made.stream(made.rebuild(seeds), upload.shape),
-        pair_masks(made, pairing, keys, upload.shape),
+        stream(made, rebuild(made, seeds), upload.shape),
+        pair_masks(made, 0, rebuild(made, secrets), keys, upload.shape),
     )
-    fresh, layout = outcome.protocol.parties()[0], outcome.protocol.layout
-    x = fresh.quantised(fresh.features[layout.samples(layout.draw(1))])
+    fresh, layout = made.parties()[0], made.layout
+    x = bare_of(fresh.quantised(layout.samples(layout.draw(1))))
     assert (made.field.subtract(upload, masks) == x).all()
     log = {}
     with pytest.raises(RunError, match="signed the survivors"):
@@ -376,12 +387,12 @@ def test_without_cohorts_claims_say_that_single_clients_follow():
 
 def test_nothing_is_uploaded_among_too_few_or_under_one_key_twice():
     client = make("secagg_split", data(6)).parties()[2]
-    pairing, x = Pairing(2, 1, os.urandom(SEED)), np.zeros((2, 5), np.uint64)
-    deals = dict(enumerate(client.deal(pairing, os.urandom(SEED))))
-    with pytest.raises(RunError, match="Nothing was uploaded"):
-        client.masked(x, pairing, bytes(SEED), deals)
-    with pytest.raises(RunError, match="Nothing was uploaded"):
-        client.masked(x, pairing, bytes(SEED), {2: deals[2]})
+    secret, x = client.key(), nothing(client, range(2))
+    deals = {u: Deal(client.public_key(secret), None, None) for u in range(6)}
+    with pytest.raises(RunError, match=r"6 sharers with 1 keys.*Nothing was uploaded"):
+        client.masked(x, secret, secret, deals)
+    with pytest.raises(RunError, match=r"1 sharers.*Nothing was uploaded"):
+        client.masked(x, secret, secret, {2: deals[2]})
 
 
 # -- who comes too late ------------------------------------------------------------------------
@@ -466,10 +477,10 @@ class Listening(Client):
     heard: Mapping[int, bytes] = MappingProxyType({})
 
     def send(self, to, kind, payload, **more):
-        self.said = payload
+        self.said = bare_of(payload)
 
     async def receive(self, *kinds, **more):
-        return self.heard
+        return {n: Bytes(one, None, self.index, None) for n, one in self.heard.items()}
 
 
 def signers(seeds):
@@ -478,11 +489,17 @@ def signers(seeds):
     clients = [made[n] for n in range(6)]
     for client, seed in zip(clients, seeds, strict=True):
         client.__class__ = Listening
-        client.identity, client.round = seed, 4
-    known = {n: verifying_key(client.identity) for n, client in enumerate(clients)}
+        client.identity, client.round = Key(seed, None, client.index, None), 4
+    known = {n: bare_of(client.verifying_key(client.identity)) for n, client in enumerate(clients)}
     for client in clients:
-        client.verifiers = known
+        client.verifiers = {n: Bytes(one, None, client.index, None) for n, one in known.items()}
     return clients
+
+
+def told(client, keys):
+    """Round 3 of a client that was told these pairing keys."""
+    own = {n: PublicKey(key, None, client.index, None) for n, key in keys.items()}
+    return client.agreed(everybody, everybody, own)
 
 
 everybody = tuple(range(6))
@@ -494,7 +511,7 @@ def signed(clients, keys):
     for n, client in enumerate(clients):
         client.heard = {}
         with pytest.raises(RunError, match="0 clients signed"):
-            finish(client.agree(everybody, everybody, keys))
+            finish(told(client, keys))
         found[n] = client.said
     return found
 
@@ -510,7 +527,7 @@ def test_a_signature_of_another_run_life_or_round_does_not_count():
     clients = signers(own)
     client, now = clients[0], signed(clients, keys)
     client.heard = now
-    finish(client.agree(everybody, everybody, keys))  # all of this life
+    finish(told(client, keys))  # all of this life
     life = signed(clients, {n: bytes([n + 6]) * 32 for n in range(6)})
     run = signed(signers([*own[:5], b"x" * 32]), keys)  # five with the same identities
     for one in clients:
@@ -521,7 +538,7 @@ def test_a_signature_of_another_run_life_or_round_does_not_count():
     for old in (life, run, round):
         client.heard = {0: now[0], **{n: old[n] for n in range(1, 6)}}
         with pytest.raises(RunError, match="1 clients signed the survivors"):
-            finish(client.agree(everybody, everybody, keys))
+            finish(told(client, keys))
 
 
 @pytest.mark.parametrize("compute", ["measured", "modelled", "none"])

@@ -28,7 +28,6 @@ def all_leaks() -> tuple[Leak, ...]:
         label_channels,
         labels,
         noise,
-        other_methods,
         own_protocols,
         primitives,
         rare_events,
@@ -42,7 +41,7 @@ def all_leaks() -> tuple[Leak, ...]:
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (primitives, structured_noise, label_channels, declared_contents)
     others = (encrypted, noise, labels, shared_models, *methods)
-    rest = (rare_events, beside_messages, states, coded_shares, other_methods, values_of_classes)
+    rest = (rare_events, beside_messages, states, coded_shares, values_of_classes)
     every = (*of_fedvs, *others, *rest, acts, beginnings, own_protocols, researcher)
     return tuple(one for module in every for one in module.LEAKS)
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from securevfl.engine.party import SERVER
-from securevfl.field.sampling import SYSTEM
 from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
@@ -168,20 +167,6 @@ def _term_by_term(client: Any) -> None:
     client.evaluate = evaluate
 
 
-def _both_secrets_at_once(client: Any) -> None:
-    """Key and seed of secagg_split are halves of one draw of 64 bytes."""
-    left: list[bytes] = []
-
-    def drawing() -> bytes:
-        if not left:
-            drawn = np.empty(64, np.uint8)
-            SYSTEM.keystream().fill(drawn)
-            left.extend((drawn[32:].tobytes(), drawn[:32].tobytes()))
-        return left.pop()
-
-    client.random_bytes = drawing
-
-
 def _own_subclass(name: str) -> Plant:
     """Plant that gives each client a subclass of its class, as an author would write one."""
 
@@ -227,18 +212,6 @@ VARIANTS = (
              changed("fedvs", nothing), secure=True),
     _variant("fedvs", "smaller prime", "p = 2^31 - 1.", changed("fedvs", nothing),
              prime=2**31 - 1, data_bits=8, model_bits=8),
-    _variant("secagg_split", "renamed", "Deals and openings have other kinds.",
-             renamed("secagg_split", {"shared": "here", "opening": "reveal"})),
-    _variant("secagg_split", "both secrets at once", "Key and seed are drawn together.",
-             changed("secagg_split", every(_both_secrets_at_once))),
-    _variant("secagg_split", "consistency check", "Round 3 is run.",
-             changed("secagg_split", nothing), consistency=True),
-    _variant("secagg_split", "deals backwards", "Deals go out from the last receiver on.",
-             changed("secagg_split", every(_shares_backwards))),
-    _variant("secagg_split", "higher threshold", "t = 4.", changed("secagg_split", nothing),
-             threshold=4),
-    _variant("secagg_split", "smaller prime", "p = 2^31 - 1, 12 bits.",
-             changed("secagg_split", nothing), prime=2**31 - 1, bits=12),
     _variant("he_split", "another key holder", "Client 2 holds the key.",
              changed("he_split", nothing), holder=2),
     _variant("he_split", "own client class", "Clients have a class of their own.",

@@ -25,13 +25,10 @@ NOT_SHOWN = {
     "fedvs: rounding from the public seed",
     "fedvs: rows in the place of weights",
     "coded_split: masks zero in rounds 3 and 4",
-    "secagg_split: secrets of a round that was given up",
     "fedvs: uploads of a resumed run without masks",
     "fedvs: uploads to a server that came back without masks",
 }
 CAUGHT = {
-    "secagg_split: no self mask",
-    "secagg_split: both shares opened",
     "he_split: secret key told",
     "fedonce: labels as a hint",
 }
@@ -62,7 +59,7 @@ def sound_losses(protocol, options, data):
 def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
     assert len(LEAKS) == len(all_leaks()) >= 90
     assert len(VARIANTS) == len(sound_variants()) >= 30
-    claimed = {"fedvs", "secagg_split", "he_split", "wait_dp", "multivfl", "dvfl", "fedonce"}
+    claimed = {"fedvs", "he_split", "wait_dp", "multivfl", "dvfl", "fedonce"}
     claimed |= {"coded_split", "masked_sum"}
     declaring = {"vafl", "vfb2", "ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing
     declaring |= {"split"}
@@ -155,7 +152,7 @@ def test_verify_blames_no_variant_of_a_sample(name):
 
 @pytest.mark.slow
 def test_a_declaration_of_ones_own_is_neither_blamed_nor_endorsed():
-    one = VARIANTS["secagg_split: renamed"]
+    one = VARIANTS["fedvs: renamed uploads"]
     made = make(one.make(), tiny_data().with_parties(4), **one.options)
     words = set(few_settings.verdicts(made, (*made.claims, AS_DECLARED)))
     assert "VIOLATED" not in words

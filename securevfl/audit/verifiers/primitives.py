@@ -17,7 +17,7 @@ from securevfl.field import PrimeField
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.coalition import Coalition
-from securevfl.protocols.base.hidden_sums import Encrypted, PairMasked
+from securevfl.protocols.base.hidden_sums import Encrypted
 from securevfl.protocols.base.messages import SELF, MessageKey
 from securevfl.protocols.base.protocol import Protocol
 
@@ -84,16 +84,12 @@ class Hypotheses:
         The clients whose values are summed are those that get a gradient.
         """
         protocol = subject.protocol
-        if not isinstance(protocol, (PairMasked, Encrypted)):
+        if not isinstance(protocol, Encrypted):
             return
         sizes, needed = list(_summed(subject)), len(coalition.clients) + 2
         least = min(sizes, default=0)
         text = f"{len(sizes)} sums have {least} terms or more, and {needed} are needed that two "
         yield self._evidence(least >= needed, text + f"are left without those of {coalition}")
-        if isinstance(protocol, PairMasked):
-            masks = protocol.sharing.privacy
-            text = f"polynomials that share seeds have {masks} masks, against {coalition}"
-            yield self._evidence(masks >= len(coalition.clients), text)
 
     def _other_messages(self, subject: Subject, coalition: Coalition) -> Iterator[Evidence]:
         """No other message carries an embedding or raw columns to the coalition."""

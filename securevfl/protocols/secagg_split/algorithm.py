@@ -16,195 +16,114 @@ of training is one run of the protocol with fresh keys and seeds:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine import wire
 from securevfl.engine.party import SERVER, Party
-from securevfl.errors import (
-    NotEnoughResultsError,
-    RangeError,
-    RunError,
-)
+from securevfl.errors import NotEnoughResultsError, RunError
 from securevfl.field.cohorts import TOLD_APART
-from securevfl.protocols.base.mask_keys import fresh_bytes
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
-from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, summed
-from securevfl.protocols.secagg_split.parameters import (
-    SEED,
-    Deal,
-    Opening,
-    Parameters,
-    SecAggConfig,
-)
-from securevfl.protocols.secagg_split.signatures import (
-    signing_key,
-    survivors_statement,
-    valid_signers,
-    verifying_key,
-)
+from securevfl.protocols.base.summed_parties import SummedClient, SummedServer
+from securevfl.protocols.secagg_split.parameters import Deal, Opening, Parameters, SecAggConfig
+from securevfl.protocols.secagg_split.signatures import enough_signed, survivors_statement
+from securevfl.verified import Element, Key, Participant
 
-
-@dataclass(frozen=True)
-class Pairing:
-    """Key agreement of client u in one round (KA.agree of the paper).
-
-    Attributes
-    ----------
-    index, round : int
-        u, and the round that the seeds are for.
-    secret : bytes
-        s_u^SK, an X25519 key.
-    """
-
-    index: int
-    round: int
-    secret: bytes = field(repr=False)
-
-    @functools.cached_property
-    def _private(self) -> Any:
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-        return X25519PrivateKey.from_private_bytes(self.secret)
-
-    @property
-    def public(self) -> bytes:
-        """s_u^PK."""
-        key: bytes = self._private.public_key().public_bytes_raw()
-        return key
-
-    def agree(self, other: int, key: bytes) -> bytes:
-        """s_{u,v}: X25519, then HKDF-SHA256 bound to the round, both numbers and both keys."""
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-        from cryptography.hazmat.primitives.hashes import SHA256
-        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-        shared = self._private.exchange(X25519PublicKey.from_public_bytes(key))
-        ends = sorted([(self.index, self.public), (other, key)])
-        context = wire.encode(("securevfl secagg pair 1", self.round, ends))
-        return HKDF(SHA256(), length=SEED, salt=None, info=context).derive(shared)
+_PAIR = "securevfl secagg pair 1"
 
 
 def pair_masks(
-    public: Parameters, pairing: Pairing, keys: Mapping[int, bytes], shape: tuple[int, ...]
-) -> np.ndarray:
+    party: Participant, own: int, secret: Key, keys: Mapping[int, Any], shape: tuple[int, ...]
+) -> Element | int:
     """Sum over v of +-PRG(s_{u,v}), plus for v below u; those of u and v cancel.
 
     Parameters
     ----------
-    keys : mapping of int to bytes
+    party : Participant
+        Who computes it: client u, or the server where u dropped out.
+    own : int
+        u.
+    secret : Key
+        s_u^SK.
+    keys : mapping of int to PublicKey
         s_v^PK of the others; u itself is left out.
     shape : tuple of int
-
-    Returns
-    -------
-    ndarray, `shape`, field elements
     """
-    total = np.zeros(shape, public.field.dtype)
+    total: Element | int = 0
     for v, key in keys.items():
-        if v != pairing.index:
-            mask = public.stream(pairing.agree(v, key), shape)
-            # u adds what v subtracts: s_{u,v} is the same for both, so each pair's masks sum to
-            # zero.
-            sign = public.field.add if v < pairing.index else public.field.subtract
-            total = sign(total, mask)
+        if v != own:
+            # KA.agree: X25519, then HKDF-SHA256 bound to the round, both numbers and both keys.
+            agreed = party.agree(secret, key, use=(_PAIR, party.round), ends=(own, v))
+            mask = party.expand(agreed, *shape)
+            # u adds what v subtracts: s_{u,v} is the same for both.
+            total = total + mask if v < own else total - mask
     return total
 
 
-@dataclass(eq=False, repr=False)
-class Client(SplitClient):
+class Client(SummedClient):
     """Client u: masks its embedding, and opens the seed or the key of each other client."""
 
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "deal": "share"}
     kept_once: ClassVar[tuple[str, ...]] = ("identity", "verifiers")
     # With other survivors the second time, both secrets of a client would be opened.
     resumes_measured: ClassVar[bool] = False
+    protected: ClassVar[Mapping[str, str]] = {
+        "identity": "bytes", "secret": "key", "deal": "public key, field", "shared": "public key",
+        "embedding": "field", "signature": "bytes", "signatures": "bytes", "opening": "field",
+        "gradient": "real",
+    }  # fmt: skip
 
-    public: Parameters
-    identity: bytes = field(default=b"", init=False)  # signing key of round 3
-    verifiers: dict[int, bytes] = field(default_factory=dict, init=False)
+    def __init__(self, *given: Any) -> None:
+        *common, public = given
+        super().__init__(*common)
+        self.public: Parameters = public
+        self.identity: Key | bytes = b""  # signing key of round 3
+        self.verifiers: dict[int, Any] = {}
 
     async def setup(self) -> None:
         """Publish the verifying keys, where round 3 is run."""
         if not self.public.consistency:
             return
-        self.identity = self.random_bytes()
-        own = verifying_key(self.identity)
-        self.share("identity", [own] * len(self.peers))
+        self.identity = self.key("identity")
+        self.share("identity", [self.verifying_key(self.identity)] * len(self.peers))
         self.verifiers = await self.collect("identity", senders=self.peers)
 
-    async def train(self, batch: np.ndarray) -> None:
+    async def train(self, samples: np.ndarray) -> None:
         """One step of split training; the secrets of a round are forgotten with it."""
-        own = self.rows_of(batch)
-        survivors = await self.aggregate(self.quantised(own))
-        gradient: np.ndarray = await self.receive("gradient", sender=SERVER)
-        self.update(own, gradient / np.float32(len(survivors)))
+        survivors = await self.aggregate(self.quantised(samples))
+        self.update(samples, await self.receive("gradient", sender=SERVER), len(survivors))
 
-    async def aggregate(self, x: np.ndarray) -> tuple[int, ...]:
+    async def aggregate(self, x: Element) -> tuple[int, ...]:
         """Rounds 0 to 4 for one input; returns U3. A client that is not in U3 waits in here."""
         # Through the own mailbox: a resumed round goes on with the secrets of the shares it sent.
-        self.send(self.index, "secret", (self.random_bytes(), self.random_bytes()))
-        secret, seed = await self.receive("secret", sender=self.index)
-        pairing = Pairing(self.index, self.round, secret)
-        self.share("deal", self.deal(pairing, seed))
-        self.send(SERVER, "shared", pairing.public)
+        self.send(self.index, "secret", (self.key("s"), self.key("b")))
+        secret, seed = await self.receive("secret", sender=self.index)  # s_u^SK, b_u
+        key = self.public_key(secret)
+        shares = self.share_keys(self.public.shamir, secret, seed)
+        self.share("deal", [Deal(key, *both) for both in shares])
+        self.send(SERVER, "shared", key)
         sharers = await self.receive("sharers", sender=SERVER)  # U2
         deals: dict[int, Deal] = await self.collect("deal", senders=sharers)
-        self.send(SERVER, "embedding", self.masked(x, pairing, seed, deals))
+        self.send(SERVER, "embedding", self.masked(x, secret, seed, deals))
         survivors = await self.receive("survivors", sender=SERVER)  # U3
         self.check(set(survivors), set(sharers))
         if self.public.consistency:
-            await self.agree(sharers, survivors, {v: deal.key for v, deal in deals.items()})
+            await self.agreed(sharers, survivors, {v: deal.key for v, deal in deals.items()})
         self.send(SERVER, "opening", self.open(deals, set(survivors)))
         return tuple(survivors)
 
-    def random_bytes(self) -> bytes:
-        """32 bytes from the operating system; all secrets of a client are drawn here."""
-        return fresh_bytes(SEED)
-
-    def quantised(self, own: np.ndarray) -> np.ndarray:
-        """x_u, refused where the sum over all clients could wrap: |x| <= floor((p-1)/(2N)).
-
-        The error reveals one bit about the client's data, which the card lists.
-        """
-        public = self.public
-        x: np.ndarray = public.point.quantize(self.embed(own))
-        # N terms of at most (p-1)/(2N) sum to at most (p-1)/2 in magnitude, which the signed range
-        # holds.
-        limit = (public.field.modulus - 1) // (2 * len(self.peers))
-        largest = int(np.abs(public.field.signed(x)).max(initial=0))
-        if largest > limit:
-            raise RangeError(
-                f"secagg_split: in round {self.round} client {self.index} has a quantised "
-                f"embedding of {largest}, and floor((p-1)/(2N)) = {limit}. Lower bits "
-                f"({public.point.bits}) or bound the weights, or use a larger prime"
-            )
-        return x
-
-    def deal(self, pairing: Pairing, seed: bytes) -> list[Deal]:
-        """Shares of s_u^SK and b_u for every client (round 1)."""
-        limbs = [*self.public.split(pairing.secret), *self.public.split(seed)]
-        shares = self.public.shamir.encode(self.public.field.elements([limbs]))
-        half = len(limbs) // 2
-        return [Deal(pairing.public, row[:half], row[half:]) for row in shares]
-
-    def masked(
-        self, x: np.ndarray, pairing: Pairing, seed: bytes, deals: Mapping[int, Deal]
-    ) -> np.ndarray:
+    def masked(self, x: Element, secret: Key, seed: Key, deals: Mapping[int, Deal]) -> Element:
         """y_u (round 2); refused with too few sharers, or if two of their keys are equal."""
-        public, keys = self.public, {v: deal.key for v, deal in deals.items()}
-        if len(keys) < public.needed or len(set(keys.values())) < len(keys):
+        keys = {v: deal.key for v, deal in deals.items()}
+        if len(keys) < self.public.needed:
             raise RunError(
-                f"secagg_split: the server named {len(keys)} sharers with "
-                f"{len(set(keys.values()))} keys; t and T+2 ask for {public.needed} different "
-                "ones. Nothing was uploaded"
+                f"secagg_split: the server named {len(keys)} sharers, and t and T+2 ask for "
+                f"{self.public.needed}. Nothing was uploaded"
             )
-        own = public.field.add(x, public.stream(seed, x.shape))
-        return public.field.add(own, pair_masks(public, pairing, keys, x.shape))
+        first, *rest = keys.values()
+        first.map(different, *rest)
+        own = x + self.expand(seed, *x.shape)
+        return own + pair_masks(self, self.index, secret, keys, x.shape)
 
     def check(self, survivors: set[int], sharers: set[int]) -> None:
         """Refuse to open for survivors that are too few, no sharers, or without this client."""
@@ -222,22 +141,19 @@ class Client(SplitClient):
                 "tells of single clients. Nothing was opened"
             )
 
-    async def agree(
-        self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, bytes]
+    async def agreed(
+        self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, Any]
     ) -> None:
         """Round 3: go on only if t clients signed the same U2 and U3, now and in this run."""
-        statement = functools.partial(
-            survivors_statement, self.verifiers, self.round, sharers, survivors
-        )
-        self.send(SERVER, "signature", signing_key(self.identity).sign(statement(keys[self.index])))
-        signatures: dict[int, bytes] = await self.receive("signatures", sender=SERVER)
-        statements = {v: statement(keys[v]) for v in survivors}
-        valid = list(valid_signers(statements, signatures, self.verifiers))
-        if len(valid) < self.public.threshold:
-            raise RunError(
-                f"secagg_split: {len(valid)} clients signed the survivors that the server named to "
-                f"client {self.index}, and t = {self.public.threshold} must. Nothing was opened"
-            )
+        known = sorted(self.verifiers)
+        run = self.round, tuple(sharers), tuple(survivors), tuple(known)
+        verifiers = [self.verifiers[n] for n in known]
+        own = self.sign(self.identity, survivors_statement, *run, keys[self.index], *verifiers)
+        self.send(SERVER, "signature", own)
+        signatures: dict[int, Any] = await self.receive("signatures", sender=SERVER)
+        there = [v for v in signatures if v in survivors]
+        parts = *(keys[v] for v in there), *(signatures[v] for v in there)
+        own.map(enough_signed, self.index, self.public.threshold, there, *run, *verifiers, *parts)
 
     def open(self, deals: Mapping[int, Deal], survivors: Collection[int]) -> Opening:
         """For each client its share of the seed if it survived, else that of its key."""
@@ -250,26 +166,24 @@ class Client(SplitClient):
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of embedding a batch, and one addition an element and mask."""
-        if kind != "embedding":
-            return 0
         samples = self.batches.coded * self.batches.segments
-        return samples * (self.network.operations + self.public.width * len(self.peers))
+        masks = samples * self.width * len(self.peers) if kind == "embedding" else 0
+        return super().operations(kind) + masks
 
 
-@dataclass(eq=False, repr=False)
-class Server(SplitServer):
+class Server(SummedServer):
     """Server: names U2 and U3, removes the masks from the sum of U3, trains the server model."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "answered")
+    protected = Client.protected
+    divides = False
 
-    public: Parameters
-    config: SecAggConfig
-    given_up: int = field(default=0, init=False)
-    answered: np.ndarray = field(init=False)  # rounds in which each client survived
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.answered = np.zeros(len(self.peers), np.int64)
+    def __init__(self, *given: Any) -> None:
+        *common, public, config = given
+        super().__init__(*common)
+        self.public: Parameters = public
+        self.config: SecAggConfig = config
+        self.given_up = 0
 
     async def run(self) -> None:
         """Do one step a round, or none where the round was given up."""
@@ -279,19 +193,21 @@ class Server(SplitServer):
             self.announce(self.round + 1, batch)
             outcome = await self.aggregate()
             if outcome is not None:
-                self.train(batch, outcome)
+                total, survivors, sharers = outcome
+                dropped = sharers - len(survivors)
+                self.train(self.batches.samples(batch), total, survivors, dropped=dropped)
         self.conclude()
 
-    async def aggregate(self) -> tuple[np.ndarray, tuple[int, ...], int] | None:
+    async def aggregate(self) -> tuple[Element, tuple[int, ...], int] | None:
         """Sum of x_u over U3, U3, and |U2|; None if the round is given up."""
         public, patience = self.public, self.config.result_timeout
-        shared: dict[int, bytes] = await self.collect("shared", timeout=self.config.share_timeout)
+        shared: dict[int, Any] = await self.collect("shared", timeout=self.config.share_timeout)
         keys = {n: shared[n] for n in public.cohorts.whole(shared)}
         if len(keys) < public.quorum:
             self.give_up("shared", shared, public.quorum)
             return None
         self.broadcast("sharers", tuple(keys), to=tuple(keys))
-        came: dict[int, np.ndarray] = await self.collect(
+        came: dict[int, Element] = await self.collect(
             "embedding",
             count=public.quorum,
             senders=keys,
@@ -334,38 +250,25 @@ class Server(SplitServer):
 
     def unmask(
         self,
-        keys: Mapping[int, bytes],
-        uploads: Mapping[int, np.ndarray],
+        keys: Mapping[int, Any],
+        uploads: Mapping[int, Element],
         openings: Mapping[int, Opening],
-    ) -> np.ndarray:
+    ) -> Element:
         """Round 4: the sum of y_u, without the masks of U3's seeds and of U2 \\ U3's keys."""
-        public = self.public
-        total = functools.reduce(public.field.add, uploads.values())
+        code = self.public.shamir
+        total: Any = sum(uploads.values())
         for v in uploads:
-            seed = public.rebuild({u: opening.seeds[v] for u, opening in openings.items()})
-            total = public.field.subtract(total, public.stream(seed, total.shape))
+            seed = self.join_key({u: one.of(v) for u, one in openings.items()}, code)
+            total = total - self.expand(seed, *total.shape)
         survivors = {v: keys[v] for v in uploads}
         # sum_{u in U3} y_u = sum x_u + sum PRG(b_u) + sum_{u in U3, v in U2 \ U3} +-PRG(s_{u,v}):
         # masks among survivors have cancelled, those with clients that dropped out have not.
         for v in sorted(set(keys) - set(uploads)):
-            secret = public.rebuild({u: opening.secrets[v] for u, opening in openings.items()})
+            secret = self.join_key({u: one.of(v) for u, one in openings.items()}, code)
             # v's pair masks with the survivors cancel the survivors' pair masks with v.
-            gone = pair_masks(public, Pairing(v, self.round, secret), survivors, total.shape)
-            total = public.field.add(total, gone)
-        return total
-
-    def join(
-        self, uploads: tuple[np.ndarray, tuple[int, ...], int], samples: np.ndarray
-    ) -> JointEmbedding:
-        """Mean over the survivors, from their sum, their numbers and the number of sharers."""
-        total, survivors, sharers = uploads
-        mean = self.public.point.dequantize(total) / len(survivors)
-        return summed(mean, survivors, dropped=sharers - len(survivors))
-
-    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
-        """Send all survivors dL/dH, which each of them divides by their number, and count them."""
-        self.answered[list(step.clients)] += 1
-        self.broadcast("gradient", next(iter(step.gradients.values())), to=step.clients)
+            total = total + pair_masks(self, v, secret, survivors, total.shape)
+        unmasked: Element = total
+        return unmasked
 
     def operations(self, kind: str) -> int:
         """One addition an element and mask to remove, at most; when the gradient is sent."""
@@ -373,4 +276,14 @@ class Server(SplitServer):
             return 0
         Q, N = self.public.quorum, len(self.peers)
         samples = self.batches.coded * self.batches.segments
-        return samples * self.public.width * Q * (2 + N - Q)
+        return samples * self.width * Q * (2 + N - Q)
+
+
+def different(*keys: bytes) -> np.ndarray:
+    """Refuse an upload where two of the sharers' keys are equal."""
+    if len(set(keys)) < len(keys):
+        raise RunError(
+            f"secagg_split: the server named {len(keys)} sharers with {len(set(keys))} keys, which "
+            "must be different ones. Nothing was uploaded"
+        )
+    return np.array(len(keys))

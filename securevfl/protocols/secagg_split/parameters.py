@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from securevfl.engine.wire import message
-from securevfl.errors import PrivacyError, RunError
-from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.errors import PrivacyError
+from securevfl.field import LagrangeCode
 from securevfl.field.cohorts import Cohorts, most_cohorts
-from securevfl.field.sampling import Keystream, fill_uniform
 from securevfl.protocols.base.options import SegmentedConfig
-
-SEED = 32  # bytes of b_u, of s_u^SK and of an agreed s_{u,v}
 
 
 class SecAggConfig(SegmentedConfig):
@@ -112,15 +107,15 @@ class Deal:
 
     Attributes
     ----------
-    key : bytes
+    key : PublicKey
         s_u^PK.
-    secret, seed : ndarray, (limbs,), field elements
+    secret, seed : Element, (limbs,)
         The receiver's shares of s_u^SK and of b_u.
     """
 
-    key: bytes
-    secret: np.ndarray
-    seed: np.ndarray
+    key: Any
+    secret: Any
+    seed: Any
 
 
 @message("secagg_split.Opening")
@@ -130,14 +125,18 @@ class Opening:
 
     Attributes
     ----------
-    seeds : dict of int to ndarray
+    seeds : dict of int to Element
         Shares of b_v, for the survivors v.
-    secrets : dict of int to ndarray
+    secrets : dict of int to Element
         Shares of s_v^SK, for the clients that shared and did not survive.
     """
 
-    seeds: dict[int, np.ndarray]
-    secrets: dict[int, np.ndarray]
+    seeds: dict[int, Any]
+    secrets: dict[int, Any]
+
+    def of(self, client: int) -> Any:
+        """The share of the secret of a client that is opened; never of both."""
+        return self.seeds[client] if client in self.seeds else self.secrets[client]
 
 
 def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
@@ -181,32 +180,21 @@ class Parameters:
     ----------
     shamir : LagrangeCode
         t-out-of-N sharing: one segment, t - 1 masks.
-    point : FixedPoint
-        Quantiser of embeddings.
     quorum : int
         |U3| that the server waits for.
     privacy : int
         T.
     consistency : bool
         Whether round 3 is run.
-    width : int
-        h.
     cohorts : Cohorts
         Groups of clients that survive whole, or not at all.
     """
 
     shamir: LagrangeCode
-    point: FixedPoint
     quorum: int
     privacy: int
     consistency: bool
-    width: int
     cohorts: Cohorts
-
-    @property
-    def field(self) -> PrimeField:
-        """F_p."""
-        return self.shamir.field
 
     @property
     def threshold(self) -> int:
@@ -221,37 +209,3 @@ class Parameters:
         left with that of a single client.
         """
         return max(self.threshold, self.privacy + 2)
-
-    @property
-    def limb(self) -> int:
-        """Number of bytes that always fit in a field element."""
-        return (self.field.modulus.bit_length() - 1) // 8
-
-    def split(self, secret: bytes) -> list[int]:
-        """32 bytes as field elements."""
-        size = self.limb
-        return [int.from_bytes(secret[i : i + size], "little") for i in range(0, SEED, size)]
-
-    def join(self, limbs: np.ndarray) -> bytes:
-        """Inverse of `split`.
-
-        Raises
-        ------
-        RunError
-            When a field element is larger than `split` makes them: some share was wrong.
-        """
-        sizes = [min(self.limb, SEED - i) for i in range(0, SEED, self.limb)]
-        limbs_of = [(int(n), size) for n, size in zip(limbs.tolist(), sizes, strict=True)]
-        if any(n >> 8 * size for n, size in limbs_of):
-            raise RunError("secagg_split: shares of a seed decode to no seed; one of them is wrong")
-        return b"".join(n.to_bytes(size, "little") for n, size in limbs_of)
-
-    def rebuild(self, shares: Mapping[int, np.ndarray]) -> bytes:
-        """Secret from the shares of at least t clients."""
-        return self.join(self.shamir.decode(np.stack(list(shares.values())), tuple(shares), 1)[0])
-
-    def stream(self, seed: bytes, shape: tuple[int, ...]) -> np.ndarray:
-        """PRG: uniform elements of AES-256-CTR under the seed, on every machine alike."""
-        out = np.empty(shape, self.field.dtype)
-        fill_uniform(self.field.modulus, out.reshape(-1), Keystream(seed, aes=True))
-        return out

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
+from typing import Any, ClassVar
 
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError
@@ -15,42 +13,27 @@ from securevfl.field.cohorts import TOLD_APART, Cohorts, cohorts_of
 from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.hidden_sums import MaskedUpload, PairMasked
-from securevfl.protocols.base.messages import (
-    Draw,
-    Hypothesis,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-)
+from securevfl.protocols.base.messages import SELF, MessageSpec, in_rounds, in_setup
+from securevfl.protocols.base.summed_parties import SummedEmbeddings
 from securevfl.protocols.secagg_split.algorithm import Client, Server
-from securevfl.protocols.secagg_split.declaration import (
-    dealt,
-    draws_of,
-    hypotheses_of,
-    messages_of,
-    sum_of_survivors,
-    upload_parts,
-)
 from securevfl.protocols.secagg_split.parameters import (
     Parameters,
     SecAggConfig,
     cohort_number,
     thresholds,
 )
-
-if TYPE_CHECKING:
-    from securevfl.data.dataset import VerticalDataset
+from securevfl.verified import World
 
 
-class SecAggSplit(EmbeddingProtocol, PairMasked):
+class SecAggSplit(SummedEmbeddings):
     """Split learning with secure aggregation on one data set."""
 
     name = "secagg_split"
     tells_sums = True
     apart = True
     Config = SecAggConfig
+    divides = False
+    traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 2, "width": 2, "hidden": 3}
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
         "result_timeout": 60.0,
@@ -96,17 +79,24 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
         ),
     )
 
-    def __init__(self, config: SecAggConfig, data: VerticalDataset, *, seed: int) -> None:
+    def __init__(self, config: SecAggConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         t, quorum = thresholds(config, data.parties)
-        prime = PrimeField(config.prime)
+        prime, N = PrimeField(config.prime), data.parties
+        self.point = FixedPoint(prime, bits=config.bits)
+        # N terms of at most (p-1)/(2N) sum to at most (p-1)/2 in magnitude, which the signed range
+        # holds.
+        self.limit = (prime.modulus - 1) // (2 * N)
+        self.refusal = (
+            "secagg_split: in round {round} client {client} has a quantised embedding of LARGEST, "
+            f"and floor((p-1)/(2N)) = {self.limit}. Lower bits ({config.bits}) or bound the "
+            "weights, or use a larger prime"
+        )
         self.public = Parameters(
-            shamir=LagrangeCode(prime, parties=data.parties, segments=1, privacy=t - 1, degree=1),
-            point=FixedPoint(prime, bits=config.bits),
+            shamir=LagrangeCode(prime, parties=N, segments=1, privacy=t - 1, degree=1),
             quorum=quorum,
             privacy=config.privacy,
             consistency=config.consistency,
-            width=config.width,
             cohorts=_cohorts(config, data.parties, quorum),
         )
         # Who is away takes its cohort along.
@@ -127,44 +117,44 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Figure 4, round by round, between the announcement and the gradient."""
-        return messages_of(self)
+        p = self.field.modulus
+        batch, upload, gradient = self.step_messages("masked_result", self.field.dtype.name)
+        up, down = ("client", "server"), ("server", "client")
+        keys: dict[str, Any] = {"count": in_rounds}
+        named: dict[str, Any] = {"public": True, "count": in_rounds, "punctual": True}
+        identity = MessageSpec("identity", "client", "client", "key", public=True, count=in_setup)
+        signed = (
+            MessageSpec("signature", *up, "key", **keys, source="round 3"),
+            MessageSpec("signatures", *down, "key", **keys, source="round 3"),
+        )
+        consistency = self.config.consistency
+        return (
+            *[identity] * consistency,
+            batch,
+            MessageSpec("secret", "client", SELF, "key", **keys, source="s_u^SK, b_u"),
+            MessageSpec("deal", "client", "client", "key", **keys, source="rounds 0, 1", modulus=p),
+            MessageSpec("shared", *up, "key", public=True, **keys, source="round 0: s_u^PK"),
+            MessageSpec("sharers", *down, "control", **named, source="round 1: U2"),
+            replace(upload, source="round 2: y_u", modulus=p),
+            MessageSpec("survivors", *down, "control", **named, source="round 2: U3"),
+            *signed * consistency,
+            MessageSpec("opening", *up, "key", **keys, source="round 4", modulus=p),
+            gradient,
+        )
 
-    @property
-    def draws(self) -> tuple[Draw, ...]:
-        """Signing key, s_u^SK, b_u, and the polynomials that share the last two."""
-        return draws_of(self)
-
-    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-        """Keys and seeds of one use, and openings of only one secret of a client."""
-        return hypotheses_of(self, secrets)
-
-    @property
-    def sharing(self) -> LagrangeCode:
-        """t-out-of-N shares of s_u^SK and b_u."""
-        return self.public.shamir
-
-    def upload_parts(self, secrets: RunSecrets, key: MessageKey) -> MaskedUpload:
-        """x_u, b_u and s_v^SK of U2."""
-        return upload_parts(self, secrets, key)
-
-    def dealt(
-        self, secrets: RunSecrets, client: int, round: int
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """s_u^SK and b_u in limbs, and their shares."""
-        return dealt(self, secrets, client, round)
-
-    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """Sum of x_u over U3, which uploads and openings reveal to the server; else None."""
-        return sum_of_survivors(self, secrets, key)
+    def summed(self, world: World) -> Mapping[int, Sequence[int]]:
+        """U3 of each round in which it was named."""
+        return world.told("survivors")
 
     def server(self) -> Server:
         """The server."""
-        return self.make_server(Server, self.public, self.config)
+        made: Server = self.made_server(Server, self.public, self.config)
+        return made
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
-        network, features = self.client_network(index), self.data.train[index]
-        return Client(index, self.peers(), self.layout, features, network, self.public)
+        made: Client = self.made_client(Client, index, self.public)
+        return made
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that survived most often, the lowest first among equals."""
@@ -177,7 +167,7 @@ class SecAggSplit(EmbeddingProtocol, PairMasked):
             "T": self.config.privacy,
             "t": self.public.threshold,
             "quorum": self.public.quorum,
-            "p": self.public.field.modulus,
+            "p": self.field.modulus,
             "consistency": self.config.consistency,
             "batch_rows": self.batch_rows,
         }

@@ -2,55 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+import numpy as np
 
 from securevfl.engine import wire
-
-
-def signing_key(secret: bytes) -> Any:
-    """Ed25519 key object of a secret key."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    return Ed25519PrivateKey.from_private_bytes(secret)
-
-
-def verifying_key(secret: bytes) -> bytes:
-    """Public key that belongs to a secret key."""
-    raw: bytes = signing_key(secret).public_key().public_bytes_raw()
-    return raw
+from securevfl.errors import RunError
 
 
 def survivors_statement(
-    verifiers: Mapping[int, bytes],
     round: int,
     sharers: Sequence[int],
     survivors: Sequence[int],
+    known: Sequence[int],
     key: bytes,
+    *verifiers: bytes,
 ) -> bytes:
     """Statement that a client signs in round 3.
 
-    The clients' verifying keys are drawn in setup and stand for the run. The signer's pairing key
-    is drawn in each round, anew in each incarnation (after each crash) of the signer, and stands
-    for both. The others have it from the signer itself, so no statement of another run or of an
-    earlier incarnation is accepted.
+    The clients' verifying keys (of `known`, in order) are drawn in setup and stand for the run. The
+    signer's pairing key is drawn in each round, anew in each incarnation (after each crash) of the
+    signer, and stands for both. The others have it from the signer itself, so no statement of
+    another run or of an earlier incarnation is accepted.
     """
-    run = sorted(verifiers.items())
+    run = list(zip(known, verifiers, strict=True))
     return wire.encode(("securevfl secagg survivors 2", run, round, key, sharers, survivors))
 
 
-def valid_signers(
-    statements: Mapping[int, bytes],
-    signatures: Mapping[int, bytes],
-    verifiers: Mapping[int, bytes],
-) -> Iterator[int]:
-    """Clients whose signature of their own statement is valid."""
+def enough_signed(
+    own: bytes,
+    client: int,
+    threshold: int,
+    signers: Sequence[int],
+    round: int,
+    sharers: Sequence[int],
+    survivors: Sequence[int],
+    known: Sequence[int],
+    *parts: bytes,
+) -> np.ndarray:
+    """Number of signers whose signature of their own statement is valid.
+
+    Parameters
+    ----------
+    own : bytes
+        Signature of the client itself, by which the others are asked for.
+    client, threshold : int
+        Who asks, and t.
+    parts : bytes
+        Verifying keys of `known`, then pairing keys and signatures of `signers`.
+
+    Raises
+    ------
+    RunError
+        When fewer than t are valid.
+    """
+    verifiers, rest = parts[: len(known)], parts[len(known) :]
+    keys, signatures = rest[: len(signers)], rest[len(signers) :]
+    run = round, sharers, survivors, known
+    valid = sum(
+        v in known
+        and is_valid(
+            verifiers[known.index(v)], signature, survivors_statement(*run, key, *verifiers)
+        )
+        for v, key, signature in zip(signers, keys, signatures, strict=True)
+    )
+    if valid < threshold:
+        raise RunError(
+            f"secagg_split: {valid} clients signed the survivors that the server named to "
+            f"client {client}, and t = {threshold} must. Nothing was opened"
+        )
+    return np.array(valid)
+
+
+def is_valid(verifier: bytes, signature: bytes, statement: bytes) -> bool:
+    """Whether a signature (Ed25519) of a statement is by the owner of a verifying key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    for v, signature in signatures.items():
-        try:
-            Ed25519PublicKey.from_public_bytes(verifiers[v]).verify(signature, statements[v])
-        except (InvalidSignature, KeyError):
-            continue
-        yield v
+    try:
+        Ed25519PublicKey.from_public_bytes(verifier).verify(signature, statement)
+    except InvalidSignature:
+        return False
+    return True

@@ -24,7 +24,7 @@ def test_rows_of_the_library_stand_alone(name):
         assert list(coupled_rows(make("wait_dp", **SOUND[name]), asset)) == []
 
 
-@pytest.mark.parametrize("name", ["split", "secagg_split", "vafl", "fedonce", "multivfl"])
+@pytest.mark.parametrize("name", ["split", "vafl", "fedonce", "multivfl"])
 def test_other_methods_have_rows_alone_too(name):
     for asset in ("features", "labels"):
         assert list(coupled_rows(make(name), asset)) == []

@@ -22,7 +22,7 @@ from tests.audit.few_settings import few
 from tests.zoo.declared_contents import LEAKS
 
 METHODS = (
-    *("split", "secagg_split", "he_split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2", "fedonce"),
+    *("split", "he_split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2", "fedonce"),
     *("ssl_local", "local", "vflhlp", "fedhssl", "multivfl"),
 )
 FEW = {"fedvs": {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0},
@@ -81,7 +81,7 @@ def changed(client, send, to, kind, payload, more):
 
 HELD = (DeclaredMessages(), Hypotheses())  # these two alone would say that hypotheses hold
 PLANTS = (raw_columns_as_gradient, foreign_sender, doubled, changed)
-PLANTED = [(name, plant) for name in ("split", "secagg_split") for plant in PLANTS]
+PLANTED = [(name, plant) for name in ("split",) for plant in PLANTS]
 
 
 @pytest.mark.parametrize(("name", "plant"), [*PLANTED, ("he_split", changed)])
@@ -112,7 +112,6 @@ def test_every_message_of_a_sound_run_equals_its_formula(name):
         ("split", {"stragglers": "ignore"}),
         ("split", {"quantized": True}),
         ("split", {"aggregation": "max"}),
-        ("secagg_split", {"consistency": True, "privacy": 2}),
         ("cvfl", {"mode": "sync", "active": 2}),
         ("cvfl", {"q": 3.0, "slow": "0,1"}),
         ("vafl", {"aggregation": "concat", "timeout": 9.0}),
@@ -142,19 +141,19 @@ def test_what_a_declared_message_holds_is_computed(leak):
 
 
 def test_what_has_no_formula_is_named_and_caps_the_verdict():
-    class Silent(get_protocol("secagg_split")):
-        """Secure aggregation that does not say what an opening holds."""
+    class Silent(get_protocol("he_split")):
+        """Encryption that does not say what a sum holds."""
 
         @property
         def messages(self):
             specs = super().messages
-            return tuple(replace(s, recompute=None) if s.kind == "opening" else s for s in specs)
+            return tuple(replace(s, recompute=None) if s.kind == "opened" else s for s in specs)
 
     subject = Subject(make(Silent, tiny_data().with_parties(4)), settings=few)
     claim = next(c for c in subject.protocol.claims if c.who == "server")
     found = judge(claim, subject, every())
     assert found.verdict == "TESTED BUT NOT READ"
-    assert "no formula says what must be in messages of the kinds 'opening'" in found.words
+    assert "no formula says what must be in messages of the kinds 'opened'" in found.words
     assert judge(AS_DECLARED, subject, every()).verdict == "NOT TESTED"
 
 

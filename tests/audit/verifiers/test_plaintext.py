@@ -72,7 +72,7 @@ def found(cls, who="server", about="features", data=None, **options):
     return evidence
 
 
-@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("name", ["fedvs"])
 @pytest.mark.parametrize("form", FORMS)
 def test_features_in_the_clear_are_found(name, form):
     evidence = found(telling(FORMS[form], name))
@@ -80,7 +80,7 @@ def test_features_in_the_clear_are_found(name, form):
     assert "'note' from 1 to -1 holds features of client 1" in evidence.text
 
 
-@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("name", ["fedvs"])
 @pytest.mark.parametrize("form", OF_SOME_ROWS)
 def test_features_of_some_rows_are_found_in_any_order_and_choice_of_columns(name, form):
     data = load_dataset("breast-cancer", parties=4)
@@ -113,7 +113,7 @@ def test_a_column_of_few_values_is_found_at_the_rows_that_were_named():
     assert "'note' from 1 to -1 holds features of client 1" in found(cls).text
 
 
-@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("name", ["fedvs"])
 def test_sound_methods_are_not_blamed_on_columns_of_many_values(name):
     assert found(name, data=load_dataset("breast-cancer", parties=4)).effect == "supports"
 
@@ -136,7 +136,7 @@ def test_those_that_do_not_see_it_are_not_told():
     assert found(telling(FORMS["rows"]), who="T clients").effect == "supports"
 
 
-@pytest.mark.parametrize("name", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("name", ["fedvs"])
 @pytest.mark.parametrize("about", ["features", "model"])
 def test_sound_methods_are_not_blamed(name, about):
     evidence = found(name, about=about)

@@ -5,7 +5,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic import pairs
 from securevfl.audit.traffic.seen import Traffic
@@ -152,17 +151,6 @@ def test_the_order_of_shares_is_seen_by_clients():
     assert (unseen.effect, unseen.bearing) == ("silent", "gap")
 
 
-def test_of_a_method_with_fresh_public_keys_their_content_is_no_difference():
-    subject = subject_of("secagg_split", settings_of)
-    assert found_on(subject).effect == "supports"
-    assert len(subject.settings) == 1 + len(list(settings_of(subject.protocol)))
-    for one in subject.settings:
-        found = one.comparison
-        assert found.messages > 20, one.setting.name
-        assert found.deviations == (), one.setting.name
-    assert examined(leaking(late, "secagg_split"), settings=none).effect == "accuses"
-
-
 def telling(client, send, to, kind, payload, more):
     if kind == "embedding":
         client.record("moved", by=float(client.network.values[0, 0]))
@@ -198,39 +186,6 @@ def test_sound_methods_are_not_blamed(options):
     assert found.effect == "supports"
     assert "have the same traffic" in found.text
     assert np.array([word in found.text for word in ("sizes", "order", "times")]).all()
-
-
-def test_zero_gradients_hide_no_traffic():
-    """Messages before the first one are compared, and what was left out is a gap."""
-    base = get_protocol("secagg_split")
-
-    def parties(self):
-        made = base.parties(self)
-        step = made[SERVER].centre.step
-        made[SERVER].centre.step = lambda *given: (0.0, 0 * step(*given)[1])
-        return made
-
-    def found(leaks):
-        def both(self):
-            made = parties(self)
-            client, send = made[1], made[1].send
-
-            def sending(to, kind, payload, **more):
-                slow = leaks and kind == "embedding" and bit(client)
-                send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
-
-            client.send = sending
-            return made
-
-        cls = type("Still", (base,), {"parties": both, "__doc__": "Planted leak."})
-        subject = Subject(make(cls, **SMALL))
-        subject.shared("settings", tuple)
-        claim = next(one for one in subject.protocol.claims if one.asset == "features")
-        return list(TrafficComparison().examine(claim, subject, seed=0, level=1e-6))
-
-    assert found(leaks=True)[0].effect == "accuses"
-    gap, _ = found(leaks=False)
-    assert (gap.bearing, "a gradient was zero in mirrored columns" in gap.text) == ("gap", True)
 
 
 def with_traffic(monkeypatch, subject, one, again):

@@ -1,0 +1,280 @@
+"""Parties of split training whose server learns sums of embeddings, written for a proof.
+
+How a sum is hidden is a matter of each method: of secagg_split by masks, of he_split by encryption.
+Here is what they share: the client's embedding and step, the server's step, and the sums that a
+trusted party would tell (`SummedEmbeddings.ideal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.engine.party import ANNOUNCE, SERVER
+from securevfl.errors import RangeError
+from securevfl.field import FixedPoint, PrimeField
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.protocols.base.embedding import EmbeddingProtocol
+from securevfl.verified import Element, Participant, Provable, World
+
+
+def embedding(
+    network: ClientNetwork,
+    features: np.ndarray,
+    samples: np.ndarray,
+    point: FixedPoint,
+    limit: int,
+    refusal: str,
+) -> np.ndarray:
+    """Quantised embedding of a batch, field elements, (rows, h).
+
+    Raises
+    ------
+    RangeError
+        With the text `refusal`, where a magnitude is beyond `limit`: a sum could leave its range.
+        That a run ends so reveals one bit about the client's data, which the card lists.
+    """
+    x = point.quantize(network.forward(rows_of(features, samples)))
+    largest = int(np.abs(point.field.signed(x)).max(initial=0))
+    if largest > limit:
+        raise RangeError(refusal.replace("LARGEST", str(largest)))
+    return x
+
+
+def update(
+    network: ClientNetwork,
+    features: np.ndarray,
+    samples: np.ndarray,
+    gradient: np.ndarray,
+    divisor: int,
+) -> np.ndarray:
+    """One step of a client's network with dL/dH / `divisor`; how many weights were clipped."""
+    clipped = network.update(rows_of(features, samples), gradient / np.float32(divisor))
+    return np.array(clipped, np.float32)
+
+
+def loss_and_gradient(
+    centre: Centre,
+    total: np.ndarray,
+    labels: np.ndarray,
+    samples: np.ndarray,
+    point: FixedPoint,
+    summands: int,
+    divisor: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """One step of the server's model on the mean embedding; the loss and dL/dH / `divisor`.
+
+    The sum is of integers 2^bits H_n: field elements, or int64.
+    """
+    exact = total.dtype == np.int64
+    mean = (total * 2.0**-point.bits if exact else point.dequantize(total)) / summands
+    loss, gradient = centre.step(mean, samples, labels)
+    return np.array(loss, np.float32), gradient / np.float32(divisor)
+
+
+def some(clipped: np.ndarray) -> np.ndarray:
+    """Whether any weight was clipped."""
+    return clipped > 0
+
+
+class SummedClient(Participant):
+    """Client n: holds some columns and a network.
+
+    Attributes
+    ----------
+    batches : Batches
+        Which samples an announced batch stands for.
+    features : Secret, (M, d)
+    network : Model
+        Its bottom model, a `ClientNetwork`.
+    limit : int
+        Largest magnitude of a quantised embedding.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("network",)
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        batches: Batches,
+        features: np.ndarray,
+        network: ClientNetwork,
+        point: FixedPoint,
+        limit: int,
+        refusal: str,
+        width: int,
+    ) -> None:
+        super().__init__(index, peers, point.field)
+        self.batches, self.point, self.limit, self.refusal = batches, point, limit, refusal
+        self.width, self.bound, self.multiply_adds = width, network.bound, int(network.operations)
+        self.features = self.own("columns", features)
+        self.network = self.own_model("network", network)
+
+    async def run(self) -> None:
+        """Take part in every round; leave one that ends before its gradient comes."""
+        async for round_ in self.rounds():
+            with round_:
+                await self.train(self.batches.samples(round_.payload))
+
+    async def train(self, samples: np.ndarray) -> None:
+        """One step of split training."""
+        raise NotImplementedError
+
+    def quantised(self, samples: np.ndarray) -> Element:
+        """x_n, refused where a sum could leave its range."""
+        text = self.refusal.format(round=self.round, client=self.index)
+        rest = self.point, self.limit, text
+        shape = (len(samples), self.width)
+        x: Element = self.network.call(
+            embedding, self.features, samples, *rest, shape=shape, field=self.field
+        )
+        return x
+
+    def update(self, samples: np.ndarray, gradient: Any, divisor: int = 1) -> None:
+        """Step with dL/dH_n; clipped weights are recorded as an event."""
+        (clipped,) = self.network.step(
+            update, self.features, samples, gradient, divisor, shapes=[()]
+        )
+        if self.bound is not None and self.opened(clipped.map(some, dtype=bool), "clipped"):
+            self.record("clipped", weights=clipped.map(np.rint, dtype=np.int64), bound=self.bound)
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        samples = self.batches.coded * self.batches.segments
+        return samples * self.multiply_adds if kind == "embedding" else 0
+
+
+class SummedServer(Participant):
+    """Holds the labels and the server model.
+
+    Attributes
+    ----------
+    centre : Model
+        The server model, a `Centre`.
+    labels : Secret, (M,)
+    max_steps, steps : int
+        Steps after which the run ends, and so far.
+    answered : ndarray, (N,)
+        Rounds in which each client was summed.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "answered")
+    divides: ClassVar[bool]  # dL/dH among the clients, or leaves that to them
+
+    def __init__(
+        self,
+        peers: Sequence[int],
+        batches: Batches,
+        centre: Centre,
+        labels: np.ndarray,
+        point: FixedPoint,
+        width: int,
+        max_steps: int,
+    ) -> None:
+        super().__init__(SERVER, peers, point.field)
+        self.batches, self.point, self.width, self.max_steps = batches, point, width, max_steps
+        self.centre = self.own_model("centre", centre)
+        self.labels = self.own("labels", labels)
+        self.steps, self.answered = 0, np.zeros(len(self.peers), np.int64)
+
+    def train(self, samples: np.ndarray, total: Any, summed: Sequence[int], **details: Any) -> None:
+        """One step on the sum of some clients' embeddings, their gradients, and the history."""
+        loss, gradient = self.centre.step(
+            *(loss_and_gradient, total, self.labels, samples, self.point, len(summed)),
+            len(summed) if self.divides else 1,
+            shapes=[(), (len(samples), self.width)],
+        )
+        self.steps += 1
+        self.answered[list(summed)] += 1
+        self.broadcast("gradient", gradient, to=summed)
+        self.record("round", step=self.steps, loss=loss, used=len(summed), **details)
+
+
+class SummedEmbeddings(Provable, EmbeddingProtocol):
+    """A method whose server, or who opens for it, learns sums of embeddings and nothing else.
+
+    Attributes
+    ----------
+    limit : int
+        Largest magnitude of a quantised embedding.
+    refusal : str
+        Text of the error beyond it, with {round}, {client} and LARGEST in it.
+    divides : bool
+        Whether the server divides dL/dH among the clients.
+    told_to : tuple of int
+        Who learns the sums.
+    """
+
+    point: FixedPoint
+    limit: int
+    refusal: str
+    divides: ClassVar[bool]
+    told_to: tuple[int, ...] = (SERVER,)
+
+    @property
+    def field(self) -> PrimeField:
+        """F_p."""
+        return self.point.field
+
+    def made_client(self, kind: Any, index: int, *more: Any) -> Any:
+        """Client `index` of a class that begins as `SummedClient`."""
+        return kind(
+            *(index, self.peers(), self.layout, self.data.train[index]),
+            *(self.client_network(index), self.point, self.limit, self.refusal),
+            *(self.config.width, *more),
+        )
+
+    def made_server(self, kind: Any, *more: Any) -> Any:
+        """A server of a class that begins as `SummedServer`."""
+        return kind(
+            *(self.peers(), self.layout, self.joint_centre(), self.data.train_labels),
+            *(self.point, self.config.width, self.config.rounds, *more),
+        )
+
+    def summed(self, world: World) -> Mapping[int, Sequence[int]]:
+        """Clients in the sum of each round in which one is opened, as somebody was told."""
+        raise NotImplementedError
+
+    def told_sum(self, total: Element) -> Any:
+        """The sum as the server gets it."""
+        return total
+
+    def ideal(self, world: World) -> None:
+        """Each round the sum over those in time, and to all the loss and dL/dH."""
+        columns = [world.the(n, "columns") for n in self.peers()]
+        networks = [world.the(n, "network") for n in self.peers()]
+        centre, labels = world.the(SERVER, "centre"), world.the(SERVER, "labels")
+        announced = world.told(ANNOUNCE)
+        for r, clients in self.summed(world).items():
+            samples = self.layout.samples(announced[r])
+            shape = (len(samples), self.config.width)
+            total = sum(
+                networks[n].call(
+                    *(embedding, columns[n], samples, self.point, self.limit),
+                    self.refusal.format(round=r, client=n),
+                    shape=shape,
+                    field=self.field,
+                )
+                for n in clients
+            )
+            world.output(f"sum {r}", total, to=self.told_to)
+            if r not in world.told("gradient"):
+                continue
+            among = (len(clients), 1) if self.divides else (1, len(clients))
+            loss, gradient = centre.step(
+                *(loss_and_gradient, self.told_sum(total), labels, samples, self.point),
+                *(len(clients), among[0]),
+                shapes=[(), shape],
+            )
+            world.output(f"loss {r}", loss)
+            world.output(f"gradient {r}", gradient)
+            for n in clients:
+                (clipped,) = networks[n].step(
+                    update, columns[n], samples, gradient, among[1], shapes=[()]
+                )
+                if self.config.weight_bound is not None:
+                    world.output(f"clipped {n} {r}", clipped, alone=True)
