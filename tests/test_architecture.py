@@ -345,7 +345,7 @@ def test_a_folder_can_be_taken_in_at_a_glance():
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1127,
-    "audit": 18006,
+    "audit": 18002,
     "bench": 1233,
     "cli": 4620,
     "data": 8113,
@@ -354,12 +354,12 @@ MOST_LINES = {
     "models": 4820,
     "planning": 1533,
     "privacy": 1169,
-    "protocols": 17754,
+    "protocols": 17553,
     "report": 2434,
     "runs": 8248,
     "studies": 1499,
     "testing": 1681,
-    "verified": 5479,
+    "verified": 6013,
 }
 
 

@@ -836,7 +836,7 @@ def judged(program: dict[str, Any], coalition: set[int]) -> tuple[str, bool]:
 
 
 def wrong(verdict: str, private: bool) -> str:
-    if verdict == "PROVED" and not private:
+    if verdict in ("PROVED", "NOT PROTECTED") and not private:
         return "wrong PROVED"
     return "wrong VIOLATED" if verdict == "VIOLATED" and private else ""
 

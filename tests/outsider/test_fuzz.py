@@ -35,7 +35,7 @@ def test_an_output_excuses_what_it_tells() -> None:
         {"op": "spec", "home": None, "args": ["x"], "out": "s"},
         {"op": "output", "home": "spec", "args": ["s"], "name": "o", "to": [-1], "alone": True},
     ]
-    assert judged(program, {-1}) == ("PROVED", True)
+    assert judged(program, {-1}) == ("NOT PROTECTED", True)
 
 
 def test_a_wrong_verdict_is_seen_and_shrunk() -> None:

@@ -68,10 +68,16 @@ class Client(SummedClient):
     # With other survivors the second time, both secrets of a client would be opened.
     resumes_measured: ClassVar[bool] = False
     protected: ClassVar[Mapping[str, str]] = {
-        "identity": "bytes", "secret": "key", "deal": "public key, field", "shared": "public key",
-        "embedding": "field", "signature": "bytes", "signatures": "bytes", "opening": "field",
+        "identity": "signature",
+        "secret": "key",
+        "deal": "public key, field",
+        "shared": "public key",
+        "embedding": "field",
+        "signature": "signature",
+        "signatures": "signature",
+        "opening": "field",
         "gradient": "real",
-    }  # fmt: skip
+    }
 
     def __init__(self, *given: Any) -> None:
         *common, public = given
