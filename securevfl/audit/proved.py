@@ -85,7 +85,7 @@ def _plural(role: str) -> str:
 
 
 def assets_in(world: Trace, outputs: Iterable[Output], coalition: frozenset[int]) -> set[str]:
-    """Assets of honest parties on which outputs depend."""
+    """Assets of honest parties on which outputs depend otherwise than by releases with noise."""
     todo: list[Node] = [output.node for output in outputs]
     seen: set[int] = set()
     found: set[str] = set()
@@ -94,7 +94,8 @@ def assets_in(world: Trace, outputs: Iterable[Output], coalition: frozenset[int]
         if node.number in seen:
             continue
         seen.add(node.number)
-        todo.extend(node.args)
+        if node.op != "release":
+            todo.extend(node.args)
         if node.op == "secret" and node.owner not in coalition:
             found |= {ASSETS[node.name]} if node.name in ASSETS else set(ASSETS.values())
     return found
@@ -132,7 +133,7 @@ def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
     if claim.asset in own:
         return "NOT PROTECTED"
     if one.verdict == "NOT PROTECTED":  # of another asset; nothing beside is shown
-        return "PROVED"
+        return "DP" if one.releases else "PROVED"
     word: Verdict = one.verdict
     return word
 

@@ -36,6 +36,23 @@ def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     return clipped
 
 
+def clip_finite_rows(rows: np.ndarray, bound: float) -> np.ndarray:
+    """`clip_rows` of rows that are to be released.
+
+    Raises
+    ------
+    RangeError
+        When an entry is not finite: no noise moves it, so it would be released as it is.
+    """
+    strange = int((~np.isfinite(rows)).any(axis=1).sum())
+    if strange:
+        raise RangeError(
+            f"release_rows: {strange} of {len(rows)} rows to be released are not finite, and noise "
+            "cannot hide that. Scale the columns (scaling = minmax), or lower lr"
+        )
+    return clip_rows(rows, bound)
+
+
 def clip_gradient(rows: np.ndarray, gradient: np.ndarray, bound: float) -> np.ndarray:
     """Gradient with respect to the rows from that with respect to the clipped rows.
 
@@ -134,16 +151,20 @@ def release_rows(
             f"release_rows: the bound {bound} and sigma {sigma} must be positive and finite, and "
             "the bound at most 200 sigma"
         )
-    strange = int((~np.isfinite(rows)).any(axis=1).sum())
-    if strange:
-        raise RangeError(
-            f"release_rows: {strange} of {len(rows)} rows to be released are not finite, and noise "
-            "cannot hide that. Scale the columns (scaling = minmax), or lower lr"
-        )
+    return noised_rows(clip_finite_rows(rows, bound), sigma=sigma, source=source)
+
+
+def noised_rows(clipped: np.ndarray, *, sigma: float, source: Source = SYSTEM) -> np.ndarray:
+    """Rows that were clipped before, with Gaussian noise, rounded as `release_rows` says.
+
+    Returns
+    -------
+    ndarray, (rows, h), float32
+    """
     # |clipped + noise| < 200 sigma + 9 sigma < 2^8 sigma, on a grid of at least 2^-15 sigma: 23
     # bits, and float32 has 24.
     grid = 2.0 ** (math.floor(math.log2(sigma)) - _GRID_BITS)
-    noisy = clip_rows(rows, bound) + sigma * gaussian(rows.shape, source)
+    noisy = clipped + sigma * gaussian(clipped.shape, source)
     released: np.ndarray = (np.round(noisy / grid) * grid).astype(np.float32)
     return released
 
@@ -249,9 +270,20 @@ def release_gradient(
     -------
     ndarray, (rows, h), float32
     """
+    rows = release_rows(own_gradients(gradient, samples), bound=bound, sigma=sigma, source=source)
+    return mean_gradient(rows, samples)
+
+
+def own_gradients(gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """dl_i/dH_i of the true rows of the gradient of a mean loss, (b, h) float32."""
     true = samples >= 0
-    count = np.float32(true.sum())
-    released = np.zeros_like(gradient)
-    rows = release_rows(gradient[true] * count, bound=bound, sigma=sigma, source=source)
-    released[true] = rows / count
-    return released
+    own: np.ndarray = gradient[true] * np.float32(true.sum())
+    return own
+
+
+def mean_gradient(own: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Inverse of `own_gradients`; rows of padding are zero."""
+    true = samples >= 0
+    gradient = np.zeros((len(samples), own.shape[1]), np.float32)
+    gradient[true] = own / np.float32(true.sum())
+    return gradient

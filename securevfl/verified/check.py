@@ -425,13 +425,15 @@ class Checker:
                 )
 
     def _drawn(self, poly: Poly) -> str:
+        """What of a polynomial is drawn, but for releases that the coalition has."""
         todo, seen = [s for m in poly for s in m], set()
         while todo:
             atom = self.e.atom(todo.pop())
             if atom.base in seen:
                 continue
             seen.add(atom.base)
-            if atom.kind in DRAWN:
+            paid = atom.base in self.given or atom.node.owner in self.coalition
+            if atom.kind in DRAWN and not (atom.kind == "release" and paid):
                 return atom.node.name or atom.kind
             todo.extend(s for arg in atom.deps for q in arg for m in q for s in m)
         return ""
@@ -500,10 +502,14 @@ class Checker:
 
 
 class Given(Checker):
-    """Values that a coalition can compute from its inputs and the outputs alone."""
+    """Values that a coalition can compute from its inputs, the outputs and what was released.
+
+    `Checker.finish` sees to it that outputs are computed from no release that is not given.
+    """
 
     def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):
         super().__init__(entries, coalition, outputs)
+        self.given |= {atom.base for atom in entries.atoms if atom.kind == "release"}
         self.have: dict[int, bool] = {}
         for _ in range(2):  # functions of outputs may be in outputs
             self._echelon()

@@ -420,6 +420,10 @@ class Provable:
         """T, the most clients that pool what they have, alone and with the server."""
         return int(getattr(self.config, "privacy", 1))  # type: ignore[attr-defined]
 
+    def delta(self) -> float:
+        """Delta of what is said of releases with noise."""
+        return float(getattr(self.config, "delta", 1e-5))  # type: ignore[attr-defined]
+
     def coalitions(self) -> tuple[frozenset[int], ...]:
         """Coalitions that the claims are about: up to T clients, and the server with up to T."""
         clients = list(self.peers())  # type: ignore[attr-defined]

@@ -324,15 +324,37 @@ class Hands:
         inside = cipher._value
         return Element(inside._value, inside._node, self.index, self.world, self.field)
 
-    def gaussian(self, value: Any, sigma: float) -> Noised:
+    def gaussian(
+        self,
+        value: Any,
+        sigma: float,
+        *,
+        name: str = "release",
+        rows: Any = None,
+        seed: bytes | None = None,
+    ) -> Any:
         """The Gaussian mechanism on clipped rows: one release, which is paid for.
+
+        Parameters
+        ----------
+        value : Clipped
+        sigma : float
+            Standard deviation of the noise of each entry.
+        name : str
+            Public name, by which declared outputs find it (`World.released`).
+        rows : ndarray of int, optional
+            Public numbers of the records that the rows are of, below 0 for none: a record pays for
+            the releases that it is in. If not given it is in all of them.
+        seed : bytes, optional
+            Public seed of noise that is to be repeated. It hides nothing, so the result is no
+            release, but a Secret like any other.
 
         Raises
         ------
         FlowError
             Where the rows have no bound, or there would be no noise.
         """
-        from securevfl.privacy.mechanisms import MOST_BOUND, release_rows
+        from securevfl.privacy.mechanisms import MOST_BOUND, noised_rows
 
         if not isinstance(value, Clipped):
             raise FlowError(f"gaussian on {describe(value)}: clip(bound) it first, or its "
@@ -341,13 +363,59 @@ class Hands:
         if not (0 < sigma < math.inf and value._bound <= MOST_BOUND * sigma):
             raise FlowError(f"gaussian: sigma = {sigma} must be positive, finite and not below the "
                             f"bound {value._bound} / {MOST_BOUND}")  # fmt: skip
-        released = release_rows(value._value, bound=value._bound, sigma=float(sigma))
+        if seed is not None:
+            return value.map(_seeded_rows, float(sigma), seed, dtype=np.float32)
+        named = None
+        if rows is not None:
+            if not functions.is_public(rows):
+                raise FlowError(f"gaussian: the records must be public, not {describe(rows)}")
+            named = np.asarray(rows, np.int64)
+            if named.shape != value.shape[:1]:
+                raise FlowError(f"gaussian: {named.shape} records for rows of {describe(value)}")
+        released = noised_rows(value._value, sigma=float(sigma))
+        return self._released(
+            name, value, released, ("gaussian", value._bound, float(sigma), named)
+        )
+
+    def randomised(
+        self,
+        labels: Any,
+        classes: int,
+        epsilon: float,
+        *,
+        name: str = "labels",
+        seed: bytes | None = None,
+    ) -> Any:
+        """Randomised response on class numbers: one release of each label, which is paid for.
+
+        Parameters
+        ----------
+        labels : Secret, (M,)
+            Whole numbers in [0, classes).
+        classes : int
+        epsilon : float
+            Each label is (epsilon, 0)-DP by itself.
+        name : str
+        seed : bytes, optional
+            As for `gaussian`.
+        """
+        from securevfl.privacy.mechanisms import randomised_response
+
+        if not isinstance(labels, Secret):
+            raise FlowError(f"randomised response of {describe(labels)}: a Secret is needed")
+        home_of((labels,), self.index)
+        if seed is not None:
+            return labels.map(_seeded_labels, int(classes), float(epsilon), seed)
+        released = randomised_response(labels._value, int(classes), float(epsilon))
+        return self._released(name, labels, released, ("labels", float(epsilon), int(classes)))
+
+    def _released(self, name: str, value: Any, released: Any, data: Any) -> Noised:
         node = None
         if self.world is not None:
             assert value._node is not None
             node = self.world.node(
-                "release", (value._node,), (value._bound, float(sigma)), shape=released.shape,
-                kind="noised", name=f"release by {self.index}", owner=self.index, value=released,
+                "release", (value._node,), data, shape=released.shape,
+                kind="noised", name=f"{name} by {self.index}", owner=self.index, value=released,
             )  # fmt: skip
         return Noised(released, node, self.index, self.world)
 
@@ -358,6 +426,20 @@ class Hands:
         return self.world.node(
             op, (), shape=value.shape, kind=kind, name=said, owner=self.index, value=value
         )
+
+
+def _seeded_rows(clipped: Any, sigma: float, seed: bytes) -> Any:
+    from securevfl.field.sampling import SeededSource
+    from securevfl.privacy.mechanisms import noised_rows
+
+    return noised_rows(clipped, sigma=sigma, source=SeededSource(seed))
+
+
+def _seeded_labels(labels: Any, classes: int, epsilon: float, seed: bytes) -> Any:
+    from securevfl.field.sampling import SeededSource
+    from securevfl.privacy.mechanisms import randomised_response
+
+    return randomised_response(labels, classes, epsilon, SeededSource(seed))
 
 
 class World(Trace):

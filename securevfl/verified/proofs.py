@@ -43,6 +43,7 @@ from securevfl.verified.verdicts import (
     Verdict,
     clear_of,
     judged,
+    priced,
     scope_of,
 )
 
@@ -130,7 +131,7 @@ class Traced:
             simulation.run()
             world.compare(_sent(transcript))
             made.ideal(world)
-        world.coalitions = made.coalitions()
+        world.coalitions, world.delta = made.coalitions(), made.delta()
         return world
 
     def problems(self) -> list[str]:
@@ -333,9 +334,10 @@ def _checked(
             return f"{releases} values are released, not {claim['releases']}"
         clear = clear_of(entries, frozenset(coalition), given)
         word = CLEAR if clear else DP if releases else PROVED
+        price = priced(world, steps)
         prf = any(step.what == "prf" for step in steps)
         path = any(message.kind.startswith(OPENED) for message in world.messages)
-        scope = scope_of(releases, clear, prf=prf, path=path)
+        scope = scope_of(releases, price, clear, prf=prf, path=path)
         if why is None and (claim["verdict"], claim["scope"]) != (word, scope):
             return f"its verdict is another one: {scope}"
         return why

@@ -368,8 +368,8 @@ class Prover:
     def _release(self) -> None:
         """Releases that rows name are given, and counted."""
         found = set()
-        for row in self.rows.values():
-            for block in row.form.blocks:
+        for form in (*(row.form for row in self.rows.values()), *self.outputs):
+            for block in form.blocks:
                 found |= {b for b in self.reach(block) if self.algebra.blocks[b].kind == "release"}
         for number in sorted(found):
             own = self.algebra.blocks[number]
@@ -768,14 +768,17 @@ def _value(block: Block) -> Any:
 
 
 def randomness_in(algebra: Algebra, form: Form) -> str | None:
-    """The name of a random value that a form depends on; None for a function of inputs."""
+    """The name of a random value that a form depends on; None for a function of inputs.
+
+    Releases do not count: what is computed from one is given with it, and paid for.
+    """
     todo, seen = list(form.blocks), set()
     while todo:
         block = algebra.blocks[todo.pop()]
         if block.number in seen:
             continue
         seen.add(block.number)
-        if block.kind in ("uniform", "key", "prf", "agreed", "public key", "release"):
+        if block.kind in ("uniform", "key", "prf", "agreed", "public key"):
             return block.name
         todo.extend(b for dep in block.deps for b in dep.blocks)
     return None

@@ -35,7 +35,10 @@ BUILTINS = {
 }
 DUNDER = {"__init__", "__post_init__"}
 # Of a World: declared outputs only, in `ideal`. Of a party: nothing that goes around the wrapper.
-OF_WORLD = {"spec", "the", "output", "nodes", "messages", "inputs", "secret", "input", "equal"}
+OF_WORLD = {
+    *("spec", "the", "output", "released", "nodes", "messages", "inputs", "secret", "input"),
+    *("equal",),
+}
 AROUND = {"engine", "state_dict", "load_state_dict", "handlers", "envelope", "secrets", "world"}
 BASES = {"Protected", "Element", "Secret", "Key", "Model", "World", "Hands"}
 TOP = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)

@@ -250,6 +250,7 @@ class Trace:
         self.coalitions: tuple[frozenset[int], ...] = ()
         self._told: dict[str, dict[int, Any]] = {}  # public payloads by kind and round
         self.inputs: dict[tuple[int, str], Any] = {}  # by owner and name, for declared outputs
+        self.delta = 1e-5  # of what is said of releases
 
     @property
     def round(self) -> int:
@@ -362,6 +363,17 @@ class Trace:
     def the(self, owner: int, name: str) -> Any:
         """An input as it was in the beginning, without a home: for declared outputs."""
         return received(self.inputs[owner, name], IDEAL)
+
+    def released(self, owner: int, name: str) -> Any:
+        """What a party released by a name that it used once, for declared outputs.
+
+        An output may be computed from it. Whoever is given the output then pays for it.
+        """
+        own = [node for node in self.nodes if node.op == "release" and node.owner == owner]
+        found = [node for node in own if node.name == f"{name} by {owner}"]
+        if len(found) != 1:
+            raise FlowError(f"released: {name_of(owner)} made {len(found)} releases named {name}")
+        return wrapped(found[0].value, ("noised", None), found[0], IDEAL, self)
 
     def spec(self, value: Any) -> Any:
         """For declared outputs, never for parties: a value without a home."""

@@ -397,11 +397,11 @@ class Secret(Protected):
 
     def clip(self, bound: float) -> Clipped:
         """Each row scaled to an L2 norm of at most `bound`."""
-        from securevfl.privacy.mechanisms import clip_rows
+        from securevfl.privacy.mechanisms import clip_finite_rows
 
         if not 0 < bound < math.inf:
             raise FlowError(f"clip({bound}) of {describe(self)}: positive and finite, please")
-        found = self.map(clip_rows, float(bound), dtype=np.float64)
+        found = self.map(clip_finite_rows, float(bound), dtype=np.float64)
         return Clipped(found._value, found._node, found._home, found._world, float(bound))
 
 

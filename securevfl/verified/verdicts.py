@@ -8,6 +8,7 @@ from typing import Any
 
 from securevfl.errors import SecureVFLError
 from securevfl.verified.check import Entries, Given, Poly, Refused, check, faithful
+from securevfl.verified.costs import price
 from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Found, Step, erring, search, view_of
 from securevfl.verified.trace import OPENED, Output, Trace, name_of
@@ -40,6 +41,8 @@ class Verdict:
     assumptions : tuple of str
     releases : int
         How many values were released with noise.
+    price : str
+        (epsilon, delta) of these, by the party that released them.
     clear : tuple of str
         Of "NOT PROTECTED": outputs declared to be of one party, beyond what the coalition has.
         The certificate says that it learns nothing beside the outputs.
@@ -55,6 +58,7 @@ class Verdict:
     judge: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
     releases: int = 0
+    price: str = ""
     clear: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     messages: tuple[str, ...] = field(default=(), repr=False)
@@ -71,7 +75,7 @@ class Verdict:
             return self.verdict
         prf = any(step.what == "prf" for step in self.steps)
         path = any(one.startswith(PATH) for one in self.assumptions)
-        return scope_of(self.releases, self.clear, prf=prf, path=path)
+        return scope_of(self.releases, self.price, self.clear, prf=prf, path=path)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -135,6 +139,7 @@ class Judge:
             judge,
             self.assumptions(found, some),
             found.releases if sure else 0,
+            priced(self.world, found.steps) if sure else "",
             clear,
             tuple(found.steps) if sure else (),
             tuple(found.messages),
@@ -156,7 +161,7 @@ class Judge:
             if node.number in seen:
                 continue
             seen.add(node.number)
-            if node.op == "map" and node.data[0].title != "clip_rows":
+            if node.op == "map" and node.data[0].title != "clip_finite_rows":
                 titles[node.data[0].title] = None
             todo.extend(node.args)
         why = "whether each row of what it returns depends on one record alone"
@@ -195,6 +200,11 @@ class Judge:
         return tuple(said)
 
 
+def priced(world: Trace, steps: Iterable[Step]) -> str:
+    """The cost of the releases that a certificate gives."""
+    return price(world, [step.node for step in steps if step.what == "release"])
+
+
 def who(coalition: Iterable[int]) -> str:
     """A coalition in words."""
     some = sorted(coalition)
@@ -225,13 +235,15 @@ def clear_of(
     )
 
 
-def scope_of(releases: int, clear: Sequence[str], *, prf: bool, path: bool) -> str:
+def scope_of(releases: int, price: str, clear: Sequence[str], *, prf: bool, path: bool) -> str:
     """A verdict with a certificate, in words: never a bare one.
 
     Parameters
     ----------
     releases : int
         Values that are released with noise.
+    price : str
+        What they cost, given the weights.
     clear : sequence of str
         Values of single parties that are sent as they are.
     prf : bool
@@ -242,13 +254,14 @@ def scope_of(releases: int, clear: Sequence[str], *, prf: bool, path: bool) -> s
     where = f"for these batches, shapes and schedule{', this path' * path}{', ideal PRF' * prf}"
     if not clear:
         if releases:
-            return f"DP, {releases} releases, {where}"
+            return f"DP, {releases} releases, {price}, given the weights, {where}"
         return f"PROVED {where}, given the outputs"
     names = ", ".join(clear[:_MOST_NAMED])
     more = f" and {len(clear) - _MOST_NAMED} more" if len(clear) > _MOST_NAMED else ""
     one = len(clear) == 1
     are, them = ("is sent as it is", "it") if one else ("are sent as they are", "them")
-    beside = f"{releases} releases with noise, and nothing else," if releases else "nothing"
+    paid = f"{releases} releases with noise, {price}, given the weights, and nothing else,"
+    beside = paid if releases else "nothing"
     return f"{CLEAR}: {names}{more} {are}; {beside} beside {them} (proved, {where})"
 
 
@@ -309,7 +322,8 @@ class Owners:
             own: set[int] = set()
             if atom.kind == "secret" and atom.node.owner is not None:
                 own.add(atom.node.owner)
-            for arg in atom.deps:
+            # What a release tells is paid for: it is nobody's any more.
+            for arg in () if atom.kind == "release" else atom.deps:
                 if all(map(given.spanned, arg)):
                     continue
                 for poly in arg:

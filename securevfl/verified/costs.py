@@ -1,0 +1,62 @@
+"""Price of what a proof counted as released with noise, by the library's accountant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from securevfl.privacy.accountant import gaussian_epsilon, sensitivity
+from securevfl.verified.trace import Node, Trace, name_of
+
+
+def price(world: Trace, numbers: Iterable[int]) -> str:
+    """(epsilon, delta) of all releases of one row of a party, by the party that releases it.
+
+    Neighbours are two data sets in which one row of what is clipped differs, or one label. A row
+    pays for each release that it is in; releases by two mechanisms, or of two parties, are named
+    one by one. An adaptive composition of Gaussian mechanisms with noise multipliers z_i is one
+    with multiplier z, 1/z^2 = sum 1/z_i^2 (Dong, Roth, Su, 2022, corollary 3.3).
+
+    Parameters
+    ----------
+    world : Trace
+    numbers : iterable of int
+        Nodes that were released.
+    """
+    found: dict[str, list[str]] = {}
+    nodes = [world.nodes[number] for number in sorted(set(numbers))]
+    for owner in sorted({node.owner for node in nodes if node.owner is not None}):
+        own = [node for node in nodes if node.owner == owner]
+        for said in (_of_rows(own, world.delta), _of_labels(own)):
+            if said:
+                found.setdefault(said, []).append(name_of(owner))
+    return "; ".join(f"{said} of {', '.join(whose)}" for said, whose in found.items())
+
+
+def _of_rows(nodes: Iterable[Node], delta: float) -> str:
+    """Cost of the row that is in most, of Gaussian mechanisms."""
+    every, of_row = 0.0, dict[int, float]()
+    for node in nodes:
+        if node.data[0] != "gaussian":
+            continue
+        _, bound, sigma, rows = node.data
+        square = (sensitivity(bound, "replace") / sigma) ** 2
+        if rows is None:
+            every += square
+            continue
+        names, often = np.unique(rows[rows >= 0], return_counts=True)
+        for row, times in zip(names.tolist(), often.tolist(), strict=True):
+            # Entries have noise of their own, so a row that is twice in a release is in two.
+            of_row[row] = of_row.get(row, 0.0) + times * square
+    total = every + max(of_row.values(), default=0.0)
+    if not total:
+        return ""
+    return f"({gaussian_epsilon(1 / math.sqrt(total), 1, delta):.4g}, {delta:g}) for one row"
+
+
+def _of_labels(nodes: Iterable[Node]) -> str:
+    """Cost of a label, of randomised response: the sum of all."""
+    total = sum(node.data[1] for node in nodes if node.data[0] == "labels")
+    return f"({total:.4g}, 0) for one label" if total else ""
