@@ -65,12 +65,6 @@ LEAKS = {
         *("secret key told", "plaintext beside the ciphertext", "a sum of one"),
         "the same keys in every run",
     ),
-    "wait_dp": (
-        *("noise reused", "an eighth of sigma", "not clipped", "labels exact"),
-        *("noise in pairs of rows", "noise of the round", "the first batch in every round"),
-        *("labels of the first class stay", "a larger epsilon in the declaration"),
-        *("a smaller epsilon in the claim", "a value in an event", "a second release"),
-    ),
     "multivfl": ("no noise",),
     "dvfl": ("labels as a hint",),
     "fedonce": (

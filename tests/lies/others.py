@@ -205,7 +205,7 @@ class Averages(WaitDPServer):
             uploads = await self.collect("embedding", timeout=PATIENCE)
             got.append(len(uploads))
             for n, upload in uploads.items():
-                self.send(n, "gradient", np.zeros_like(upload))
+                self.send(n, "gradient", upload.map(np.zeros_like))
         self.conclude()
 
 

@@ -13,7 +13,6 @@ from tests.zoo.planting import ACCUSED, ENDORSED, WITHHELD, Leak, Variant
 def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
     from tests.zoo import (
-        acts,
         beginnings,
         beside_messages,
         choices,
@@ -34,15 +33,14 @@ def all_leaks() -> tuple[Leak, ...]:
         researcher,
         shared_models,
         states,
-        structured_noise,
         values_of_classes,
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
-    methods = (primitives, structured_noise, label_channels, declared_contents)
+    methods = (primitives, label_channels, declared_contents)
     others = (encrypted, noise, labels, shared_models, *methods)
     rest = (rare_events, beside_messages, states, coded_shares, values_of_classes)
-    every = (*of_fedvs, *others, *rest, acts, beginnings, own_protocols, researcher)
+    every = (*of_fedvs, *others, *rest, beginnings, own_protocols, researcher)
     return tuple(one for module in every for one in module.LEAKS)
 
 

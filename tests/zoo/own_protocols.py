@@ -7,8 +7,6 @@ from typing import Any
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.fedonce import FedOnce
 from securevfl.protocols.split import Split
-from securevfl.protocols.wait_dp import WaitDP
-from tests.zoo.noise import ROWS, SECURE
 from tests.zoo.planting import ACCUSED, Leak
 
 PLAIN = (("server", "features"),)
@@ -32,16 +30,6 @@ class SplitNoisy(Split):
         """One of them is false."""
         hidden = Claim("server", "features", "differential", "(1, 1e-5) by rounding to float32")
         return (hidden, *super().claims[1:])
-
-
-class Cheaper(WaitDP):
-    """Noise for the epsilon that is asked for, and a card that says less."""
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        """One of them is false."""
-        less = "(0.1, 1e-9) for each release of a row and (0.1, 1e-9) for all of them"
-        return (Claim("server", "features", "differential", less), *super().claims[1:])
 
 
 def _claims(*pair: str) -> Any:
@@ -77,15 +65,5 @@ LEAKS = (
         SplitNoisy,
         PLAIN,
         _claims(*PLAIN[0]),
-    ),
-    _leak(
-        "wait_dp",
-        "a smaller epsilon in the claim",
-        _CLAIM,
-        "A claim says epsilon 0.1 of noise that is made for 5.",
-        Cheaper,
-        ROWS,
-        lambda outcome: "(0.1," in outcome.protocol.claims[0].source,
-        SECURE,
     ),
 )

@@ -19,7 +19,6 @@ SHOWN = [name for name, one in LEAKS.items() if one.shows is not None]
 # Of these a small run without faults shows nothing, or nothing that is certain.
 NOT_SHOWN = {
     "fedvs: after a resume",
-    "wait_dp: noise reused",
     "coded_split: keys drawn anew",
     "fedvs: columns in the log",
     "fedvs: rounding from the public seed",
@@ -59,7 +58,7 @@ def sound_losses(protocol, options, data):
 def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
     assert len(LEAKS) == len(all_leaks()) >= 90
     assert len(VARIANTS) == len(sound_variants()) >= 30
-    claimed = {"fedvs", "he_split", "wait_dp", "multivfl", "dvfl", "fedonce"}
+    claimed = {"fedvs", "he_split", "multivfl", "dvfl", "fedonce"}
     claimed |= {"coded_split", "masked_sum"}
     declaring = {"vafl", "vfb2", "ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing
     declaring |= {"split"}

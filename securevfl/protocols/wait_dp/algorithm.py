@@ -22,33 +22,66 @@ anything. Randomised labels have no such influence: everything later is computed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
-from securevfl.field.sampling import SYSTEM, SeededSource, Source
-from securevfl.privacy.mechanisms import (
-    clip_gradient,
-    randomised_response,
-    release_gradient,
-    release_rows,
-)
+from securevfl.engine.party import SERVER
+from securevfl.field import PrimeField
+from securevfl.models.aggregation import make_aggregation
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.privacy.mechanisms import clip_gradient, mean_gradient, own_gradients
 from securevfl.privacy.release_counts import (
     after_release,
     most_releases,
     refuse_exceeding,
     refuse_repeated,
 )
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
-from securevfl.protocols.base.split_step import JointEmbedding
 from securevfl.protocols.wait_dp.parameters import Privacy
+from securevfl.verified import Participant
+
+FIELD = PrimeField(2**31 - 1)  # of no message: all are real
 
 
-@dataclass(eq=False, repr=False)
-class Client(SplitClient):
+def embed(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """H_n of a batch; padding is all zero."""
+    return network.forward(rows_of(features, samples))
+
+
+def update(
+    network: ClientNetwork, features: np.ndarray, samples: np.ndarray, gradient: np.ndarray
+) -> np.ndarray:
+    """One step of the network with dL/dH_n; how many weights its bound cut."""
+    return np.array(network.update(rows_of(features, samples), gradient), np.float32)
+
+
+def step(
+    centre: Centre, samples: np.ndarray, labels: np.ndarray, rule: str, *H: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """One step of the server model on the joint embedding; the loss before it, and dL/dH."""
+    everywhere = np.ones((len(H), len(samples)), bool)
+    joint = make_aggregation(rule, len(H)).combine(np.stack(H), everywhere)
+    loss, gradient = centre.step(joint, samples, labels)
+    return np.array(loss, np.float32), gradient
+
+
+def part(gradient: np.ndarray, rule: str, n: int, *H: np.ndarray) -> np.ndarray:
+    """dL/dH_n; of H the mean and the concatenation read the shapes only."""
+    everywhere = np.ones((len(H), len(gradient)), bool)
+    return make_aggregation(rule, len(H)).gradient(gradient, np.stack(H), everywhere, n)
+
+
+def parts(gradient: Any, rule: str, H: Sequence[Any]) -> list[Any]:
+    """dL/dH_n of each client."""
+    shape = H[0].shape
+    if rule != "max":
+        H = [np.zeros(shape, np.float32)] * len(H)
+    return [gradient.map(part, rule, n, *H, shape=shape) for n in range(len(H))]
+
+
+class Client(Participant):
     """Client n: sends its embeddings, clipped and noised if wanted; steps with the gradient.
 
     Attributes
@@ -60,26 +93,53 @@ class Client(SplitClient):
         protects nothing and repeats itself, so it is not counted.
     """
 
+    kept: ClassVar[tuple[str, ...]] = ("network",)
     kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
     begins_once = True
+    protected: ClassVar[Mapping[str, str]] = {"embedding": "real", "gradient": "real"}
 
-    privacy: Privacy
-    limit: int = field(kw_only=True)
-    seeded: bool = field(kw_only=True)
-    released: bytes = field(default=b"", init=False)
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        batches: Batches,
+        features: np.ndarray,
+        network: ClientNetwork,
+        privacy: Privacy,
+        *,
+        width: int,
+        limit: int,
+        seeded: bool,
+    ) -> None:
+        super().__init__(index, peers, FIELD)
+        self.batches, self.privacy, self.width = batches, privacy, width
+        self.limit, self.seeded, self.released = limit, seeded, b""
+        self.bound, self.multiply_adds = network.bound, network.operations
+        self.features = self.own("columns", features)
+        self.network = self.own_model("network", network)
 
-    async def train(self, batch: np.ndarray) -> None:
+    async def run(self) -> None:
+        """Take part in every round."""
+        async for round_ in self.rounds():
+            with round_:
+                await self.train(self.batches.samples(round_.payload))
+
+    async def train(self, samples: np.ndarray) -> None:
         """One step of split training, with a released embedding."""
-        if self.privacy.embeddings:
-            self.count(self.batches.samples(batch))
-        own = self.rows_of(batch)
-        embedding = self.embed(own)
-        self.send(SERVER, "embedding", self.release(embedding))
+        own, noisy, C = (self.features, samples), self.privacy.embeddings, self.privacy.clip
+        if noisy:
+            self.count(samples)
+        H = self.network.call(embed, *own, shape=(len(samples), self.width))
+        self.send(SERVER, "embedding", self.release(H, samples) if noisy else H)
         gradient = await self.receive("gradient")
-        if self.privacy.embeddings:
-            gradient = clip_gradient(embedding, gradient, self.privacy.clip)
-        self.update(own, gradient)
+        if noisy:
+            gradient = H.map(clip_gradient, gradient, C)
+        (cut,) = self.network.step(update, *own, gradient, shapes=[()])
+        if self.bound is not None:
+            clipped = int(self.opened(cut, "clipped"))
+            if clipped:
+                self.record("clipped", weights=clipped, bound=self.bound)
 
     def count(self, samples: np.ndarray) -> None:
         """Count a release of these rows before it is sent; refuse more than epsilon allows."""
@@ -88,30 +148,33 @@ class Client(SplitClient):
         if self.seeded:
             return
         refuse_exceeding(self.released, rows, self.limit, who)
-        self.released = after_release(self.released, rows, len(self.features))
+        self.released = after_release(self.released, rows, self.features.shape[0])
         self.write_ahead()
 
-    def release(self, embedding: np.ndarray) -> np.ndarray:
-        """Clipped rows of H_n with noise of this round, or H_n as it is."""
-        privacy = self.privacy
-        if not privacy.embeddings:
-            return embedding
-        return release_rows(
-            embedding, bound=privacy.clip, sigma=privacy.sigma, source=source_of(self, self.seeded)
-        )
+    def release(self, H: Any, samples: np.ndarray) -> Any:
+        """Rows of H_n clipped to C, with noise of this round."""
+        clipped = H.clip(self.privacy.clip)
+        name, seed = f"embedding {self.round}", seed_of(self)
+        return self.gaussian(clipped, self.privacy.sigma, name=name, rows=samples, seed=seed)
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        samples = self.batches.coded * self.batches.segments
+        return samples * self.multiply_adds if kind == "embedding" else 0
 
 
-def source_of(party: Party, seeded: bool) -> Source:
-    """Source of a party's noise of this round."""
-    return SeededSource(party.stream("noise", party.round).bytes(32)) if seeded else SYSTEM
+def seed_of(party: Any) -> bytes | None:
+    """Public seed of a party's noise of this round; None for noise that hides."""
+    return party.stream("noise", party.round).bytes(32) if party.seeded else None
 
 
-@dataclass(eq=False, repr=False)
-class Server(SplitServer):
+class Server(Participant):
     """Server: aggregates all embeddings, trains the server model, ends within the budget.
 
     Attributes
     ----------
+    labels : Secret, (M,)
+        As they are used: randomised once, if wanted.
     budget : float or None
         Epsilon that all releases of a row may cost.
     limit : int
@@ -120,26 +183,41 @@ class Server(SplitServer):
         As a client's. The clients refuse by counts of their own.
     """
 
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps")
     kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
-    kept_once: ClassVar[tuple[str, ...]] = ("labels",)  # randomised once
+    kept_once: ClassVar[tuple[str, ...]] = ("labels",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
     begins_once = True
+    protected = Client.protected
 
-    privacy: Privacy
-    _: KW_ONLY
-    classes: int
-    budget: float | None
-    limit: int
-    seeded: bool
-    released: bytes = field(default=b"", init=False)
+    def __init__(
+        self,
+        peers: Sequence[int],
+        batches: Batches,
+        rule: str,
+        centre: Centre,
+        labels: np.ndarray,
+        privacy: Privacy,
+        *,
+        width: int,
+        max_steps: int,
+        classes: int,
+        budget: float | None,
+        limit: int,
+        seeded: bool,
+    ) -> None:
+        super().__init__(SERVER, peers, FIELD)
+        self.batches, self.rule, self.width, self.privacy = batches, rule, width, privacy
+        self.max_steps, self.classes, self.budget, self.limit = max_steps, classes, budget, limit
+        self.seeded, self.released, self.steps = seeded, b"", 0
+        self.centre = self.own_model("centre", centre)
+        self.labels = self.own("labels", labels)
 
     async def setup(self) -> None:
         """Randomise the labels; the true ones are not used again."""
-        if self.privacy.labels is not None:
-            source = source_of(self, self.seeded)
-            self.labels = randomised_response(
-                self.labels, self.classes, self.privacy.labels, source
-            )
+        epsilon = self.privacy.labels
+        if epsilon is not None:
+            self.labels = self.randomised(self.labels, self.classes, epsilon, seed=seed_of(self))
 
     async def run(self) -> None:
         """Do one step a round, as long as the next one is within the budget."""
@@ -151,9 +229,31 @@ class Server(SplitServer):
             self.round += 1  # the counts that are written ahead belong to the round that follows
             self.count(batch)
             self.announce(self.round, batch)
-            embeddings = await self.collect("embedding")
-            self.train(batch, embeddings)
+            self.train(self.batches.samples(batch), await self.collect("embedding"))
         self.conclude()
+
+    def train(self, samples: np.ndarray, uploads: Mapping[int, Any]) -> None:
+        """One step on all embeddings; each client gets its part of what is released of dL/dH."""
+        H = [uploads[n] for n in self.peers]
+        wide = make_aggregation(self.rule, len(H)).width(self.width)
+        loss, gradient = self.centre.step(
+            *(step, samples, self.labels, self.rule, *H), shapes=[(), (len(samples), wide)]
+        )
+        self.steps += 1
+        if self.privacy.gradients:
+            gradient = self.release(gradient, samples)
+        for n, own in zip(self.peers, parts(gradient, self.rule, H), strict=True):
+            self.send(n, "gradient", own)
+        self.record("round", step=self.steps, loss=loss, used=len(H), **self.costs())
+
+    def release(self, gradient: Any, samples: np.ndarray) -> Any:
+        """dL/dH with each sample's own gradient clipped and noised; one release for all clients."""
+        privacy, rows = self.privacy, samples[samples >= 0]
+        own = gradient.map(own_gradients, samples, shape=(len(rows), gradient.shape[1]))
+        clipped = own.clip(privacy.gradient_clip)
+        name, seed = f"gradient {self.round}", seed_of(self)
+        noised = self.gaussian(clipped, privacy.gradient_sigma, name=name, rows=rows, seed=seed)
+        return noised.map(mean_gradient, samples, shape=gradient.shape)
 
     def affordable(self, batch: np.ndarray) -> bool:
         """Whether one more release of a batch is allowed; a refusal is recorded as an event."""
@@ -183,16 +283,12 @@ class Server(SplitServer):
         if self.seeded or not self.privacy.releases:
             return b""
         samples = self.batches.samples(batch)
-        return after_release(self.released, samples[samples >= 0], len(self.labels))
+        return after_release(self.released, samples[samples >= 0], self.labels.shape[0])
 
     def spent(self) -> float:
         """Epsilon of all releases so far, those that a resume repeated included."""
         counted = self.privacy.composed(most_releases(self.released)) if self.released else 0.0
         return max(self.privacy.spent(self.round), counted)
-
-    def join(self, uploads: Mapping[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
-        """Aggregate all embeddings; the history says what their releases have cost."""
-        return replace(super().join(uploads, samples), details=self.costs())
 
     def costs(self) -> dict[str, float]:
         """Epsilon of this round and of all so far."""
@@ -202,16 +298,3 @@ class Server(SplitServer):
             "epsilon_total": self.spent(),
         }
         return costs if privacy.labels is None else costs | {"epsilon_labels": privacy.labels}
-
-    def release(self, gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
-        """dL/dH with each sample's own gradient clipped and noised; one release for all clients."""
-        privacy = self.privacy
-        if not privacy.gradients:
-            return gradient
-        return release_gradient(
-            gradient,
-            samples,
-            bound=privacy.gradient_clip,
-            sigma=privacy.gradient_sigma,
-            source=source_of(self, self.seeded),
-        )

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 
+from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim, Guarantee
-from securevfl.privacy.mechanisms import clip_rows, keep_probability
+from securevfl.privacy.mechanisms import (
+    clip_gradient,
+    clip_rows,
+    keep_probability,
+    mean_gradient,
+)
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.messages import GaussianNoise, MessageSpec, RandomisedLabels
-from securevfl.protocols.wait_dp.algorithm import Client, Server
-from securevfl.protocols.wait_dp.declaration import (
-    embedding_noise,
-    gradient_noise,
-    messages_of,
-    randomised_labels,
+from securevfl.protocols.base.messages import MessageKey, MessageSpec
+from securevfl.protocols.wait_dp.algorithm import (
+    FIELD,
+    Client,
+    Server,
+    embed,
+    parts,
+    step,
+    update,
 )
 from securevfl.protocols.wait_dp.parameters import (
     Privacy,
@@ -26,17 +35,17 @@ from securevfl.protocols.wait_dp.parameters import (
     check_budget,
     check_mechanisms,
 )
-
-if TYPE_CHECKING:
-    from securevfl.data.dataset import VerticalDataset
+from securevfl.verified import Provable, World
 
 
-class WaitDP(EmbeddingProtocol):
+class WaitDP(Provable, EmbeddingProtocol):
     """Wait-DP on one data set."""
 
     name = "wait_dp"
     apart = True
     Config = WaitDPConfig
+    field = FIELD
+    traced_options: ClassVar[dict[str, Any]] = {"rounds": 3, "batch": 4, "width": 2, "hidden": 3}
     # Checks compare two runs of a seed, and expect that something is learnt in a few rounds.
     check_options: ClassVar[dict[str, Any]] = {"noise": "seeded", "epsilon": 1000.0}
     card = Card(
@@ -51,7 +60,7 @@ class WaitDP(EmbeddingProtocol):
             "server": "every client's embedding of every batch, clipped and with noise unless "
             "noise_on is gradients or none",
             "client": "dL/dH_n of its own embedding, clipped and with noise where noise_on is "
-            "gradients or both, and the batches",
+            "gradients or both, and the batches; the history, whose losses have no noise",
             "outsider": "kinds, sizes and times; without sealed links everything that is sent",
         },
         absence="waits",
@@ -78,7 +87,7 @@ class WaitDP(EmbeddingProtocol):
 
     no_class_weights = "a row of a rare class would weigh more than the noise is made for"
 
-    def __init__(self, config: WaitDPConfig, data: VerticalDataset, *, seed: int) -> None:
+    def __init__(self, config: WaitDPConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         self.privacy = Privacy(
             epsilon=config.epsilon,
@@ -105,9 +114,15 @@ class WaitDP(EmbeddingProtocol):
 
     def server(self) -> Server:
         """The server."""
-        return self.make_server(
-            Server,
+        return Server(
+            self.peers(),
+            self.layout,
+            self.config.aggregation,
+            self.joint_centre(),
+            self.data.train_labels,
             self.privacy,
+            width=self.config.width,
+            max_steps=self.config.rounds,
             classes=self.data.num_classes if self.data.task == "multiclass" else 2,
             budget=self.config.epsilon_budget,
             limit=self.limit,
@@ -123,6 +138,7 @@ class WaitDP(EmbeddingProtocol):
             self.data.train[index],
             self.client_network(index),
             self.privacy,
+            width=self.config.width,
             limit=self.limit,
             seeded=self.config.noise == "seeded",
         )
@@ -135,27 +151,61 @@ class WaitDP(EmbeddingProtocol):
             return self.privacy.planned(self.config.rounds)
         return self.privacy.releases_within(budget)
 
+    def colluders(self) -> int:
+        """All clients but one, with the server or without."""
+        return len(self.peers()) - 1
+
+    def coalitions(self) -> tuple[frozenset[int], ...]:
+        """Those, and all clients together, against the labels."""
+        return (*super().coalitions(), frozenset(self.peers()))
+
+    def ideal(self, world: World) -> None:
+        """Beside what is released with noise: the losses, and all that is sent without noise."""
+        if self.config.noise == "seeded":
+            return  # noise that is known hides nothing
+        privacy, rule, width = self.privacy, self.config.aggregation, self.config.width
+        columns = [world.the(n, "columns") for n in self.peers()]
+        networks = [world.the(n, "network") for n in self.peers()]
+        centre, labels = world.the(SERVER, "centre"), world.the(SERVER, "labels")
+        if privacy.labels is not None:
+            labels = world.released(SERVER, "labels")
+        for r in range(1, self.config.rounds + 1):
+            if privacy.planned(r) > self.limit and privacy.releases:
+                return
+            samples = self.layout.samples(self.layout.draw(r))
+            shape = (len(samples), width)
+            embeddings = [
+                network.call(embed, X, samples, shape=shape)
+                for network, X in zip(networks, columns, strict=True)
+            ]
+            sent = embeddings
+            if privacy.embeddings:
+                sent = [world.released(n, f"embedding {r}") for n in self.peers()]
+            wide = (len(samples), self.aggregation.width(width))
+            loss, gradient = centre.step(step, samples, labels, rule, *sent, shapes=[(), wide])
+            if privacy.gradients:
+                released = world.released(SERVER, f"gradient {r}")
+                gradient = released.map(mean_gradient, samples, shape=wide)
+            world.output(f"loss {r}", loss, alone=True)
+            for n, back in enumerate(parts(gradient, rule, sent)):
+                if not privacy.embeddings:
+                    world.output(f"embedding {r} of {n}", sent[n], to=[SERVER], alone=True)
+                if not privacy.gradients:
+                    world.output(f"gradient {r} of {n}", back, to=[n], alone=True)
+                inner = back
+                if privacy.embeddings:
+                    inner = embeddings[n].map(clip_gradient, back, privacy.clip)
+                networks[n].step(update, columns[n], samples, inner, shapes=[()])
+
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """An embedding and its gradient a round; noise is declared where it must be."""
-        return messages_of(
-            self, embedding_noise=self.embedding_noise, gradient_noise=self.gradient_noise
-        )
+        """An embedding and its gradient a round, and none beyond the last."""
 
-    @property
-    def embedding_noise(self) -> GaussianNoise:
-        """Noise of embeddings, with noise_on = embeddings or both."""
-        return embedding_noise(self)
+        def in_run(key: MessageKey) -> int:
+            return int(1 <= key.round <= self.config.rounds)
 
-    @property
-    def gradient_noise(self) -> GaussianNoise:
-        """Noise of dL/dH, with noise_on = gradients or both."""
-        return gradient_noise(self)
-
-    @property
-    def randomised_labels(self) -> RandomisedLabels | None:
-        """The server's labels, where label_epsilon is set."""
-        return randomised_labels(self)
+        opening, embedding, gradient = self.step_messages()
+        return opening, replace(embedding, count=in_run), replace(gradient, count=in_run)
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """Embeddings clipped as in training, without noise: evaluation releases nothing."""
@@ -228,7 +278,7 @@ class WaitDP(EmbeddingProtocol):
             ways.append(
                 f"{self._paid}, one row replaced (label and columns of clients that do not pool); "
                 "analytic Gaussian mechanism on gradients, given the weights and that training "
-                "ends: that it diverges tells of labels"
+                "ends: that it diverges tells of labels, and so do the losses of the history"
             )
             paid.append(self._paid)
         if not ways:

@@ -1,21 +1,16 @@
 """Noise by the audit's own lines, against the definition and against published values."""
 
 import math
-from dataclasses import replace
 
 import pytest
 from scipy import integrate, stats
 
 from securevfl.audit.noise.calibration import (
     delta_of,
-    faults_of_numbers,
-    faults_of_options,
     keep_probability,
     multiplier_of,
 )
 from securevfl.privacy import accountant, mechanisms
-from securevfl.privacy.claims import Claim
-from securevfl.testing.runs import make, tiny_data
 
 EPSILONS, DELTAS = [1e-3, 0.1, 1.0, 5.0, 100.0, 1e4], [1e-12, 1e-5, 0.1]
 
@@ -56,41 +51,3 @@ def test_labels_are_kept_so_often_that_the_ratio_is_e_to_the_epsilon(epsilon, cl
     other = (1 - keep) / (classes - 1)
     assert math.log(keep / other) == pytest.approx(epsilon, rel=1e-2 if epsilon > 20 else 1e-9)
     assert keep == mechanisms.keep_probability(epsilon, classes)
-
-
-@pytest.fixture(scope="module")
-def wait_dp():
-    options = {"noise": "secure", "epsilon": 5.0, "label_epsilon": 1.5, "rounds": 40}
-    return make("wait_dp", tiny_data(), **options)
-
-
-def test_declarations_of_other_numbers_than_the_options_are_found(wait_dp):
-    noise, labels, config = wait_dp.embedding_noise, wait_dp.randomised_labels, wait_dp.config
-    assert list(faults_of_options([noise], labels, config)) == []
-    for name, value in (("epsilon", 10.0), ("delta", 1e-3), ("clip", 0.5)):
-        (fault,) = faults_of_options([replace(noise, **{name: value})], labels, config)
-        assert fault.startswith(f"noise is declared for {name} = {value:g}, and the option is ")
-    (fault,) = faults_of_options([noise], replace(labels, epsilon=3.0), config)
-    assert fault == "noise is declared for label_epsilon = 3, and the option is 1.5"
-
-
-def test_claims_of_other_numbers_than_the_declaration_are_found(wait_dp):
-    noise, paid = wait_dp.embedding_noise, wait_dp.claims[0].guarantees[0]
-    assert noise.releases > 1
-
-    def faults(one, words=None):
-        text = f"{one}, by noise" if words is None else words
-        claim = Claim("server", "features", "differential", text, guarantees=(one,))
-        return list(faults_of_numbers(claim, [noise], None))
-
-    assert faults(paid) == []
-    (less,) = faults(replace(paid, total_epsilon=paid.total_epsilon * (1 - 1e-5)))
-    assert f"{noise.releases} releases of a row cost more than" in less
-    assert faults(replace(paid, total_epsilon=paid.total_epsilon * 2)) == []
-    claimed = faults(replace(paid, epsilon=2.0))
-    assert claimed == [
-        "(epsilon, delta) = (5, 1e-05) is declared, and not claimed",
-        "(epsilon, delta) = (2, 1e-05) is claimed, and not declared",
-    ]
-    (words,) = faults(paid, "(5, 1e-9) for each release")
-    assert words == "the claim's words say (5, 1e-09), and its numbers do not"

@@ -76,7 +76,7 @@ def examined(claim, made):
     return list(Sources().examine(claim, Subject(made), seed=0, level=1e-7))
 
 
-@pytest.mark.parametrize("protocol", ["split", "dvfl", "wait_dp"])
+@pytest.mark.parametrize("protocol", ["split", "dvfl"])
 def test_claims_that_rest_on_no_secret_choices_are_not_concerned(protocol):
     made = make(protocol)
     assert not any(Sources().applies(claim, made) for claim in made.claims)
