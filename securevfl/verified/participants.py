@@ -47,11 +47,12 @@ class Participant(Hands, Party):
     ----------
     protected : mapping of str to str or tuple of str
         Kinds of message that carry protected values, and what these are: "field", "real", "key" or
-        "public key"; "signature" (or the key that verifies it); "bytes" (a Secret of uint8, as
-        bytes), "keys" (a list of keys, as a uint8 array, (keys, 32)) or "seed" (a key, as a uint8
-        array, (32,)). Two of these in one text, one of arrays and one of bytes, as in "public key,
-        field", are of a payload that has both. A tuple has one for each part of a payload that is a
-        tuple. All other kinds carry public numbers and texts, such as a batch's rows.
+        "public key"; "number" (a Secret of shape () and dtype float64, as a float); "signature" (or
+        the key that verifies it); "bytes" (a Secret of uint8, as bytes), "keys" (a list of keys, as
+        a uint8 array, (keys, 32)) or "seed" (a key, as a uint8 array, (32,)). Two of these in one
+        text, one of arrays and one of bytes, as in "public key, field", are of a payload that has
+        both. A tuple has one for each part of a payload that is a tuple, and "public" for parts
+        without such values. All other kinds carry public numbers and texts, such as a batch's rows.
     field : PrimeField
         F_p, of the protocol.
     """
@@ -262,9 +263,9 @@ class Participant(Hands, Party):
         found = _kind(value)
         if found == "noised":
             found = "real"
-        if what is None or found not in what.split(", "):
+        if what is None or found not in ("real" if what == "number" else what).split(", "):
             raise FlowError(f"send: {describe(value)} is {found!r}, and {what!r} was declared")
-        bare = value._value
+        bare = _packed(value, what)
         self.world.arriving[id(bare)] = (bare, value)
         return bare
 
@@ -276,18 +277,24 @@ class Participant(Hands, Party):
         if self.world is None:
             return _parts(payload, what, self._wrapped)
 
-        def found(value: Any) -> Any:
+        def found(value: Any, what: str | None) -> Any:
+            if what == "public":
+                return value
             noted = self.world.arriving.get(id(value))  # type: ignore[union-attr]
             if noted is not None:
                 return received(noted[1], self.index)
-            if isinstance(value, np.ndarray | bytes):
+            if isinstance(value, np.ndarray | bytes) or what == "number":
                 raise FlowError(f"{kind!r} carries an array that was not sent as a protected one")
             return value
 
-        return _each(payload, found)
+        return _parts(payload, what, found)
 
     def _wrapped(self, value: Any, what: str | None) -> Any:
         """A value that came in an ordinary run; one of another form stays as it is, to be seen."""
+        if what == "public":
+            return value
+        if what == "number" and type(value) is float:
+            return Secret(np.asarray(value), None, self.index, None)
         form = (value.dtype, value.shape[-1:]) if isinstance(value, np.ndarray) else None
         if what in ("keys", "seed"):
             if form != (np.uint8, (KEY_BYTES,)) or value.ndim != (2 if what == "keys" else 1):
@@ -370,6 +377,12 @@ def _packed(value: Any, what: str | None) -> Any:
         return np.frombuffer(value._value, np.uint8)
     if what == "bytes" and isinstance(value, Secret):
         return value._value.tobytes()
+    if what == "public" and isinstance(value, Protected):
+        raise FlowError(f"send: {describe(value)} in a part that was declared public")
+    if what == "number" and isinstance(value, Secret):
+        if value._value.dtype != np.float64 or value.shape:
+            raise FlowError(f"send: {describe(value)} is no number of float64; map it to one")
+        return float(value._value)
     return _bare(value)
 
 

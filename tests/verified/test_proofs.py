@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from securevfl.engine import wire
 from securevfl.engine.party_state import restore, snapshot
+from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.field import PrimeField
 from securevfl.testing.runs import simulate
@@ -378,3 +381,44 @@ def test_a_certificate_says_what_is_sent_as_it_is(variant, tmp_path):
     assert "its verdict is another one: NOT PROTECTED" in check_certificate(path)[-1,]
     path.write_text(text.replace("sum 1 is sent", "little is sent"))
     assert "its verdict is another one" in check_certificate(path)[-1,]
+
+
+class Mixed(Participant):
+    """A party whose message has a public part, a protected one and a number."""
+
+    protected: ClassVar = {"up": ("public", "real", "number")}
+
+    def __init__(self, index, tell):
+        super().__init__(index, (0, 1), P31)
+        self.tell = tell
+        self.columns = self.own("columns", np.full((2, 2), index + 1.5))
+
+    async def run(self):
+        rows = np.array([1, 0])
+        total = self.columns.map(np.sum, shape=(), dtype=np.float64)
+        self.send(1 - self.index, "up", (rows, self.columns, total))
+        rows, columns, total = await self.receive("up")
+        self.tell[self.index] = (rows, describe(columns), total.map(np.negative))
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_payload_may_have_public_and_protected_parts_and_numbers(traced):
+    told = {}
+    world = World(P31.modulus)
+    with tracing(world) if traced else contextlib.nullcontext():
+        simulation = Simulation({n: Mixed(n, told) for n in (0, 1)}, seed=0)
+        simulation.run()
+    rows, columns, total = told[0]
+    assert rows.tolist() == [1, 0]
+    assert "(2, 2) of party 0" in columns
+    assert bare_of(total) == -10.0
+    if traced:
+        assert [len(m.parts) for m in world.messages] == [2, 2]
+
+
+def test_a_part_that_was_declared_public_holds_nothing_protected():
+    party = Mixed(0, {})
+    with pytest.raises(FlowError, match="declared public"):
+        party.send(1, "up", (party.columns, party.columns, 1.0))
+    with pytest.raises(FlowError, match="no number of float64"):
+        party.send(1, "up", (np.zeros(2), party.columns, party.columns))
