@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from securevfl.errors import UnknownNameError
 
 
+@dataclass(frozen=True)
 class Aggregation(ABC):
     """A rule, for N clients with embeddings of one width.
 
@@ -24,8 +26,7 @@ class Aggregation(ABC):
         N, at least 1.
     """
 
-    def __init__(self, parties: int) -> None:
-        self.parties = parties
+    parties: int
 
     def width(self, embedding: int) -> int:
         """Width of the joint embedding, which the server model takes in."""

@@ -22,6 +22,7 @@ from securevfl.errors import CheckpointError, ConfigurationError, SecureVFLError
 from securevfl.reading import NOT_PARSED, count_rows, read_pieces, read_small
 from securevfl.runs.folders.models import NO_MODELS
 from securevfl.runs.history import History
+from securevfl.verified import bare_of
 from securevfl.writing import write_durably
 
 SUMMARY, HISTORY = "summary.json", "history.jsonl"
@@ -51,7 +52,7 @@ def _kept(party: Party) -> dict[str, Any]:
         if hasattr(value, "load_state_dict")
         else party.to_checkpoint(value)
         for name, value in values.items()
-        if not isinstance(value, NO_MODELS)
+        if not isinstance(bare_of(value), NO_MODELS)
     }
 
 

@@ -52,6 +52,7 @@ schedule. `docs/proof.md` has the argument.
 
 from __future__ import annotations
 
+from securevfl.verified.chance import Chance
 from securevfl.verified.functions import FlowError
 from securevfl.verified.participants import Participant, Provable, bare_of
 from securevfl.verified.parties import Party, World
@@ -70,6 +71,7 @@ from securevfl.verified.verdicts import Judge, Verdict, decide
 
 __all__ = [
     "SERVER",
+    "Chance",
     "Element",
     "FlowError",
     "Judge",

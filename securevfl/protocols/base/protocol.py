@@ -32,6 +32,7 @@ from securevfl.protocols.base.messages import (
     exposures_of,
 )
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
+from securevfl.verified import bare_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -243,7 +244,7 @@ class Protocol(ABC):
 
         Its bottom model computes it, without noise or masks.
         """
-        network = getattr(client, "network", None)
+        network = bare_of(getattr(client, "network", None))
         return None if network is None else network.forward(rows)
 
     @classmethod

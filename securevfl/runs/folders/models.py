@@ -11,6 +11,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.models.imputation import Imputation
 from securevfl.models.stale import LastEmbeddings
+from securevfl.verified import bare_of
 
 NO_MODELS = (LastEmbeddings, Imputation)  # kept by parties, and too large to save as a model
 
@@ -22,7 +23,7 @@ def model_arrays(parties: Mapping[int, Party]) -> dict[str, np.ndarray]:
         owner = "server" if index == SERVER else f"client-{index}"
         for name in party.kept:
             value = getattr(party, name)
-            if hasattr(value, "state_dict") and not isinstance(value, NO_MODELS):
+            if hasattr(value, "state_dict") and not isinstance(bare_of(value), NO_MODELS):
                 arrays |= _flatten(f"{owner}/{name}", value.state_dict())
     return arrays
 

@@ -1,0 +1,321 @@
+"""Split training whose server sees single embeddings, with protected values, and what it tells.
+
+Nothing hides an embedding from the server, or dL/dH_n from client n. The declared outputs say so,
+and a proof that nothing is learnt beside them. Methods with protected values derive from these
+parties; the others from `securevfl.protocols.base.split_parties`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.engine.party import SERVER
+from securevfl.field import PrimeField
+from securevfl.models.aggregation import Aggregation
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.protocols.base.split_step import gathered, split_step
+from securevfl.verified import Model, Participant, Provable, Secret, World
+
+FIELD = PrimeField(2**31 - 1)  # of the trace: no message carries elements of a field
+
+
+def embedding(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """H_n of some samples, (rows, h)."""
+    return network.forward(rows_of(features, samples))
+
+
+def updated(
+    network: ClientNetwork, features: np.ndarray, samples: np.ndarray, gradient: np.ndarray
+) -> np.float32:
+    """Step with dL/dH_n; the number of weights that were clipped."""
+    return np.float32(network.update(rows_of(features, samples), gradient))
+
+
+def stepped(
+    centre: Centre,
+    labels: np.ndarray,
+    samples: np.ndarray,
+    aggregation: Aggregation,
+    clients: Sequence[int],
+    *embeddings: np.ndarray,
+) -> tuple[np.ndarray | np.float32, ...]:
+    """Step of the server model on these clients' embeddings; the loss, and dL/dH_n of each."""
+    joint = gathered(aggregation, dict(zip(clients, embeddings, strict=True)), aggregation.parties)
+    step = split_step(centre, joint, samples, labels)
+    return np.float32(step.loss), *step.gradients.values()
+
+
+@dataclass(eq=False, repr=False)
+class OpenClient(Participant):
+    """Client n: embeds its rows of a batch and steps with the gradient.
+
+    Attributes
+    ----------
+    index, peers : int, sequence of int
+        n, and the numbers of all clients.
+    batches : Batches
+        Which samples an announced batch stands for.
+    features : Secret, (M, d)
+        Its columns of all training rows; given as an array.
+    network : Model
+        Its bottom model; given as a `ClientNetwork`.
+    width : int
+        h, of an embedding.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("network",)
+    protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        "embedding": "real",
+        "gradient": "real",
+    }
+
+    index: int
+    peers: Sequence[int]
+    batches: Batches
+    features: Any
+    network: Any
+    _: KW_ONLY
+    width: int
+
+    def __post_init__(self) -> None:
+        super().__init__(self.index, self.peers, FIELD)
+        self.bound, self.multiply_adds = self.network.bound, int(self.network.operations)
+        self.features: Secret = self.own("columns", self.features)
+        self.network: Model = self.own_model("network", self.network)
+
+    async def run(self) -> None:
+        """Take part in every round; leave one that ends before its gradient comes."""
+        async for round_ in self.rounds():
+            with round_:
+                await self.take_part(round_.payload)
+
+    async def take_part(self, announced: Any) -> None:
+        """Do the work of a round: here a step of split training on the announced batch."""
+        await self.train(announced)
+
+    async def train(self, batch: np.ndarray) -> None:
+        """One step of split training."""
+        samples = self.batches.samples(batch)
+        self.send(SERVER, "embedding", self.embed(samples))
+        self.update(samples, await self.receive("gradient"))
+
+    def embed(self, samples: np.ndarray) -> Secret:
+        """H_n of some samples, float32; zeros stand for padding."""
+        shape = (len(samples), self.width)
+        found: Secret = self.network.call(embedding, self.features, samples, shape=shape)
+        return found
+
+    def update(self, samples: Any, gradient: Secret) -> None:
+        """Step with dL/dH_n; clipped weights are recorded as an event."""
+        (clipped,) = self.network.step(updated, self.features, samples, gradient, shapes=[()])
+        if self.bound is not None:
+            count = int(self.opened(clipped, "clipped weights"))
+            if count:
+                self.record("clipped", weights=count, bound=self.bound)
+
+    def operations(self, kind: str) -> int:
+        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        samples = self.batches.coded * self.batches.segments
+        return samples * self.multiply_adds if kind == "embedding" else 0
+
+
+@dataclass(eq=False, repr=False)
+class OpenServer(Participant):
+    """Server of split training: aggregates all clients' embeddings, trains the server model.
+
+    Hooks make other methods of it: `step` (imputation, stale values), `details` (of a step, for the
+    history) and `answer` (messages of the gradients).
+
+    Attributes
+    ----------
+    peers : sequence of int
+        Numbers of all clients.
+    batches : Batches
+    aggregation : Aggregation
+    centre : Model
+        The server model; given as a `Centre`.
+    labels : Secret, (M,)
+        Given as an array.
+    max_steps : int
+        Steps after which the run ends.
+    steps : int
+        Steps so far.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ("centre", "steps")
+    protected = OpenClient.protected
+
+    peers: Sequence[int]
+    batches: Batches
+    aggregation: Aggregation
+    centre: Any
+    labels: Any
+    max_steps: int = field(kw_only=True)
+    steps: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        super().__init__(SERVER, self.peers, FIELD)
+        self.centre: Model = self.own_model("centre", self.centre)
+        self.labels: Secret = self.own("labels", self.labels)
+
+    async def run(self) -> None:
+        """Do one step a round, with the embeddings of all clients."""
+        while self.steps < self.max_steps:
+            self.safe_point()
+            # The batch follows from `steps`, so that a server that is resumed here draws the same
+            # one.
+            batch = self.batches.draw(self.steps + 1)
+            self.announce(self.round + 1, self.announced(batch))
+            self.train(batch, await self.collect("embedding"))
+        self.conclude()
+
+    def announced(self, batch: np.ndarray) -> Any:
+        """Payload of the announcement that opens a round."""
+        return batch
+
+    def train(self, batch: np.ndarray, embeddings: Mapping[int, Secret]) -> None:
+        """One step: update the server model, answer, write a row of the history.
+
+        Parameters
+        ----------
+        batch : ndarray, (|B|,), uint32
+            Coded rows.
+        embeddings : mapping of int to Secret
+            H_n of the clients that are used.
+        """
+        samples = self.batches.samples(batch)
+        loss, gradients = self.step(embeddings, samples)
+        details = self.details(embeddings, samples)
+        self.steps += 1
+        self.answer(batch, gradients)
+        self.record("round", step=self.steps, loss=loss, used=len(gradients), **details)
+
+    def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
+        """Fields about the join of the embeddings for the history."""
+        return {}
+
+    def step(
+        self, embeddings: Mapping[int, Secret], samples: np.ndarray
+    ) -> tuple[Secret, dict[int, Secret]]:
+        """Loss of a step of the server model, and the gradient of each client that gets one."""
+        return joint_step(self.centre, stepped, self.labels, samples, self.aggregation, embeddings)
+
+    def answer(self, batch: np.ndarray, gradients: Mapping[int, Secret]) -> None:
+        """Send each client its gradient."""
+        for n, gradient in gradients.items():
+            self.send(n, "gradient", gradient)
+
+
+def joint_step(
+    centre: Model,
+    function: Callable[..., Any],
+    labels: Secret,
+    samples: np.ndarray,
+    aggregation: Aggregation,
+    embeddings: Mapping[int, Secret],
+    *more: Any,
+) -> tuple[Secret, dict[int, Secret]]:
+    """Loss of a step as `stepped` makes it, and the gradient of each client that sent one."""
+    public = (samples, aggregation, tuple(embeddings))
+    shapes = [(), *(one.shape for one in embeddings.values())]
+    given = (labels, *more, *public, *embeddings.values())
+    loss, *gradients = centre.step(function, *given, shapes=shapes)
+    return loss, dict(zip(embeddings, gradients, strict=True))
+
+
+class Ideal:
+    """Outputs of split training: values of a trusted party, and who is told them.
+
+    Its models and inputs have no home: they are for declared outputs.
+    """
+
+    def __init__(self, world: World, clients: Sequence[int], bounded: bool) -> None:
+        self.world, self.bounded, self.round = world, bounded, 0
+        self.columns = {n: world.the(n, "columns") for n in clients}
+        self.networks = {n: world.the(n, "network") for n in clients}
+        self.centre = world.the(SERVER, "centre")
+        self.labels = world.the(SERVER, "labels")
+
+    def embed(self, client: int, samples: Any, width: int) -> Secret:
+        """H_n of some samples, which the server is told as it is."""
+        shape = (samples.shape[0], width)
+        made: Secret = self.networks[client].call(
+            embedding, self.columns[client], samples, shape=shape
+        )
+        return self.shown(client, made)
+
+    def shown(self, client: int, made: Secret) -> Secret:
+        """An embedding that the server is told as it is."""
+        self.world.output(f"embedding of party {client}", made, to=[SERVER], alone=True)
+        return made
+
+    def answer(
+        self,
+        samples: Any,
+        found: tuple[Secret, Mapping[int, Secret]],
+    ) -> None:
+        """Tell all the loss, and each client its gradient, with which it steps."""
+        loss, gradients = found
+        self.world.output("loss", loss)
+        for n, gradient in gradients.items():
+            self.world.output(f"dL/dH of party {n}", gradient, to=[n])
+        for n, gradient in gradients.items():
+            self.update(n, samples, gradient)
+
+    def update(self, client: int, samples: Any, gradient: Secret) -> None:
+        """A client's step; all are told how many weights were clipped, where there is a bound."""
+        (clipped,) = self.networks[client].step(
+            updated, self.columns[client], samples, gradient, shapes=[()]
+        )
+        if self.bounded:
+            self.world.output(f"clipped weights of party {client}", clipped, alone=True)
+
+
+class OpenEmbeddings(Provable):
+    """Declarations of a split method whose server sees single embeddings. Derive from it first."""
+
+    field: ClassVar[PrimeField] = FIELD
+    config: Any
+    layout: Batches
+    aggregation: Aggregation
+
+    def colluders(self) -> int:
+        """One client: nothing is hidden from the server that more of them could find."""
+        return 1
+
+    def ideal(self, world: World) -> None:
+        """The server is told all embeddings, client n its dL/dH_n, and all are told the loss.
+
+        Who sends and who is answered in a round is public, and follows from the conditions.
+        """
+        ideal, layout = self.inputs(world), self.layout
+        for r in sorted({m.round for m in world.messages if m.kind == "embedding"}):
+            ideal.round, of_round = r, [m for m in world.messages if m.round == r]
+            samples = layout.samples(layout.draw(self.batch_of(r)))
+            sent = {
+                m.sender: ideal.embed(m.sender, samples, self.config.width)
+                for m in of_round
+                if m.kind == "embedding"
+            }
+            used = {m.to: sent[m.to] for m in of_round if m.kind == "gradient" and m.to is not None}
+            if used:
+                ideal.answer(samples, self.ideal_step(ideal, samples, used))
+
+    def batch_of(self, round: int) -> int:
+        """Number of the batch of a round."""
+        return round
+
+    def ideal_step(
+        self, ideal: Ideal, samples: np.ndarray, used: Mapping[int, Secret]
+    ) -> tuple[Secret, dict[int, Secret]]:
+        """A step of the server model: the loss, and the gradients of these clients."""
+        return joint_step(ideal.centre, stepped, ideal.labels, samples, self.aggregation, used)
+
+    def inputs(self, world: World) -> Ideal:
+        """Inputs of all parties."""
+        return Ideal(world, self.peers(), self.config.weight_bound is not None)  # type: ignore[attr-defined]

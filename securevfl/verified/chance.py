@@ -1,0 +1,43 @@
+"""Secret choices of a party that are no masks: an input of the functions that draw them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class _Secrets(Protocol):
+    """Source of streams: see `securevfl.engine.streams.Secrets`."""
+
+    def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
+        """Generator of party `index` for a purpose."""
+
+
+class Chance:
+    """Streams of a party's own entropy, such as for rounding, or views of rows.
+
+    `securevfl.verified.Participant.own_model` takes it, and functions are given it: what they draw
+    follows from the party's inputs. Nothing is claimed of how it is distributed.
+
+    Parameters
+    ----------
+    secrets : securevfl.engine.streams.Secrets
+    index : int
+        Number of the party.
+    """
+
+    def __init__(self, secrets: _Secrets, index: int) -> None:
+        self._secrets, self._index = secrets, index
+
+    def stream(self, name: str, *keys: int) -> np.random.Generator:
+        """Generator for a purpose; see `securevfl.engine.party.Party.secret_stream`."""
+        return self._secrets.stream(self._index, name, *keys)
+
+    def state_dict(self) -> dict[str, Any]:
+        """First numbers of a stream, by which two of them are told apart: it changes never."""
+        return {"chance": self.stream("chance").bytes(16)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Nothing: it has no state."""
