@@ -347,21 +347,21 @@ def test_a_folder_can_be_taken_in_at_a_glance():
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1127,
-    "audit": 18002,
+    "audit": 18003,
     "bench": 1233,
     "cli": 4620,
     "data": 8113,
     "engine": 11629,
     "field": 8873,
-    "models": 4820,
+    "models": 4821,
     "planning": 1533,
-    "privacy": 1169,
-    "protocols": 17553,
+    "privacy": 1201,
+    "protocols": 17850,
     "report": 2434,
-    "runs": 8248,
+    "runs": 8250,
     "studies": 1499,
     "testing": 1681,
-    "verified": 6013,
+    "verified": 6259,
 }
 
 
