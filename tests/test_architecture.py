@@ -339,7 +339,7 @@ def test_what_is_shown_where_the_user_names_no_protocol():
 def test_a_folder_can_be_taken_in_at_a_glance():
     for folder in {path.parent for path in ROOT.rglob("*.py")}:
         files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
-        most = {"protocols": 25, "base": 21}.get(folder.name, 20)  # one file a method
+        most = {"protocols": 25, "base": 22}.get(folder.name, 20)  # one file a method
         assert len(files) <= most, folder
 
 
@@ -361,7 +361,7 @@ MOST_LINES = {
     "runs": 8250,
     "studies": 1499,
     "testing": 1681,
-    "verified": 6259,
+    "verified": 6272,
 }
 
 

@@ -117,7 +117,7 @@ def dealt_masks(
     of: Sequence[Any],
     shape: tuple[int, ...],
 ) -> list[Element]:
-    """What a dealer deals to each of `Prss.receivers` for a label: its values of rho."""
+    """Values of rho that a dealer deals to each of `Prss.receivers`, for a label."""
     told, own = asked(label, list(map(bare, of))), {n: key._value for n, key in keys.items()}
     value = prss.values(party.index, own, told, shape)
     if party.world is None:

@@ -7,7 +7,7 @@ has the same bits as with `securevfl.field.prss.Prss.mask`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from securevfl.field.prss import mask_streams
 from securevfl.verified.functions import FlowError
@@ -16,10 +16,23 @@ from securevfl.verified.values import Element, Key, combination, concatenate
 if TYPE_CHECKING:
     from securevfl.field.lagrange_code import LagrangeCode
     from securevfl.field.prss import Prss
-    from securevfl.verified.parties import Hands
 
 
-def encode(party: Hands, code: LagrangeCode, segments: Sequence[Element]) -> list[Element]:
+class Draws(Protocol):
+    """Draws of a party, as `securevfl.verified.parties.Hands` has them."""
+
+    index: int
+
+    def uniform(self, *shape: Any, name: str = ...) -> Element:
+        """Fresh uniform elements."""
+        ...
+
+    def prf(self, key: Any, label: Any, *shape: Any) -> Element:
+        """Uniform elements of a key and a label."""
+        ...
+
+
+def encode(party: Draws, code: LagrangeCode, segments: Sequence[Element]) -> list[Element]:
     """Shares of K segments of one shape for all N parties, with T fresh tapes.
 
     F(z) has the segments at beta_1..beta_K and the tapes at the other betas; share j is F(alpha_j).
@@ -52,7 +65,7 @@ def decode(code: LagrangeCode, results: Mapping[int, Element]) -> Element:
 
 
 def hidden(
-    party: Hands,
+    party: Draws,
     prss: Prss,
     keys: Mapping[int, Key],
     result: Element,

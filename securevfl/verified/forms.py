@@ -911,7 +911,7 @@ def _plain(value: Any) -> Any:
 
 
 def derived(node: Node, values: list[Any], field: Any) -> Any:
-    """What a key answers, an agreed key or a public key, from limbs of keys."""
+    """Answer of a key, an agreed key or a public key, from limbs of keys."""
     from securevfl.field.prss import derive
     from securevfl.verified.parties import agreed_key, asked, bytes_of, fill, limbs_of, public_half
 

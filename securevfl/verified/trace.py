@@ -365,7 +365,7 @@ class Trace:
         return received(self.inputs[owner, name], IDEAL)
 
     def released(self, owner: int, name: str) -> Any:
-        """What a party released by a name that it used once, for declared outputs.
+        """Release of a party by a name that it used once, for declared outputs.
 
         An output may be computed from it. Whoever is given the output then pays for it.
         """
@@ -433,7 +433,7 @@ class Trace:
         )
 
     def told(self, kind: str) -> Mapping[int, Any]:
-        """What is public in the first message of a kind in each round, such as who was in time.
+        """Public part of the first message of a kind in each round, such as who was in time.
 
         For declared outputs, which are for a schedule. Tuples are lists here.
         """

@@ -41,7 +41,6 @@ def test_the_default_is_proved_in_a_process_of_its_own():
     [
         (4, (), {"consistency": True}),
         (4, (), {"prime": 2**31 - 1, "bits": 12, "privacy": 2}),
-        (4, (), {"weight_bound": 100.0}),
         (4, (0,), {"cohorts": 0, "quorum": 3, "rounds": 2}),
         (6, (1,), {}),  # and its cohort
         (5, (2,), {"cohorts": 0, "quorum": 4, "consistency": True}),
@@ -49,6 +48,13 @@ def test_the_default_is_proved_in_a_process_of_its_own():
 )
 def test_each_mode_is_proved_and_so_are_schedules_with_dropped_clients(parties, dropped, options):
     assert set(verdicts(parties, dropped, **options).values()) == {"PROVED"}
+
+
+def test_a_clipped_model_is_told_to_everybody_and_nothing_beside_it():
+    found = prove_protocol(Traced("secagg_split", ONE | {"weight_bound": 100.0}, 4), fresh=False)
+    assert {v.verdict for v in found.verdicts} == {"NOT PROTECTED"}
+    named = {name for v in found.verdicts for name in v.clear}
+    assert named == {f"clipped {n} 1" for n in range(4)}
 
 
 def test_who_drops_out_is_in_no_sum_and_its_late_upload_is_in_the_view():

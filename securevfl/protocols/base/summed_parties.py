@@ -76,7 +76,7 @@ def loss_and_gradient(
 
 
 def some(clipped: np.ndarray) -> np.ndarray:
-    """Whether any weight was clipped."""
+    """1 if any weight was clipped, else 0."""
     return clipped > 0
 
 
