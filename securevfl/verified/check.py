@@ -425,7 +425,7 @@ class Checker:
                 )
 
     def _drawn(self, poly: Poly) -> str:
-        """Name of a drawn leaf of a polynomial, but for releases that the coalition has; else ""."""
+        """Name of a drawn leaf of a polynomial, but of releases that the coalition has, or ""."""
         todo, seen = [s for m in poly for s in m], set()
         while todo:
             atom = self.e.atom(todo.pop())
