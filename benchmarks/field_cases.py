@@ -138,8 +138,7 @@ def encode(p: int, N: int, size: int, columns: int, clock: Clock) -> dict[str, f
 
 def transform(clock: Clock, columns: int) -> dict[str, float]:
     """Return seconds of encoding at N = 1024, K + T = 512 by transforms and by our matrices."""
-    from securevfl.field import ntt
-    from securevfl.field.kernels import dispatch
+    from securevfl.field import dispatch, ntt
 
     F = PrimeField(NTT)
     alphas, betas = ntt.coset_points(F, 1024, 512)

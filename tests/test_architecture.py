@@ -202,7 +202,7 @@ def test_no_module_imports_itself_in_a_circle():
 
 
 # Packages whose folders import each other in a circle; this list only becomes shorter.
-CIRCULAR = {"audit", "data", "field", "runs", "testing"}
+CIRCULAR = {"audit", "data", "runs"}
 
 
 def folders() -> dict[str, set[str]]:
@@ -352,7 +352,7 @@ MOST_LINES = {
     "cli": 4620,
     "data": 8113,
     "engine": 11629,
-    "field": 8873,
+    "field": 8869,
     "models": 4821,
     "planning": 1533,
     "privacy": 1201,
@@ -360,7 +360,7 @@ MOST_LINES = {
     "report": 2434,
     "runs": 8250,
     "studies": 1499,
-    "testing": 1681,
+    "testing": 1680,
     "verified": 6272,
 }
 
@@ -402,7 +402,7 @@ def test_tests_lie_where_their_modules_lie():
         ("protocols.fedvs.algorithm", "engine.simulation", False),
         ("protocols.fedvs.algorithm", "engine.party", True),
         ("protocols.base.split_training", "protocols.split", False),
-        ("field.kernels.dispatch", "models.split", False),
+        ("field.dispatch", "models.split", False),
         ("cli.app", "protocols.protocol", False),
         ("cli.app", "", True),
         ("runs.run", "protocols.fedvs", False),

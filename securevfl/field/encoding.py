@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from securevfl.errors import FieldError
-from securevfl.field.kernels.pool import share
 from securevfl.field.kernels.scratch import aligned
+from securevfl.field.pool import share
 
 if TYPE_CHECKING:
-    from securevfl.field.kernels.dispatch import PreparedMatrix
+    from securevfl.field.dispatch import PreparedMatrix
     from securevfl.field.prime_field import PrimeField
     from securevfl.field.sampling import Source
 

@@ -79,8 +79,7 @@ def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
     The weights are r[c B + j] = u_c v_j with uniform u and v, so that only their roots are drawn; a
     non-zero row has a zero projection with probability at most 2/p (Schwartz-Zippel, degree 2).
     """
-    from securevfl.field import primes
-    from securevfl.field.kernels import projection
+    from securevfl.field.kernels import primes, projection
     from securevfl.field.kernels.fifty import check as fifty
 
     n, length = rows.shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from securevfl.field import primes
+from securevfl.field.kernels import primes
 from securevfl.field.prime_field import PrimeField
 
 _MANY = 1 << 14

@@ -20,7 +20,7 @@ from securevfl.field.lagrange import interpolation_matrix, vanishing
 from securevfl.field.prime_field import PrimeField
 
 if TYPE_CHECKING:
-    from securevfl.field.kernels.dispatch import PreparedMatrix
+    from securevfl.field.dispatch import PreparedMatrix
     from securevfl.field.sampling import Source
 
 Array = NDArray[Any]
@@ -151,15 +151,14 @@ class LagrangeCode:
 
     @cached_property
     def _left(self) -> PreparedMatrix:
-        from securevfl.field import ntt
-        from securevfl.field.kernels import dispatch
+        from securevfl.field import dispatch, ntt
 
         p = self.field.modulus
         return ntt.left(p, self.alphas, self.betas) or dispatch.prepare(p, self._basis)
 
     @cached_property
     def _constant_left(self) -> PreparedMatrix:
-        from securevfl.field.kernels import dispatch
+        from securevfl.field import dispatch
 
         return dispatch.prepare(self.field.modulus, self._constant_basis)
 
@@ -357,7 +356,7 @@ class LagrangeCode:
         return self._decoder(checks.party_numbers(parties, self.parties, name))[0]
 
     def _decoder(self, key: tuple[int, ...]) -> tuple[Array, PreparedMatrix]:
-        from securevfl.field.kernels import dispatch
+        from securevfl.field import dispatch
 
         with self._lock:
             if key in self._matrices:

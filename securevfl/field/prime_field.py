@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from securevfl.errors import FieldError
-from securevfl.field import primes
 from securevfl.field.elements import (
     as_elements,
     out_array,
@@ -17,6 +16,7 @@ from securevfl.field.elements import (
     refuse_overlap,
     unproved,
 )
+from securevfl.field.kernels import primes
 
 if TYPE_CHECKING:
     from securevfl.field.sampling import Source
@@ -319,7 +319,7 @@ class PrimeField:
             The caller vouches that both are arrays of `dtype` with values in [0, p), as every
             result of this class is; the pass that checks the range (one read of each) is left out.
         """
-        from securevfl.field.kernels.dispatch import matmul
+        from securevfl.field.dispatch import matmul
 
         name, to_prove = "PrimeField.matmul", False
         if trusted:

@@ -42,7 +42,7 @@ from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.sampling import Keystream, fill_uniform
 
 if TYPE_CHECKING:
-    from securevfl.field.kernels.dispatch import PreparedMatrix
+    from securevfl.field.dispatch import PreparedMatrix
 
 Array = NDArray[Any]
 
@@ -431,7 +431,7 @@ class _Streams:
     def row(self, code: LagrangeCode, party: int) -> PreparedMatrix:
         """The row (1, P(alpha)) of a party, prepared for products."""
         if party not in self._rows:
-            from securevfl.field.kernels import dispatch
+            from securevfl.field import dispatch
 
             row = code.field.elements([[1, int(code.vanishing[party])]])
             self._rows[party] = dispatch.prepare(code.field.modulus, row)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.errors import ConfigurationError, WouldOverflowError
-from securevfl.field.primes import USUAL
+from securevfl.field.kernels.primes import USUAL
 
 DATA_BITS, MODEL_BITS = 20, 24  # more is of no use: float32 weights have 24
 

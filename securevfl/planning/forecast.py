@@ -20,7 +20,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.conditions_file import load_conditions
 from securevfl.errors import ConfigurationError
-from securevfl.field.primes import USUAL
+from securevfl.field.kernels.primes import USUAL
 from securevfl.planning.choices import Choice, choice_by_needs, choice_of, feasible_segments
 from securevfl.planning.cohorts import cost_of_cohorts
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum

@@ -18,21 +18,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from securevfl.testing.checks.basics import Check
-from securevfl.testing.checks.declaration import (
+from securevfl.testing.basics import Check
+from securevfl.testing.declaration_checks import (
     check_card,
     check_config,
     check_memory,
     check_source,
 )
-from securevfl.testing.checks.disturbed import (
+from securevfl.testing.disturbance_checks import (
     check_absence,
     check_faults,
     check_resume,
     check_senders,
 )
-from securevfl.testing.checks.endurance import check_endurance
-from securevfl.testing.checks.runs import (
+from securevfl.testing.endurance_checks import check_endurance
+from securevfl.testing.run_checks import (
     check_accounting,
     check_copying,
     check_determinism,

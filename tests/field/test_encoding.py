@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from securevfl.errors import FieldError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, encoding, primes
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, encoding
+from securevfl.field.kernels import primes
 
 F31, F50, F61 = (PrimeField(p) for p in primes.USUAL)
 

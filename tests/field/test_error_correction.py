@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import CorruptResultsError, NotEnoughResultsError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, error_correction, primes
-from securevfl.field.kernels import cpu
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, error_correction
+from securevfl.field.kernels import cpu, primes
 
 F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)
 FIELDS = [PrimeField(p) for p in (*primes.USUAL, 2013265921, 2**50 - 27, 2**32 - 5)]

@@ -8,8 +8,8 @@ each runs once, so that no group can rot. The ratios that count are taken inside
 import numpy as np
 import pytest
 
-from securevfl.field import FixedPoint, LagrangeCode, PrimeField, error_correction, primes
-from securevfl.field.kernels import cpu
+from securevfl.field import FixedPoint, LagrangeCode, PrimeField, error_correction
+from securevfl.field.kernels import cpu, primes
 
 FIELDS = [PrimeField(p) for p in primes.USUAL]
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import ConfigurationError, FieldError, RangeError
-from securevfl.field import FixedPoint, PrimeField, primes
+from securevfl.field import FixedPoint, PrimeField
+from securevfl.field.kernels import primes
 from securevfl.field.kernels.scratch import aligned
 from securevfl.field.kernels.streaming import fixed_point as streaming
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from securevfl.errors import FieldError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, primes
+from securevfl.field import LagrangeCode, PrimeField, SeededSource
+from securevfl.field.kernels import primes
 
 PRIMES = [5, 97, *primes.USUAL]
 

@@ -16,7 +16,8 @@ from securevfl.errors import (
     NotEnoughResultsError,
     PrivacyError,
 )
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, primes
+from securevfl.field import LagrangeCode, PrimeField, SeededSource
+from securevfl.field.kernels import primes
 from securevfl.field.lagrange import interpolation_matrix
 
 F31, F61 = PrimeField(2**31 - 1), PrimeField(2**61 - 1)

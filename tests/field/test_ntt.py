@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from securevfl.errors import FieldError
-from securevfl.field import LagrangeCode, PrimeField, SeededSource, ntt
-from securevfl.field.kernels import cpu, dispatch
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, dispatch, ntt
+from securevfl.field.kernels import cpu
 
 F = PrimeField(2013265921)
 SMALL = PrimeField(998244353)

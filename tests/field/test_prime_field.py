@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import FieldError
-from securevfl.field import PrimeField, SeededSource, primes
+from securevfl.field import PrimeField, SeededSource
+from securevfl.field.kernels import primes
 
 MODULI = [
     3,

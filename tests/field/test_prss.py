@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from securevfl.errors import ConfigurationError, FieldError
-from securevfl.field import LagrangeCode, PrimeField, primes
+from securevfl.field import LagrangeCode, PrimeField
+from securevfl.field.kernels import primes
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import (
     Prss,

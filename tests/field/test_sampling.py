@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from securevfl.field import PrimeField, SeededSource, SystemSource, primes, sampling
+from securevfl.field import PrimeField, SeededSource, SystemSource, sampling
+from securevfl.field.kernels import primes
 
 MODULI = [3, 5, 7, 2**26 - 5, 2013265921, 2**31 - 1, 2**32 - 5, primes.P50, 2**61 - 1]
 

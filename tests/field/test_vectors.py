@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from securevfl.errors import ConfigurationError, FieldError, NotEnoughResultsError
-from securevfl.field import LagrangeCode, PrimeField, primes
+from securevfl.field import LagrangeCode, PrimeField
+from securevfl.field.kernels import primes
 
 FILE = Path(__file__).parents[1] / "vectors" / "field" / "vectors.json"
 VECTORS = json.loads(FILE.read_text())

@@ -17,8 +17,13 @@ from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.split import Client, Server, Split
 from securevfl.runs.assembly import rules_of
-from securevfl.testing import conformance
-from securevfl.testing.checks import declaration, disturbed, endurance, runs
+from securevfl.testing import (
+    conformance,
+    declaration_checks,
+    disturbance_checks,
+    endurance_checks,
+    run_checks,
+)
 from securevfl.testing.conformance import (
     CHECKS,
     check_endurance,
@@ -139,8 +144,8 @@ def one_plain_run(variant, monkeypatch):
             return plain_run(variant)
         return simulate(asked, data, payloads=payloads, **others)
 
-    monkeypatch.setattr(runs, "simulate", shared)
-    monkeypatch.setattr(disturbed, "simulate", shared)
+    monkeypatch.setattr(run_checks, "simulate", shared)
+    monkeypatch.setattr(disturbance_checks, "simulate", shared)
 
 
 @pytest.mark.usefixtures("one_plain_run")
@@ -439,7 +444,7 @@ def test_all_failures_are_listed_at_once(monkeypatch):
 def test_every_check_is_in_the_list():
     functions = {
         thing
-        for module in (declaration, runs, disturbed, endurance)
+        for module in (declaration_checks, run_checks, disturbance_checks, endurance_checks)
         for name, thing in vars(module).items()
         if name.startswith("check_")
     }

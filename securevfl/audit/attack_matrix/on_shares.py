@@ -14,7 +14,7 @@ from securevfl.audit.recorded_runs import RunFactory, codes_shares
 from securevfl.audit.share_recovery import pool_shares, recover_by_server
 from securevfl.errors import RunError
 from securevfl.field import LagrangeCode
-from securevfl.field.primes import P31
+from securevfl.field.kernels.primes import P31
 
 _MOST_COLUMNS = 200  # of all clients; solving for more over F_p takes minutes
 _DECODED = "combinations of segments decoded exactly"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field import primes
+from securevfl.field.kernels import primes
 from securevfl.field.kernels.jit import address
 from securevfl.field.kernels.scratch import aligned, places, scratch
 
@@ -168,10 +168,10 @@ class StreamLeft(PiecewiseLeft):
 @lru_cache(maxsize=32)
 def _vector_form(p: int, size: int, wide: bool) -> tuple[Any, int, int]:
     """Return the kernel for elements of `size` bytes, its terms per fold, and 2^32 mod p."""
-    from securevfl.field.kernels.vector import product
+    from securevfl.field.kernels import vector
 
     ring = "long" if size == 8 else "mersenne" if p == 2**31 - 1 else "short"
-    form = product.FORMS[ring, wide]
+    form = vector.FORMS[ring, wide]
     radix = (1 << 32) % p
     radix -= p if radix > p // 2 else 0
     rest = (1 << 32) + (abs(radix) << 31)
@@ -183,17 +183,17 @@ class VectorLeft(PiecewiseLeft):
     """A left operand for 256- or 512-bit vectors; see `vector`."""
 
     def __init__(self, p: int, a: Array, wide: bool) -> None:
-        from securevfl.field.kernels.vector import product
+        from securevfl.field.kernels import vector
 
         self.form, self.terms, self.radix = _vector_form(p, a.itemsize, wide)
-        super().__init__(p, a, product.MOST_TERMS)
+        super().__init__(p, a, vector.MOST_TERMS)
 
     def _part(self, a: Array) -> Array:
         return a
 
     def _multiply(self, part: Any, blocks: Sequence[Array], out: Array) -> bool:
         """Write the product with one part of the left operand."""
-        from securevfl.field.kernels.vector import product
+        from securevfl.field.kernels import vector
 
         (height, inner), form = part.shape, self.form
         length = out.shape[1] * out.itemsize
@@ -209,7 +209,7 @@ class VectorLeft(PiecewiseLeft):
             form.width,
         )
         memory, (sources, limbs, panel, edge, tail) = places("vectors", sizes)
-        plan = product.Plan(
+        plan = vector.Plan(
             left=address(part),
             inner=inner,
             height=height,

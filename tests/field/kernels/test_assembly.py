@@ -10,8 +10,7 @@ import re
 import numba
 import pytest
 
-from securevfl.field.kernels import cpu
-from securevfl.field.kernels.vector import product as vector
+from securevfl.field.kernels import cpu, vector
 
 TIER = {True: "avx512", False: "avx2"}
 # Multiplications, loads that broadcast: of one term of one tile.

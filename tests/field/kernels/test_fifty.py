@@ -6,11 +6,11 @@ import flint
 import numpy as np
 import pytest
 
-from securevfl.field import PrimeField, SeededSource, warmup
-from securevfl.field.kernels import cpu, dispatch
+from securevfl.field import PrimeField, SeededSource, dispatch, warmup
+from securevfl.field.kernels import cpu
 from securevfl.field.kernels.fifty import left as lefts
 from securevfl.field.kernels.left_operands import AROUND
-from securevfl.field.primes import P50
+from securevfl.field.kernels.primes import P50
 
 F = PrimeField(P50)
 EXTREMES = (0, 1, P50 // 2, P50 // 2 + 1, P50 - 1)

@@ -7,10 +7,10 @@ import numba
 import numpy as np
 import pytest
 
-from securevfl.field import LagrangeCode, PrimeField, SeededSource
-from securevfl.field.kernels import cpu, dispatch, scratch
+from securevfl.field import LagrangeCode, PrimeField, SeededSource, dispatch
+from securevfl.field.kernels import cpu, scratch
 from securevfl.field.kernels.streaming import left as streaming
-from tests.field.kernels.test_dispatch import exact
+from tests.field.test_dispatch import exact
 
 # The Mersenne primes, the largest and the smallest of the others, one between.
 MODULI = [2**31 - 1, 2**31 - 19, 2013265921, 4099, 2**61 - 1]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.field import PrimeField, SeededSource
-from securevfl.field.kernels import cpu, left_operands
-from securevfl.field.kernels.vector import product as vector
+from securevfl.field.kernels import cpu, left_operands, vector
 
 TIERS = [tier for tier in ("avx2", "avx512") if tier in cpu.available()]
 MODULI = [4099, 65537, 2013265921, 2**31 - 19, 2**31 - 1, 2**61 - 1]

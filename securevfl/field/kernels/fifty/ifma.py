@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from securevfl.field.kernels.fifty import lanes, product, projection
 from securevfl.field.kernels.ir import I64, every, slot, smaller
 from securevfl.field.kernels.jit import kernel
-from securevfl.field.primes import P50
+from securevfl.field.kernels.primes import P50
 
 Array = NDArray[Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 from llvmlite import ir
 
 from securevfl.field.kernels.ir import I32, I64, every, smaller
-from securevfl.field.primes import P50
+from securevfl.field.kernels.primes import P50
 
 BITS, SHIFT = 50, 14
 DOUBLE = ir.DoubleType()

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from securevfl.field.kernels import cpu
 from securevfl.field.kernels.jit import address
 from securevfl.field.kernels.left_operands import AROUND, PiecewiseLeft
+from securevfl.field.kernels.primes import P50
 from securevfl.field.kernels.scratch import aligned, places
-from securevfl.field.primes import P50
 
 if TYPE_CHECKING:
     from securevfl.field.kernels.fifty.product import Kernels

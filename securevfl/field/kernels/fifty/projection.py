@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from securevfl.field.kernels.fifty import product
 from securevfl.field.kernels.ir import I64, load, slot, store
 from securevfl.field.kernels.jit import inlined, intrinsic, types
+from securevfl.field.kernels.primes import P50
 from securevfl.field.kernels.projection import BLOCK
-from securevfl.field.primes import P50
 
 Array = NDArray[Any]
 

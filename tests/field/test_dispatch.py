@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from securevfl.errors import ConfigurationError
-from securevfl.field import PrimeField, SeededSource, primes
-from securevfl.field.kernels import cpu, dispatch, left_operands
+from securevfl.field import PrimeField, SeededSource, dispatch
+from securevfl.field.kernels import cpu, left_operands, primes
 
 MODULI = [3, 4099, 2013265921, 2**31 - 1, 2**32 - 5, 2**50 - 27, primes.P50, 2**61 - 1, 2**62 - 57]
 

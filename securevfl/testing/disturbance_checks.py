@@ -13,7 +13,7 @@ from securevfl.engine.conditions import Conditions, Delay
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.party import SERVER
 from securevfl.errors import RunError, StalledError
-from securevfl.testing.checks.basics import require
+from securevfl.testing.basics import require
 from securevfl.testing.declarations import forged_messages
 from securevfl.testing.runs import (
     ProtocolLike,

@@ -11,7 +11,7 @@ from securevfl.privacy.claims import Claim, Notion
 from securevfl.protocols.base.card import Absence
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
-from securevfl.testing.checks.basics import require
+from securevfl.testing.basics import require
 from securevfl.testing.inspection import forbidden_code
 from securevfl.testing.runs import (
     ProtocolLike,

@@ -13,9 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.field import primes
-from securevfl.field.kernels import cpu, portable
-from securevfl.field.kernels.pool import share
+from securevfl.field.kernels import cpu, portable, primes
+from securevfl.field.pool import share
 
 Array = NDArray[Any]
 

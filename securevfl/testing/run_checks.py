@@ -14,7 +14,7 @@ from securevfl.engine.party import Party
 from securevfl.engine.streams import Composed
 from securevfl.errors import StalledError
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.testing.checks.basics import require
+from securevfl.testing.basics import require
 from securevfl.testing.declarations import disagreements
 from securevfl.testing.inspection import global_generators, held_arrays
 from securevfl.testing.runs import (

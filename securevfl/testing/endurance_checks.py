@@ -14,7 +14,7 @@ from securevfl.engine.conditions import Conditions
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.base.messages import UPLOADS
-from securevfl.testing.checks.basics import require
+from securevfl.testing.basics import require
 from securevfl.testing.runs import Outcome, ProtocolLike, class_of, make, simulate
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from securevfl.protocols.fedvs import decoding
 from securevfl.protocols.fedvs.algorithm import Server
 from securevfl.protocols.fedvs.messages import Attempt
-from securevfl.testing.checks.endurance import check_endurance
+from securevfl.testing.endurance_checks import check_endurance
 
 
 def test_a_server_that_waits_for_the_last_result_is_found(monkeypatch):

@@ -24,7 +24,7 @@ from securevfl.field.kernels.ir import (
     store,
 )  # fmt: skip
 from securevfl.field.kernels.jit import cgutils, intrinsic, kernel, types
-from securevfl.field.kernels.vector.rings import Long, Mersenne, Short, product
+from securevfl.field.kernels.rings import Long, Mersenne, Short, product
 
 MOST_TERMS = 4096  # A panel of so many rows still fits the L2 cache.
 
