@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from securevfl.engine.conditions import Conditions
     from securevfl.errors import ConfigurationError, RunError, SecureVFLError
     from securevfl.planning.forecast import Forecast, plan
+    from securevfl.runs.engines.run import Interrupted, resume, run
     from securevfl.runs.estimators.any_protocol import VFLClassifier, VFLRegressor
     from securevfl.runs.export import load_model, load_models
     from securevfl.runs.history import Progress
     from securevfl.runs.load import load_run
     from securevfl.runs.result import Run
-    from securevfl.runs.run import Interrupted, resume, run
 
 __all__ = [
     "Conditions",
@@ -63,7 +63,7 @@ _EXPORTS = {
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
     "Forecast": "planning.forecast",
-    "Interrupted": "runs.run",
+    "Interrupted": "runs.engines.run",
     "Progress": "runs.history",
     "Run": "runs.result",
     "RunError": "errors",
@@ -77,8 +77,8 @@ _EXPORTS = {
     "load_models": "runs.export",
     "load_run": "runs.load",
     "plan": "planning.forecast",
-    "resume": "runs.run",
-    "run": "runs.run",
+    "resume": "runs.engines.run",
+    "run": "runs.engines.run",
     "verify": "audit.verify",
 }
 

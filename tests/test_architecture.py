@@ -202,7 +202,7 @@ def test_no_module_imports_itself_in_a_circle():
 
 
 # Packages whose folders import each other in a circle; this list only becomes shorter.
-CIRCULAR = {"audit", "data", "runs"}
+CIRCULAR = {"audit"}
 
 
 def folders() -> dict[str, set[str]]:
@@ -254,7 +254,7 @@ WORDS = {"split", "local"}
 MEANT_OTHERWISE = {
     ("cli.app", "local"): "option of data: rows that a party has alone",
     ("cli.output", "split"): "how the test rows of a data set were chosen",
-    ("data.partition", "split"): "name of a stream",
+    ("data.base.partition", "split"): "name of a stream",
     ("engine.cluster.ray_connection", "local"): "Ray's word for a cluster on this machine",
     ("models.pretraining.cross_party", "local"): "key of saved weights",
 }
@@ -350,7 +350,7 @@ MOST_LINES = {
     "audit": 18003,
     "bench": 1233,
     "cli": 4620,
-    "data": 8113,
+    "data": 8029,
     "engine": 11629,
     "field": 8869,
     "models": 4821,
@@ -358,7 +358,7 @@ MOST_LINES = {
     "privacy": 1201,
     "protocols": 17850,
     "report": 2434,
-    "runs": 8250,
+    "runs": 8244,
     "studies": 1499,
     "testing": 1680,
     "verified": 6272,
@@ -405,8 +405,8 @@ def test_tests_lie_where_their_modules_lie():
         ("field.dispatch", "models.split", False),
         ("cli.app", "protocols.protocol", False),
         ("cli.app", "", True),
-        ("runs.run", "protocols.fedvs", False),
-        ("runs.run", "studies.study", False),
+        ("runs.engines.run", "protocols.fedvs", False),
+        ("runs.engines.run", "studies.study", False),
         ("data.alignment.join", "engine.simulation", False),
         ("privacy.claims", "engine.transcript", False),
         ("privacy.claims", "audit.proof", False),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from securevfl.data.base.options import CodedKeywords, table_options
 from securevfl.data.catalogue.clicks import (
     AVAZU,
     AVAZU_TEXTS,
@@ -25,7 +26,6 @@ from securevfl.data.catalogue.clicks import (
 )
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.options import CodedKeywords, table_options
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from securevfl.engine.network import SERVER
-from securevfl.runs import identities
-from securevfl.runs.organisations import relay
+from securevfl.runs.organisations import identities, relay
 from securevfl.runs.organisations.invitation import invite
 from securevfl.runs.organisations.terms import Terms
 

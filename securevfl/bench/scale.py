@@ -53,7 +53,7 @@ def measure(point: Point) -> dict[str, Any]:
     from securevfl.planning.message_bytes import sent_bytes
     from securevfl.protocols.base.schedule import Shape
     from securevfl.runs.assembly import transcript_bytes
-    from securevfl.runs.run import run
+    from securevfl.runs.engines.run import run
 
     def carry_out(size: Point, progress: Any = None) -> Any:
         shape = RoundSize(parties=size.parties, rows=size.rows, features=size.features)

@@ -35,7 +35,7 @@ def new(
     json: AsJson = False,
 ) -> None:
     """Make a key pair: the secret half in FILE.key, the public one in FILE.key.pub."""
-    from securevfl.runs import identities
+    from securevfl.runs.organisations import identities
 
     _say(identities.create(file), as_json=json)
 
@@ -46,7 +46,7 @@ def public(
     json: AsJson = False,
 ) -> None:
     """Write FILE.key.pub again, with the key for relays, which older versions did not write."""
-    from securevfl.runs import identities
+    from securevfl.runs.organisations import identities
 
     _say(identities.write_public(file), as_json=json)
 
@@ -59,7 +59,7 @@ def fingerprints(
     json: AsJson = False,
 ) -> None:
     """Show the fingerprints of public keys, to be compared over another channel."""
-    from securevfl.runs import identities
+    from securevfl.runs.organisations import identities
 
     _say(identities.show(files), as_json=json)
 
@@ -132,7 +132,7 @@ def manifest(
 
     With --label or --data it has terms as well, for organisations.
     """
-    from securevfl.runs import identities
+    from securevfl.runs.organisations import identities
 
     pairs = parse_pairs(setting or (), what="--set")
     terms = None
@@ -164,7 +164,7 @@ def sign(
     json: AsJson = False,
 ) -> None:
     """Sign a manifest in place. Compare the fingerprints that it names before you do."""
-    from securevfl.runs import identities
+    from securevfl.runs.organisations import identities
 
     _say(identities.sign(manifest, key, party), as_json=json, manifest=manifest)
 
@@ -175,7 +175,7 @@ def check(manifest: AManifest, json: AsJson = False) -> None:
 
     A manifest with terms is signed by each party when it joins. Compare its fingerprint before.
     """
-    from securevfl.runs import identities
+    from securevfl.runs.organisations import identities
 
     summary, found = identities.look(manifest)
     _say(summary, as_json=json, manifest=manifest)
@@ -219,7 +219,7 @@ def _terms(
 
 
 def _say(summary: Mapping[str, str], *, as_json: bool, manifest: Path | None = None) -> None:
-    from securevfl.runs.identities import named
+    from securevfl.runs.organisations.identities import named
 
     if as_json:
         output.print_json(dict(summary))

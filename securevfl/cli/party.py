@@ -42,7 +42,7 @@ def invite(
     json: AsJson = False,
 ) -> None:
     """Print one line for each party of a session, which it joins by, and the fingerprint."""
-    from securevfl.runs.identities import named
+    from securevfl.runs.organisations.identities import named
     from securevfl.runs.organisations.invitation import invite as lines
 
     found = lines(manifest, relay)

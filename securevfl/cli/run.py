@@ -183,7 +183,7 @@ def _live_page(
 
 def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bool]], Run]) -> Run:
     """Call with a progress display and a heed of Ctrl-C; say how to go on when it was pressed."""
-    from securevfl.runs.run import Interrupted
+    from securevfl.runs.engines.run import Interrupted
 
     try:
         with displays.progress_display(name) as display, stopping(display) as stop:

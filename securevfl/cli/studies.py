@@ -165,7 +165,7 @@ def _attack(
 ) -> None:
     """Carry out ``securevfl compare --attacks``."""
     from securevfl.audit.attack_matrix.run import attack_matrix, write_matrix
-    from securevfl.runs.run import Interrupted
+    from securevfl.runs.engines.run import Interrupted
 
     if workers > 1:
         raise ConfigurationError(
@@ -257,7 +257,7 @@ def _merged(options: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, A
 def _carry_out(
     study: Study, folder: Path, name: str, workers: int, again: str, as_json: bool
 ) -> None:
-    from securevfl.runs.run import Interrupted
+    from securevfl.runs.engines.run import Interrupted
     from securevfl.studies.run import run_study
 
     try:

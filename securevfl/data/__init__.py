@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from securevfl.data.alignment.join import join_rows
+    from securevfl.data.base.origin import About
     from securevfl.data.catalogue.registry import CatalogueEntry, dataset_catalogue, load_dataset
     from securevfl.data.dataset import VerticalDataset
-    from securevfl.data.origin import About
     from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
     from securevfl.data.preparation.preprocess import Preprocessor
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
-    "About": "origin",
+    "About": "base.origin",
     "CatalogueEntry": "catalogue.registry",
     "PartyPreprocessor": "preparation.party_preprocessor",
     "Preprocessor": "preparation.preprocess",
@@ -35,7 +35,7 @@ _EXPORTS = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

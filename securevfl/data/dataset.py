@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from securevfl.data.base.checks import RowChoice, row_numbers
+from securevfl.data.base.content import Features
+from securevfl.data.base.origin import About
+from securevfl.data.base.partition import Positions, divide_columns, divide_images, shuffled
 from securevfl.data.builders.bunch import FromBunch
 from securevfl.data.builders.files import FromFiles
 from securevfl.data.builders.image_folder import FromImageFolder
-from securevfl.data.checks import row_numbers
-from securevfl.data.content import Features
-from securevfl.data.origin import About
-from securevfl.data.partition import Positions, divide_columns, divide_images, shuffled
 from securevfl.errors import DataError
 
 _TOGETHER = 3  # training rows in a row that stay together when some are held back
@@ -52,7 +50,7 @@ class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
         How `with_parties` divides images into strips; None divides single pixels.
     alone : tuple of ndarray of float32
         One (m_n, d_n) array per party with training rows that only this party holds, or () where
-        there are none; see `securevfl.data.alignment.overlap.limit_overlap`.
+        there are none; see `securevfl.data.overlap.limit_overlap`.
     alone_labels : ndarray, optional
         Labels of ``alone[0]``, if party 0 has any.
     class_values : ndarray, optional
@@ -95,25 +93,9 @@ class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
             positions, rule = divide_images(self.image_shape, parties, self.strips)
         else:
             positions, rule = divide_columns(self.transform.columns, parties)
-        return self._divided(positions, _numbered(parties), rule)
+        return self._divided(positions, rule)
 
-    def with_owners(
-        self, owners: Sequence[Sequence[str]], party_names: Sequence[str] | None = None
-    ) -> VerticalDataset:
-        """Divide the source columns among named owners.
-
-        Parameters
-        ----------
-        owners : sequence of sequences of str
-            For each party the names of its source columns; together all of them, each once.
-        party_names : sequence of str, optional
-            One per party; "party 0", "party 1", ... unless given.
-        """
-        positions, rule = divide_columns(self.transform.columns, owners=owners)
-        names = tuple(party_names) if party_names is not None else _numbered(len(owners))
-        return self._divided(positions, names, rule)
-
-    def subset(self, rows: Any, test_rows: Any = None) -> VerticalDataset:
+    def subset(self, rows: RowChoice, test_rows: RowChoice | None = None) -> VerticalDataset:
         """Keep some training rows, and optionally some test rows.
 
         The scaling stays the one that was fitted before.
@@ -177,7 +159,7 @@ class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
         rows = tuple(array[held] for array in self.train)
         return replace(kept, test=rows, test_labels=self.train_labels[held])
 
-    def _divided(self, positions: Positions, names: tuple[str, ...], rule: str) -> VerticalDataset:
+    def _divided(self, positions: Positions, rule: str) -> VerticalDataset:
         if self.alone:
             raise DataError(
                 f"data set {self.name!r}: parties hold rows alone, so columns cannot be divided "
@@ -189,7 +171,7 @@ class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
             train=self._divided_arrays(self.train, positions),
             test=self._divided_arrays(self.test, positions),
             columns=tuple(part.encoded for part in transform.parties),
-            party_names=names,
+            party_names=tuple(f"party {n}" for n in range(len(positions))),
             transform=transform,
             about=replace(self.about, partition=rule),
         )
@@ -206,7 +188,3 @@ class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
 
     def _noted(self, note: str) -> About:
         return replace(self.about, notes=(*self.about.notes, note))
-
-
-def _numbered(parties: int) -> tuple[str, ...]:
-    return tuple(f"party {n}" for n in range(parties))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.partition import shuffled
+from securevfl.data.base.partition import shuffled
 from securevfl.errors import DataError
 
 _TWO = ((0, 1), (2, 3), (4, 5), (6, 7))
@@ -29,7 +28,7 @@ CLASS_LISTS: dict[str, tuple[tuple[int, ...], ...]] = {
 
 def partition_labels(
     rule: str,
-    labels: NDArray[Any],
+    labels: np.ndarray,
     owners: int,
     *,
     seed: int,
@@ -119,7 +118,7 @@ def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
 
 
 def unheld_classes(
-    labels: NDArray[Any], sets: Sequence[NDArray[np.int64]], test_labels: NDArray[Any]
+    labels: np.ndarray, sets: Sequence[NDArray[np.int64]], test_labels: np.ndarray
 ) -> tuple[int, ...]:
     """Classes that test rows have and no label owner holds; no model can learn them."""
     held = np.unique(labels[np.concatenate(list(sets))])
@@ -162,7 +161,7 @@ def _class_lists(rule: str, owners: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _partition_by_dirichlet(
-    labels: NDArray[Any], owners: int, concentration: float, seed: int
+    labels: np.ndarray, owners: int, concentration: float, seed: int
 ) -> list[NDArray[np.int64]]:
     stream = np.random.Generator(
         np.random.Philox(np.random.SeedSequence([int(seed), *b"dirichlet"]))
@@ -183,7 +182,7 @@ def _partition_by_dirichlet(
 
 def _partition_by_class(
     rule: str,
-    labels: NDArray[Any],
+    labels: np.ndarray,
     lists: Sequence[Sequence[int]],
     seed: int,
     samples: int | None,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from securevfl.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from securevfl.data.dataset import VerticalDataset
 
 #: Rows of the common identifiers in each set, in one order, and notes of what it cost.
-Join = Callable[[Sequence[Sequence[str]]], tuple[list[Any], list[str]]]
+Join = Callable[[Sequence[Sequence[str]]], "tuple[list[np.ndarray], list[str]]"]
 
 
 @dataclass(frozen=True)

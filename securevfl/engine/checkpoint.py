@@ -4,7 +4,7 @@ A folder holds ``checkpoint.svfl`` and the one before it, ``checkpoint.previous.
 party that keeps large constants ``once-<party>.svfl``, written with the first checkpoint.
 ``messages-rows-<number>.svfl`` and ``messages-changes-<number>.svfl`` are older messages of a long
 run, and ``history-<what>-<number>.svfl`` older entries of its history; they are written once, and
-checkpoints name them (`securevfl.engine.transcript_rows`, `securevfl.runs.folders.autosave`).
+checkpoints name them (`securevfl.engine.transcript_rows`, `securevfl.runs.engines.autosave`).
 ``checkpoint.resumed.svfl`` counts how often the run was resumed. A file is a magic word, the
 format's version, a SHA-256 of the rest, and a payload of `engine.wire`. A simulation's checkpoint
 holds messages in flight, shares among them: its mode is 0600.

@@ -26,8 +26,8 @@ from securevfl.protocols.base.schedule import Shape
 from securevfl.runs.spec import RunSpec
 
 if TYPE_CHECKING:
-    from securevfl.data.alignment.local_tables import PublicFacts, Tables
     from securevfl.data.dataset import VerticalDataset
+    from securevfl.data.local_tables import PublicFacts, Tables
     from securevfl.engine.cluster.supervisor import Cluster
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.class_values import restored_classes
+from securevfl.data.base.class_values import restored_classes
 from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.tables import as_frame

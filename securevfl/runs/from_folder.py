@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.data.alignment.join import PartyTable, common_rows
-from securevfl.data.preparation.image_table import read_image_table
+from securevfl.data.builders.image_table import read_image_table
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.tables import read_table
 from securevfl.engine.names import PartyNames

@@ -10,9 +10,8 @@ from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import check_default_dtype
-from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import read_summary
-from securevfl.runs.spec import CONFIG, ORGANISATIONS, RunSpec
+from securevfl.runs.spec import CONFIG, ORGANISATIONS, RunSpec, reads_local_tables
 from securevfl.runs.storage import PARTIES, SUMMARY, read_history, read_parties, read_transcript
 
 if TYPE_CHECKING:

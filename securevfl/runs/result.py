@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.labels import MOST_NUMERIC_CLASSES
+from securevfl.data.base.labels import MOST_NUMERIC_CLASSES
 from securevfl.engine.faults import called
 from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
@@ -28,12 +28,11 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.runs.attacked import attacked
-from securevfl.runs.engines.registry import reads_local_tables
 from securevfl.runs.folders.checksums import replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions
 from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.history import History
-from securevfl.runs.spec import CONFIG, RunSpec
+from securevfl.runs.spec import CONFIG, RunSpec, reads_local_tables
 from securevfl.runs.storage import (
     CURVES,
     HISTORY,

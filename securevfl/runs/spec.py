@@ -226,6 +226,11 @@ class RunSpec(BaseModel):
         )
 
 
+def reads_local_tables(source: DataSource | None, engine: str) -> bool:
+    """Whether a run is one whose parties read tables of their own: party files on a cluster."""
+    return engine != "simulation" and source is not None and "party_files" in source.options
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)

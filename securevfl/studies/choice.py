@@ -134,7 +134,7 @@ def choose(
     By label: ``options``, the best; and ``tried``: each combination with its ``mean``, None where a
     run ended with an error. Interrupted when `interrupted` returned True; finished runs are kept.
     """
-    from securevfl.runs.run import Interrupted
+    from securevfl.runs.engines.run import Interrupted
 
     candidates = choice.candidates(jobs)
     every = [job for tried in candidates.values() for _, own in tried for job in own]

@@ -134,7 +134,7 @@ def run_job(
     The curve is the evaluated rows of the history; ``history`` is a digest of all its rows, equal
     exactly if the runs were.
     """
-    from securevfl.runs.run import run
+    from securevfl.runs.engines.run import run
 
     source = data_source(job.dataset, job.data)
     options = dict(job.options)

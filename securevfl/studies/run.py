@@ -38,7 +38,7 @@ def run_study(
     of the first job that failed, but for a `RunError` of one with faults, which is its result; the
     results of the others are kept.
     """
-    from securevfl.runs.run import Interrupted
+    from securevfl.runs.engines.run import Interrupted
 
     tried = study.choice.candidates(study.jobs) if study.choice else {}
     every = [*study.jobs, *(job for each in tried.values() for _, own in each for job in own)]

@@ -68,7 +68,7 @@ def _attempt(
     That a run diverges, or that one with faults cannot go on, is what was asked about it: a result
     with ``error`` alone.
     """
-    from securevfl.runs.run import Interrupted
+    from securevfl.runs.engines.run import Interrupted
 
     def progress(now: Progress) -> None:
         part = now.round / max(now.rounds, 1)

@@ -113,9 +113,9 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
         "securevfl.runs.organisations.invitation.Invitation.parse", lambda _: invited
     )
     for name in ("create", "write_public", "show", "write_manifest", "sign", "named"):
-        monkeypatch.setattr(f"securevfl.runs.identities.{name}", note)
+        monkeypatch.setattr(f"securevfl.runs.organisations.identities.{name}", note)
     signed = type("M", (), {"check": note, "terms": {}})
-    monkeypatch.setattr("securevfl.runs.identities.look", lambda _: ({}, signed))
+    monkeypatch.setattr("securevfl.runs.organisations.identities.look", lambda _: ({}, signed))
     for name in (
         "bench.rounds.bench_round",
         "runs.from_folder.trace_folder",
@@ -308,7 +308,7 @@ def test_the_log_goes_to_standard_error(words, front):
     command = ("run", "split", *SMALL)
     result = call(*words, *command) if front else call(*command, *words)
     assert result.exit_code == 0
-    assert "INFO securevfl.runs.run: run of split on 'digits'" in result.stderr
+    assert "INFO securevfl.runs.engines.run: run of split on 'digits'" in result.stderr
     assert "DEBUG" not in result.stderr
     assert "INFO" not in result.stdout
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from securevfl.data import About, VerticalDataset, load_dataset
+from securevfl.data import VerticalDataset, load_dataset
 from securevfl.errors import DataError
 
 
@@ -69,16 +69,16 @@ def test_other_numbers_of_parties_hold_the_same_values(data):
         data.with_parties(65)
 
 
-def test_other_owners_take_encoded_columns_along():
+def test_another_party_takes_encoded_columns_along():
     import pandas as pd
 
     frame = pd.DataFrame({"a": range(8), "c": list("uvwu") * 2, "y": [0, 1] * 4})
     before = VerticalDataset.from_pandas(frame, "y", parties=2)
-    swapped = before.with_owners([["c"], ["a"]], party_names=["one", "two"])
-    assert swapped.columns == (("c=u", "c=v", "c=w"), ("a",))
-    assert np.array_equal(swapped.train[0], before.train[1])
+    joined = before.with_parties(1)
+    assert joined.columns == (("a", "c=u", "c=v", "c=w"),)
+    assert np.array_equal(joined.train[0], np.hstack(before.train))
     new = pd.DataFrame({"a": [3], "c": ["v"]})
-    assert np.array_equal(swapped.transform.apply(new)[0], before.transform.apply(new)[1])
+    assert np.array_equal(joined.transform.apply(new)[0], np.hstack(before.transform.apply(new)))
 
 
 def test_the_fingerprint_sees_every_part(data):
@@ -168,10 +168,6 @@ def test_parts_that_do_not_fit_are_refused(data, case):
     with pytest.raises(DataError, match=re.escape(message)) as error:
         replace(data, **change(data))
     assert "\n" not in str(error.value)
-
-
-def test_about_survives_json(data):
-    assert About.from_json(data.about.to_json()) == data.about
 
 
 def test_numpy_arrays_of_several_parties_stay_theirs():

@@ -20,7 +20,8 @@ def training_content(data):
     return (
         [array.tobytes() for array in data.train],
         data.train_labels.tobytes(),
-        json.dumps(data.transform.to_json()),
+        json.dumps([part.to_json() for part in data.transform.parties]),
+        data.transform.positions,
         data.classes,
         data.columns,
     )
@@ -99,8 +100,8 @@ def test_adult(tmp_path, scaling):
 
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_digits(monkeypatch, scaling):
+    from securevfl.data.base.partition import split_stratified
     from securevfl.data.catalogue import bundled
-    from securevfl.data.partition import split_stratified
 
     pixels, digits = bundled.bundled_digits()
     before = load_dataset("digits", scaling=scaling)

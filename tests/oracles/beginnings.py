@@ -31,8 +31,8 @@ from securevfl.runs import prediction
 from securevfl.runs.assembly import specify
 from securevfl.runs.engines.own_tables import LocalTableFactory
 from securevfl.runs.engines.ray import PartyFactory
+from securevfl.runs.engines.run import Interrupted, resume, run
 from securevfl.runs.organisations.organisation import Organisation
-from securevfl.runs.run import Interrupted, resume, run
 from securevfl.runs.storage import SUMMARY
 from securevfl.runs.threads import one_thread
 from tests.oracles.stand_ins import in_place_of

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.alignment.local_tables import TableOwner, Tables
-from securevfl.data.partition import split_groups, split_random, split_stratified
+from securevfl.data.base.partition import split_groups, split_random, split_stratified
+from securevfl.data.local_tables import TableOwner, Tables
 from securevfl.engine import wire
 from securevfl.engine.network import SERVER, Sending
 from securevfl.engine.simulation.simulator import Simulation

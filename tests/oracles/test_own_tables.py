@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.data import load_dataset
-from securevfl.data.alignment.local_tables import TableOwner
+from securevfl.data.local_tables import TableOwner
 from securevfl.engine.party import SERVER
 from securevfl.testing.runs import make
 from tests.oracles import own_tables

@@ -470,7 +470,7 @@ def test_every_check_is_in_the_list():
         ),
         ("from .fedvs import Client", ["securevfl.protocols.fedvs"]),
         ("from . import fedvs", ["securevfl.protocols.fedvs"]),
-        ("import securevfl.runs.run", ["securevfl.runs.run"]),
+        ("import securevfl.runs.engines.run", ["securevfl.runs.engines.run"]),
         ("from securevfl.engine import party, wire", []),
         ("from securevfl import ConfigurationError", []),
         ("x = np.random.rand(3)", ["np.random.rand"]),

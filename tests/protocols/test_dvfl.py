@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from securevfl.data.alignment.overlap import limit_overlap
+from securevfl.data.overlap import limit_overlap
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from

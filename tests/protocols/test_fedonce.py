@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
 
-from securevfl.data.alignment.overlap import limit_overlap
+from securevfl.data.overlap import limit_overlap
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Outage

@@ -7,7 +7,7 @@ import pytest
 
 import securevfl as svfl
 from securevfl.data import VerticalDataset, load_dataset
-from securevfl.data.alignment.overlap import limit_overlap
+from securevfl.data.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.models.pretraining.cross_party import upper_names

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from securevfl.data import load_dataset
-from securevfl.data.alignment.overlap import limit_overlap
+from securevfl.data.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, RunError

@@ -14,7 +14,7 @@ from securevfl.planning.message_bytes import sent_messages
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import Shape
 from securevfl.runs.assembly import check_memory, transcript_bytes
-from securevfl.runs.run import Interrupted
+from securevfl.runs.engines.run import Interrupted
 from securevfl.runs.storage import MESSAGES, read_transcript
 from securevfl.studies.run import run_study
 from securevfl.studies.study import read_study
@@ -25,7 +25,7 @@ def small_chunks(monkeypatch):
     for module in ("engine.transcript", "engine.transcript_rows", "runs.storage"):
         monkeypatch.setattr(f"securevfl.{module}.CHUNK", 64)
     monkeypatch.setattr("securevfl.runs.storage._LOADED", 256)
-    monkeypatch.setattr("securevfl.runs.folders.autosave._ENTRIES", 4)
+    monkeypatch.setattr("securevfl.runs.engines.autosave._ENTRIES", 4)
 
 
 OPTIONS = {"rounds": 12, "batch": 16, "width": 4, "segments": 1}

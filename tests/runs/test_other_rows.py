@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import securevfl as svfl
-from securevfl.data import Preprocessor, VerticalDataset, join_rows
+from securevfl.data import VerticalDataset, join_rows
 from securevfl.errors import DataError
 
 
@@ -68,13 +68,6 @@ def test_joined_tables_give_each_person_its_own_prediction(model, tables):
     rows = [int(key[1:]) for key in joined[0]["who"]]
     assert 10 < len(rows) < 60
     np.testing.assert_allclose(model.scores(joined), whole[rows], rtol=1e-5, atol=1e-6)
-
-
-def test_the_id_column_survives_storing(run):
-    stored = run.protocol.data.transform.to_json()
-    assert Preprocessor.from_json(stored).id_column == "who"
-    del stored["id_column"]  # as versions before stored it
-    assert Preprocessor.from_json(stored).id_column is None
 
 
 @pytest.fixture(scope="module")

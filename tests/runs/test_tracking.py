@@ -114,7 +114,7 @@ def test_the_log_says_what_happens(data, caplog, tmp_path):
     with caplog.at_level(logging.INFO, logger="securevfl"):
         svfl.run("split", data, eval_every=3, **SMALL)
     said = [(record.name, record.levelno, record.getMessage()) for record in caplog.records]
-    assert {name for name, _, _ in said} == {"securevfl.runs.run", "securevfl.runs.history"}
+    assert {name for name, _, _ in said} == {"securevfl.runs.engines.run", "securevfl.runs.history"}
     texts = [text for _, _, text in said]
     assert texts[0].startswith("run of split on 'digits'")
     assert [text.partition(":")[0] for text in texts[1:-1]] == ["step 3", "step 6"]

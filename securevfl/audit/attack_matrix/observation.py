@@ -88,7 +88,7 @@ def observe(
     interrupted : callable, optional
         Asked often; when it says True, `Interrupted` is raised.
     """
-    from securevfl.runs.run import Interrupted
+    from securevfl.runs.engines.run import Interrupted
 
     epoch = _epoch(protocol)
     carried = {e.kind: e.carries for e in protocol.exposures}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -84,7 +83,7 @@ async def _common(
     return [identifier for identifier, both in zip(asked, shared, strict=True) if both]
 
 
-def _check_ids(ids: Any, member: int, leader: int) -> None:
+def _check_ids(ids: object, member: int, leader: int) -> None:
     """Refuse a leader's identifiers that are no texts, or of which one occurs twice."""
     whose = f"align: party {leader} sent party {member}"
     if not isinstance(ids, tuple | list) or not all(type(one) is str for one in ids):
@@ -96,7 +95,7 @@ def _check_ids(ids: Any, member: int, leader: int) -> None:
         )
 
 
-def _check_truths(given: Any, count: int, member: int, sender: int) -> None:
+def _check_truths(given: object, count: int, member: int, sender: int) -> None:
     """Refuse an answer that is not a truth value for each identifier."""
     if not isinstance(given, np.ndarray) or given.dtype != bool or given.shape != (count,):
         told = f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else type(given)

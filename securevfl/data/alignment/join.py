@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,10 @@ class Joined:
     """
 
     parts: tuple[pd.DataFrame, ...]
-    labels: pd.Series[Any]
+    labels: pd.Series
     notes: tuple[str, ...]
     alone: tuple[pd.DataFrame, ...] = ()
-    alone_labels: pd.Series[Any] | None = None
+    alone_labels: pd.Series | None = None
 
 
 def join_parties(

@@ -31,7 +31,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
@@ -39,7 +39,10 @@ from securevfl.engine.party import Party, name_of
 from securevfl.errors import DataError, RunError
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ec import (
+        EllipticCurvePrivateKey,
+        EllipticCurvePublicKey,
+    )
 
 POINT = 32  # bytes of an x-coordinate
 _DOMAIN = b"securevfl psi 1\0"
@@ -47,7 +50,7 @@ _TRIES = 256  # half of all hashes are no x of the curve: failing so often has p
 _SPREAD = 20_000  # points below which starting other processes costs more than it brings
 _CHUNK = 1_000  # points that a process multiplies at a time: the last ones keep all busy
 
-Blinding = Callable[[Sequence[Any], bytes], bytes]
+_T = TypeVar("_T")
 Workers = Executor | int | None
 Progress = Callable[[int], None]
 
@@ -129,8 +132,8 @@ def blind_again(
 
 
 def _map(
-    work: Blinding,
-    items: Sequence[Any],
+    work: Callable[[Sequence[_T], bytes], bytes],
+    items: Sequence[_T],
     scalar: bytes,
     workers: Workers,
     progress: Progress | None,
@@ -167,10 +170,10 @@ def processes(size: int, count: int | None = None) -> Iterator[Executor | None]:
         yield pool
 
 
-def _private(scalar: bytes) -> Any:
+def _private(scalar: bytes) -> EllipticCurvePrivateKey:
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
-    return load_der_private_key(scalar, password=None)
+    return cast("EllipticCurvePrivateKey", load_der_private_key(scalar, password=None))
 
 
 def _blind_texts(identifiers: Sequence[str], scalar: bytes) -> bytes:
@@ -300,7 +303,7 @@ async def intersect(
     return rows
 
 
-def check_places(places: Any, held: int, member: int, collector: int) -> None:
+def check_places(places: object, held: int, member: int, collector: int) -> None:
     """Refuse an answer of the collector that names no set of own rows.
 
     Places are those of the order in which the own set, of `held` identifiers, was sent.

@@ -9,10 +9,10 @@ from typing import Any, Self, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.content import D, DatasetContent, ImageShape
-from securevfl.data.labels import EncodedLabels, RawLabels, encode_labels, read_labels
-from securevfl.data.options import ArrayKeywords, TableOptions, own_data, table_options
-from securevfl.data.partition import (
+from securevfl.data.base.content import D, DatasetContent, ImageShape
+from securevfl.data.base.labels import EncodedLabels, RawLabels, encode_labels, read_labels
+from securevfl.data.base.options import ArrayKeywords, TableOptions, own_data, table_options
+from securevfl.data.base.partition import (
     Positions,
     Strips,
     divide_columns,
@@ -73,7 +73,7 @@ class FromArrays(DatasetContent):
         image_shape : (channels, height, width), optional
             For images that are already flat.
         **options
-            Fields of `securevfl.data.options.TableOptions`.
+            Fields of `securevfl.data.base.options.TableOptions`.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class FromArrays(DatasetContent):
         )
 
     @classmethod
-    def from_torch(cls, train: Any, test: Any = None, **options: Any) -> Self:
+    def from_torch(cls, train: object, test: object = None, **options: Any) -> Self:
         """Build a data set from `torch.utils.data` data sets of (features, label) pairs.
 
         Parameters
@@ -160,8 +160,8 @@ def from_matrix(
     kind: type[D],
     options: TableOptions,
     *,
-    train: NDArray[Any],
-    test: NDArray[Any],
+    train: np.ndarray,
+    test: np.ndarray,
     labels: EncodedLabels,
     names: Sequence[str],
     split: str,
@@ -262,7 +262,9 @@ def _positions(
     return divide_columns(names, parties)
 
 
-def _as_matrix(features: Any, what: str) -> tuple[NDArray[Any], tuple[int, ...], ImageShape | None]:
+def _as_matrix(
+    features: object, what: str
+) -> tuple[np.ndarray, tuple[int, ...], ImageShape | None]:
     """Return all columns side by side, the width of each party's part, and the image shape."""
     if isinstance(features, (list, tuple)) and all(np.ndim(part) == 2 for part in features):
         parts = [_real_array(part, f"{what}[{n}]") for n, part in enumerate(features)]
@@ -286,7 +288,7 @@ def _as_matrix(features: Any, what: str) -> tuple[NDArray[Any], tuple[int, ...],
     return flat, (flat.shape[1],), shape
 
 
-def _real_array(values: Any, what: str) -> NDArray[Any]:
+def _real_array(values: object, what: str) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -306,15 +308,14 @@ def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:
     return tuple(map(str, columns))
 
 
-def _torch_arrays(dataset: Any, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def _torch_arrays(dataset: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Gather a torch data set's pairs into two arrays."""
     tensors = getattr(dataset, "tensors", None)
     if tensors is not None and len(tensors) == 2:
         return np.asarray(tensors[0].detach().cpu()), np.asarray(tensors[1].detach().cpu())
     try:
-        items = (
-            dataset if hasattr(dataset, "__iter__") else map(dataset.__getitem__, _range(dataset))
-        )
+        by_place = not hasattr(dataset, "__iter__")
+        items = map(dataset.__getitem__, range(len(dataset))) if by_place else dataset
         pairs = [(np.asarray(x), np.asarray(y)) for x, y in items]
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"{what}: an item is not a (features, label) pair: {error}.") from error
@@ -326,7 +327,3 @@ def _torch_arrays(dataset: Any, what: str) -> tuple[NDArray[Any], NDArray[Any]]:
             f"{what}: the items' features have the shapes {sorted(shapes)[:3]}; all need one shape."
         )
     return np.stack([x for x, _ in pairs]), np.stack([y for _, y in pairs]).reshape(len(pairs), -1)
-
-
-def _range(dataset: Any) -> range:
-    return range(len(dataset))

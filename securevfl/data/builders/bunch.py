@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from securevfl.data.base.content import D
 from securevfl.data.builders.arrays import FromArrays
 from securevfl.data.builders.frames import FromFrames
-from securevfl.data.content import D
 from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _LABEL = "target"
 
@@ -20,7 +24,7 @@ class FromBunch(FromArrays, FromFrames):
     """Class method of `VerticalDataset` that builds it from a `Bunch`, by arrays or frames."""
 
     @classmethod
-    def from_sklearn(cls, bunch: Any, **options: Any) -> Self:
+    def from_sklearn(cls, bunch: Mapping[str, Any], **options: Any) -> Self:
         """Build a data set from a `sklearn.utils.Bunch`.
 
         Parameters
@@ -58,7 +62,13 @@ class FromBunch(FromArrays, FromFrames):
         return _renamed(cls._of_parts(features, target, bunch, options), names)
 
     @classmethod
-    def _of_parts(cls, features: Any, labels: Any, bunch: Any, options: dict[str, Any]) -> Self:
+    def _of_parts(
+        cls,
+        features: np.ndarray | pd.DataFrame,
+        labels: ArrayLike,
+        bunch: Mapping[str, Any],
+        options: dict[str, Any],
+    ) -> Self:
         """By frames or arrays, as the features are."""
         import pandas as pd
 
@@ -78,7 +88,7 @@ class FromBunch(FromArrays, FromFrames):
         return cls.from_numpy(features, labels, **options)
 
 
-def _names(target: np.ndarray, names: Sequence[Any] | None) -> tuple[str, ...]:
+def _names(target: np.ndarray, names: Sequence[object] | None) -> tuple[str, ...]:
     """Names of class numbers; () where there are none."""
     if names is None or len(names) < 2 or target.dtype.kind not in "iu":
         return ()

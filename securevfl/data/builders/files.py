@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Self, Unpack
 
 from securevfl.data.alignment.join import Match, PartyTable
+from securevfl.data.base.content import DatasetContent
+from securevfl.data.base.options import TableKeywords, TableOptions, own_data, table_options
+from securevfl.data.base.origin import About
+from securevfl.data.base.partition import named_owners
 from securevfl.data.builders.frame_columns import label_column, listed
 from securevfl.data.builders.frames import from_frame, from_parties
-from securevfl.data.content import DatasetContent
-from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
-from securevfl.data.origin import About
-from securevfl.data.partition import named_owners
 from securevfl.data.preparation.tables import read_table
 from securevfl.errors import DataError
 
@@ -49,7 +49,7 @@ class FromFiles(DatasetContent):
         parties, owners
             As for `from_pandas`.
         **options
-            Fields of `securevfl.data.options.TableOptions`.
+            Fields of `securevfl.data.base.options.TableOptions`.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class FromFiles(DatasetContent):
             ``alone``, those of the first party with labels if its own file has the labels; columns
             are then fitted on them too. Test rows are common ones always.
         **options
-            Fields of `securevfl.data.options.TableOptions`.
+            Fields of `securevfl.data.base.options.TableOptions`.
 
         Raises
         ------

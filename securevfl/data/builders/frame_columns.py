@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     return frame.set_axis(names, axis=1)
 
 
-def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series[Any]:
+def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series:
     """The label column; if there is none, the error lists the columns that there are."""
     if label not in frame.columns:
         raise DataError(

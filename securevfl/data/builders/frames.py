@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Self, Unpack
 import numpy as np
 
 from securevfl.data.alignment.join import Joined, Match, PartyTable, join_parties
+from securevfl.data.base.content import D, DatasetContent
+from securevfl.data.base.labels import RawLabels, read_labels
+from securevfl.data.base.options import TableKeywords, TableOptions, own_data, table_options
+from securevfl.data.base.partition import divide_columns, named_owners, side_by_side
 from securevfl.data.builders.frame_columns import (
     checked_frame,
     feature_columns,
@@ -16,10 +20,6 @@ from securevfl.data.builders.frame_columns import (
     label_column,
 )
 from securevfl.data.builders.tabular import Alone, Rows, build, split_rows
-from securevfl.data.content import D, DatasetContent
-from securevfl.data.labels import RawLabels, read_labels
-from securevfl.data.options import TableKeywords, TableOptions, own_data, table_options
-from securevfl.data.partition import divide_columns, named_owners, side_by_side
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import DataError
 
@@ -71,7 +71,7 @@ class FromFrames(DatasetContent):
             Names of each party's columns, instead of `parties`; the keys of a mapping are the
             parties' names.
         **options
-            Fields of `securevfl.data.options.TableOptions`.
+            Fields of `securevfl.data.base.options.TableOptions`.
 
         Raises
         ------
@@ -92,8 +92,8 @@ class FromFrames(DatasetContent):
 
         owners, party_names = named_owners(owners, options.get("party_names"))
         if isinstance(frame, Mapping):
-            tables, party_names = named_owners(frame, party_names)
-            frame = list(tables or ())
+            given, party_names = named_owners(frame, party_names)
+            frame = list(given or ())
         asked = TableOptions.of(
             {**options, "party_names": party_names},
             name="table",

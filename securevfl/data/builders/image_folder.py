@@ -9,11 +9,11 @@ from typing import Self, Unpack
 
 import numpy as np
 
+from securevfl.data.base.content import DatasetContent, ImageShape
+from securevfl.data.base.labels import RawLabels, encode_labels
+from securevfl.data.base.options import ImageKeywords, TableOptions, own_data, table_options
+from securevfl.data.base.partition import DEFAULT_PARTIES, pixel_names
 from securevfl.data.builders.arrays import check_strips, draw_test_rows, from_matrix
-from securevfl.data.content import DatasetContent, ImageShape
-from securevfl.data.labels import RawLabels, encode_labels
-from securevfl.data.options import ImageKeywords, TableOptions, own_data, table_options
-from securevfl.data.partition import DEFAULT_PARTIES, pixel_names
 from securevfl.data.preparation.class_folders import ClassFolders, list_images
 from securevfl.data.preparation.pictures import form_of
 from securevfl.errors import DataError
@@ -59,7 +59,7 @@ class FromImageFolder(DatasetContent):
             How images are cut: from left to right, from top to bottom, or into single pixels in
             order.
         **options
-            Fields of `securevfl.data.options.TableOptions`.
+            Fields of `securevfl.data.base.options.TableOptions`.
 
         Raises
         ------

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from securevfl.data.base.content import D
+from securevfl.data.base.labels import RawLabels, encode_labels
+from securevfl.data.base.options import TableOptions
+from securevfl.data.base.partition import Positions, split_groups
 from securevfl.data.builders.arrays import draw_test_rows
-from securevfl.data.content import D
-from securevfl.data.labels import RawLabels, encode_labels
-from securevfl.data.options import TableOptions
-from securevfl.data.partition import Positions, split_groups
 from securevfl.data.preparation.cells import read_numbers, refuse_odd_cells
 from securevfl.data.preparation.fit import describe, fit_frame
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
@@ -48,7 +48,7 @@ class Alone:
 
 
 def split_rows(
-    rows: Rows, groups: NDArray[Any] | None, options: TableOptions
+    rows: Rows, groups: np.ndarray | None, options: TableOptions
 ) -> tuple[Rows, Rows, str]:
     """Draw the test rows, by group, stratified or at random; also a sentence for reports."""
     labels, fraction, seed = rows.labels, options.test_fraction, options.seed
@@ -213,7 +213,7 @@ def _name_notes(preprocessor: PartyPreprocessor, train: pd.DataFrame) -> list[st
     ]
 
 
-def _is_id(name: str, series: pd.Series[Any], missing: tuple[str, ...]) -> bool:
+def _is_id(name: str, series: pd.Series, missing: tuple[str, ...]) -> bool:
     numbers = read_numbers(series, missing)
     if numbers is None or len(numbers) < _FEWEST_IDS or not (numbers == np.floor(numbers)).all():
         return False

@@ -11,11 +11,11 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from securevfl.data.base.labels import RawLabels, encode_labels
+from securevfl.data.base.options import SplitKeywords, TableOptions, table_options
 from securevfl.data.builders.arrays import draw_test_rows, from_matrix
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.labels import RawLabels, encode_labels
-from securevfl.data.options import SplitKeywords, TableOptions, table_options
 
 DIGITS = Facts(
     name="digits",

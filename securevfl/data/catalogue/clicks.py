@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from securevfl.data.base.options import CodedKeywords, table_options
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.options import CodedKeywords, table_options
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from securevfl.data.origin import About
+from securevfl.data.base.origin import About
 from securevfl.errors import DataError
 
 #: Environment variable that names the folder of data sets.

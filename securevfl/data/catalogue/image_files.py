@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,10 @@ from securevfl.errors import DataError
 class Images:
     """Images as read: uint8 pixels in rows of C x H x W, and class numbers."""
 
-    train: NDArray[Any]
-    train_labels: NDArray[Any]
-    test: NDArray[Any]
-    test_labels: NDArray[Any]
+    train: np.ndarray
+    train_labels: np.ndarray
+    test: np.ndarray
+    test_labels: np.ndarray
     split: str
     notes: tuple[str, ...] = ()
 
@@ -70,7 +69,7 @@ def read_emnist(files: dict[str, Path], test: str) -> Images:
         )
 
 
-def _upright(pixels: NDArray[Any]) -> NDArray[Any]:
+def _upright(pixels: np.ndarray) -> np.ndarray:
     return pixels.reshape(-1, 28, 28).swapaxes(1, 2).reshape(len(pixels), -1)
 
 

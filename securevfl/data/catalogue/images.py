@@ -6,11 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from securevfl.data.base.class_values import Classes
+from securevfl.data.base.content import ImageShape
+from securevfl.data.base.labels import EncodedLabels
+from securevfl.data.base.options import ScalingKeywords, TableOptions, table_options
+from securevfl.data.base.partition import pixel_names, split_stratified
 from securevfl.data.builders.arrays import from_matrix
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.catalogue.image_files import (
@@ -20,12 +25,7 @@ from securevfl.data.catalogue.image_files import (
     read_emnist,
     read_idx,
 )
-from securevfl.data.class_values import Classes
-from securevfl.data.content import ImageShape
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.labels import EncodedLabels
-from securevfl.data.options import ScalingKeywords, TableOptions, table_options
-from securevfl.data.partition import pixel_names, split_stratified
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def load_images(
     )
 
 
-def _values(kind: _Kind) -> NDArray[Any]:
+def _values(kind: _Kind) -> np.ndarray:
     """Numbers of digits; the names of anything else."""
     numbers = kind.classes is _DIGITS
     return np.arange(len(kind.classes)) if numbers else np.array(kind.classes, dtype=object)
@@ -226,7 +226,7 @@ def _pixels(frame: pd.DataFrame, facts: Facts) -> NDArray[np.uint8]:
     return pixels
 
 
-def _check_images(facts: Facts, pixels: NDArray[Any], labels: NDArray[Any], kind: _Kind) -> None:
+def _check_images(facts: Facts, pixels: np.ndarray, labels: np.ndarray, kind: _Kind) -> None:
     if pixels.shape[1] != facts.features or len(labels) != len(pixels):
         raise DataError(
             f"{facts.name}: {len(pixels)} images of {pixels.shape[1]} values and {len(labels)} "

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
+from securevfl.data.base.class_values import Classes
+from securevfl.data.base.labels import RawLabels, encode_labels, read_labels
+from securevfl.data.base.options import SplitKeywords, TableOptions, table_options
 from securevfl.data.builders.arrays import draw_test_rows, from_matrix
 from securevfl.data.catalogue.facts import Facts
-from securevfl.data.class_values import TEXT_CELLS, Classes
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.labels import RawLabels, encode_labels, read_labels
-from securevfl.data.options import SplitKeywords, TableOptions, table_options
+from securevfl.data.preparation.cells import TEXT_CELLS
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
@@ -59,7 +59,7 @@ class _Views:
     """Views as read, row for row, and one label per row."""
 
     names: tuple[str, ...]
-    arrays: tuple[NDArray[Any], ...]
+    arrays: tuple[np.ndarray, ...]
     labels: RawLabels
     notes: tuple[str, ...] = ()
 
@@ -174,7 +174,7 @@ def _handwritten_openml() -> _Views:
 
 
 def _same_labels(
-    arrays: Sequence[NDArray[Any]], held: Sequence[RawLabels], notes: tuple[str, ...]
+    arrays: Sequence[np.ndarray], held: Sequence[RawLabels], notes: tuple[str, ...]
 ) -> _Views:
     """Refuse views whose rows are not in the same order, as far as their labels tell."""
     for view, labels in zip(_VIEWS, held, strict=True):

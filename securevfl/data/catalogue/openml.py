@@ -1,35 +1,29 @@
-"""Downloads from OpenML through scikit-learn, with a progress bar and a cache."""
+"""Downloads from OpenML through scikit-learn, which keeps them in a cache."""
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from securevfl.data.catalogue.facts import Facts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# How often the growing download is measured, in seconds.
-_INTERVAL = 0.2
 
-
-def fetch(facts: Facts, data_id: int) -> tuple[pd.DataFrame, pd.Series[Any]]:
+def fetch(facts: Facts, data_id: int) -> tuple[pd.DataFrame, pd.Series]:
     """The features and the labels of a data set at OpenML.
 
     scikit-learn keeps the file in its cache folder (``SCIKIT_LEARN_DATA``, or
     ``~/scikit_learn_data``) and checks its MD5. DataError if it is not in the cache and cannot be
     downloaded, or is damaged.
     """
-    from sklearn.datasets import fetch_openml, get_data_home
+    from rich.console import Console
+    from sklearn.datasets import fetch_openml
 
-    cache = Path(get_data_home()) / "openml"
+    waiting = Console(stderr=True).status(f"reading {facts.name} (OpenML {data_id})")
     try:
-        with _progress(f"{facts.name} (OpenML {data_id})", cache), warnings.catch_warnings():
+        with waiting, warnings.catch_warnings():
             # Retries are announced as warnings; the outcome is an error of ours or none.
             warnings.simplefilter("ignore")
             # Without this, nominal columns become pandas categories, on which scikit-learn up to
@@ -49,43 +43,8 @@ def fetch(facts: Facts, data_id: int) -> tuple[pd.DataFrame, pd.Series[Any]]:
     return frame, _unquoted(bunch.target)
 
 
-def _unquoted(column: pd.Series[Any]) -> pd.Series[Any]:
+def _unquoted(column: pd.Series) -> pd.Series:
     """Strip the single quotes that ARFF puts around texts with blanks."""
     if column.dtype.kind in "biuf":
         return column
     return column.map(lambda cell: cell.strip("'") if isinstance(cell, str) else cell)
-
-
-@contextmanager
-def _progress(title: str, folder: Path) -> Iterator[None]:
-    """Show on standard error how much has arrived in a folder."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    before, done = _size(folder), threading.Event()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
-
-        def watch() -> None:
-            while not done.wait(_INTERVAL):
-                bar.update(task, completed=max(0, _size(folder) - before))
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
-
-
-def _size(folder: Path) -> int:
-    """Return the bytes below a folder, whose files may vanish meanwhile."""
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except OSError:
-            continue
-    return total

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from securevfl.data.alignment.overlap import Rest, limit_overlap
+from securevfl.data.base.options import TableOptions
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.options import TableOptions
+from securevfl.data.overlap import Rest, limit_overlap
 from securevfl.data.preparation.other_files import KINDS, READ
 from securevfl.errors import DataError, UnknownNameError
 from securevfl.plugins import Registry
@@ -102,7 +102,7 @@ def load_dataset(
         a folder of images, whose pixels are in [0, 1].
     aligned, rest, local : optional
         Keep so many training rows aligned; the others become unaligned rows of single parties, as
-        `securevfl.data.alignment.overlap.limit_overlap` says.
+        `securevfl.data.overlap.limit_overlap` says.
     validation : float, optional
         Part of the training rows that take the place of the test rows, which are dropped: for
         choices that must not be made on test rows (`VerticalDataset.hold_back`).
@@ -266,7 +266,9 @@ def _load_parties(
     return VerticalDataset.from_files(**chosen)
 
 
-def _check_options(function: Callable[..., Any], options: dict[str, Any], what: str) -> None:
+def _check_options(
+    function: Callable[..., object], options: Mapping[str, object], what: str
+) -> None:
     """Refuse options that the function does not have."""
     known = set(inspect.signature(function).parameters)
     for name in options:

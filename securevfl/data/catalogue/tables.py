@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
+from securevfl.data.base.options import ScalingKeywords, SplitKeywords, TableOptions, table_options
+from securevfl.data.base.partition import split_stratified
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.options import ScalingKeywords, SplitKeywords, TableOptions, table_options
-from securevfl.data.partition import split_stratified
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
@@ -252,7 +253,7 @@ def _single_table(
     return features.assign(**{label: target}), label, [f"from OpenML {facts.openml[0]}"]
 
 
-def _three_in_a_row(frame: pd.DataFrame, label: str) -> Any:
+def _three_in_a_row(frame: pd.DataFrame, label: str) -> NDArray[np.int64]:
     """Number people by three consecutive rows, whose class and gender must agree."""
     people = np.arange(len(frame)) // 3
     fixed = [c for c in (label, "gender") if c in frame.columns]

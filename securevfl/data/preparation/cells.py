@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from securevfl.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Attribute of a frame whose cells are the texts of a file, which has no types.
+TEXT_CELLS = "securevfl: cells are the texts of a file"
 #: Texts that stand for an absent value in a file.
 MISSING_TEXTS: tuple[str, ...] = (
     "", "?", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "<NA>",
@@ -25,7 +27,7 @@ _DECIMAL_COMMA = r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+"
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
-def row_name(series: pd.Series[Any], position: int) -> str:
+def row_name(series: pd.Series, position: int) -> str:
     """Name of a row as the user can find it, such as ``"bank.csv, line 17"`` or ``"row 15"``."""
     return f"{series.index.name or 'row'} {series.index[position]}"
 
@@ -38,7 +40,7 @@ def text_of(cell: object) -> str:
 
 
 def read_texts(
-    series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
+    series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS
 ) -> tuple[NDArray[np.intp], list[str | None]]:
     """Read a column as texts, each distinct one once.
 
@@ -74,7 +76,7 @@ def read_texts(
     return np.where(codes < 0, len(texts) - 1, codes), texts
 
 
-def odd_cell(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
+def odd_cell(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str:
     """Sentence about a column of texts of which half are numbers, or such with a decimal comma.
 
     For example ``" All but 2 of 1875 are numbers; 'n/a?' in bank.csv, line 5 is none."``
@@ -96,7 +98,7 @@ def odd_cell(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -
     )
 
 
-def refuse_odd_cells(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> None:
+def refuse_odd_cells(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> None:
     """Refuse a column of texts nearly all of which are numbers: one typo would make categories.
 
     It is refused when at least 90 % of the rows that have a value, or of their different texts, are
@@ -117,7 +119,7 @@ def refuse_odd_cells(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_
 
 
 def read_numbers(
-    series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS
+    series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS
 ) -> NDArray[np.float64] | None:
     """Read a column as numbers, float64 (rows,), NaN where a value is missing.
 
@@ -147,7 +149,7 @@ def read_numbers(
     return values
 
 
-def first_non_number(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_TEXTS) -> str:
+def first_non_number(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str:
     """First cell of a column of no numbers, such as ``"bank.csv, line 17 holds 'abc'"``."""
     codes, texts = read_texts(series, missing)
     bad = [text is not None and _parse([text]) is None for text in texts]
@@ -155,7 +157,7 @@ def first_non_number(series: pd.Series[Any], missing: tuple[str, ...] = MISSING_
     return f"{row_name(series, position)} holds {texts[codes[position]]!r}"
 
 
-def _parse_plain(series: pd.Series[Any]) -> NDArray[np.float64] | None:
+def _parse_plain(series: pd.Series) -> NDArray[np.float64] | None:
     """Read a column of nothing but finite numbers in text form; a shortcut for most columns."""
     import pandas as pd
 

@@ -56,9 +56,9 @@ class Column:
         )
         return (*names, f"{self.name} missing") if self.indicator else names
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return the fields that differ from their defaults, as JSON types."""
-        fields: dict[str, Any] = {"name": self.name}
+        fields: dict[str, object] = {"name": self.name}
         if self.categories is not None:
             fields["categories"] = list(self.categories)
         if self.fill is not None:
@@ -83,7 +83,7 @@ class Column:
 
 
 def fit_column(
-    series: pd.Series[Any], missing: tuple[str, ...], max_categories: int, *, coded: bool = False
+    series: pd.Series, missing: tuple[str, ...], max_categories: int, *, coded: bool = False
 ) -> Column:
     """Choose a column's encoding from its training rows.
 
@@ -137,9 +137,7 @@ def _commonest(
     return tuple(sorted(sorted(categories, key=lambda text: -counts[text])[:most]))
 
 
-def code_numbers(
-    column: Column, series: pd.Series[Any], missing: tuple[str, ...]
-) -> NDArray[np.intp]:
+def code_numbers(column: Column, series: pd.Series, missing: tuple[str, ...]) -> NDArray[np.intp]:
     """Category code of each row's text, in [0, cardinality)."""
     codes, texts = read_texts(series, missing)
     number = {text: k + 1 for k, text in enumerate(column.categories or ())}
@@ -148,7 +146,7 @@ def code_numbers(
 
 
 def filled(
-    column: Column, series: pd.Series[Any], missing: tuple[str, ...]
+    column: Column, series: pd.Series, missing: tuple[str, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Read a numeric column and fill what is missing; also say where it was missing."""
     values = read_numbers(series, missing)
@@ -168,7 +166,7 @@ def filled(
 
 def one_hot(
     column: Column,
-    series: pd.Series[Any],
+    series: pd.Series,
     missing: tuple[str, ...],
     low: NDArray[np.float64],
     high: NDArray[np.float64],
@@ -185,9 +183,7 @@ def one_hot(
     return np.array([text is None for text in texts])[codes]
 
 
-def unseen_texts(
-    column: Column, series: pd.Series[Any], missing: tuple[str, ...]
-) -> NDArray[np.bool_]:
+def unseen_texts(column: Column, series: pd.Series, missing: tuple[str, ...]) -> NDArray[np.bool_]:
     """Mask of the rows whose text the training rows lack; none of numbers and category codes.
 
     A text without a code may be one of the rarer ones of the training rows.
@@ -213,7 +209,7 @@ def refuse_repeated(
         raise DataError(f"{where}two columns are called {twice!r}; {remedy}.")
 
 
-def take_columns(matrix: NDArray[Any], positions: Sequence[int]) -> NDArray[Any]:
+def take_columns(matrix: np.ndarray, positions: Sequence[int]) -> np.ndarray:
     """Return the columns at `positions`, as a view where they stand side by side."""
     if len(positions) and list(positions) == list(range(positions[0], positions[-1] + 1)):
         return matrix[:, positions[0] : positions[-1] + 1]

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from securevfl.data.class_values import TEXT_CELLS
+from securevfl.data.preparation.cells import TEXT_CELLS
 from securevfl.data.preparation.columns import refuse_repeated
 from securevfl.data.preparation.other_files import refuse_other_kind
 from securevfl.errors import DataError

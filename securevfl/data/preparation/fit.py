@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from securevfl.data.preparation.cells import MISSING_TEXTS
 from securevfl.data.preparation.columns import Column, filled, fit_column, one_hot
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fit_matrix(
-    block: NDArray[Any], names: Sequence[str], scaling: Scaling, *, pixels: bool = False
+    block: np.ndarray, names: Sequence[str], scaling: Scaling, *, pixels: bool = False
 ) -> PartyPreprocessor:
     """Fit the scaling of one party's numeric training rows, (M, d_n), all finite.
 

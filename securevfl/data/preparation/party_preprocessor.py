@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -114,7 +114,7 @@ class PartyPreprocessor:
         counts = {c.name: int(unseen_texts(c, frame[c.name], self.missing).sum()) for c in texts}
         return {name: count for name, count in counts.items() if count}
 
-    def scale_matrix(self, matrix: NDArray[Any]) -> NDArray[np.float32]:
+    def scale_matrix(self, matrix: np.ndarray) -> NDArray[np.float32]:
         """Fill and scale a numeric matrix (m, d_n) whose columns are encoded one to one.
 
         It is read block by block and never copied whole. DataError for NaN where no filling was
@@ -140,9 +140,9 @@ class PartyPreprocessor:
                 out[start : start + step] = block
         return self._within_float32(out)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return everything as JSON types."""
-        fields = {
+        fields: dict[str, object] = {
             "columns": [column.to_json() for column in self.columns],
             "offset": list(self.offset),
             "divisor": list(self.divisor),
@@ -205,7 +205,7 @@ class PartyPreprocessor:
                 out[:, stop - 1] = np.where(absent, high[-1], low[-1])
         return self._within_float32(out)
 
-    def _pixel_matrix(self, frame: pd.DataFrame) -> NDArray[Any]:
+    def _pixel_matrix(self, frame: pd.DataFrame) -> np.ndarray:
         """Pixels of a frame: bytes if all columns are, else float64."""
         pixels = frame[[column.name for column in self.columns]]
         if all(kind == np.uint8 for kind in pixels.dtypes):
@@ -240,7 +240,7 @@ class PartyPreprocessor:
             )
 
 
-def _largest_pixel(matrix: NDArray[Any]) -> int:
+def _largest_pixel(matrix: np.ndarray) -> int:
     """Value of a white pixel: 255 of bytes, 1 of floats; other types and values are refused."""
     if matrix.dtype == np.uint8:
         return BYTE
@@ -256,7 +256,7 @@ def _largest_pixel(matrix: NDArray[Any]) -> int:
     return 1
 
 
-def numeric_matrix(rows: ArrayLike | Sequence[Any], width: int) -> NDArray[Any]:
+def numeric_matrix(rows: object, width: int) -> np.ndarray:
     """Return rows as a real matrix of `width` columns, flattening image axes."""
     try:
         matrix = np.asarray(rows)

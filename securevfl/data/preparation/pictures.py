@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,9 +118,10 @@ def _size(size: object) -> Size:
     )
 
 
-def _is_length(value: Any) -> bool:
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    return whole and int(value) >= 1
+def _is_length(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        return False
+    return int(value) >= 1
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from securevfl.data.preparation.columns import (
 )
 from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor, numeric_matrix
-from securevfl.data.preparation.scaling import Scaling, check_scaling
+from securevfl.data.preparation.scaling import Scaling
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import DataError
 
@@ -89,8 +89,8 @@ class Preprocessor:
             rows = [as_frame(one) for one in rows]
         rows = as_frame(rows)
         if _one_table_per_party(rows, len(self.parties)):
-            refuse_other_rows(cast("Any", rows), self.id_column)
-            parts = [p.apply(r) for p, r in zip(self.parties, cast("Any", rows), strict=True)]
+            refuse_other_rows(rows, self.id_column)
+            parts = [p.apply(r) for p, r in zip(self.parties, rows, strict=True)]
             if len({len(part) for part in parts}) > 1:
                 raise DataError(
                     f"the parties' tables have {[len(part) for part in parts]} rows; "
@@ -165,42 +165,10 @@ class Preprocessor:
             for k, position in enumerate(positions)
         }
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON types; numbers survive exactly."""
-        return {
-            "version": 1,
-            "scaling": self.scaling,
-            "positions": [list(positions) for positions in self.positions],
-            "parties": [part.to_json() for part in self.parties],
-            "id_column": self.id_column,
-        }
 
-    @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> Preprocessor:
-        """Rebuild a preprocessor from what `to_json` returned.
-
-        Raises
-        ------
-        DataError
-            If the fields are not those of a preprocessor of this version.
-        """
-        if fields.get("version") != 1:
-            raise DataError(
-                f"a preprocessor of version {fields.get('version')!r} cannot be read; "
-                f"this securevfl reads version 1."
-            )
-        try:
-            return Preprocessor(
-                parties=tuple(map(PartyPreprocessor.from_json, fields["parties"])),
-                positions=tuple(tuple(map(int, p)) for p in fields["positions"]),
-                scaling=check_scaling(fields["scaling"]),
-                id_column=fields.get("id_column"),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"the stored preprocessor is damaged: {error!r}.") from error
-
-
-def _one_table_per_party(rows: Any, parties: int) -> bool:
+def _one_table_per_party(
+    rows: object, parties: int
+) -> TypeGuard[Sequence[pd.DataFrame | np.ndarray]]:
     import pandas as pd
 
     return (

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from securevfl.errors import DataError
 
@@ -27,7 +26,7 @@ def check_scaling(scaling: str) -> Scaling:
 
 
 def fit_scaling(
-    block: NDArray[Any], scaling: Scaling, names: Sequence[str]
+    block: np.ndarray, scaling: Scaling, names: Sequence[str]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return offset and divisor of each column; a divisor of 0 where the column is constant."""
     if block.dtype.kind == "f":

@@ -56,7 +56,7 @@ def _read_columns(path: Path, kind: str) -> pd.DataFrame:
     return frame.reset_index(drop=not named)
 
 
-def _is_no_cell(kind: Any) -> bool:
+def _is_no_cell(kind: object) -> bool:
     from pyarrow import types
 
     binary = types.is_binary, types.is_large_binary, types.is_fixed_size_binary

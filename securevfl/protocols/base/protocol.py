@@ -71,7 +71,7 @@ class Protocol(ABC):
     apart : bool
         Whether the protocol needs local data only: each client its own columns, the server the
         labels, and `scores` the clients' embeddings. Then no party needs the whole data set
-        (`securevfl.data.alignment.local_tables`).
+        (`securevfl.data.local_tables`).
     tells_sums : bool
         Whether somebody decodes exact sums of embeddings. `released` counts what they give.
     twin : str or None

@@ -1,1 +1,1 @@
-"""The ways of carrying out a run: virtual time in this process, or actors of a Ray cluster."""
+"""The start of a run, and the ways of carrying it out: virtual time here, or a Ray cluster."""

@@ -38,8 +38,7 @@ class Engine(Protocol):
         Options of this engine alone, which do not influence the result.
     supports : frozenset of str
         Of what not every engine can: names of options of a run that say what they need ("until",
-        "faults", "secret_seed"); "own_tables", parties that read tables of their own; and
-        "delay_mode", delays that keep their sender busy.
+        "faults", "secret_seed"), and "delay_mode", delays that keep their sender busy.
     conditions : str
         Conditions of a run that asks for none.
     """

@@ -1,7 +1,7 @@
 """Runs on a cluster whose parties read their own tables; the driver never has any.
 
 First every party's actor reads its table and takes part in finding the common rows
-(`securevfl.data.alignment.local_tables`); what all may know goes into ``facts.json`` of the run's
+(`securevfl.data.local_tables`); what all may know goes into ``facts.json`` of the run's
 folder, and each party's rows stay on its own disk. Then the same actors train, each from its own
 table. At the end each embeds its own test rows, and the server's process, which has the labels,
 measures: that is the experimenter's, who sees models and embeddings of test rows, but no columns.
@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from securevfl.data.alignment.local_tables import PublicFacts, TableOwner, Tables
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.local_tables import PublicFacts, TableOwner, Tables
 from securevfl.data.source import DataSource
 from securevfl.engine.cluster.supervisor import Cluster
 from securevfl.engine.network import SERVER

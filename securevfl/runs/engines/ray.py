@@ -259,7 +259,7 @@ class RayEngine:
 
     name: ClassVar[str] = "ray"
     Options: ClassVar[type[BaseModel]] = ClusterOptions
-    supports: ClassVar[frozenset[str]] = frozenset({"own_tables"})
+    supports: ClassVar[frozenset[str]] = frozenset()
     conditions: ClassVar[str] = "none"
 
     def read(self, folder: Path) -> Mapping[str, Any]:

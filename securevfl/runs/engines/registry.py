@@ -7,7 +7,6 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from securevfl.data.source import DataSource
 from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
 from securevfl.runs.engines.base import Engine
@@ -79,9 +78,3 @@ def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:
 def _is_given(value: Any) -> bool:
     """Whether an option has a value; an empty mapping of places is none."""
     return value is not None and value != {}
-
-
-def reads_local_tables(source: DataSource | None, engine: str) -> bool:
-    """Whether a run is one whose parties read tables of their own."""
-    found = source is not None and "party_files" in source.options
-    return found and "own_tables" in get_engine(engine).supports

@@ -13,8 +13,8 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, RunError, SecureVFLError
 from securevfl.runs.assembly import Assembled, rules_of
+from securevfl.runs.engines.autosave import Autosave, read_autosave
 from securevfl.runs.engines.base import Ended
-from securevfl.runs.folders.autosave import Autosave, read_autosave
 from securevfl.runs.history import HistoryRecorder
 from securevfl.runs.threads import few_collections, one_thread
 

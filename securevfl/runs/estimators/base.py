@@ -20,7 +20,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from securevfl.data.class_values import StoredClassValues, restored_classes, stored_classes
+from securevfl.data.base.class_values import StoredClassValues, restored_classes, stored_classes
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
@@ -28,8 +28,8 @@ from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.reading import NOT_PARSED, Stored
+from securevfl.runs.engines.run import run
 from securevfl.runs.export import joint_model, load_models
-from securevfl.runs.run import run
 from securevfl.writing import write_durably
 
 if TYPE_CHECKING:

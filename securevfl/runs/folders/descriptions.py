@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.class_values import stored_classes
+from securevfl.data.base.class_values import stored_classes
 from securevfl.engine.network import SERVER
 from securevfl.errors import CheckpointError
 from securevfl.models.aggregation import make_aggregation

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from securevfl.data.class_values import StoredClassValues
+from securevfl.data.base.class_values import StoredClassValues
 from securevfl.data.preparation.stored import StoredPreprocessing
 from securevfl.models.client_networks import Kind
 from securevfl.models.split import Task

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.alignment.local_tables import PublicFacts
+from securevfl.data.local_tables import PublicFacts
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.organisations.phase import Phase

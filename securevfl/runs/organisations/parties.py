@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from securevfl.data.alignment.local_tables import TableOwner, Tables
+from securevfl.data.local_tables import TableOwner, Tables
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.assignment import own_folder

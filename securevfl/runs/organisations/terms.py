@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from securevfl._version import __version__
-from securevfl.data.alignment.local_tables import Tables
+from securevfl.data.local_tables import Tables
 from securevfl.data.source import DataSource
 from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
@@ -62,7 +62,7 @@ class Terms:
 
     Every party must have the same version of this library. All must be there by `begin_by`; a
     session that has begun may last longer. Options of the protocol that are left out are defaults.
-    `data` is ``{"tables": {...}}`` with options of `securevfl.data.alignment.local_tables`, or
+    `data` is ``{"tables": {...}}`` with options of `securevfl.data.local_tables`, or
     ``{"name": ..., "options": {...}}`` of a set by name. With `padded` all parties pad datagrams to
     powers of two, so that a relay sees no other sizes. `names` are those of the parties 0, 1, ...,
     for people; empty where they have none.

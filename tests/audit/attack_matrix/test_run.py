@@ -22,7 +22,7 @@ from securevfl.audit.attack_matrix.run import ATTACKS, AttackSettings, attack_ma
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.cli.app import app
 from securevfl.data import load_dataset
-from securevfl.data.alignment.overlap import limit_overlap
+from securevfl.data.overlap import limit_overlap
 from securevfl.data.source import DataSource
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
@@ -30,7 +30,7 @@ from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.plugins import Registry
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
-from securevfl.runs.run import Interrupted
+from securevfl.runs.engines.run import Interrupted
 from securevfl.testing.runs import make
 
 SMALL = {"width": 24, "hidden": 16, "batch": 100}

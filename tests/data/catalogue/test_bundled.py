@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from securevfl.data import load_dataset
+from securevfl.data.base.labels import read_labels
 from securevfl.data.catalogue import bundled
-from securevfl.data.labels import read_labels
 from securevfl.errors import DataError
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from securevfl.data import VerticalDataset, load_dataset
-from securevfl.data.preparation.preprocess import Preprocessor
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.errors import DataError
 
 
@@ -38,8 +38,8 @@ def test_codes_stand_for_the_training_rows_texts():
     (rows,) = data.transform.apply(new)
     assert rows[:, 0].tolist() == [1.0, 0.0, 0.0, 4.0]
     assert rows[:, 2].tolist() == [1.0] * 4
-    again = Preprocessor.from_json(json.loads(json.dumps(data.transform.to_json())))
-    assert np.array_equal(again.apply(new)[0], rows)
+    again = PartyPreprocessor.from_json(json.loads(json.dumps(data.transform.parties[0].to_json())))
+    assert np.array_equal(again.apply(new), rows)
 
 
 def test_every_row_has_the_code_of_its_text():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from securevfl.data import load_dataset
-from securevfl.data.alignment.overlap import limit_overlap
+from securevfl.data.overlap import limit_overlap
 from securevfl.engine.party import SERVER
 from securevfl.models.weights import weights_of
 from securevfl.protocols.base.schedule import Shape

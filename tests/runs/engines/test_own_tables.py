@@ -92,7 +92,7 @@ def test_the_driver_needs_no_table(tables, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, kept_entropies() as entropies:
         patch.setattr(Cluster, "assign", assign)
         patch.setattr(DataSource, "load", never)
-        patch.setattr("securevfl.data.alignment.local_tables.read_table", never)
+        patch.setattr("securevfl.data.local_tables.read_table", never)
         found = svfl.run(
             "fedvs",
             source(tables),

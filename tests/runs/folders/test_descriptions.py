@@ -15,7 +15,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.network import SERVER
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.runs.alignment import data_source
-from securevfl.runs.folders.claim import MARKER, mark, refuse_used
+from securevfl.runs.claim import MARKER, mark, refuse_used
 from securevfl.runs.folders.descriptions import file_of, read_descriptions
 from securevfl.runs.from_folder import export_folder, predict_files
 

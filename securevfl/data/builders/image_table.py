@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from securevfl.data.partition import pixel_names
+from securevfl.data.base.partition import pixel_names
 from securevfl.data.preparation.class_folders import images_of
 from securevfl.data.preparation.pictures import Pictures
 from securevfl.errors import DataError

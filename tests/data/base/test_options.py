@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 
 from securevfl.data import VerticalDataset
-from securevfl.data.builders import files, frame_columns, frames
-from securevfl.data.catalogue.registry import load_dataset, loaders
-from securevfl.data.options import (
+from securevfl.data.base.options import (
     ArrayKeywords,
     CodedKeywords,
     ScalingKeywords,
@@ -20,9 +18,10 @@ from securevfl.data.options import (
     TableOptions,
     table_options,
 )
+from securevfl.data.builders import files, frame_columns, frames
+from securevfl.data.catalogue.registry import load_dataset, loaders
 from securevfl.errors import DataError, UnknownNameError
-
-from . import small_sets as small
+from tests.data import small_sets as small
 
 FIELDS = {field.name: field for field in dataclasses.fields(TableOptions)}
 TABLES = [VerticalDataset.from_pandas, VerticalDataset.from_files, VerticalDataset.from_csv]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from securevfl.data.preparation.columns import refuse_repeated
 from securevfl.errors import DataError
 
+#: Which rows of so many: the first so many, a slice, their numbers, or a truth value for each.
+RowChoice = int | slice | Sequence[int] | np.ndarray
 
-def frozen(array: Any, dtype: Any) -> NDArray[Any]:
+
+def frozen(array: object, dtype: DTypeLike) -> np.ndarray:
     """A read-only C-contiguous view, or a copy where the layout or the type differs.
 
     The array's own flags are not changed. DataError if class numbers are wanted and the array is
@@ -28,7 +30,7 @@ def frozen(array: Any, dtype: Any) -> NDArray[Any]:
 
 
 def check_features(
-    asked: str, arrays: Sequence[NDArray[Any]], widths: Sequence[int], rows: int
+    asked: str, arrays: Sequence[np.ndarray], widths: Sequence[int], rows: int
 ) -> None:
     """Refuse features of one side unless each party has a finite (rows, d_n) array.
 
@@ -60,8 +62,8 @@ def check_features(
 def check_alone(
     asked: str,
     widths: Sequence[int],
-    alone: Sequence[NDArray[Any]],
-    alone_labels: NDArray[Any] | None,
+    alone: Sequence[np.ndarray],
+    alone_labels: np.ndarray | None,
 ) -> None:
     """Refuse rows that parties hold alone unless they are finite and as wide as the shared ones.
 
@@ -90,7 +92,7 @@ def check_alone(
         )
 
 
-def _check_finite(where: str, array: NDArray[Any]) -> None:
+def _check_finite(where: str, array: np.ndarray) -> None:
     # NaN and infinity both show in the extremes, and no mask of the array's size is made.
     if not (np.isfinite(array.min()) and np.isfinite(array.max())):
         row, column = np.argwhere(~np.isfinite(array))[0]
@@ -100,7 +102,7 @@ def _check_finite(where: str, array: NDArray[Any]) -> None:
         )
 
 
-def check_labels(asked: str, labels: NDArray[Any], task: str, classes: Sequence[str]) -> None:
+def check_labels(asked: str, labels: np.ndarray, task: str, classes: Sequence[str]) -> None:
     """Refuse another shape than (rows,), class numbers out of range, and targets not finite."""
     if labels.ndim != 1:
         raise DataError(f"{asked}: the shape is {labels.shape}; one label per row is needed.")
@@ -120,7 +122,7 @@ def check_labels(asked: str, labels: NDArray[Any], task: str, classes: Sequence[
         )
 
 
-def frozen_classes(asked: str, values: Any, names: Sequence[str]) -> NDArray[Any]:
+def frozen_classes(asked: str, values: object, names: Sequence[str]) -> np.ndarray:
     """The values of the classes as a read-only array; a sequence stands for texts."""
     array = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
     if array.shape != (len(names),):
@@ -140,7 +142,7 @@ def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence
         raise DataError(f"{asked}: the columns are not those that the preprocessing produces.")
 
 
-def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
+def row_numbers(rows: RowChoice, count: int) -> NDArray[np.int64]:
     """Numbers of the rows that a subset asks for, int64; an int asks for the first so many.
 
     DataError if a row does not exist, or none is asked for.
@@ -150,7 +152,7 @@ def row_numbers(rows: Any, count: int) -> NDArray[np.int64]:
             raise DataError(f"subset: the first {rows} of {count} rows; use 1 to {count}.")
         rows = slice(0, int(rows))
     try:
-        numbers: NDArray[np.int64] = np.arange(count, dtype=np.int64)[rows]
+        numbers: NDArray[np.int64] = np.asarray(np.arange(count, dtype=np.int64)[rows])
     except (IndexError, TypeError) as error:
         raise DataError(f"subset: {count} rows cannot be indexed so: {error}.") from error
     if numbers.ndim != 1 or not len(numbers):

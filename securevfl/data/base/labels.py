@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.data.class_values import (
-    TEXT_CELLS,
+from securevfl.data.base.class_values import (
     Classes,
     as_classes,
     capital_notes,
@@ -19,6 +19,7 @@ from securevfl.data.class_values import (
 )
 from securevfl.data.preparation.cells import (
     MISSING_TEXTS,
+    TEXT_CELLS,
     odd_cell,
     read_numbers,
     read_texts,
@@ -50,9 +51,9 @@ class RawLabels:
     which has no types. `name` stands in messages.
     """
 
-    values: NDArray[Any]
+    values: np.ndarray
     name: str
-    given: NDArray[Any]
+    given: np.ndarray
     texts: bool = False
 
     @property
@@ -94,7 +95,7 @@ class RawLabels:
                 return "regression"
         return "binary" if len(distinct) <= 2 else "multiclass"
 
-    def _refuse_class_numbers(self, distinct: NDArray[Any]) -> None:
+    def _refuse_class_numbers(self, distinct: np.ndarray) -> None:
         first, last = int(distinct[0]), int(distinct[-1])
         gapless = first in (0, 1) and last - first + 1 == len(distinct)
         if gapless and len(self.values) >= LEAST_ROWS_PER_CLASS * len(distinct):
@@ -111,8 +112,8 @@ class EncodedLabels(NamedTuple):
     `classes` are in the order of their values (of texts: of their letters); None for a regression.
     """
 
-    train: NDArray[Any]
-    test: NDArray[Any]
+    train: np.ndarray
+    test: np.ndarray
     classes: Classes | None
     task: Task
     notes: tuple[str, ...] = ()
@@ -130,7 +131,7 @@ class EncodedLabels(NamedTuple):
 
 
 def read_labels(
-    labels: pd.Series[Any] | ArrayLike,
+    labels: pd.Series | ArrayLike,
     name: str = "labels",
     missing: tuple[str, ...] = MISSING_TEXTS,
 ) -> RawLabels:
@@ -152,7 +153,7 @@ def read_labels(
         numbers = None
     if numbers is not None:
         absent = np.isnan(numbers)
-        values: NDArray[Any] = numbers
+        values: np.ndarray = numbers
     else:
         codes, texts = read_texts(series, missing)
         values = np.array(texts, dtype=object)[codes]
@@ -169,7 +170,7 @@ def read_labels(
     return RawLabels(values, str(series.name), given, bool(series.attrs.get(TEXT_CELLS)))
 
 
-def _as_array(labels: ArrayLike, name: str) -> NDArray[Any]:
+def _as_array(labels: ArrayLike, name: str) -> np.ndarray:
     """Labels that are no series as an array of one axis."""
     array = np.asarray(labels)
     if isinstance(labels, (list, tuple)) and len({*map(_sort, labels)}) > 1:
@@ -229,7 +230,7 @@ def encode_labels(train: RawLabels, test: RawLabels, task: str | None = None) ->
     return EncodedLabels(coded[0], coded[1], classes, chosen, notes)
 
 
-def _classes(train: RawLabels, test: RawLabels, keys: list[Any]) -> Classes:
+def _classes(train: RawLabels, test: RawLabels, keys: Sequence[Hashable]) -> Classes:
     """The classes behind the sorted values of the training labels."""
     given, tested = (
         one_each(part.values, part.given, part.name, texts=part.texts) for part in (train, test)
@@ -258,7 +259,7 @@ def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], ND
     return train.values.astype(np.float32), test.values.astype(np.float32)
 
 
-def _refuse_many(series: pd.Series[Any], texts: list[str]) -> None:
+def _refuse_many(series: pd.Series, texts: list[str]) -> None:
     """Refuse texts of which nearly every row has its own: they are no classes."""
     if len(texts) <= MOST_TEXT_CLASSES or MOST_TEXT_CLASSES_PER_ROW * len(series) >= len(texts):
         return
@@ -269,7 +270,7 @@ def _refuse_many(series: pd.Series[Any], texts: list[str]) -> None:
     )
 
 
-def _all_truth_texts(series: pd.Series[Any]) -> bool:
+def _all_truth_texts(series: pd.Series) -> bool:
     """Whether a label column of texts says true and false, which are names of classes here."""
     if series.dtype.kind in "biufc":
         return False

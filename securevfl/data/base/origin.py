@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -33,12 +31,3 @@ class About:
     scaling: str
     partition: str
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON types."""
-        return {**asdict(self), "notes": list(self.notes)}
-
-    @staticmethod
-    def from_json(fields: Mapping[str, Any]) -> About:
-        """Rebuild from what `to_json` returned."""
-        return About(**{**fields, "notes": tuple(fields["notes"])})

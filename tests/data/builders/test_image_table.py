@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from securevfl.data.partition import pixel_names, strip_columns
-from securevfl.data.preparation.image_table import read_image_table
+from securevfl.data.base.partition import pixel_names, strip_columns
+from securevfl.data.builders.image_table import read_image_table
 from securevfl.errors import DataError
 
 GREY, RGB = pixel_names((1, 2, 3)), pixel_names((3, 2, 3))

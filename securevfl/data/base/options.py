@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ParamSpec, TypedDict, TypeVar
 
-from securevfl.data.origin import About
+from securevfl.data.base.origin import About
 from securevfl.data.preparation.cells import MISSING_TEXTS
 from securevfl.data.preparation.columns import listed_names
 from securevfl.data.preparation.scaling import Scaling, check_scaling

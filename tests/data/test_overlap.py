@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from securevfl.data import load_dataset
-from securevfl.data.alignment.overlap import limit_overlap
+from securevfl.data.overlap import limit_overlap
 from securevfl.errors import DataError
 
 

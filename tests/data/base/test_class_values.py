@@ -10,7 +10,7 @@ import pytest
 from sklearn.utils import Bunch
 
 from securevfl.data import VerticalDataset, load_dataset
-from securevfl.data.class_values import StoredClassValues, restored_classes, stored_classes
+from securevfl.data.base.class_values import StoredClassValues, restored_classes, stored_classes
 from securevfl.errors import DataError
 
 ROWS = 24

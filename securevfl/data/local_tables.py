@@ -26,14 +26,19 @@ from numpy.typing import NDArray
 
 from securevfl.data.alignment.join import PartyTable, own_ids, refuse_label
 from securevfl.data.alignment.psi import id_order, intersect
+from securevfl.data.base.class_values import (
+    ClassesOnFile,
+    StoredClassValues,
+    restored_classes,
+    stored_classes,
+)
+from securevfl.data.base.labels import EncodedLabels, RawLabels, encode_labels, read_labels
+from securevfl.data.base.options import TableKeywords, TableOptions
+from securevfl.data.base.origin import About
+from securevfl.data.base.partition import side_by_side, split_random
 from securevfl.data.builders.frame_columns import checked_frame, label_column
 from securevfl.data.builders.tabular import Rows, build
-from securevfl.data.class_values import StoredClassValues, restored_classes, stored_classes
 from securevfl.data.dataset import VerticalDataset
-from securevfl.data.labels import EncodedLabels, RawLabels, encode_labels, read_labels
-from securevfl.data.options import TableKeywords, TableOptions
-from securevfl.data.origin import About
-from securevfl.data.partition import side_by_side, split_random
 from securevfl.data.preparation.columns import Column
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
@@ -70,7 +75,7 @@ class PublicFacts:
     test_rows: int
     classes: tuple[str, ...]
     task: str
-    class_values: Mapping[str, Any] | None = None
+    class_values: ClassesOnFile | None = None
 
     def plain(self) -> dict[str, Any]:
         """Plain values, for messages and files."""
@@ -251,7 +256,7 @@ class RemoteColumns(PartyPreprocessor):
         columns = tuple(Column(f"column {i}") for i in range(width))
         return cls(columns, (0.0,) * width, (1.0,) * width, False)
 
-    def apply(self, rows: Any) -> NDArray[np.float32]:
+    def apply(self, rows: object) -> NDArray[np.float32]:
         """Refused."""
         raise DataError(
             "the columns of this party are encoded where its table is, and nobody else knows how; "

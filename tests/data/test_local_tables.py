@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from securevfl.data.alignment.local_tables import PublicFacts, TableOwner, Tables
 from securevfl.data.alignment.psi import id_order
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.local_tables import PublicFacts, TableOwner, Tables
 from securevfl.engine.conditions import NONE
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation

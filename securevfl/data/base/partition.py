@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.errors import DataError
 
+_T = TypeVar("_T")
 Positions = tuple[tuple[int, ...], ...]
 Strips = Literal["rows", "columns"]
 
@@ -72,8 +73,8 @@ def side_by_side(widths: Sequence[int]) -> Positions:
 
 
 def named_owners(
-    owners: Sequence[Any] | Mapping[str, Any] | None, party_names: Sequence[str] | None
-) -> tuple[Sequence[Any] | None, Sequence[str] | None]:
+    owners: Sequence[_T] | Mapping[str, _T] | None, party_names: Sequence[str] | None
+) -> tuple[Sequence[_T] | None, Sequence[str] | None]:
     """Split a mapping of party names to what they own; return a sequence as it is.
 
     DataError when the parties are named twice.
@@ -191,7 +192,7 @@ def split_random(
 
 
 def split_stratified(
-    labels: NDArray[Any], test_fraction: float, seed: int
+    labels: np.ndarray, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Training and test rows, int64 in random order, with the same part of every class held out.
 
@@ -220,7 +221,7 @@ def split_stratified(
 
 
 def split_groups(
-    groups: NDArray[Any], labels: NDArray[Any], test_fraction: float, seed: int
+    groups: np.ndarray, labels: np.ndarray, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Hold out whole groups of rows, for example people; a group counts as its first row's class.
 

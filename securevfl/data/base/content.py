@@ -6,12 +6,12 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.checks import (
+from securevfl.data.base.checks import (
     check_alone,
     check_columns,
     check_features,
@@ -19,9 +19,9 @@ from securevfl.data.checks import (
     frozen,
     frozen_classes,
 )
-from securevfl.data.labels import Task
-from securevfl.data.origin import About
-from securevfl.data.partition import Strips, strip_shapes
+from securevfl.data.base.labels import Task
+from securevfl.data.base.origin import About
+from securevfl.data.base.partition import Strips, strip_shapes
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.errors import DataError
 
@@ -41,8 +41,8 @@ class DatasetContent:
     task: Task
     train: Features
     test: Features
-    train_labels: NDArray[Any]
-    test_labels: NDArray[Any]
+    train_labels: np.ndarray
+    test_labels: np.ndarray
     classes: tuple[str, ...]
     columns: tuple[tuple[str, ...], ...]
     party_names: tuple[str, ...]
@@ -51,8 +51,8 @@ class DatasetContent:
     image_shape: ImageShape | None = None
     strips: Strips | None = None
     alone: Features = ()
-    alone_labels: NDArray[Any] | None = None
-    class_values: NDArray[Any] = None  # type: ignore[assignment]  # then the names
+    alone_labels: np.ndarray | None = None
+    class_values: np.ndarray = None  # type: ignore[assignment]  # then the names
 
     def __post_init__(self) -> None:
         asked = f"data set {self.name!r}"
@@ -146,7 +146,7 @@ class DatasetContent:
 
     @cached_property
     def _fingerprint(self) -> str:
-        head: dict[str, Any] = {
+        head: dict[str, object] = {
             "task": self.task,
             "classes": self.classes,
             "columns": self.columns,

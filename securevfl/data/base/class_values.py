@@ -11,10 +11,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypedDict, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from securevfl.errors import DataError
@@ -22,9 +21,6 @@ from securevfl.reading import Stored
 
 if TYPE_CHECKING:
     import pandas as pd
-
-#: Attribute of a frame whose cells are the texts of a file, which has no types.
-TEXT_CELLS = "securevfl: cells are the texts of a file"
 
 _WHOLE = re.compile(r"[+-]?\d+")
 _MOST_NOTED = 5
@@ -37,7 +33,7 @@ _Type = Literal[
 class Classes(NamedTuple):
     """Classes in the order of their numbers: values (C,) as the user gave them, names as shown."""
 
-    values: NDArray[Any]
+    values: np.ndarray
     names: tuple[str, ...]
 
 
@@ -47,9 +43,16 @@ class Given(NamedTuple):
     `texts` says that they are the texts of a file, which has no types.
     """
 
-    labels: Mapping[Hashable, Any]
-    dtype: np.dtype[Any]
+    labels: Mapping[Hashable, object]
+    dtype: np.dtype
     texts: bool
+
+
+class ClassesOnFile(TypedDict):
+    """Values of classes in JSON types."""
+
+    type: str
+    values: list[bool | int | float | str]
 
 
 class StoredClassValues(Stored):
@@ -69,7 +72,7 @@ class StoredClassValues(Stored):
         return self
 
 
-def given_values(labels: pd.Series[Any]) -> NDArray[Any]:
+def given_values(labels: pd.Series) -> np.ndarray:
     """Labels as they were given, none of them missing: (rows,) of a NumPy type.
 
     Categories count as their values, and numbers and truth values of pandas' and Arrow's own types
@@ -79,7 +82,7 @@ def given_values(labels: pd.Series[Any]) -> NDArray[Any]:
 
     dtype: Any = labels.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        of_category: NDArray[Any] = given_values(pd.Series(dtype.categories))
+        of_category: np.ndarray = given_values(pd.Series(dtype.categories))
         return of_category[labels.cat.codes.to_numpy()]
     if isinstance(dtype, pd.SparseDtype):
         sparse: Any = labels
@@ -89,14 +92,14 @@ def given_values(labels: pd.Series[Any]) -> NDArray[Any]:
     return labels.to_numpy(dtype=kind if numbers else object)
 
 
-def one_each(keys: NDArray[Any], given: NDArray[Any], column: str, *, texts: bool) -> Given:
+def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -> Given:
     """The one given label that stands behind each key.
 
     Keys are what labels are read as: numbers, or texts without surrounding blanks. DataError for
     two labels that are given differently and read alike, such as 1 and 1.0 in a file.
     """
     raw = given.tolist()
-    found: dict[Hashable, Any] = {}
+    found: dict[Hashable, object] = {}
     for key, _, label in dict.fromkeys(zip(keys.tolist(), map(type, raw), raw, strict=True)):
         if key in found:
             raise _alike(column, found[key], label)
@@ -127,9 +130,9 @@ def as_classes(keys: Sequence[Hashable], given: Given, column: str) -> Classes:
     and texts that only look different to a machine.
     """
     labels = [given.labels[key] for key in keys]
-    values = _typed(labels) if given.texts else _array(labels, given.dtype, column)
+    values = _typed([*map(str, labels)]) if given.texts else _array(labels, given.dtype, column)
     names = tuple(str(label).strip() for label in (labels if given.texts else values))
-    seen: dict[Hashable, Any] = {}
+    seen: dict[Hashable, object] = {}
     for label, value in zip(labels, values.tolist(), strict=True):
         if value in seen:
             raise _alike(column, seen[value], label)
@@ -152,7 +155,7 @@ def capital_notes(names: Sequence[str], column: str) -> list[str]:
     return notes[:_MOST_NOTED]
 
 
-def stored_classes(values: NDArray[Any]) -> dict[str, Any]:
+def stored_classes(values: np.ndarray) -> ClassesOnFile:
     """Values of classes in JSON types, for files and messages; `restored_classes` is the inverse.
 
     TypeError for values of a type that `StoredClassValues` does not take.
@@ -164,7 +167,7 @@ def stored_classes(values: NDArray[Any]) -> dict[str, Any]:
     return {"type": name, "values": values.tolist()}
 
 
-def restored_classes(content: Mapping[str, Any] | None, names: Sequence[str] = ()) -> NDArray[Any]:
+def restored_classes(content: ClassesOnFile | None, names: Sequence[str] = ()) -> np.ndarray:
     """Values of classes from what `stored_classes` gave and `StoredClassValues` has checked.
 
     Where nothing was stored the names are the values.
@@ -174,7 +177,7 @@ def restored_classes(content: Mapping[str, Any] | None, names: Sequence[str] = (
     return np.array(content["values"], dtype=content["type"])
 
 
-def _typed(texts: Sequence[str]) -> NDArray[Any]:
+def _typed(texts: Sequence[str]) -> np.ndarray:
     """Texts of a file as `pandas.read_csv` reads them."""
     bare = [text.strip() for text in texts]
     if all(text.lower() in ("true", "false") for text in bare):
@@ -189,7 +192,7 @@ def _typed(texts: Sequence[str]) -> NDArray[Any]:
     return np.array(list(texts), dtype=object)
 
 
-def _array(given: Sequence[Any], dtype: Any, column: str) -> NDArray[Any]:
+def _array(given: Sequence[object], dtype: np.dtype, column: str) -> np.ndarray:
     """Labels of arrays and frames, in their own type."""
     if dtype.kind == "U":
         return np.array(given)
@@ -200,7 +203,7 @@ def _array(given: Sequence[Any], dtype: Any, column: str) -> NDArray[Any]:
     return values
 
 
-def _scalar(label: Any, column: str) -> bool | int | float | str:
+def _scalar(label: object, column: str) -> bool | int | float | str:
     if isinstance(label, (bool, np.bool_)):
         return bool(label)
     if isinstance(label, (int, np.integer)):
@@ -228,7 +231,7 @@ def _refuse_look_alikes(names: Sequence[str], column: str) -> None:
             )
 
 
-def _alike(column: str, first: Any, second: Any, where: str = "") -> DataError:
+def _alike(column: str, first: object, second: object, where: str = "") -> DataError:
     one, other = sorted((first, second), key=repr)  # whatever the order of rows
     return DataError(
         f"label column {column!r} has {one!r} and {other!r}{where}, which are written "

@@ -33,6 +33,7 @@ from securevfl.runs.assembly import (
     make_protocol,
     specify,
 )
+from securevfl.runs.claim import claimed, unmark
 from securevfl.runs.engines.base import Ended, Engine
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import aligned, driver_dataset, facts_of, tables_of
@@ -41,14 +42,12 @@ from securevfl.runs.engines.registry import (
     check_supported,
     engine_options,
     get_engine,
-    reads_local_tables,
 )
-from securevfl.runs.folders.claim import claimed, unmark
 from securevfl.runs.history import HistoryRecorder, Progress
 from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
 from securevfl.runs.result import Run
-from securevfl.runs.spec import CONFIG, RunSpec
+from securevfl.runs.spec import CONFIG, RunSpec, reads_local_tables
 from securevfl.runs.storage import MODELS, SUMMARY, read_transcript, write_config
 from securevfl.runs.tracking import Track, Tracker, make_tracker
 

@@ -10,7 +10,7 @@ from filelock import FileLock
 
 import securevfl as svfl
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.runs.folders.claim import LOCK, MARKER, claimed, mark
+from securevfl.runs.claim import LOCK, MARKER, claimed, mark
 from tests.runs.folders import small
 
 
@@ -211,7 +211,7 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_run(tmp_path, monk
         calls.append(arguments)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("securevfl.runs.folders.autosave.write_checkpoint", full)
+    monkeypatch.setattr("securevfl.runs.engines.autosave.write_checkpoint", full)
     run = small.run(tmp_path / "run", checkpoint_seconds=0.0)
     assert len(run.history) == 4
     assert calls

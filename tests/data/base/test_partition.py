@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from securevfl.data.partition import (
+from securevfl.data.base.partition import (
     divide_columns,
     divide_images,
     partition_columns,

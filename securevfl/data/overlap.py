@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from securevfl.data.partition import shuffled
+from securevfl.data.base.partition import shuffled
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Values of a data set that all builders share: content, labels, options, partition, origin."""
