@@ -51,7 +51,7 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
     put_in_place([*kept, (part, current)])
 
 
-def read_checkpoint(folder: Path) -> dict[str, Any]:
+def read_checkpoint(folder: Path) -> dict[str, object]:
     """The state of the newest checkpoint that can be read.
 
     Raises
@@ -120,7 +120,7 @@ def _once(folder: Path, index: int) -> Path:
 
 def _without_constants(
     folder: Path, index: int, saved: Mapping[str, Any], *, first: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The state without its constants, which go to a file of their own.
 
     That file is written with a folder's first checkpoint even where one is there: it would be
@@ -132,12 +132,12 @@ def _without_constants(
     return {**saved, "snapshot": {**saved["snapshot"], "once": dict.fromkeys(once)}}
 
 
-def write_file(path: Path, value: Any) -> None:
+def write_file(path: Path, value: object) -> None:
     """Write a payload with its checksum, whole or not at all, with mode 0600."""
     write_durably(path, _sealed(value), mode=0o600)
 
 
-def _sealed(value: Any) -> tuple[bytes, bytes]:
+def _sealed(value: object) -> tuple[bytes, bytes]:
     """Head and body of a payload's file."""
     body = wire.encode(value)
     return _MAGIC + _VERSION.to_bytes(4, "little") + hashlib.sha256(body).digest(), body

@@ -167,9 +167,9 @@ class Conditions:
         factor = self.slowness[party] if 0 <= party < len(self.slowness) else 1.0
         return round_ns(operations * self.seconds_per_multiply_add * factor)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Values for a file; `conditions_file.conditions_from` reads them, without the name."""
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "name": self.name,
             "upload_mean": [getattr(delay, "mean", 0.0) for delay in self.uploads],
             "upload_shift": [getattr(delay, "shift", 0.0) for delay in self.uploads],

@@ -42,7 +42,7 @@ _LISTS = {
 
 
 def load_conditions(
-    source: str | Path | Mapping[str, Any] | Conditions, *, parties: int, batch_rows: int
+    source: str | Path | Mapping[str, object] | Conditions, *, parties: int, batch_rows: int
 ) -> Conditions:
     """Conditions by name, from a TOML file, or from what would stand in one.
 
@@ -155,7 +155,7 @@ def _checked(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _all_zero(value: Any) -> bool:
+def _all_zero(value: object) -> bool:
     return isinstance(value, list) and not any(value)
 
 
@@ -214,7 +214,7 @@ def _per_party(values: Mapping[str, Any], key: str, parties: int) -> list[float]
     return _numbers(key, _one_each(key, values.get(key, 0.0), parties))
 
 
-def _one_each(key: str, value: Any, parties: int) -> list[Any]:
+def _one_each(key: str, value: object, parties: int) -> list[Any]:
     each = value if isinstance(value, list) else [value] * parties
     if len(each) != parties:
         raise ConfigurationError(
@@ -230,5 +230,5 @@ def _numbers(key: str, values: Any) -> list[float]:
     return [float(number) for number in values]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -53,12 +53,6 @@ class Chain:
             if not 0 <= rate <= 1:
                 raise ConfigurationError(f"faults: {name} = {rate} must lie in [0, 1]")
 
-    @property
-    def availability(self) -> float:
-        """Long-run share of the rounds in which an entity is up, r+ / (r- + r+)."""
-        total = self.fault + self.rejoin
-        return 1.0 if total == 0 else self.rejoin / total
-
 
 @dataclass(frozen=True)
 class Outage:
@@ -189,9 +183,9 @@ class Faults:
         """
         return Schedule(self, roles, seed, last)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Values for a run's configuration file; `faults_from` gives the faults back."""
-        values: dict[str, Any] = {"tick": self.tick}
+        values: dict[str, object] = {"tick": self.tick}
         if self.first != 1:
             values["first"] = self.first
         if self.backward:
@@ -384,7 +378,7 @@ class Schedule:
         return float(keyed_stream(self._seed, entity, "fault", round).random())
 
 
-def load_faults(source: str | Path | Mapping[str, Any] | Faults | None) -> Faults | None:
+def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Faults | None:
     """Faults of a TOML file, or of a mapping with the same keys; None for none.
 
     ::
@@ -483,14 +477,14 @@ def _outage(values: Any) -> Outage:
     return Outage(entity, **spans, one_way=one_way)
 
 
-def _span(key: str, value: Any) -> tuple[float, float]:
+def _span(key: str, value: object) -> tuple[float, float]:
     if not isinstance(value, list | tuple) or len(value) not in (1, 2):
         raise ConfigurationError(f"faults: {key} = {value!r} must be [start] or [start, end]")
     start, end = (*(_number(key, each) for each in value), math.inf)[:2]
     return start, end
 
 
-def _party(value: Any) -> int:
+def _party(value: object) -> int:
     if value == "server":
         return SERVER
     if isinstance(value, bool) or not isinstance(value, int):
@@ -498,15 +492,15 @@ def _party(value: Any) -> int:
     return value
 
 
-def _number(key: str, value: Any) -> float:
+def _number(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise ConfigurationError(f"faults: {key} must be a number, it is {value!r}")
     return value
 
 
-def _describe(outage: Outage) -> dict[str, Any]:
+def _describe(outage: Outage) -> dict[str, object]:
     if isinstance(outage.entity, tuple):
-        values: dict[str, Any] = {"link": [_party_name(n) for n in outage.entity]}
+        values: dict[str, object] = {"link": [_party_name(n) for n in outage.entity]}
     else:
         values = {"party": _party_name(outage.entity)}
     key = "rounds" if outage.seconds is None else "seconds"

@@ -164,7 +164,7 @@ class Mailbox:
             for (key, (arrival, _)), message in zip(list(held.items()), messages, strict=True):
                 held[key] = (arrival, message)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The content as a payload; messages that the present wait has taken are listed first."""
         taken = [] if self.wait is None else self.wait.taken
         entries = sorted(

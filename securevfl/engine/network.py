@@ -198,7 +198,7 @@ class Network(Protocol):
     def send(self, sending: Sending) -> None:
         """Send ``sending.payloads[i]`` to ``sending.to[i]``, `after` seconds from now."""
 
-    def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
+    def record(self, party: PartyState, name: str, fields: dict[str, object]) -> None:
         """Put an event into the history of the run."""
 
     def safe_point(self, party: PartyState) -> None:

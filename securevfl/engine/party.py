@@ -94,7 +94,7 @@ class Party:
     kept_ahead: ClassVar[tuple[str, ...]] = ()
     begins_once: bool = False
     resumes_measured: ClassVar[bool] = True
-    kept_optional: ClassVar[Mapping[str, Any]] = {}
+    kept_optional: ClassVar[Mapping[str, object]] = {}
     kept_shares: ClassVar[tuple[str, ...]] = ()
     activities: ClassVar[Mapping[str, str]] = {
         "embedding": "upload",
@@ -137,7 +137,7 @@ class Party:
     # -- sending: never blocks ---------------------------------------------------------------
 
     def send(
-        self, to: int, kind: str, payload: Any, *, round: int | None = None, after: float = 0.0
+        self, to: int, kind: str, payload: object, *, round: int | None = None, after: float = 0.0
     ) -> None:
         """Send a payload to one party; it must not be changed afterwards.
 
@@ -157,11 +157,11 @@ class Party:
             raise ValueError(f"send: after = {after} s must be finite and at least 0")
         self.engine.send(Sending(self, (to,), kind, [payload], self._round(round), after))
 
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
+    def share(self, kind: str, shares: Sequence[object] | np.ndarray) -> None:
         """Send ``shares[i]`` to client i, the own one to oneself (no bytes, no delay)."""
         self.engine.send(Sending(self, tuple(range(len(shares))), kind, shares, self.round))
 
-    def broadcast(self, kind: str, payload: Any, to: Sequence[int] | None = None) -> None:
+    def broadcast(self, kind: str, payload: object, to: Sequence[int] | None = None) -> None:
         """Send the same payload to all of `to`; to all clients but oneself if not given."""
         if to is None:
             to = [peer for peer in self.peers if peer != self.index]
@@ -254,7 +254,7 @@ class Party:
 
     # -- rounds ------------------------------------------------------------------------------
 
-    def announce(self, round: int, payload: Any = None, to: Sequence[int] | None = None) -> None:
+    def announce(self, round: int, payload: object = None, to: Sequence[int] | None = None) -> None:
         """Open a round: for the announcer, and for all parties that loop over `rounds`."""
         self.round = round
         self.engine.enter_round(self, round)
@@ -298,11 +298,11 @@ class Party:
         """
         return (self.resumptions << 32) + self.epoch
 
-    def to_checkpoint(self, value: Any) -> Any:
+    def to_checkpoint(self, value: object) -> object:
         """A value of the state as a checkpoint holds it; see `securevfl.verified.Participant`."""
         return value
 
-    def from_checkpoint(self, value: Any) -> Any:
+    def from_checkpoint(self, value: object) -> object:
         """Inverse of `to_checkpoint`."""
         return value
 
@@ -328,7 +328,7 @@ class Party:
         """
         return self.engine.secrets.stream(self.index, name, *keys)
 
-    def record(self, event: str, **fields: Any) -> None:
+    def record(self, event: str, **fields: object) -> None:
         """Put an event into the history of the run."""
         self.engine.record(self, event, fields)
 

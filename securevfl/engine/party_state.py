@@ -69,11 +69,11 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     party.epoch = party.saved_epoch = saved["epoch"]
 
 
-def _state_of(party: Party, value: Any) -> Any:
+def _state_of(party: Party, value: Any) -> object:
     return value.state_dict() if hasattr(value, "load_state_dict") else party.to_checkpoint(value)
 
 
-def _set(party: Party, name: str, value: Any) -> None:
+def _set(party: Party, name: str, value: object) -> None:
     current: Any = getattr(party, name, None)
     if hasattr(current, "load_state_dict"):
         current.load_state_dict(value)
@@ -81,7 +81,7 @@ def _set(party: Party, name: str, value: Any) -> None:
         setattr(party, name, party.from_checkpoint(_writable(value)))
 
 
-def _writable(value: Any) -> Any:
+def _writable(value: object) -> object:
     """Copy of decoded arrays, which are read-only views of the checkpoint's bytes."""
     import numpy as np
 

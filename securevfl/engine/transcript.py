@@ -74,7 +74,7 @@ class Transcript:
         round: int,
         nbytes: int,
         sent: int,
-        payload: Any,
+        payload: object,
     ) -> int:
         """Append a message and return its row number."""
         senders, receivers, kinds, rounds, sizes, times, arrivals, late = self._appends
@@ -297,7 +297,7 @@ class Transcript:
             for number, part in enumerate(self._totals()):
                 pd.DataFrame(part).to_csv(file, index=False, header=not number)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Content as a payload of `securevfl.engine.wire`; payloads are not part of it.
 
         Rows that left memory stay in their folder, and the state names their files.

@@ -188,7 +188,7 @@ class SpilledRows:
         }
         return {"row": np.array(rows, np.int64), **values}
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Content for a checkpoint in the same folder."""
         return {"chunks": self._chunks, "spans": tuple(self._spans), "changes": self._packed()}
 

@@ -149,7 +149,7 @@ def _compound_size(value: Any, depth: int, modulus: int | None) -> int:
     raise _unknown(value)
 
 
-def encode(value: Any, modulus: int | None = None) -> bytes:
+def encode(value: object, modulus: int | None = None) -> bytes:
     """Bytes of a payload.
 
     Parameters
@@ -250,7 +250,7 @@ def decode_flat(data: bytes | memoryview, kinds: Sequence[type]) -> tuple[Any, .
     tags = {str: b"s", int: b"i", bytes: b"b"}
     if bytes(view[:1]) != b"t" or _length(view, 1) != len(kinds):
         raise WireError(f"wire: these bytes are no tuple of {len(kinds)} values")
-    values: list[Any] = []
+    values: list[object] = []
     at, rules = 9, _Rules(None, 0)
     for kind in kinds:
         if bytes(view[at : at + 1]) != tags[kind]:
@@ -331,7 +331,7 @@ def _key(name: str) -> bytes:
     return b"s" + _int.pack(len(raw)) + raw
 
 
-def _check_key(key: Any) -> None:
+def _check_key(key: object) -> None:
     if type(key) not in (str, int, bytes):
         raise WireError(
             f"wire: a {type(key).__name__} cannot be a key; a key is a text, an integer or bytes"
@@ -354,7 +354,7 @@ def _encode_array(tag: bytes, array: np.ndarray, out: bytearray) -> None:
     out += little.reshape(-1).view(np.uint8).data  # without a copy of the array between
 
 
-def _is_packed(value: Any, modulus: int) -> bool:
+def _is_packed(value: object, modulus: int) -> bool:
     """Whether a message of elements of F_p packs a value: arrays of their dtype, no scalars."""
     return isinstance(value, np.ndarray) and value.dtype == element_dtype(modulus)
 
@@ -435,7 +435,7 @@ def _decode(view: memoryview, at: int, depth: int, rules: _Rules) -> tuple[Any, 
 def _decode_dict(
     view: memoryview, at: int, length: int, depth: int, rules: _Rules
 ) -> tuple[Any, int]:
-    items: dict[str | int | bytes, Any] = {}
+    items: dict[str | int | bytes, object] = {}
     for _ in range(length):
         # Other keys can be chosen so that all have one hash: to find one then takes the time of
         # all. Texts and bytes are hashed with a random key, and few integers of 64 bits are equal
@@ -483,7 +483,7 @@ def _decode_array(tag: bytes, view: memoryview, at: int) -> tuple[Any, int]:
     return (_to_tensor(array) if tag == b"X" else array), at + nbytes
 
 
-def _decode_elements(view: memoryview, at: int, modulus: int | None) -> tuple[Any, int]:
+def _decode_elements(view: memoryview, at: int, modulus: int | None) -> tuple[np.ndarray, int]:
     if modulus is None:
         raise WireError("wire: packed elements in a message that is not declared to carry any")
     ndim = _take(view, at, 2)[1]
@@ -543,7 +543,7 @@ def _text(raw: bytes) -> str:
         raise WireError("wire: text that is not UTF-8") from None
 
 
-def _fields(value: Any) -> tuple[Any, ...]:
+def _fields(value: Any) -> tuple[object, ...]:
     return tuple(getattr(value, field.name) for field in dataclasses.fields(value))
 
 
@@ -559,7 +559,7 @@ def _rebuild(name: str, fields: Any) -> Any:
         raise WireError(f"wire: {name} refuses these fields: {error}") from error
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     cls = type(value)
     return cls.__module__.startswith("torch") and hasattr(value, "detach")
 
@@ -593,7 +593,7 @@ def _too_large(value: int) -> WireError:
     return WireError(f"wire: an integer of {value.bit_length()} bits does not fit 64; send arrays")
 
 
-def _unknown(value: Any) -> WireError:
+def _unknown(value: object) -> WireError:
     return WireError(
         f"wire: a {type(value).__name__} cannot be sent; use numbers, text, arrays, tuples, lists, "
         "dictionaries, or a dataclass declared with engine.wire.message"

@@ -143,7 +143,7 @@ class Teller:
 
 
 def data_source(
-    name: str, options: Mapping[str, Any], tell: Callable[[str], None] | None = None
+    name: str, options: Mapping[str, object], tell: Callable[[str], None] | None = None
 ) -> DataSource:
     """Source of a data set, with private set intersection where its options ask for it.
 

@@ -57,14 +57,6 @@ class Assembled:
     folder: Path | None
     tables: LocalTables | None = None
 
-    def sealing(self, parties: Mapping[int, Party]) -> Sealing | None:
-        """The sealed links of the run, if it has them."""
-        return sealing_of(self.spec, parties)
-
-    def schedule(self) -> Schedule | None:
-        """Fault schedule of the run; None without faults."""
-        return schedule_of(self.protocol, self.spec)
-
 
 def specify(
     protocol: Protocol,
@@ -110,7 +102,7 @@ def schedule_of(protocol: Protocol, spec: RunSpec) -> Schedule | None:
 
 
 def make_protocol(
-    protocol: str, options: Mapping[str, Any], data: VerticalDataset, seed: int
+    protocol: str, options: Mapping[str, object], data: VerticalDataset, seed: int
 ) -> tuple[Protocol, Any]:
     """A protocol with its validated options, for a data set."""
     check_default_dtype()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from securevfl.errors import DataError
 from securevfl.reading import NOT_PARSED
@@ -15,6 +15,17 @@ ATTACKS = "attacks.json"  # in the folder of a run, by ``securevfl compare RUN -
 #: Attacks of a server that has its view and nothing else.
 ALONE = ("squares", "binary columns of sums", "equality solving of sums, secret seed unknown")
 _SEED = "equality solving of sums"  # whose secret seed is known: no attack on a real run
+
+
+class Cell(TypedDict):
+    """Fields of a result of an attack that the sentence names."""
+
+    role: str
+    about: str
+    attack: str
+    success: float | None
+    chance: float
+    metric: str
 
 
 def attacked(folder: Path | str | None, protocol: str, *, own_data: bool = False) -> str:
@@ -40,7 +51,7 @@ def attacked(folder: Path | str | None, protocol: str, *, own_data: bool = False
     return f"No attack was run on it: `securevfl compare {what} --attacks`"
 
 
-def got(cells: Sequence[Mapping[str, Any]]) -> str:
+def got(cells: Sequence[Cell]) -> str:
     """The strongest result of a server on features with nothing known, and with other rows known.
 
     Parameters
@@ -56,19 +67,19 @@ def got(cells: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _strongest(cells: Sequence[Mapping[str, Any]], names: Collection[str]) -> str:
+def _strongest(cells: Sequence[Cell], names: Collection[str]) -> str:
     seen = [c for c in cells if c["attack"] in names and c["success"] is not None]
     if not seen:
         return "nothing: no attack had a view that it could use"
-    best = max(seen, key=lambda c: float(c["success"] - c["chance"]))
+    best = max(seen, key=lambda c: float((c["success"] or 0.0) - c["chance"]))
     figure = f"{best['success']:.2f} by {best['attack']}".replace("-0.00", "0.00")
     return f"{figure} ({best['metric']}; chance {best['chance']:.2f})"
 
 
-def _cells(path: Path) -> list[dict[str, Any]]:
+def _cells(path: Path) -> list[Cell]:
     """Cells of a matrix that was written."""
     try:
-        found: list[dict[str, Any]] = json.loads(path.read_text())["cells"]
+        found: list[Cell] = json.loads(path.read_text())["cells"]
         got(found)  # whatever is missing is missed here
     except (*NOT_PARSED, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is no result of `compare RUN --attacks`: {error!r}") from None

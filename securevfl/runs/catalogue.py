@@ -77,5 +77,5 @@ def default_claims(protocol: type[Protocol]) -> list[dict[str, str]]:
     return [claim.to_dict() for claim in (*made.claims, *link_claims(True))]
 
 
-def _name(kind: Any) -> str:
+def _name(kind: object) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind).removeprefix("typing.")

@@ -18,7 +18,7 @@ from securevfl.runs.storage import CONFIG, DESCRIPTION, FACTS, RESULT, SUMMARY
 from securevfl.writing import write_durably
 
 LOCK, MARKER = "run.lock", "run.begun"
-_MARK = "A run of securevfl was begun in this folder, which was empty.\n"
+MARK = "A run of securevfl was begun in this folder, which was empty.\n"
 _BEGUN = (CONFIG, LOCK, MARKER, FACTS, *RESULT)  # what a run without a checkpoint may have left
 _BEGUN_FOLDERS = ("parties", BESIDE)
 _PARTIAL = (".part", ".svfl")  # files that were being written, and constants of no checkpoint
@@ -56,7 +56,7 @@ def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
     try:
         if new:
             refuse_used(folder)
-            mark(folder)
+            write_durably(folder / MARKER, MARK)  # the folder is empty now
         yield
     except ConfigurationError:
         if new and is_begun(folder) and not _has_progress(folder):
@@ -85,14 +85,9 @@ def _refuse_other_lock(path: Path) -> None:
 def is_begun(folder: Path) -> bool:
     """Whether a run has begun in a folder that was empty, and has not ended."""
     try:
-        return (folder / MARKER).read_text() == _MARK
+        return (folder / MARKER).read_text() == MARK
     except (OSError, ValueError):
         return False
-
-
-def mark(folder: Path) -> None:
-    """Put the marker into a folder that is empty."""
-    write_durably(folder / MARKER, _MARK)
 
 
 def unmark(folder: Path) -> None:

@@ -37,13 +37,15 @@ from securevfl.runs.embeddings import Embeddings, matched, named
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.folders.descriptions import described, own_arrays, read_descriptions
 from securevfl.runs.folders.models import model_arrays
-from securevfl.runs.folders.stored import FORMAT, check_description
+from securevfl.runs.folders.stored import FORMAT, About, check_description
 from securevfl.runs.storage import MODELS, SUMMARY
 from securevfl.writing import write_durably
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch.nn import Module
 
+    from securevfl.data.preparation.party_preprocessor import Table
     from securevfl.engine.party import Party
 
 ABOUT = "about"
@@ -64,7 +66,7 @@ class ExportedModel:
         Weights by name.
     """
 
-    about: Mapping[str, Any]
+    about: About
     arrays: Mapping[str, np.ndarray] = field(repr=False)
 
     def save(self, path: Path) -> None:
@@ -79,15 +81,14 @@ class ExportedModel:
         np.savez(buffer, allow_pickle=False, **content)
         return buffer.getvalue()
 
-    def _network(self) -> Mapping[str, Any]:
-        network = self.about["network"]
+    def _network(self) -> About:
+        network: About | None = self.about["network"]
         if network is None:
             raise ConfigurationError(
                 f"model: the models of {self.about['protocol']} are exported as arrays only; use "
                 "`arrays`, or predict with the run itself"
             )
-        found: Mapping[str, Any] = network
-        return found
+        return network
 
     def _weights(self, prefix: str) -> dict[str, np.ndarray]:
         """Arrays by the names that follow the prefix, each of finite numbers."""
@@ -100,7 +101,7 @@ class ExportedModel:
                 )
         return found
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {"about": self.about, "arrays": self.arrays}
 
 
@@ -113,7 +114,7 @@ class ClientModel(ExportedModel):
         return PartyPreprocessor.from_json(self.about["preprocessing"])
 
     @functools.cached_property
-    def _module(self) -> Any:
+    def _module(self) -> Module:
         spec, weights = dict(self._network()), self._weights("network/module/")
         depth = len(spec["layers"]) + 1 if spec["layers"] else spec["depth"]
         if depth > len(weights) and not spec["own"]:
@@ -121,7 +122,7 @@ class ClientModel(ExportedModel):
         places = (spec.pop(name) for name in ("kind", "features", "width", "depth"))
         shape, positional = spec.pop("image_shape"), tuple(places)
 
-        def make() -> Any:
+        def make() -> Module:
             made: Any = make_client_network(
                 *positional,
                 image_shape=None if shape is None else tuple(shape),
@@ -129,7 +130,8 @@ class ClientModel(ExportedModel):
                 optimizer=_UNUSED,
                 **spec,
             )
-            return made.module
+            module: Module = made.module
+            return module
 
         return _loaded(make, weights, own=bool(spec["own"]))
 
@@ -142,7 +144,7 @@ class ClientModel(ExportedModel):
             raise DataError(f"{_OTHER}, {shape}")
         return weights["weight"].astype(np.float64)
 
-    def embed(self, rows: Any) -> np.ndarray | pd.DataFrame:
+    def embed(self, rows: Table) -> np.ndarray | pd.DataFrame:
         """Embedding of raw rows of this party, (m, h) float64.
 
         It is computed in double precision, so other rows of a call change a row by rounding alone.
@@ -163,13 +165,13 @@ class ClientModel(ExportedModel):
         DataError
             For absent columns, values that cannot be used, and ids that are missing or repeated.
         """
-        rows = as_frame(rows)
-        values, column = self.values(rows), self.about.get("id_column")
-        if column is None or column not in getattr(rows, "columns", ()):
+        table = as_frame(rows)
+        values, column = self.values(table), self.about.get("id_column")
+        if column is None or column not in getattr(table, "columns", ()):
             return values
-        return named(values, rows, column, self.about["party"])
+        return named(values, table, column, self.about["party"])
 
-    def values(self, rows: Any) -> np.ndarray:
+    def values(self, rows: Table) -> np.ndarray:
         """Embedding as by `embed`, without ids."""
         features = self.preprocessing.apply(rows).astype(np.float64)
         spec = self._network()
@@ -184,10 +186,10 @@ class ServerModel(ExportedModel):
     """The server model, and its scores of embeddings."""
 
     @functools.cached_property
-    def _centre(self) -> Any:
+    def _centre(self) -> Module:
         spec = self._network()
 
-        def make() -> Any:
+        def make() -> Module:
             centre = Centre(
                 self.about["task"],
                 spec["outputs"],
@@ -251,7 +253,7 @@ class ServerModel(ExportedModel):
         """The classes in order as the user gave them, (C,)."""
         return restored_classes(self.about.get("class_values"), self.about["classes"])
 
-    def predict(self, embeddings: Embeddings) -> np.ndarray | pd.Series[Any]:
+    def predict(self, embeddings: Embeddings) -> np.ndarray | pd.Series:
         """Predicted labels as the user gave them, or real values of a regression.
 
         With ids a series.
@@ -312,7 +314,7 @@ class JointModel:
         """The classes in order as the user gave them, (C,)."""
         return self.server.class_values
 
-    def scores(self, rows: Any) -> np.ndarray:
+    def scores(self, rows: Table | Sequence[Table]) -> np.ndarray:
         """Raw scores of raw rows, (m, outputs) float64.
 
         Parameters
@@ -328,24 +330,24 @@ class JointModel:
         """
         import pandas as pd
 
-        rows = as_frame(rows)
-        if isinstance(rows, pd.DataFrame):
-            rows = [rows] * len(self.clients)
-        rows = [*map(as_frame, rows)]
-        if len(rows) != len(self.clients):
+        given = as_frame(rows)
+        if isinstance(given, pd.DataFrame):
+            given = [given] * len(self.clients)
+        tables = [*map(as_frame, given)]
+        if len(tables) != len(self.clients):
             raise DataError(
-                f"model: {len(rows)} tables for {len(self.clients)} parties; give a data frame, or "
-                "one table for each party in order"
+                f"model: {len(tables)} tables for {len(self.clients)} parties; give a data frame, "
+                "or one table for each party in order"
             )
-        refuse_other_rows(rows, self.server.about.get("id_column"))
-        parts = enumerate(zip(self.clients, rows, strict=True))
+        refuse_other_rows(tables, self.server.about.get("id_column"))
+        parts = enumerate(zip(self.clients, tables, strict=True))
         return np.asarray(self.server.scores({n: client.values(own) for n, (client, own) in parts}))
 
-    def predict(self, rows: Any) -> np.ndarray:
+    def predict(self, rows: Table | Sequence[Table]) -> np.ndarray:
         """Predicted labels as the user gave them, or real values of a regression."""
         return decided(self.task, self.class_values, self.scores(rows))
 
-    def predict_proba(self, rows: Any) -> np.ndarray:
+    def predict_proba(self, rows: Table | Sequence[Table]) -> np.ndarray:
         """Probabilities of the classes, (m, C) float64."""
         return probabilities(self.server.about["task"], self.scores(rows))
 
@@ -363,12 +365,7 @@ class JointModel:
         return {"server.npz": self.server, **clients}
 
 
-def export_models(
-    protocol: Protocol,
-    parties: Mapping[int, Party],
-    arrays: Mapping[str, np.ndarray],
-    folder: Path,
-) -> list[Path]:
+def export_models(protocol: Protocol, parties: Mapping[int, Party], folder: Path) -> list[Path]:
     """Write each party's own model into a file of its own: ``server.npz``, ``party-0.npz``, ...
 
     A protocol is exported as arrays only, unless it has one network a client and a server model.
@@ -378,8 +375,6 @@ def export_models(
     protocol : Protocol
     parties : mapping of int to Party
         Holding the trained models.
-    arrays : mapping of str to ndarray
-        Their arrays by name, as `Run.models` gives them.
     folder : Path
         Made if it is not there.
 
@@ -393,7 +388,7 @@ def export_models(
     ConfigurationError
         When the folder has a file of such a name that is another model; nothing is written.
     """
-    return _save_all(described(protocol, parties), arrays, folder)
+    return _save_all(described(protocol, parties), model_arrays(parties), folder)
 
 
 def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, folder: Path) -> Path:
@@ -414,16 +409,12 @@ def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, fol
     return path
 
 
-def joint_model(
-    protocol: Protocol,
-    parties: Mapping[int, Party],
-    arrays: Mapping[str, np.ndarray],
-) -> JointModel:
+def joint_model(protocol: Protocol, parties: Mapping[int, Party]) -> JointModel:
     """The models of a run, without the run; parameters as of `export_models`."""
-    return _joint(described(protocol, parties), arrays)
+    return _joint(described(protocol, parties), model_arrays(parties))
 
 
-def _joint(abouts: Mapping[int, Mapping[str, Any]], arrays: Mapping[str, np.ndarray]) -> JointModel:
+def _joint(abouts: Mapping[int, About], arrays: Mapping[str, np.ndarray]) -> JointModel:
     clients = [n for n, about in abouts.items() if n != SERVER and about["preprocessing"]]
     return JointModel(
         ServerModel(abouts[SERVER], own_arrays(arrays, SERVER)),
@@ -432,7 +423,7 @@ def _joint(abouts: Mapping[int, Mapping[str, Any]], arrays: Mapping[str, np.ndar
 
 
 def _save_all(
-    abouts: Mapping[int, Mapping[str, Any]], arrays: Mapping[str, np.ndarray], folder: Path
+    abouts: Mapping[int, About], arrays: Mapping[str, np.ndarray], folder: Path
 ) -> list[Path]:
     models = _joint(abouts, arrays).named()
     for n, about in abouts.items():
@@ -550,7 +541,7 @@ def load_models(folder: Path | str, *, code: Collection[str] = ()) -> JointModel
     return JointModel(server, tuple(clients))
 
 
-def _loaded(make: Callable[[], Any], weights: Mapping[str, np.ndarray], *, own: bool) -> Any:
+def _loaded(make: Callable[[], Module], weights: Mapping[str, np.ndarray], *, own: bool) -> Module:
     """A torch module with these weights, in double precision and evaluation mode.
 
     Its shapes are compared before it is made, without memory, for a file may describe one of any
@@ -586,7 +577,7 @@ def _refuse_other_shapes(
             )
 
 
-def _evaluated(module: Any, rows: np.ndarray) -> np.ndarray:
+def _evaluated(module: Module, rows: np.ndarray) -> np.ndarray:
     import torch
 
     inputs = tensor(rows, np.float64)

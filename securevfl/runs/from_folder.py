@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from securevfl.data.alignment.join import PartyTable, common_rows
 from securevfl.data.builders.image_table import read_image_table
@@ -16,11 +16,16 @@ from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow as allow
 from securevfl.models.user_code import allow_options as allow_options
 from securevfl.runs.export import JointModel, export_kept, kept_models
-from securevfl.runs.folders.checksums import read_summary
+from securevfl.runs.folders.checksums import Summary, read_summary
 from securevfl.runs.load import load_run, read_finished
 from securevfl.runs.result import Run
 from securevfl.runs.storage import SUMMARY, read_history, read_transcript
 from securevfl.runs.trace import Trace, pick
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from securevfl.data.preparation.party_preprocessor import Table
 
 
 def predict_files(
@@ -92,12 +97,16 @@ def _predict_images(
 
 
 def _predictions(
-    folder: Path, model: Run | JointModel, rows: Any, coded: bool, told: Mapping[str, Any]
+    folder: Path,
+    model: Run | JointModel,
+    rows: Table | Sequence[Table],
+    coded: bool,
+    told: Mapping[str, object],
 ) -> dict[str, Any]:
     """Result of `predict_files` for rows that were read; `told` is what is known of them."""
     from securevfl.models.scores import decided, probabilities
 
-    cost: dict[str, Any] = {}
+    cost: dict[str, object] = {}
     if coded and isinstance(model, Run):
         found = model.infer(rows)
         scores = found.scores
@@ -129,9 +138,9 @@ def _fitted(model: Run | JointModel) -> list[PartyPreprocessor]:
 
 def _check_columns(
     files: Sequence[Path],
-    frames: Sequence[Any],
+    frames: Sequence[pd.DataFrame],
     model: Run | JointModel,
-    summary: Mapping[str, Any],
+    summary: Summary,
 ) -> None:
     """Refuse a file that lacks columns of its party, or files in another order."""
     fitted = _fitted(model)
@@ -155,7 +164,7 @@ def _check_columns(
         )
 
 
-def _check_count(files: Sequence[Path], summary: Mapping[str, Any]) -> None:
+def _check_count(files: Sequence[Path], summary: Summary) -> None:
     """Refuse another number of files than one, and one for each party."""
     parties, names = int(summary.get("parties", len(files))), summary.get("party_names")
     if len(files) in (1, parties):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,12 @@ _GROWN = 1000.0  # times the first loss: steps that overshoot come back from les
 _TROUBLE = frozenset({"down", "lost", "given_up", "corrected", "skipped"})
 
 
+#: Row of a history or another event: values in JSON types by name.
+Row = dict[str, Any]
+#: Rows or events as they are read.
+Rows = Sequence[Mapping[str, Any]]
+
+
 class History(list[dict[str, Any]]):
     """Rows of a history, or other events, each a mapping: a plain list that pandas can have.
 
@@ -43,6 +49,12 @@ class History(list[dict[str, Any]]):
         import pandas as pd
 
         return pd.DataFrame(list(self))
+
+
+def row_of(event: Event) -> Row:
+    """An event as a history has it, with its time in seconds."""
+    known = {"event": event.name, "party": event.party, "round": event.round}
+    return {**known, "time": event.time / 1e9, **event.fields}
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,7 @@ class HistoryRecorder:
         eval_every: int,
         eval_seconds: float | None = None,
         progress: Callable[[Progress], None] | None,
-        track: Callable[[Mapping[str, Any]], None] | None = None,
+        track: Callable[[Row], None] | None = None,
     ) -> None:
         self.track = track
         self.protocol = protocol
@@ -135,13 +147,7 @@ class HistoryRecorder:
 
     def record(self, event: Event) -> None:
         """Take in an event of a party."""
-        entry = {
-            "event": event.name,
-            "party": event.party,
-            "round": event.round,
-            "time": event.time / 1e9,
-            **event.fields,
-        }
+        entry = row_of(event)
         if event.name == "again" and event.party == SERVER:
             self._add_again(entry)
         elif event.name == "round" and event.party == SERVER:
@@ -154,7 +160,7 @@ class HistoryRecorder:
             self.events.append(entry)
             _LOG.log(logging.INFO if event.name in _TROUBLE else logging.DEBUG, "%s", entry)
 
-    def _add_again(self, entry: dict[str, Any]) -> None:
+    def _add_again(self, entry: Row) -> None:
         """Add the row of a step that a server tells of again, if it was not heard of before."""
         if not self.rows or entry["step"] > self.rows[-1]["step"]:
             self._evaluate()
@@ -186,7 +192,7 @@ class HistoryRecorder:
         if self.track is not None and self.rows:
             self.track(self.rows[-1])
 
-    def _add(self, row: dict[str, Any]) -> None:
+    def _add(self, row: Row) -> None:
         self._settled()
         self._tell()
         self._pending, self._untold = self._due(row), True
@@ -216,7 +222,7 @@ class HistoryRecorder:
             )
         )
 
-    def _watch_loss(self, row: Mapping[str, Any]) -> None:
+    def _watch_loss(self, row: Row) -> None:
         """Tell once that the training loss has grown beyond a thousand times the first."""
         first, loss = self.rows[0].get("loss"), row.get("loss")
         if first is None or loss is None or self._diverging:
@@ -233,7 +239,7 @@ class HistoryRecorder:
     def _diverging(self) -> bool:
         return any(event["event"] == _DIVERGING for event in self.events)
 
-    def _due(self, row: Mapping[str, Any]) -> bool:
+    def _due(self, row: Row) -> bool:
         """Whether a new row is to be evaluated; the rows before it are in `rows`."""
         if self.eval_seconds is None:
             return bool(row["step"] % self.eval_every == 0)

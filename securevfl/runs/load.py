@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import check_default_dtype
-from securevfl.runs.folders.checksums import read_summary
+from securevfl.runs.folders.checksums import Summary, read_summary
 from securevfl.runs.spec import CONFIG, ORGANISATIONS, RunSpec, reads_local_tables
 from securevfl.runs.storage import PARTIES, SUMMARY, read_history, read_parties, read_transcript
 
@@ -72,7 +72,7 @@ def load_run(
     )
 
 
-def read_finished(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
+def read_finished(folder: Path) -> tuple[RunSpec, Summary]:
     """Specification and summary of a finished run, whose files are undamaged.
 
     ConfigurationError when there is none; CheckpointError when its files are damaged.

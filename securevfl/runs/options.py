@@ -109,7 +109,7 @@ def default_words(info: FieldInfo) -> str:
     return "" if info.default is None else str(info.default)
 
 
-def plain_type(annotation: Any) -> Any:
+def plain_type(annotation: object) -> Any:
     """The type of an option's values other than None."""
     if get_origin(annotation) is Annotated:
         return plain_type(get_args(annotation)[0])
@@ -128,7 +128,7 @@ def may_be_none(info: FieldInfo) -> bool:
 # -- checks --------------------------------------------------------------------------------------
 
 
-def check_values(model: type[BaseModel], values: Mapping[str, Any], place: str) -> None:
+def check_values(model: type[BaseModel], values: Mapping[str, object], place: str) -> None:
     """Refuse values that options of a model cannot have; None stands for the default.
 
     Values that are read from a file, such as conditions, are checked where they are read.

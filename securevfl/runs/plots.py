@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from securevfl.runs.history import Rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
-def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
+def draw_curves(histories: Mapping[str, Rows], path: Path) -> None:
     """Held-out measure against virtual time, and training loss against rounds, as a PNG.
 
     `histories` are rows of a history by the name of the curve.
@@ -43,7 +50,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]], path: Path
     figure.savefig(path, dpi=130)
 
 
-def _measure(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, str]:
+def _measure(histories: Mapping[str, Rows]) -> tuple[str, str]:
     keys = {key for rows in histories.values() for row in rows for key in row}
     return ("rmse", "root mean square error") if "rmse" in keys else ("accuracy", "accuracy")
 
@@ -51,13 +58,13 @@ def _measure(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str,
 _AXES = {"step": "round", "time": "virtual time (s)", "bytes": "sent (MB)"}
 _UNITS = {"bytes": 1e6}
 _FAR = 20.0  # ends that lie further apart than this are drawn on a logarithmic axis
+
+
 _STYLES = ("-", "--", ":")
 _MARKERS = ("o", "s", "^")
 
 
-def draw_study(
-    curves: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], path: Path, *, title: str
-) -> None:
+def draw_study(curves: Mapping[str, Sequence[Rows]], path: Path, *, title: str) -> None:
     """Mean over seeds of the held-out measure against rounds, virtual time and bytes, as a PNG.
 
     `curves` has by the name of the run one list of evaluated rows a seed. The band is the range
@@ -87,7 +94,7 @@ def draw_study(
 
 
 def draw_grid(
-    cells: Mapping[str, Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]],
+    cells: Mapping[str, Mapping[str, Sequence[Rows]]],
     path: Path,
     *,
     title: str,
@@ -129,7 +136,7 @@ def draw_grid(
 
 
 def draw_sizes(
-    runs: Mapping[str, Mapping[int, Sequence[Sequence[Mapping[str, Any]]]]],
+    runs: Mapping[str, Mapping[int, Sequence[Rows]]],
     path: Path,
     *,
     title: str,
@@ -175,10 +182,10 @@ def axis_scale(ends: Sequence[float]) -> str:
 
 
 def draw_band(
-    panel: Any,
+    panel: Axes,
     number: int,
     name: str,
-    seeds: Sequence[Sequence[Mapping[str, Any]]],
+    seeds: Sequence[Rows],
     axis: str,
     measure: str,
     unit: float = 1.0,
@@ -204,7 +211,7 @@ def _look(number: int) -> dict[str, Any]:
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": line}
 
 
-def _finish(figure: Any, panels: Sequence[Any], title: str, path: Path) -> None:
+def _finish(figure: Figure, panels: Sequence[Axes], title: str, path: Path) -> None:
     """Draw grids, one legend for all panels and the title, and write the file."""
     for panel in panels:
         panel.grid(alpha=0.25)
@@ -219,8 +226,8 @@ def _finish(figure: Any, panels: Sequence[Any], title: str, path: Path) -> None:
 
 
 def _band(
-    seeds: Sequence[Sequence[Mapping[str, Any]]], axis: str, measure: str
-) -> tuple[Any, Any, Any, Any]:
+    seeds: Sequence[Rows], axis: str, measure: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Smallest, mean and largest value over seeds, on a common axis, by linear interpolation."""
     import numpy as np
 

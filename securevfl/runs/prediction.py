@@ -17,12 +17,13 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import DataError
 from securevfl.runs.assembly import rules_of
-from securevfl.runs.history import History
+from securevfl.runs.history import History, row_of
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from securevfl.data.preparation.preprocess import RawRows
     from securevfl.engine.party import Party
     from securevfl.protocols.base.protocol import Protocol
     from securevfl.runs.spec import RunSpec
@@ -62,8 +63,7 @@ class _Recorder:
 
     def record(self, event: Event) -> None:
         """Keep an event."""
-        entry = {"event": event.name, "party": event.party, "round": event.round}
-        self.events.append({**entry, "time": event.time / 1e9, **event.fields})
+        self.events.append(row_of(event))
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
         """Nothing is kept of it."""
@@ -73,8 +73,8 @@ def infer(
     protocol: Protocol,
     parties: Mapping[int, Party],
     spec: RunSpec,
-    rows: Any,
-    conditions: str | Path | Mapping[str, Any] | Conditions | None = None,
+    rows: RawRows,
+    conditions: str | Path | Mapping[str, object] | Conditions | None = None,
 ) -> Inference:
     """Predict rows by the protocol itself, on secret shares.
 

@@ -28,7 +28,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.runs.attacked import attacked
-from securevfl.runs.folders.checksums import replaced_together, write_summary
+from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions
 from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.history import History
@@ -48,6 +48,7 @@ from securevfl.runs.storage import SUMMARY as SUMMARY
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
+    from securevfl.data.preparation.preprocess import RawRows
     from securevfl.engine.conditions import Conditions
     from securevfl.runs.prediction import Inference
     from securevfl.runs.trace import Trace
@@ -191,7 +192,7 @@ class Run:
             seed=self.spec.seed,
         )
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """Content of the summary table and of ``--json``.
 
         The test measures are those of coded inference where it was run, else the experimenter's.
@@ -201,7 +202,7 @@ class Run:
         if coded:
             measures |= coded[-1]
         data = self.protocol.data
-        result: dict[str, Any] = {
+        result: Summary = {
             "protocol": self.protocol.name,
             "dataset": data.name,
             "parties": data.parties,
@@ -294,7 +295,7 @@ class Run:
             if outage.entity not in came and outage.begins_after(newest, self.virtual_seconds)
         ]
 
-    def scores(self, rows: Any, *, coded: bool = False) -> np.ndarray:
+    def scores(self, rows: RawRows, *, coded: bool = False) -> np.ndarray:
         """Raw scores of new rows, (rows, outputs) float32.
 
         Parameters
@@ -313,7 +314,7 @@ class Run:
         with one_thread():
             return self.protocol.scores(self.parties, features)
 
-    def predict(self, rows: Any, *, coded: bool = False) -> np.ndarray:
+    def predict(self, rows: RawRows, *, coded: bool = False) -> np.ndarray:
         """Predicted labels of new rows as the user gave them, or real values of a regression.
 
         They are of the type of the training labels: numbers, truth values or texts.
@@ -322,7 +323,7 @@ class Run:
         """
         return decided(self.task, self.class_values, self.scores(rows, coded=coded))
 
-    def predict_proba(self, rows: Any, *, coded: bool = False) -> np.ndarray:
+    def predict_proba(self, rows: RawRows, *, coded: bool = False) -> np.ndarray:
         """Probabilities of the classes, (rows, C), in the order of ``protocol.data.classes``.
 
         The parameters are those of `scores`.
@@ -330,7 +331,9 @@ class Run:
         return probabilities(self.protocol.data.task, self.scores(rows, coded=coded))
 
     def infer(
-        self, rows: Any, conditions: str | Path | Mapping[str, Any] | Conditions | None = None
+        self,
+        rows: RawRows,
+        conditions: str | Path | Mapping[str, object] | Conditions | None = None,
     ) -> Inference:
         """Predict rows by the protocol itself, on secret shares, and say what it took.
 
@@ -353,7 +356,7 @@ class Run:
         """
         from securevfl.runs.export import export_models
 
-        return export_models(self.protocol, self.parties, self.models(), Path(folder))
+        return export_models(self.protocol, self.parties, Path(folder))
 
     def trace(self, **chosen: Any) -> Trace:
         """The messages of the run, one by one; `securevfl.runs.trace.trace` says how to choose."""

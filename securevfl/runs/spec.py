@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,13 @@ ORGANISATIONS = "organisations"  # value of `engine` in the folder of one party 
 _VIRTUAL = "needs virtual time"
 
 
-def _conditions_to_file(conditions: Conditions) -> dict[str, Any]:
-    return conditions.describe()
-
-
 def _conditions_from_file(content: Mapping[str, Any]) -> Conditions:
     values = dict(content)
     name, parties = values.pop("name"), len(values["upload_mean"])
     return conditions_from(values, parties=parties, batch_rows=1, name=name)
 
 
-def _faults_to_file(faults: Faults) -> dict[str, Any]:
+def _faults_to_file(faults: Faults) -> dict[str, object]:
     return {"name": faults.name, **faults.describe()}
 
 
@@ -78,7 +75,7 @@ class RunSpec(BaseModel):
     conditions: InstanceOf[Conditions] = option(
         None, metavar="none|paper|FILE.toml", panel=RUN, per_job=True, commands="plan", file=True,
         default_text="paper; none on a cluster", accepts="str, Path, mapping or Conditions",
-        to_file=_conditions_to_file, from_file=_conditions_from_file,
+        to_file=methodcaller("describe"), from_file=_conditions_from_file,
         help="Delays and bandwidth: a name, or a TOML file. In `paper` half of the clients are "
         "stragglers, whose messages come late; in `none` there is no delay.",
     )  # fmt: skip
@@ -134,7 +131,7 @@ class RunSpec(BaseModel):
         own = "the run's own" if self.secret_seed is None else "its own"
         return f"derived from the secret seed {self.secrets.seed} ({own}). {SECRET_SEED_KNOWN}"
 
-    def to_toml(self, derived: Mapping[str, Any]) -> str:
+    def to_toml(self, derived: Mapping[str, object]) -> str:
         """Text of ``config.toml``; `derived` and versions are shown in it and not read back."""
         import tomli_w
 
@@ -142,7 +139,7 @@ class RunSpec(BaseModel):
         from securevfl.machine import versions
 
         always, optional = self._image()
-        data: dict[str, Any] = {"fingerprint": self.fingerprint}
+        data: dict[str, object] = {"fingerprint": self.fingerprint}
         if self.source is not None:
             given = {k: v for k, v in self.source.options.items() if v is not None}
             data |= {"name": self.source.name, "options": _plain(given)}
@@ -162,10 +159,10 @@ class RunSpec(BaseModel):
         }
         return tomli_w.dumps(content)
 
-    def _image(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _image(self) -> tuple[dict[str, object], dict[str, object]]:
         """Options for the file: those that are always written, and those that may be None."""
-        always: dict[str, Any] = {}
-        optional: dict[str, Any] = {}
+        always: dict[str, object] = {}
+        optional: dict[str, object] = {}
         for name, declared in options_of(type(self)).items():
             value = getattr(self, name)
             if value is None:
@@ -231,7 +228,7 @@ def reads_local_tables(source: DataSource | None, engine: str) -> bool:
     return engine != "simulation" and source is not None and "party_files" in source.options
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Mapping):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from heapq import merge
 from operator import itemgetter
 from pathlib import Path
@@ -21,7 +21,7 @@ from securevfl.engine.transcript_rows import CHUNK, COLUMNS, ROW_BYTES
 from securevfl.errors import CheckpointError, ConfigurationError, SecureVFLError
 from securevfl.reading import NOT_PARSED, count_rows, read_pieces, read_small
 from securevfl.runs.folders.models import NO_MODELS
-from securevfl.runs.history import History
+from securevfl.runs.history import History, Rows
 from securevfl.verified import bare_of
 from securevfl.writing import write_durably
 
@@ -45,7 +45,7 @@ def write_parties(path: Path, parties: Mapping[int, Party]) -> None:
     write_file(path, {index: _kept(party) for index, party in parties.items()})
 
 
-def _kept(party: Party) -> dict[str, Any]:
+def _kept(party: Party) -> dict[str, object]:
     values = {name: getattr(party, name) for name in (*party.kept, *party.kept_shares)}
     return {
         name: value.state_dict()
@@ -96,9 +96,7 @@ def write_config(path: Path, text: str) -> None:
     write_durably(path, text, mode=0o600)
 
 
-def write_history(
-    path: Path, rows: Sequence[Mapping[str, Any]], events: Sequence[Mapping[str, Any]]
-) -> None:
+def write_history(path: Path, rows: Rows, events: Rows) -> None:
     """Write rows and other events, both in the order in which they were recorded.
 
     The event of a round follows the row of it. Times say nothing of the order: a clock may be set.
@@ -152,7 +150,7 @@ def parse_history(text: str) -> tuple[History, History]:
 _EVENT: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int, float)}
 
 
-def _is_step(entry: Any, number: int) -> bool:
+def _is_step(entry: object, number: int) -> bool:
     """Whether an entry is a row of the history; it is refused if it is no event at all."""
     row = isinstance(entry, dict) and (entry.get("event"), entry.get("party")) == ("round", SERVER)
     for name, kind in (_EVENT | {"step": int} if row else _EVENT).items():

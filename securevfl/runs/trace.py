@@ -7,9 +7,9 @@ a function of its specification, and what it sends has the same shapes, though m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from securevfl.protocols.base.protocol import Protocol
-    from securevfl.runs.spec import RunSpec
+    from securevfl.runs.history import Rows
+from securevfl.runs.spec import RunSpec
 
 Fate = Literal["arrived", "late", "lost", "under way", "dropped"]
 FATES = ("arrived", "late", "lost", "under way", "dropped")
@@ -130,9 +131,6 @@ class Trace(Sequence[Entry]):
             payload=None if self.payloads is None else self.payloads[row],
         )
 
-    def __iter__(self) -> Iterator[Entry]:
-        return (self[place] for place in range(len(self)))
-
     def to_pandas(self) -> pd.DataFrame:
         """One row a message; times in virtual seconds, NaN where it did not arrive."""
         import pandas as pd
@@ -157,7 +155,7 @@ def trace(
     protocol: Protocol,
     spec: RunSpec,
     transcript: Transcript,
-    events: Sequence[Mapping[str, Any]],
+    events: Rows,
     *,
     kind: str | None = None,
     round: int | None = None,
@@ -206,7 +204,7 @@ def trace(
 
 def pick(
     transcript: Transcript,
-    events: Sequence[Mapping[str, Any]],
+    events: Rows,
     *,
     kind: str | None = None,
     round: int | None = None,
@@ -255,7 +253,7 @@ def _check(
             )
 
 
-def _fates(columns: Mapping[str, np.ndarray], events: Sequence[Mapping[str, Any]]) -> np.ndarray:
+def _fates(columns: Mapping[str, np.ndarray], events: Rows) -> np.ndarray:
     """Index into FATES of every message; those that were lost are named by events.
 
     Work that its sender dropped (`Conditions.delay_mode`) has no bytes; all else has an envelope.
@@ -274,14 +272,14 @@ def _fates(columns: Mapping[str, np.ndarray], events: Sequence[Mapping[str, Any]
     return found
 
 
-class _Shapes(list[Any]):
+class _Shapes(list[str]):
     """A list that keeps what payloads look like in the place of the payloads."""
 
-    def append(self, payload: Any) -> None:
+    def append(self, payload: object) -> None:
         super().append(describe(payload))
 
 
-def describe(payload: Any) -> str:
+def describe(payload: object) -> str:
     """Types and shapes of a payload.
 
     Examples

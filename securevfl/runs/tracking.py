@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.runs.history import Row
 
 if TYPE_CHECKING:
     from securevfl.runs.spec import RunSpec
 
-Taker = Callable[[Mapping[str, Any]], None]
+Taker = Callable[[Row], None]
 _One = str | Taker | None
 Track = _One | Sequence[_One]
 KINDS = ("tensorboard", "mlflow")
@@ -23,7 +24,7 @@ _GROUPS |= {"rmse": "test/rmse", "test_loss": "test/loss", "time": "run/virtual_
 _UNTOLD = frozenset({"step", "round", "party"})
 
 
-def scalars(row: Mapping[str, Any]) -> dict[str, float]:
+def scalars(row: Row) -> dict[str, float]:
     """Numbers of a row by the names that they are shown under, such as ``test/accuracy``.
 
     Examples
@@ -51,7 +52,7 @@ class Tracker(ExitStack):
                 self.enter_context(taker)
         return super().__enter__()
 
-    def step(self, row: Mapping[str, Any]) -> None:
+    def step(self, row: Row) -> None:
         """Take in a row to which nothing is added any more."""
         for taker in self._takers:
             taker(row)
@@ -63,7 +64,7 @@ class TensorBoard(AbstractContextManager["TensorBoard"]):
     `done` steps were tracked before the run was resumed; later ones are hidden.
     """
 
-    def __init__(self, folder: Path, options: Mapping[str, Any], done: int) -> None:
+    def __init__(self, folder: Path, options: Mapping[str, object], done: int) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer: Any = SummaryWriter(str(folder), purge_step=done or None)
@@ -73,7 +74,7 @@ class TensorBoard(AbstractContextManager["TensorBoard"]):
     def __exit__(self, *_: object) -> None:
         self._writer.close()
 
-    def __call__(self, row: Mapping[str, Any]) -> None:
+    def __call__(self, row: Row) -> None:
         """Write the numbers of a row."""
         for name, value in scalars(row).items():
             self._writer.add_scalar(name, value, row["step"])
@@ -85,7 +86,7 @@ class MLflow(AbstractContextManager["MLflow"]):
     `uri` is that of the tracking server or store; that of the environment if empty.
     """
 
-    def __init__(self, uri: str, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, uri: str, name: str, options: Mapping[str, object]) -> None:
         from mlflow.tracking import MlflowClient
 
         self._client: Any = MlflowClient(tracking_uri=uri or None)
@@ -100,7 +101,7 @@ class MLflow(AbstractContextManager["MLflow"]):
     def __exit__(self, *raised: object) -> None:
         self._client.set_terminated(self._run, "KILLED" if raised[0] else "FINISHED")
 
-    def __call__(self, row: Mapping[str, Any]) -> None:
+    def __call__(self, row: Row) -> None:
         """Write the numbers of a row."""
         for name, value in scalars(row).items():
             self._client.log_metric(self._run, name, value, step=row["step"])

@@ -17,7 +17,7 @@ def test_chains_are_up_in_the_stated_share_of_the_rounds(fault, rejoin):
     parties = [[schedule.alive(n, r, 0.0) for r in range(1, rounds + 1)] for n in range(6)]
     links = [[schedule.linked(-1, n, r, 0.0) for r in range(1, rounds + 1)] for n in range(6)]
     # A chain's sample mean has variance about a (1-a) (1+c)/(1-c) / rounds, c = 1 - fault - rejoin.
-    a, c = chain.availability, 1 - fault - rejoin
+    a, c = rejoin / (fault + rejoin), 1 - fault - rejoin
     spread = math.sqrt(a * (1 - a) * (1 + c) / (1 - c) / (rounds * 6))
     for up in (parties, links):
         assert abs(np.mean(up) - a) < 5 * spread + 1 / rounds

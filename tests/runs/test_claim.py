@@ -10,7 +10,7 @@ from filelock import FileLock
 
 import securevfl as svfl
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.runs.claim import LOCK, MARKER, claimed, mark
+from securevfl.runs.claim import LOCK, MARK, MARKER, claimed
 from tests.runs.folders import small
 
 
@@ -88,7 +88,7 @@ def refused(folder, name):
 
 def test_a_refusal_by_the_engine_removes_what_the_run_wrote(tmp_path):
     (tmp_path / "parties").mkdir()  # tables that an earlier process prepared
-    mark(tmp_path)
+    (tmp_path / MARKER).write_text(MARK)
     with pytest.raises(ConfigurationError, match="not signed"):
         refused(tmp_path, "config.toml")
     assert files(tmp_path) == ["parties", MARKER]
@@ -105,7 +105,7 @@ def test_a_folder_whose_run_came_to_no_checkpoint_can_be_taken_again(tmp_path):
     for name in ("config.toml", "once-0.svfl", "history.jsonl", "checkpoint.part"):
         (tmp_path / name).touch()
     (tmp_path / "saving.part").mkdir()
-    mark(tmp_path)
+    (tmp_path / MARKER).write_text(MARK)
     run = small.run(tmp_path)
     assert len(run.history) == 4
     assert not {"once-0.svfl", "checkpoint.part", "saving.part", MARKER} & set(files(tmp_path))
@@ -132,7 +132,7 @@ def test_files_of_somebody_else_stay_whatever_their_names(tmp_path, name):
 
 
 def test_what_a_killed_run_left_is_removed_but_not_what_another_put_there(tmp_path):
-    mark(tmp_path)
+    (tmp_path / MARKER).write_text(MARK)
     (tmp_path / "history.jsonl").touch()
     (tmp_path / "results.part").mkdir()
     with pytest.raises(ConfigurationError, match="no folder of a run"):

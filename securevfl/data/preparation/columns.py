@@ -73,13 +73,7 @@ class Column:
     def from_json(fields: Mapping[str, Any]) -> Column:
         """Rebuild a column from what `to_json` returned."""
         categories = fields.get("categories")
-        return Column(
-            name=fields["name"],
-            categories=None if categories is None else tuple(categories),
-            fill=fields.get("fill"),
-            indicator=fields.get("indicator", False),
-            coded=fields.get("coded", False),
-        )
+        return Column(**{**fields, "categories": categories and tuple(categories)})
 
 
 def fit_column(

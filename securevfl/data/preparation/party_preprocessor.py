@@ -25,6 +25,8 @@ from securevfl.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+    Table = pd.DataFrame | ArrayLike
+
 
 # Rows are scaled in blocks of about this many values, which stay in the processor's cache.
 _BLOCK = 1 << 16
@@ -76,7 +78,7 @@ class PartyPreprocessor:
         sizes = [len(column.encoded) for column in self.columns]
         return tuple(int(end) for end in np.concatenate([[0], np.cumsum(sizes)]))
 
-    def apply(self, rows: pd.DataFrame | ArrayLike) -> NDArray[np.float32]:
+    def apply(self, rows: Table) -> NDArray[np.float32]:
         """Encode and scale this party's raw rows.
 
         Parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,10 @@ from securevfl.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from securevfl.data.preparation.party_preprocessor import Table
+
+    RawRows = Table | Mapping[str, ArrayLike] | Sequence[Table]
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,7 @@ class Preprocessor:
         }
         return tuple(named[position] for position in sorted(named))
 
-    def apply(
-        self, rows: pd.DataFrame | Mapping[str, ArrayLike] | Sequence[Any] | ArrayLike
-    ) -> tuple[NDArray[np.float32], ...]:
+    def apply(self, rows: RawRows) -> tuple[NDArray[np.float32], ...]:
         """Encode and scale raw rows for all parties, as the training rows were.
 
         Parameters

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from securevfl.engine.carriers.base import Carrier
 from securevfl.engine.carriers.session import Session
 from securevfl.engine.network import name_of
 from securevfl.errors import CarrierError
 
-Record = Callable[[str, dict[str, Any]], None]
+Record = Callable[[str, dict[str, object]], None]
 
 
 class Endpoint:

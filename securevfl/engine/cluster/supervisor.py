@@ -18,7 +18,7 @@ import operator
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from securevfl.engine.cluster.ray_connection import connect
 from securevfl.engine.network import SERVER, Event, name_of
@@ -29,6 +29,8 @@ from securevfl.engine.realtime.assignment import PartyAssignment
 from securevfl.engine.realtime.host import PartyStatus
 from securevfl.engine.security.frames import Hello
 from securevfl.errors import ConfigurationError, RunError, SecureVFLError, StalledError
+
+_T = TypeVar("_T")
 
 ANSWER = 120.0  # seconds in which a party must answer, if a run does not say otherwise
 _TICK = 0.05  # seconds between polls
@@ -49,8 +51,8 @@ class _ActorRecord:
     actor: Any
     epoch: int = 0
     hello: Hello | None = None
-    poll: Any = None  # reference of the poll under way
-    begin: Any = None  # reference of the restart under way
+    poll: object = None  # reference of the poll under way
+    begin: object = None  # reference of the restart under way
     asked: float = 0.0  # when the poll or the restart under way was asked for
     ending: bool = False  # it was silent, and Ray was asked to end its process
     silences: int = 0
@@ -134,7 +136,7 @@ class Cluster:
         self._ray = connect(address)
         self._check_places()
         self._records: dict[int, _ActorRecord] = {}
-        self._later: Any = None  # reference of an assignment that the actors were not made with
+        self._later: object = None  # reference of an assignment that the actors were not made with
         self._reset()
 
     def _reset(self) -> None:
@@ -142,7 +144,7 @@ class Cluster:
         self._zero: int | None = None  # monotonic time at which this one let the parties go
         self._floor = 0
         self._moved = time.monotonic()
-        self._signature: Any = None
+        self._signature: object = None
         self._fallen: dict[int, Event] = {}  # parties with which all go back, and their falls
         self._on_event: Callable[[Event], None] = lambda event: None
 
@@ -242,7 +244,7 @@ class Cluster:
         """Snapshots of the parties that are alive and answer in time, as they stand."""
         return self._from_all("models")
 
-    def ask(self, index: int, question: Callable[[Party], Any]) -> Any:
+    def ask(self, index: int, question: Callable[[Party], _T]) -> _T:
         """Result of a function of a party, computed where the party is; not after `close`.
 
         Raises
@@ -254,7 +256,8 @@ class Cluster:
 
         try:
             reference = self._records[index].actor.ask.remote(question)
-            return self._ray.get(reference, timeout=self.answer)
+            found: _T = self._ray.get(reference, timeout=self.answer)
+            return found
         except GetTimeoutError:
             raise RunError(self._silence([index], self.answer)) from None
         except RayError as error:
@@ -405,11 +408,11 @@ class Cluster:
             epoch, restored=restored, at=at, floor=self._floor, assignment=self._later
         )
 
-    def _answers(self, references: Mapping[int, Any]) -> dict[int, Any]:
+    def _answers(self, references: Mapping[int, object]) -> dict[int, Any]:
         """Answers of all parties asked; a run that has not begun cannot do without one."""
         return dict(self._arriving(references))
 
-    def _arriving(self, references: Mapping[int, Any]) -> Iterator[tuple[int, Any]]:
+    def _arriving(self, references: Mapping[int, object]) -> Iterator[tuple[int, Any]]:
         """Parties with their answers, as they arrive, before the first round.
 
         Raises

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from securevfl.engine.carriers.base import Carrier
 from securevfl.engine.carriers.endpoint import Endpoint
@@ -76,7 +75,7 @@ class Process:
         *,
         life: int,
         used: Callable[[], None],
-        record: Callable[[str, dict[str, Any]], None],
+        record: Callable[[str, dict[str, object]], None],
         say: Callable[[str], None],
         patience: float = 15.0,
         padded: bool = False,
@@ -94,7 +93,7 @@ class Process:
         self._beacons = self._channels.channel("beacons")
         self._awake = asyncio.Event()
         self._count = 0
-        self._told: tuple[Any, ...] = ()
+        self._told: tuple[object, ...] = ()
         self._told_at = -_SELDOM
         self._silent: set[int] = set()
         self._lives: tuple[int, ...] = ()  # of which the user has heard
@@ -472,7 +471,7 @@ class Process:
         if self._endpoint is not None:
             self._endpoint.transmit(receiver, data)
 
-    def _of_endpoint(self, event: str, fields: dict[str, Any]) -> None:
+    def _of_endpoint(self, event: str, fields: dict[str, object]) -> None:
         """Record what an endpoint says, but what this process says itself."""
         if event == "gave up":
             self._record(event, fields)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from securevfl.engine.network import Event
 from securevfl.engine.party import Party
@@ -19,6 +19,8 @@ from securevfl.engine.realtime.assignment import PartyAssignment, begin_incarnat
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.realtime.host import PartyHost, PartyStatus
 from securevfl.engine.security.frames import Hello
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class PartyActor:
         self.host = None
         self._reported = self._over = 0
 
-    async def connect(self, actors: Mapping[int, Any], hellos: Mapping[int, Hello]) -> None:
+    async def connect(self, actors: Mapping[int, object], hellos: Mapping[int, Hello]) -> None:
         """Learn the actors of the other parties, and their incarnations."""
         self._actors = dict(actors)
         await self.add_peers(hellos)
@@ -131,18 +133,18 @@ class PartyActor:
         sent = host.transcript
         return Report(host.status, events, over, sent.messages, sent.bytes, os.getpid())
 
-    async def models(self) -> dict[str, Any]:
+    async def models(self) -> dict[str, object]:
         """Snapshot of the party as it stands, without what never changes."""
         assert self.host is not None
         saved = self.host.snapshot()
         return saved | {"once": dict.fromkeys(saved["once"])}
 
-    async def ask(self, question: Callable[[Party], Any]) -> Any:
+    async def ask(self, question: Callable[[Party], _T]) -> _T:
         """Result of a function of the party as it stands."""
         assert self.host is not None
         return question(self.host.party)
 
-    async def transcript(self) -> dict[str, Any]:
+    async def transcript(self) -> dict[str, object]:
         """State of the transcript of this incarnation: the messages that it has sent."""
         assert self.host is not None
         return self.host.transcript.state()

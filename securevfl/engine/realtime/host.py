@@ -180,7 +180,7 @@ class PartyHost(Owner):
             self._tell_rejected("refused", refusal)
         return refusal is not None
 
-    def _tell_rejected(self, event: str, fields: dict[str, Any]) -> None:
+    def _tell_rejected(self, event: str, fields: dict[str, object]) -> None:
         self._rejected += 1
         if self._rejected <= _SHOWN:
             self.record(self.party, event, fields)
@@ -248,7 +248,7 @@ class PartyHost(Owner):
         self.transcript.add(self.party.index, receiver, kind, round, len(frame), now, None)
         self._transmit(receiver, frame)
 
-    def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
+    def record(self, party: PartyState, name: str, fields: dict[str, object]) -> None:
         """Keep an event."""
         self._progress += 1
         event = Event(self.time(party), party.index, party.round, name, fields)

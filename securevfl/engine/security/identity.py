@@ -403,16 +403,16 @@ class Manifest:
         """Text of its file."""
         import tomli_w
 
-        content: dict[str, Any] = {
+        content: dict[str, object] = {
             "session": self.session,
             "protocol": self.protocol,
             "parties": [self._row(n) for n in sorted(self.entries)],
         }
         return tomli_w.dumps(content | ({"terms": dict(self.terms)} if self.terms else {}))
 
-    def _row(self, index: int) -> dict[str, Any]:
+    def _row(self, index: int) -> dict[str, object]:
         entry = self.entries[index]
-        row: dict[str, Any] = {"party": "server" if index == SERVER else index}
+        row: dict[str, object] = {"party": "server" if index == SERVER else index}
         row |= {"key": entry.public.hex()}
         if entry.point is not None:
             row["point"] = str(entry.point)  # TOML's integers end at 2^63
@@ -480,7 +480,7 @@ class Manifest:
             raise ConfigurationError(f"manifest: {path} is none: {error}") from None
 
 
-def _digest_of(value: Any) -> bytes:
+def _digest_of(value: object) -> bytes:
     """SHA-256 of a value of a TOML file, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).digest()
 

@@ -327,7 +327,7 @@ class Sealer:
             self._bound_last = of, front, back
         return front + _NUMBERS.pack(b"i", sender, b"i", receiver) + back
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Key pair and counters, for a simulation's checkpoint (mode 0600) only."""
         return {
             "secret": self._secret.private_bytes_raw(),
@@ -372,7 +372,7 @@ class Sealing:
         Numbers of the parties; each gets a key pair of its own.
     """
 
-    def __init__(self, protocol: str, run: str, parties: Mapping[int, Any]) -> None:
+    def __init__(self, protocol: str, run: str, parties: Mapping[int, object]) -> None:
         self._protocol, self._run, self._parties = protocol, run, tuple(parties)
         self._sealers = _introduced(self._new())
         self._earlier: list[dict[int, Sealer]] = []  # of earlier incarnations, the newest first
@@ -424,7 +424,7 @@ class Sealing:
             for sender, receiver, kind, sealed, round, epoch, _ in messages
         ]
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Content for a simulation's checkpoint."""
         incarnations = [self._sealers, *self._earlier]
         return {

@@ -248,10 +248,10 @@ class CrashInjector:
         else:
             self._tried.add(index)
 
-    def _record(self, slot: PartySlot, name: str, **fields: Any) -> None:
+    def _record(self, slot: PartySlot, name: str, **fields: object) -> None:
         self._note(slot.party.index, name, {"epoch": slot.incarnation, **fields})
 
-    def _note(self, party: int, name: str, fields: dict[str, Any]) -> None:
+    def _note(self, party: int, name: str, fields: dict[str, object]) -> None:
         self._simulation.observe(Event(self._clock.now, party, self.round, name, fields))
 
     # -- messages ------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class CrashInjector:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The content as a payload of `securevfl.engine.wire`."""
         return {
             "round": self.round,

@@ -31,7 +31,7 @@ class EventQueue:
 
     def __init__(self) -> None:
         self.now = 0
-        self.events: list[tuple[int, int, int, Any]] = []
+        self.events: list[tuple[int, int, int, object]] = []
         self._scheduled = 0
 
     def pop(self) -> tuple[int, Any]:
@@ -39,7 +39,7 @@ class EventQueue:
         self.now, _, kind, subject = heapq.heappop(self.events)
         return kind, subject
 
-    def schedule(self, time: int, kind: int, subject: Any) -> None:
+    def schedule(self, time: int, kind: int, subject: object) -> None:
         """Add an event.
 
         Parameters
@@ -66,7 +66,7 @@ class EventQueue:
         """Whether nothing but looks at the fault schedule is to come: no message and no timer."""
         return all(kind == FAULTS for _, _, kind, _ in self.events)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The content as a payload of `securevfl.engine.wire`; messages become tuples."""
         return {
             "clock": self.now,
@@ -84,7 +84,7 @@ class EventQueue:
         heapq.heapify(self.events)
 
 
-def _packed(time: int, number: int, kind: int, subject: Any) -> list[tuple[int, int, int, Any]]:
+def _packed(time: int, number: int, kind: int, subject: Any) -> list[tuple[int, int, int, object]]:
     if kind == TOGETHER:
         return [
             (time, number + place, DEPART, (tuple(message), nbytes))
@@ -97,7 +97,7 @@ def _packed(time: int, number: int, kind: int, subject: Any) -> list[tuple[int, 
     return [(time, number, kind, subject)]
 
 
-def _unpacked(time: int, number: int, kind: int, subject: Any) -> tuple[int, int, int, Any]:
+def _unpacked(time: int, number: int, kind: int, subject: Any) -> tuple[int, int, int, object]:
     if kind == ARRIVE:
         subject = Message(*subject)
     elif kind == DEPART:

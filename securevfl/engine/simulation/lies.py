@@ -9,7 +9,7 @@ import numpy as np
 _SCALE = 10.0  # times the root mean square of the true values: an outlier in every entry
 
 
-def replaced(payload: Any, stream: np.random.Generator, modulus: int | None) -> Any:
+def replaced(payload: object, stream: np.random.Generator, modulus: int | None) -> Any:
     """The payload with random numbers for its values; its identifiers and its form stay.
 
     Elements of a field become uniform ones. Floats become normal ones, ten times as large as the

@@ -274,8 +274,8 @@ class Simulation:
         self._depart(together, departure)
 
     def _messages(
-        self, sending: Sending, payloads: Sequence[Any] | np.ndarray
-    ) -> Iterator[tuple[Any, Message | None, int]]:
+        self, sending: Sending, payloads: Sequence[object] | np.ndarray
+    ) -> Iterator[tuple[object, Message | None, int]]:
         """Each payload with its message and the bytes of that; None for one to oneself.
 
         The messages are written into the transcript.
@@ -297,20 +297,20 @@ class Simulation:
             return
         others = [receiver for receiver in to if receiver != index]
         row = self.transcript.add_each(index, others, kind, round, alike, self._queue.now)
-        contents: Iterable[Any] = (p for n, p in zip(to, payloads, strict=True) if n != index)
+        contents: Iterable[object] = (p for n, p in zip(to, payloads, strict=True) if n != index)
         if self._sealing is not None:
             whole = zip(to, self._encoded(kind, payloads), strict=True)
             plain = (one for n, one in whole if n != index)
             contents = self._sealing.seal_each(index, others, kind, round, epoch, plain)
-        each = iter(contents)
+        following = iter(contents)
         for receiver, payload in zip(to, payloads, strict=True):
             if receiver == index:
                 yield payload, None, alike
                 continue
-            yield payload, Message(index, receiver, kind, next(each), round, epoch, row), alike
+            yield payload, Message(index, receiver, kind, next(following), round, epoch, row), alike
             row += 1
 
-    def _alike(self, sending: Sending, payloads: Sequence[Any] | np.ndarray) -> int | None:
+    def _alike(self, sending: Sending, payloads: Sequence[object] | np.ndarray) -> int | None:
         """Bytes of each message, where all have as many and nothing keeps copies of payloads.
 
         So they are where they are rows of one array, or one object for all. None elsewhere, and
@@ -329,15 +329,15 @@ class Simulation:
         """Bytes of a message of a kind beside its payload."""
         return wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
 
-    def _encoded(self, kind: str, payloads: Sequence[Any] | np.ndarray) -> list[bytes]:
+    def _encoded(self, kind: str, payloads: Sequence[object] | np.ndarray) -> list[bytes]:
         """Encodings of rows of one array, or of one object for all, in one pass."""
         if isinstance(payloads, np.ndarray):
             return wire.encode_rows(payloads, self._modulus(kind))
         return [wire.encode(payloads[0], self._modulus(kind))] * len(payloads)
 
     def _contents(
-        self, kind: str, payloads: Sequence[Any] | np.ndarray
-    ) -> Iterator[tuple[Any, int, bytes]]:
+        self, kind: str, payloads: Sequence[object] | np.ndarray
+    ) -> Iterator[tuple[object, int, bytes]]:
         """Each payload with the bytes of its message and, where it is needed, its encoding.
 
         Rows of one array are measured and encoded at once, and so is one object for all receivers.
@@ -367,7 +367,7 @@ class Simulation:
         """Modulus of a kind's field elements, whether or not they are packed on their way."""
         return None if self._rules is None else self._rules.modulus(kind)
 
-    def _keep(self, party: PartyState, kind: str, payload: Any, round: int, time: int) -> None:
+    def _keep(self, party: PartyState, kind: str, payload: object, round: int, time: int) -> None:
         """Deliver to oneself: no bytes, and no delay but the one that was asked for."""
         index = party.index
         if self._copying:
@@ -380,7 +380,7 @@ class Simulation:
         party: PartyState,
         receiver: int,
         kind: str,
-        payload: Any,
+        payload: object,
         round: int,
         nbytes: int,
         encoded: bytes,
@@ -572,7 +572,7 @@ class Simulation:
 
     # -- checkpoints ---------------------------------------------------------------------------
 
-    def request_state(self, then: Callable[[dict[str, Any]], None]) -> None:
+    def request_state(self, then: Callable[[dict[str, object]], None]) -> None:
         """Hand a consistent snapshot to `then` as soon as every party has passed a safe point.
 
         The run goes on meanwhile; see `securevfl.engine.simulation.snapshots`.
@@ -603,7 +603,7 @@ class Simulation:
         if self._crashes is not None:
             self._crashes.keep(slot)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """Everything that a checkpoint needs; every party must have been copied."""
         return {
             "seed": self.seed,

@@ -358,7 +358,7 @@ class PartySlot(Owner):
         self.saved = None
         self._log = []
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, object]:
         """The slot as a payload of `securevfl.engine.wire`."""
         # The snapshot holds the constants already.
         own = None if self.own is None else {**self.own, "once": {}}

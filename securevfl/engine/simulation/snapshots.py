@@ -14,7 +14,6 @@ stood when the snapshot was complete.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from securevfl.engine.simulation.slot import PartySlot
 from securevfl.errors import CheckpointError
@@ -30,17 +29,19 @@ class ConsistentSnapshot:
         Everything that the checkpoint needs, once every party has been copied.
     """
 
-    def __init__(self, slots: Mapping[int, PartySlot], state: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self, slots: Mapping[int, PartySlot], state: Callable[[], dict[str, object]]
+    ) -> None:
         self._slots = slots
         self._state = state
-        self._then: Callable[[dict[str, Any]], None] | None = None
+        self._then: Callable[[dict[str, object]], None] | None = None
 
     @property
     def pending(self) -> bool:
         """Whether a snapshot is being taken."""
         return self._then is not None
 
-    def request(self, then: Callable[[dict[str, Any]], None]) -> None:
+    def request(self, then: Callable[[dict[str, object]], None]) -> None:
         """Begin a snapshot; `then` gets the state as soon as every party has been copied.
 
         A request replaces one that is pending.
@@ -82,7 +83,7 @@ class ConsistentSnapshot:
         then(state)
 
 
-def check_parties(have: Mapping[int, Any], saved: Mapping[int, Any]) -> None:
+def check_parties(have: Mapping[int, object], saved: Mapping[int, object]) -> None:
     """Refuse a state of other parties."""
     if set(have) != set(saved):
         raise CheckpointError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from securevfl.engine.checkpoint import read_checkpoint, read_file, write_checkpoint, write_file
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.runs.history import HistoryRecorder
+from securevfl.runs.history import HistoryRecorder, Row
 
 _LOG = logging.getLogger(__name__)
 _ENTRIES = 1024  # of the history, in a file of a checkpoint
@@ -23,7 +23,7 @@ def read_autosave(folder: Path) -> dict[str, Any]:
     history = state.get("historian")
     if isinstance(history, dict):
         for name in _GROWING:
-            older: list[Any] = []
+            older: list[Row] = []
             for number in range(history.pop(f"older_{name}", 0)):
                 older += read_file(_entries_file(folder, name, number))
             history[name] = older + history[name]

@@ -13,6 +13,9 @@ from securevfl.engine.transcript import Transcript
 from securevfl.runs.assembly import Assembled
 from securevfl.runs.history import HistoryRecorder
 
+#: What an engine reads of an interrupted run, by name.
+State = Mapping[str, Any]
+
 
 @dataclass(frozen=True)
 class Ended:
@@ -48,7 +51,7 @@ class Engine(Protocol):
     supports: ClassVar[frozenset[str]]
     conditions: ClassVar[str]
 
-    def read(self, folder: Path) -> Mapping[str, Any]:
+    def read(self, folder: Path) -> State:
         """State of an interrupted run, for `run`.
 
         ConfigurationError or CheckpointError when there is none, or it is damaged.
@@ -60,7 +63,7 @@ class Engine(Protocol):
         recorder: HistoryRecorder,
         *,
         options: BaseModel,
-        resume_from: Mapping[str, Any] | None,
+        resume_from: State | None,
         checkpoint_seconds: float | None,
         pause: Callable[[], bool] | None,
     ) -> Ended | None:

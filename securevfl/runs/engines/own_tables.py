@@ -45,16 +45,17 @@ _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a 
 class TableOwnerFactory:
     """Makes who prepares a table, where the table is.
 
-    `folder` is that of the run, on each party's own machine.
+    `folder` is that of the run, on each party's own machine; `kind` is the class of the party.
     """
 
     tables: Tables
     folder: str
+    kind: type[TableOwner] = TableOwner
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
         place = own_folder(self.folder, index)
-        return TableOwner(index, range(len(self.tables.party_files)), self.tables, place)
+        return self.kind(index, range(len(self.tables.party_files)), self.tables, place)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class LocalTableFactory:
     """Makes a party of a protocol from its own table, where that is."""
 
     protocol: str
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     seed: int
     tables: Tables
     facts: PublicFacts
@@ -89,10 +90,11 @@ class OwnEmbedding:
 
     factory: LocalTableFactory
 
-    def __call__(self, party: Party) -> Any:
+    def __call__(self, party: Party) -> np.ndarray:
         """The embedding."""
         made = self.factory.made(party.index)
-        return made.embed(party, made.data.test[party.index])
+        embedding: np.ndarray = made.embed(party, made.data.test[party.index])
+        return embedding
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Measures:
     """Asks the server what the embeddings of all test rows are worth."""
 
     factory: LocalTableFactory
-    embeddings: Mapping[int, Any]
+    embeddings: Mapping[int, np.ndarray]
 
     def __call__(self, party: Party) -> dict[str, float]:
         """Held-out measures and the loss."""
@@ -108,7 +110,7 @@ class Measures:
         return measures(self.factory.made(party.index), parties | {SERVER: party})
 
 
-def known_embeddings(embeddings: Mapping[int, Any]) -> dict[int, Any]:
+def known_embeddings(embeddings: Mapping[int, np.ndarray]) -> dict[int, Any]:
     """Stand-ins of clients whose embeddings of the rows in question are known."""
     return {n: _KnownEmbedding(embedding) for n, embedding in embeddings.items()}
 
@@ -194,14 +196,14 @@ def aligned(
         cluster.close()
 
 
-def _write_facts(folder: Path, values: Mapping[str, Any]) -> None:
+def _write_facts(folder: Path, values: Mapping[str, object]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_durably(folder / FACTS, json.dumps({"format": FORMAT, **values}))
 
 
-def _facts(party: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = party.facts
-    return facts
+def _facts(party: Party) -> dict[str, Any]:
+    assert isinstance(party, TableOwner)
+    return party.facts
 
 
 def facts_of(folder: Path) -> PublicFacts:

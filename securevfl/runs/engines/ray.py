@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
@@ -25,7 +25,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.assembly import Assembled, make_protocol, rules_of, tolerates
-from securevfl.runs.engines.base import Ended
+from securevfl.runs.engines.base import Ended, State
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import LocalTableFactory, measured
 from securevfl.runs.history import HistoryRecorder, measures
@@ -47,7 +47,7 @@ class PartyFactory:
     """Makes a party on its own node, by its own secrets; data are loaded there."""
 
     protocol: str
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     seed: int
     data: DataSource | VerticalDataset
 
@@ -227,7 +227,7 @@ class Driver:
         self.transcript.late = len(late)
         self.recorder.finish()
 
-    def _mirror(self, states: Mapping[int, dict[str, Any]]) -> dict[int, Party]:
+    def _mirror(self, states: Mapping[int, Mapping[str, object]]) -> dict[int, Party]:
         """The parties as they are where they live, without what never changes."""
         self._mirrors = self._mirrors or self.protocol.parties()
         for index, state in states.items():
@@ -262,7 +262,7 @@ class RayEngine:
     supports: ClassVar[frozenset[str]] = frozenset()
     conditions: ClassVar[str] = "none"
 
-    def read(self, folder: Path) -> Mapping[str, Any]:
+    def read(self, folder: Path) -> State:
         """Nothing: the driver and each party read what they have written themselves."""
         return {}
 
@@ -272,7 +272,7 @@ class RayEngine:
         recorder: HistoryRecorder,
         *,
         options: BaseModel,
-        resume_from: Mapping[str, Any] | None,
+        resume_from: State | None,
         checkpoint_seconds: float | None,
         pause: Callable[[], bool] | None,
     ) -> Ended | None:

@@ -27,7 +27,7 @@ def get_engine(name: str) -> Engine:
     return ENGINES[name]
 
 
-def check_supported(engine: Engine, values: Mapping[str, Any]) -> None:
+def check_supported(engine: Engine, values: Mapping[str, object]) -> None:
     """Refuse options of a run that an engine does not support."""
     for name, declared in options_of(RunSpec).items():
         value = values.get(name)
@@ -75,6 +75,6 @@ def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:
         ) from None
 
 
-def _is_given(value: Any) -> bool:
+def _is_given(value: object) -> bool:
     """Whether an option has a value; an empty mapping of places is none."""
     return value is not None and value != {}

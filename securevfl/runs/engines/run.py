@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pydantic import BaseModel
 
 from securevfl.data.source import DataSource
@@ -31,10 +32,11 @@ from securevfl.runs.assembly import (
     LocalTables,
     check_memory,
     make_protocol,
+    schedule_of,
     specify,
 )
 from securevfl.runs.claim import claimed, unmark
-from securevfl.runs.engines.base import Ended, Engine
+from securevfl.runs.engines.base import Ended, Engine, State
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import aligned, driver_dataset, facts_of, tables_of
 from securevfl.runs.engines.registry import (
@@ -75,8 +77,8 @@ def run(
     until: float | None = None,
     seed: int = 0,
     secret_seed: int | None = None,
-    conditions: str | Path | Mapping[str, Any] | Conditions | None = None,
-    faults: str | Path | Mapping[str, Any] | Faults | None = None,
+    conditions: str | Path | Mapping[str, object] | Conditions | None = None,
+    faults: str | Path | Mapping[str, object] | Faults | None = None,
     sealed: bool = True,
     engine: str = "simulation",
     address: str | None = None,
@@ -165,7 +167,7 @@ def run(
             check_conditions(chosen, spec.conditions)
             made.secrets = spec.secrets
             job = Assembled(spec, made, folder, tables)
-            job.schedule()  # refuses faults that do not fit the parties
+            schedule_of(made, spec)  # refuses faults that do not fit the parties
             kept = folder if engine == "simulation" else None
             check_memory(made, kept, messages=spec.until is None)
             if folder is not None:
@@ -274,7 +276,7 @@ def _carry_out(
     checkpoint_seconds: float | None,
     progress: Callable[[Progress], None] | None,
     interrupted: Callable[[], bool] | None,
-    resume_from: Mapping[str, Any] | None = None,
+    resume_from: State | None = None,
 ) -> Run:
     """Let an engine carry out a run, and keep its result."""
     recorder = HistoryRecorder(
@@ -334,8 +336,6 @@ def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
 
 def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
     """Write the last good models of a run that diverged; the sentence that says where they are."""
-    import numpy as np
-
     with suppress(OSError):
         (folder / MODELS).touch(mode=0o600)
         np.savez(folder / MODELS, **arrays)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,9 +12,9 @@ from securevfl.engine.checkpoint import begin_resumption, remove_checkpoints
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, RunError, SecureVFLError
-from securevfl.runs.assembly import Assembled, rules_of
+from securevfl.runs.assembly import Assembled, rules_of, schedule_of, sealing_of
 from securevfl.runs.engines.autosave import Autosave, read_autosave
-from securevfl.runs.engines.base import Ended
+from securevfl.runs.engines.base import Ended, State
 from securevfl.runs.history import HistoryRecorder
 from securevfl.runs.threads import few_collections, one_thread
 
@@ -31,7 +31,7 @@ class SimulationEngine:
     supports: ClassVar[frozenset[str]] = frozenset({"until", "faults", "secret_seed", "delay_mode"})
     conditions: ClassVar[str] = "paper"
 
-    def read(self, folder: Path) -> Mapping[str, Any]:
+    def read(self, folder: Path) -> State:
         """Content of the newest whole checkpoint."""
         return read_autosave(folder)
 
@@ -41,7 +41,7 @@ class SimulationEngine:
         recorder: HistoryRecorder,
         *,
         options: BaseModel,
-        resume_from: Mapping[str, Any] | None,
+        resume_from: State | None,
         checkpoint_seconds: float | None,
         pause: Callable[[], bool] | None,
     ) -> Ended | None:
@@ -68,9 +68,7 @@ class SimulationEngine:
         remove_checkpoints(folder)
 
 
-def _simulation(
-    job: Assembled, recorder: HistoryRecorder, state: Mapping[str, Any] | None
-) -> Simulation:
+def _simulation(job: Assembled, recorder: HistoryRecorder, state: State | None) -> Simulation:
     """The simulation at its start, or as a checkpoint has it."""
     parties = dict(recorder.parties)
     recorder.parties = parties  # who comes back after a crash is put into it
@@ -78,8 +76,8 @@ def _simulation(
         "secrets": job.protocol.secrets,
         "conditions": job.spec.conditions,
         "observer": recorder,
-        "sealing": job.sealing(parties),
-        "faults": job.schedule(),
+        "sealing": sealing_of(job.spec, parties),
+        "faults": schedule_of(job.protocol, job.spec),
         "make_party": job.protocol.party,
         "rules": rules_of(job.protocol),
     }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -14,6 +15,9 @@ from securevfl.errors import ConfigurationError, DataError
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.estimators.base import VerticalEstimator
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
@@ -89,11 +93,11 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
         batch: int | None = None,
         lr: float | None = None,
         scaling: str = "minmax",
-        conditions: Any = "none",
+        conditions: str | Mapping[str, object] = "none",
         sealed: bool = True,
-        class_weight: Mapping[Any, float] | str | None = None,
-        options: Mapping[str, Any] | None = None,
-        random_state: Any = None,
+        class_weight: Mapping[bool | int | float | str, float] | str | None = None,
+        options: Mapping[str, object] | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
             protocol,
@@ -110,7 +114,7 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
         )
         self.class_weight = class_weight
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> Self:
         """Train.
 
         Parameters
@@ -121,19 +125,19 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
         y : array-like of shape (rows,)
             Classes of any type, at least two.
         """
-        X, y = self._checked(X, y, fitting=True)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        rows, labels = self._checked(X, y, fitting=True)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError(
                 f"{type(self).__name__}: y has 1 class ({self.classes_[0]!r}); at least two are "
                 "needed"
             )
         task = "binary" if len(self.classes_) == 2 else "multiclass"
-        self._train(X, codes.astype(np.int64), task, **self._weights(y))
+        self._train(rows, codes.astype(np.int64), task, **self._weights(labels))
         return self
 
-    def _weights(self, y: np.ndarray) -> dict[str, Any]:
+    def _weights(self, y: np.ndarray) -> dict[str, object]:
         """Option of the protocol that `class_weight` stands for; none without."""
         weight = self.class_weight
         if weight is None:
@@ -148,7 +152,7 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
             return {"class_weights": weight}
         return {"class_weights": tuple(map(float, found))}
 
-    def _stored_parameters(self) -> dict[str, Any]:
+    def _stored_parameters(self) -> dict[str, object]:
         parameters, weight = super()._stored_parameters(), self.class_weight
         if isinstance(weight, Mapping):  # keys of JSON are texts
             pairs = [[np.asarray(name).item(), float(value)] for name, value in weight.items()]
@@ -156,11 +160,11 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
         return parameters
 
     @classmethod
-    def _restored_parameters(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+    def _restored_parameters(cls, stored: Mapping[str, object]) -> dict[str, Any]:
         weight = stored["class_weight"]
         return {**stored, "class_weight": dict(weight) if isinstance(weight, list) else weight}
 
-    def predict_proba(self, X: Any, *, coded: bool = False) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike | pd.DataFrame, *, coded: bool = False) -> np.ndarray:
         """Probabilities of the classes, (rows, C), in the order of `classes_`.
 
         Parameters
@@ -169,12 +173,11 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
         coded : bool
             Evaluate the rows on secret shares, by the protocol; only before `run_` is lost.
         """
-        found: np.ndarray = self._scores(X, coded, "predict_proba")
-        return found
+        return self._scores(X, coded, "predict_proba")
 
-    def predict(self, X: Any, *, coded: bool = False) -> np.ndarray:
+    def predict(self, X: ArrayLike | pd.DataFrame, *, coded: bool = False) -> np.ndarray:
         """Classes of rows; the parameters are those of `predict_proba`."""
-        chosen: np.ndarray = self.predict_proba(X, coded=coded).argmax(axis=1)
+        chosen = self.predict_proba(X, coded=coded).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
 
@@ -196,7 +199,7 @@ class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
 
     _file = "regressor.json"
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> Self:
         """Train.
 
         Parameters
@@ -206,11 +209,10 @@ class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
         y : array-like of shape (rows,)
             Finite numbers.
         """
-        X, y = self._checked(X, y, fitting=True)
-        self._train(X, np.asarray(y, np.float32), "regression")
+        rows, targets = self._checked(X, y, fitting=True)
+        self._train(rows, np.asarray(targets, np.float32), "regression")
         return self
 
-    def predict(self, X: Any, *, coded: bool = False) -> np.ndarray:
+    def predict(self, X: ArrayLike | pd.DataFrame, *, coded: bool = False) -> np.ndarray:
         """Predicted values, (rows,) float64; the parameters are those of `VFLClassifier`."""
-        found: np.ndarray = np.asarray(self._scores(X, coded, "predict"), np.float64)
-        return found
+        return self._scores(X, coded, "predict").astype(np.float64)

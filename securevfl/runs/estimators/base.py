@@ -82,10 +82,10 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         batch: int | None = None,
         lr: float | None = None,
         scaling: str = "minmax",
-        conditions: Any = "none",
+        conditions: str | Mapping[str, object] = "none",
         sealed: bool = True,
-        options: Mapping[str, Any] | None = None,
-        random_state: Any = None,
+        options: Mapping[str, object] | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.protocol = protocol
         self.parties = parties
@@ -101,7 +101,9 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- fitting -----------------------------------------------------------------------------
 
-    def _train(self, X: Any, y: np.ndarray, task: str, **more: Any) -> None:
+    def _train(
+        self, X: np.ndarray | pd.DataFrame, y: np.ndarray, task: str, **more: object
+    ) -> None:
         """Train on prepared columns and targets, and keep what the protocol gives.
 
         `more` are options of the protocol that depend on the targets.
@@ -123,10 +125,10 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             **({} if rounds is None else {"eval_every": rounds}),
             **options,
         )
-        self.model_ = joint_model(self.run_.protocol, self.run_.parties, self.run_.models())
+        self.model_ = joint_model(self.run_.protocol, self.run_.parties)
         self.n_iter_ = len(self.run_.history)
 
-    def _dataset(self, X: Any, y: np.ndarray, task: str) -> VerticalDataset:
+    def _dataset(self, X: np.ndarray | pd.DataFrame, y: np.ndarray, task: str) -> VerticalDataset:
         """All rows as training rows; the first also stands for the test rows, which a set has."""
         parts = self._parts(X)
         if isinstance(X, np.ndarray):
@@ -152,27 +154,27 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             scaling=self.scaling,
         )
 
-    def _checked(self, X: Any, y: Any = None, *, fitting: bool = False) -> Any:
+    def _checked(self, X: object, y: object = None, *, fitting: bool = False) -> Any:
         """X as numbers, (rows, features) float64, or as a data frame if it has other columns."""
-        X = as_frame(X)
+        table = as_frame(X)
         given = {"y": y, "y_numeric": is_regressor(self)} if fitting else {}
         if fitting:
-            self.texts_ = has_texts(X)
+            self.texts_ = has_texts(table)
         if not self.texts_:
-            return validate_data(self, X, **given, dtype=np.float64, reset=fitting)
-        if not hasattr(X, "columns"):
+            return validate_data(self, table, **given, dtype=np.float64, reset=fitting)
+        if not hasattr(table, "columns"):
             raise DataError(
                 f"{type(self).__name__}: it was fitted on a data frame with texts; give one"
             )
-        validate_data(self, X, skip_check_array=True, reset=fitting)
-        frame = X.set_axis([str(name) for name in X.columns], axis=1)
+        validate_data(self, table, skip_check_array=True, reset=fitting)
+        frame = table.set_axis([str(name) for name in table.columns], axis=1)
         if not fitting:
             return frame
         y = column_or_1d(y, warn=True)
         check_consistent_length(frame, y)
         return frame, y
 
-    def _chosen(self, more: Mapping[str, Any]) -> dict[str, Any]:
+    def _chosen(self, more: Mapping[str, object]) -> dict[str, Any]:
         """Options of the protocol."""
         named = {name: getattr(self, name) for name in ("rounds", "batch", "lr")}
         own = {name: value for name, value in named.items() if value is not None} | dict(more)
@@ -235,21 +237,21 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
 
     # -- use ---------------------------------------------------------------------------------
 
-    def _scores(self, X: Any, coded: bool, what: str) -> Any:
+    def _scores(self, X: object, coded: bool, what: str) -> np.ndarray:
         """Result of a method of the model or, on secret shares, of the run for rows."""
         check_is_fitted(self, "model_")
         parts = self._parts(self._checked(X))
         # Models that stay in secret shares are of use within their run only.
         alone = self.model_.server.about["network"] is not None
         if alone and not coded:
-            return getattr(self.model_, what)(parts)
+            return np.asarray(getattr(self.model_, what)(parts))
         if not hasattr(self, "run_"):
             which = "a coded prediction" if alone else f"a prediction of {self.protocol}"
             raise ConfigurationError(
                 f"{type(self).__name__}: {which} needs run_, which saving and pickling leave out; "
                 "fit again" + (", or predict without coded" if alone else "")
             )
-        return getattr(self.run_, what)(parts, coded=coded)
+        return np.asarray(getattr(self.run_, what)(parts, coded=coded))
 
     def save(self, folder: Path | str) -> None:
         """Write parameters and each party's model into a folder, without pickle.
@@ -305,23 +307,22 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         made.model_ = load_models(folder)
         return made
 
-    def _stored_parameters(self) -> dict[str, Any]:
+    def _stored_parameters(self) -> dict[str, object]:
         """Parameters as `save` writes them; JSON must hold them."""
-        parameters: dict[str, Any] = self.get_params(deep=False) | {"random_state": None}
-        return parameters
+        return {**self.get_params(deep=False), "random_state": None}
 
     @classmethod
-    def _restored_parameters(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+    def _restored_parameters(cls, stored: Mapping[str, object]) -> dict[str, Any]:
         """Parameters from what `_stored_parameters` gave."""
         return dict(stored)
 
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
+    def __getstate__(self) -> dict[str, object]:
+        state: dict[str, object] = dict(super().__getstate__())
         state.pop("run_", None)  # parties, engine and data: too much, and no longer needed
         return state
 
 
-def has_texts(X: Any) -> bool:
+def has_texts(X: object) -> bool:
     """Whether X is a data frame with a column that holds anything but numbers."""
     kinds = getattr(X, "dtypes", None)
     if kinds is None or not hasattr(X, "columns"):

@@ -21,6 +21,8 @@ from securevfl.reading import NOT_PARSED, Stored
 from securevfl.runs.folders.stored import MOST_PARTIES
 from securevfl.writing import put_in_place
 
+#: Summary of a run: values in JSON types by name.
+Summary = dict[str, Any]
 _FILES, _OWN = "files", "checksum"
 BESIDE = "saving.part"
 
@@ -85,14 +87,14 @@ def _is_result(summary: Path) -> bool:
         return False
 
 
-def write_summary(path: Path, summary: Mapping[str, Any]) -> None:
+def write_summary(path: Path, summary: Mapping[str, object]) -> None:
     """Write a summary with the checksums of all files beside it, and its own."""
     files = {other.name: _digest(other) for other in sorted(path.parent.iterdir())}
     content = {**summary, _FILES: files}
     path.write_text(json.dumps({**content, _OWN: _own(content)}, indent=1) + "\n")
 
 
-def read_summary(path: Path) -> dict[str, Any]:
+def read_summary(path: Path) -> Summary:
     """The summary of a run, without the checksums, once all files were found to fit to them.
 
     A file that is missing is not damaged: who needs it says so. ConfigurationError when it cannot
@@ -129,7 +131,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     return content
 
 
-def _own(content: Mapping[str, Any]) -> str:
+def _own(content: Mapping[str, object]) -> str:
     """Checksum of a summary's other content, whatever the spaces in its file."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

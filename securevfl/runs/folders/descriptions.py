@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.reading import NOT_PARSED
-from securevfl.runs.folders.stored import FORMAT, check_description
+from securevfl.runs.folders.stored import FORMAT, About, check_description
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
@@ -37,11 +37,10 @@ def file_of(party: int) -> str:
     return "server.json" if party == SERVER else f"party-{party}.json"
 
 
-def described(protocol: Protocol, parties: Mapping[int, Party]) -> dict[int, dict[str, Any]]:
+def described(protocol: Protocol, parties: Mapping[int, Party]) -> dict[int, About]:
     """The descriptions of all parties with their trained models, in JSON types, by party number."""
     plain, own = _is_plain(protocol, parties), set(_with_columns(protocol))
-    server: Any = parties[SERVER]
-    found = {SERVER: _about_server(protocol, parties, server, plain)}
+    found = {SERVER: _about_server(protocol, parties, plain)}
     for n in sorted({*parties} - {SERVER}):  # helpers have no columns, nor have hosts of DVFL, say
         about = _about_client(protocol, n, plain) if n in own else _about_helper(protocol, n)
         found[n] = about
@@ -56,12 +55,12 @@ def write_descriptions(folder: Path, protocol: Protocol, parties: Mapping[int, P
         path.write_text(json.dumps(about) + "\n")
 
 
-def read_descriptions(folder: Path) -> dict[int, dict[str, Any]]:
+def read_descriptions(folder: Path) -> dict[int, About]:
     """The descriptions in a run's folder, those of parties in order; empty where there are none.
 
     CheckpointError when one is damaged.
     """
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, About] = {}
     while (path := folder / file_of(len(found) - 1)).is_file():
         try:
             about = json.loads(path.read_text(encoding="utf-8"))
@@ -85,7 +84,7 @@ def _with_columns(protocol: Protocol) -> list[int]:
     return [n for n in protocol.peers() if n < protocol.data.parties]
 
 
-def _is_plain(protocol: Protocol, parties: Mapping[int, Any]) -> bool:
+def _is_plain(protocol: Protocol, parties: Mapping[int, Party]) -> bool:
     """Whether scores are those of the server model on the joined embeddings of the clients."""
     kind = type(protocol)
     usual = (SplitProtocol.scores, EmbeddingProtocol.scores)
@@ -100,7 +99,7 @@ def _is_plain(protocol: Protocol, parties: Mapping[int, Any]) -> bool:
     )
 
 
-def _about_client(protocol: Protocol, n: int, plain: bool) -> dict[str, Any]:
+def _about_client(protocol: Protocol, n: int, plain: bool) -> About:
     data, config = protocol.data, protocol.config
     shapes = data.party_image_shapes
     network = None
@@ -135,15 +134,13 @@ def _ids(protocol: Protocol) -> dict[str, str]:
     return {} if column is None else {"id_column": column}
 
 
-def _about_helper(protocol: Protocol, n: int) -> dict[str, Any]:
+def _about_helper(protocol: Protocol, n: int) -> About:
     """Of a party without columns of its own."""
     common = {"format": FORMAT, "role": "client", "protocol": protocol.name, "party": n}
     return common | {"name": f"party {n}", "network": None, "preprocessing": None}
 
 
-def _about_server(
-    protocol: Protocol, parties: Mapping[int, Any], server: Any, plain: bool
-) -> dict[str, Any]:
+def _about_server(protocol: Protocol, parties: Mapping[int, Party], plain: bool) -> About:
     data, config = protocol.data, protocol.config
     network, evaluated, rule = None, list(protocol.peers()), getattr(config, "aggregation", "mean")
     if plain:

@@ -15,6 +15,8 @@ from securevfl.models.split import Task
 from securevfl.reading import Stored
 
 FORMAT = 1
+#: Description of a party's model, in JSON types.
+About = Mapping[str, Any]
 MOST_PARTIES = 2**16  # an embedding of each has its place in memory, whether it is there or not
 _Size = Annotated[int, Field(ge=1)]
 _Number = Annotated[int, Field(ge=0)]
@@ -110,6 +112,6 @@ class _Server(_Description):
         return self
 
 
-def check_description(about: Mapping[str, Any]) -> None:
+def check_description(about: About) -> None:
     """Compare a description with what this version writes; ValueError names the wrong field."""
     (_Server if about.get("role") == "server" else _Client).check(about)

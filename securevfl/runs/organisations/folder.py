@@ -22,6 +22,7 @@ from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.reading import NOT_PARSED
+from securevfl.runs.history import Row
 from securevfl.runs.storage import SUMMARY
 from securevfl.writing import write_durably
 
@@ -125,7 +126,7 @@ class OwnFolder:
         """Checkpoints of a phase."""
         return CheckpointStore(self.path / "phases" / phase)
 
-    def write_result(self, phase: str, result: Any) -> None:
+    def write_result(self, phase: str, result: object) -> None:
         """Write the result of a phase, whole or not at all."""
         write_file(self.path / "phases" / phase / RESULT, result)
 
@@ -157,7 +158,7 @@ class EventLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._entries: list[dict[str, Any]] = []
+        self._entries: list[Row] = []
         for line in path.read_text().splitlines() if path.exists() else ():
             try:
                 self._entries.append(json.loads(line))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
@@ -47,7 +46,7 @@ def write_manifest(
     parties: Sequence[str],
     protocol: str,
     session: str | None,
-    terms: Callable[[int, Sequence[str]], Mapping[str, Any]] | None = None,
+    terms: Callable[[int, Sequence[str]], Mapping[str, object]] | None = None,
 ) -> dict[str, str]:
     """Write the list of those who take part into a file that is not there yet; who they are.
 

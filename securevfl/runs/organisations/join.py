@@ -7,7 +7,6 @@ import errno
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from securevfl.engine.carriers.base import Carrier
 from securevfl.engine.carriers.nats import NatsCarrier
@@ -17,7 +16,7 @@ from securevfl.engine.organisations.process import OthersFailedError, Process
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.used_sessions import list_beside, refuse_used, use_session
 from securevfl.errors import CarrierError, ConfigurationError, RunError
-from securevfl.runs.folders.checksums import read_summary
+from securevfl.runs.folders.checksums import Summary, read_summary
 from securevfl.runs.organisations.folder import SESSION, OwnFolder
 from securevfl.runs.organisations.invitation import Invitation
 from securevfl.runs.organisations.organisation import PHASES, PROCESS, TRAINING, Organisation
@@ -73,7 +72,7 @@ class Member:
 
     async def take_part(
         self, carrier: Carrier, say: Callable[[str], None], *, patience: float = 15.0
-    ) -> dict[str, Any]:
+    ) -> Summary:
         """Carry the session out; the summary of what this party has of it.
 
         `say` is called with sentences for the user. After `patience` seconds without a sign of a
@@ -97,9 +96,7 @@ class Member:
             if self._organisation is not None:  # until it has left it may record a lost relay
                 self._organisation.log.close()
 
-    async def _from_open_to_leave(
-        self, process: Process, say: Callable[[str], None]
-    ) -> dict[str, Any]:
+    async def _from_open_to_leave(self, process: Process, say: Callable[[str], None]) -> Summary:
         """Connect, carry the session out, and tell the others how it ended."""
         if self.folder.ended:
             say(f"this session is over, and its result stands in {self.folder.path}")
@@ -116,7 +113,7 @@ class Member:
         await process.leave(len(PHASES))
         return summary
 
-    async def _over(self, process: Process) -> dict[str, Any]:
+    async def _over(self, process: Process) -> Summary:
         """Tell whoever missed the end, where a relay can be reached; the summary."""
         try:
             async with asyncio.timeout(_AGAIN):
@@ -126,7 +123,7 @@ class Member:
             await process.close()
         return read_summary(self.folder.path / SUMMARY)
 
-    async def _session(self, process: Process, say: Callable[[str], None]) -> dict[str, Any]:
+    async def _session(self, process: Process, say: Callable[[str], None]) -> Summary:
         """Gather all parties, and carry out the phases that are not over."""
         manifest = await process.gather(self.terms.seconds_left)
         self.folder.keep_manifest(manifest)
@@ -141,7 +138,7 @@ class Member:
             self.folder.phase = number + 1
         return own.save()
 
-    def _record(self, name: str, fields: dict[str, Any]) -> None:
+    def _record(self, name: str, fields: dict[str, object]) -> None:
         """Keep an event of the process itself."""
         own = self._organisation
         if own is not None:
@@ -168,7 +165,7 @@ def join(
     manifest: Path | None,
     say: Callable[[str], None],
     patience: float = 15.0,
-) -> dict[str, Any]:
+) -> Summary:
     """Take part in the session of an invitation, over its relays; the summary of this party.
 
     A party that was stopped goes on in the same folder. The server has the manifest; the others ask
@@ -182,7 +179,7 @@ def join(
     def carrier() -> NatsCarrier:
         return NatsCarrier(invitation.relays, invitation.token, index, identity)
 
-    async def all_of_it() -> dict[str, Any]:
+    async def all_of_it() -> Summary:
         if manifest is not None:
             found = invitation.check(Manifest.read(manifest))
         elif (folder / SESSION).exists():

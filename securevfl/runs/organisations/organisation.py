@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.data.local_tables import PublicFacts
+from securevfl.data.local_tables import PublicFacts, TableOwner
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.organisations.phase import Phase
@@ -23,19 +23,21 @@ from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.realtime.host import PartyHost
 from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
+from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import given_sums, link_claims
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import check_default_dtype, check_memory, rules_of, tolerates
+from securevfl.runs.engines.own_tables import TableOwnerFactory
 from securevfl.runs.export import export_own
-from securevfl.runs.folders.checksums import replaced_together, write_summary
+from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
 from securevfl.runs.folders.models import model_arrays
-from securevfl.runs.history import HistoryRecorder
+from securevfl.runs.history import History, HistoryRecorder
 from securevfl.runs.organisations.folder import EVENTS, EventLog, OwnFolder
 from securevfl.runs.organisations.parties import (
     SENT_TO_MEASURE,
-    TableOwnerMaker,
+    SharingTableOwner,
     evaluation_maker,
     measures_of,
     measuring,
@@ -150,10 +152,11 @@ class Organisation:
 
     def _tables(self) -> Phase:
         tables = self.terms.tables(self.index, self._file, self.parties)
-        maker = TableOwnerMaker(tables, self.folder.path)
+        maker = TableOwnerFactory(tables, str(self.folder.path), SharingTableOwner)
 
         def keep(host: PartyHost) -> None:
-            party: Any = host.party
+            party = host.party
+            assert isinstance(party, TableOwner)
             self.folder.write_result(TABLES, party.facts)
             self.folder.pin_data()
             facts = PublicFacts.of(party.facts)
@@ -252,7 +255,7 @@ class Organisation:
 
     # -- results -------------------------------------------------------------------------------
 
-    def save(self) -> dict[str, Any]:
+    def save(self) -> Summary:
         """Write what this party has of the session; its summary."""
         made = self.make()
         parties = made.parties()
@@ -274,16 +277,15 @@ class Organisation:
         self.folder.clear()
         return summary
 
-    def _history(self, made: Protocol) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def _history(self, made: Protocol) -> tuple[History, History]:
         """Rows of the server's history, none elsewhere, and the other events of this party."""
         recorder = HistoryRecorder(made, {}, eval_every=1 << 62, progress=None)
         recorder.measured = dict
         for event in self.log.events(PROCESS, TRAINING, EVALUATION):
             recorder.record(event)
-        rows, events = list(recorder.rows), list(recorder.events)
-        if rows and self.folder.has_result(EVALUATION):
-            rows[-1] |= self.folder.result(EVALUATION)
-        return rows, events
+        if recorder.rows and self.folder.has_result(EVALUATION):
+            recorder.rows[-1] |= self.folder.result(EVALUATION)
+        return recorder.rows, recorder.events
 
     def _config(self, made: Protocol) -> str:
         import tomli_w
@@ -309,15 +311,15 @@ class Organisation:
         return spec.to_toml(made.describe()) + "\n" + tomli_w.dumps({"organisation": session})
 
     def _summary(
-        self, made: Protocol, rows: list[Any], events: list[Any], transcript: Any
-    ) -> dict[str, Any]:
+        self, made: Protocol, rows: History, events: History, transcript: Transcript
+    ) -> Summary:
         data, last, way = made.data, (rows[-1] if rows else {}), measuring(made)
         measured = SENT_TO_MEASURE if way == "embeddings of test rows" else ()
         coded = [event for event in events if event["event"] == "inference"]
         last = last | (coded[-1] if coded else {})
         ends = [event for event in events if event["event"] == "sum_budget"]
         released = made.released(rows[-1]["round"] if rows else None)
-        summary: dict[str, Any] = {
+        summary: Summary = {
             "protocol": made.name,
             "dataset": data.name,
             "session": self.manifest.session,

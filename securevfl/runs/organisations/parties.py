@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from securevfl.data.local_tables import TableOwner, Tables
+from securevfl.data.local_tables import TableOwner
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
-from securevfl.engine.realtime.assignment import own_folder
 from securevfl.engine.streams import OwnEntropy, Secrets, WithPlaceholders
 from securevfl.models.split import mean_loss, measure
 from securevfl.privacy.claims import Asset, Claim
@@ -31,19 +29,6 @@ class SharingTableOwner(TableOwner):
             self.broadcast("facts", self.facts, to=self.peers)
         else:
             self.facts = dict(await self.receive("facts", sender=SERVER))
-
-
-@dataclass(frozen=True)
-class TableOwnerMaker:
-    """Makes the owner of this organisation's table, in its own folder."""
-
-    tables: Tables
-    folder: Path
-
-    def __call__(self, index: int, secrets: Secrets) -> Party:
-        """The party."""
-        place = own_folder(str(self.folder), index)
-        return SharingTableOwner(index, range(len(self.tables.party_files)), self.tables, place)
 
 
 _OPEN: tuple[Asset, ...] = ("features", "model")
@@ -131,7 +116,7 @@ class EmbeddingMaker:
             return Embedding(index, made.peers(), made.embed(own, made.data.test[index]))
 
         def score(embeddings: dict[int, np.ndarray]) -> np.ndarray:
-            parties: Any = known_embeddings(embeddings) | {SERVER: own}
+            parties = known_embeddings(embeddings) | {SERVER: own}
             return made.scores(parties, made.data.test)
 
         return EmbeddingJudge(made.peers(), score)

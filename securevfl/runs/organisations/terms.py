@@ -90,8 +90,8 @@ class Terms:
         protocol: str,
         parties: int,
         *,
-        options: Mapping[str, Any],
-        data: Mapping[str, Any],
+        options: Mapping[str, object],
+        data: Mapping[str, object],
         seed: int = 0,
         days: float = 7.0,
         padded: bool = False,
@@ -133,7 +133,7 @@ class Terms:
                 f"({error}). `securevfl keys manifest --data` or `--label` writes them"
             ) from None
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """Plain values, for a manifest."""
         return {
             "version": self.version,

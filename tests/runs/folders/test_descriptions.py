@@ -15,7 +15,7 @@ from securevfl.data.source import DataSource
 from securevfl.engine.network import SERVER
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.runs.alignment import data_source
-from securevfl.runs.claim import MARKER, mark, refuse_used
+from securevfl.runs.claim import MARK, MARKER, refuse_used
 from securevfl.runs.folders.descriptions import file_of, read_descriptions
 from securevfl.runs.from_folder import export_folder, predict_files
 
@@ -168,7 +168,7 @@ def test_a_damaged_description_is_told(tmp_path, text):
 def test_descriptions_of_a_result_that_was_not_finished_are_removed(tmp_path):
     (tmp_path / file_of(SERVER)).write_text("{}")
     (tmp_path / file_of(12)).write_text("{}")
-    mark(tmp_path)
+    (tmp_path / MARKER).write_text(MARK)
     refuse_used(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [MARKER]
     (tmp_path / "party.json").write_text("{}")
