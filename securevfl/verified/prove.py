@@ -38,6 +38,7 @@ from securevfl.verified.forms import (
 )
 from securevfl.verified.functions import FlowError
 from securevfl.verified.trace import Message, Output, Trace, name_of
+from securevfl.verified.values import fitted
 
 _MOST_ENTRIES = 4000  # rows are looked at entry by entry, where there are no more
 
@@ -813,6 +814,29 @@ def erring(algebra: Algebra) -> str:
                     f"{error!s:.80}). Make it a part of the result, and declare it as an output if "
                     "somebody learns it"
                 )
+    return ""
+
+
+def remembering(algebra: Algebra) -> str:
+    """Reason why a function may read what is no argument of it; "" if none was seen to.
+
+    After `erring` ran all functions on other inputs, each one is run on its own arguments again,
+    the last one first: what another function left in a cache is now of another run.
+    """
+    calls = [b for b in algebra.blocks if b.kind == "map"]
+    first = Evaluation(algebra, {b.number: _value(b) for b in calls})
+    found: dict[int, Any] = {}
+    for block in reversed(calls):
+        assert block.node is not None
+        call, place, kind = block.node.data
+        if id(call) not in found:
+            found[id(call)] = call.run([first.value(form) for form in block.deps])
+        again = found[id(call)] if place is None else found[id(call)][place]
+        if not functions.same(fitted(again, block.shape, kind), _value(block)):
+            return (
+                f"{call.title} gives another result after functions ran on other inputs: it reads "
+                "what was kept from another call. Make that an argument"
+            )
     return ""
 
 

@@ -10,7 +10,7 @@ from securevfl.errors import SecureVFLError
 from securevfl.verified.check import Entries, Given, Poly, Refused, check, faithful
 from securevfl.verified.costs import price
 from securevfl.verified.forms import Algebra, unfaithful
-from securevfl.verified.prove import Found, Step, erring, search, view_of
+from securevfl.verified.prove import Found, Step, erring, remembering, search, view_of
 from securevfl.verified.trace import OPENED, Output, Trace, name_of
 
 PATH = "opened values lead the way that was traced"
@@ -96,7 +96,7 @@ class Judge:
             if self.fault is None:
                 self.entries = Entries(world)
                 faithful(self.entries)
-                self.fault = erring(self.algebra) or None
+                self.fault = erring(self.algebra) or remembering(self.algebra) or None
         except Refused as why:
             self.fault = str(why)
         except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:

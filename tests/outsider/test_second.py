@@ -1,0 +1,80 @@
+"""What a second outsider got past the prover, with its code open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from securevfl.verified import SERVER, World, decide
+
+P = 2**31 - 1
+
+
+# -- a function that reads what another one kept ----------------------------------------------
+ACTIVATIONS = np.zeros((4, 2))
+HELD: dict[str, Any] = {}
+
+
+class Net:
+    last: Any = None
+
+
+def kept_in_an_array(x: Any) -> Any:
+    ACTIVATIONS[:] = x
+    return x
+
+
+def of_the_array(gradient: Any) -> Any:
+    return gradient * ACTIVATIONS
+
+
+def hold(x: Any) -> Any:
+    HELD["x"] = np.array(x)
+    return x
+
+
+def held() -> Any:
+    return HELD["x"]
+
+
+def kept_by_a_helper(x: Any) -> Any:
+    return hold(x)
+
+
+def of_the_helper(gradient: Any) -> Any:
+    return gradient * held()
+
+
+def kept_in_a_class(x: Any) -> Any:
+    Net.last = np.array(x)
+    return x
+
+
+def of_the_class(gradient: Any) -> Any:
+    return gradient * Net.last
+
+
+@pytest.mark.parametrize(
+    ("keep", "read"),
+    [
+        (kept_in_an_array, of_the_array),
+        (kept_by_a_helper, of_the_helper),
+        (kept_in_a_class, of_the_class),
+    ],
+)
+def test_activations_that_a_function_keeps_are_no_function_of_the_gradient(
+    keep: Any, read: Any
+) -> None:
+    """The answer to the server's own gradient holds party 0's columns: PROVED before."""
+    world = World(P)
+    alice, server = world.party(0), world.party(SERVER)
+    x = world.secret(0, "x", (4, 2), real=True)
+    gradient = world.secret(SERVER, "gradient", (4, 2), real=True)
+    alice.send(1, "embedding", x.map(keep))
+    got = server.send(0, "gradient", gradient)
+    alice.send(SERVER, "answer", got.map(read))
+    found = decide(world, {SERVER})
+    assert found.verdict == "NOT PROVED"
+    assert read.__name__ in found.text
