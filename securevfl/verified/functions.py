@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -100,7 +101,7 @@ def identity(function: Callable[..., Any]) -> str:
                 "protected values; give map a function of the module, and these as arguments"
             )
         return f"{identity(function.__func__)}@{digest(function.__self__)}"
-    if isinstance(function, np.ufunc):
+    if isinstance(function, np.ufunc) and getattr(np, function.__name__, None) is function:
         return f"numpy.{function.__name__}"
     if isinstance(function, types.FunctionType):
         if function.__closure__:
@@ -120,8 +121,10 @@ def identity(function: Callable[..., Any]) -> str:
                 )
         own = f"{function.__module__}.{function.__qualname__}"
         return f"{own}#{code_digest(function.__code__)}{digest(defaults) if defaults else ''}"
-    if callable(function) and getattr(function, "__module__", "").partition(".")[0] == "numpy":
-        return f"{function.__module__}.{getattr(function, '__name__', '?')}"
+    module, name = (getattr(function, a, None) or "" for a in ("__module__", "__name__"))
+    found = getattr(sys.modules.get(module), name, None)
+    if callable(function) and module.partition(".")[0] == "numpy" and found is function:
+        return f"{module}.{name}"  # no object of a class of numpy: it has what it was made with
     raise FlowError(f"map: {function!r} must be a function of a module, not an object")
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.polynomial import Polynomial
 
-from securevfl.verified import SERVER, World, decide
+from securevfl.verified import SERVER, FlowError, World, decide
 
 P = 2**31 - 1
 
@@ -78,3 +79,28 @@ def test_activations_that_a_function_keeps_are_no_function_of_the_gradient(
     found = decide(world, {SERVER})
     assert found.verdict == "NOT PROVED"
     assert read.__name__ in found.text
+
+
+# -- objects of numpy that are called ---------------------------------------------------------
+def halved(x: Any) -> Any:
+    return x * x / 2
+
+
+@pytest.mark.parametrize(
+    ("declared", "sent"),
+    [
+        (Polynomial([0, 1]), Polynomial([0, 0, 0.5])),
+        (np.poly1d([1, 0]), np.poly1d([0.5, 0, 0])),
+        (np.vectorize(lambda v: v), np.vectorize(lambda v: v * v / 2)),
+    ],
+)
+def test_an_object_of_numpy_is_not_named_by_its_class(declared: Any, sent: Any) -> None:
+    """Two polynomials that are equal at the traced number were one block: PROVED before."""
+    world = World(P)
+    alice, bob = world.party(0), world.party(1)
+    x, y = (world.secret(n, "x", np.ones((2, 2)), real=True) for n in (0, 1))
+    sums = x.map(np.add, bob.send(0, "y", y))
+    with pytest.raises(FlowError, match="must be a function of a module"):
+        world.output("sum", world.spec(x).map(np.add, world.spec(y)).map(declared))
+    with pytest.raises(FlowError, match="must be a function of a module"):
+        alice.send(SERVER, "up", sums.map(sent))
