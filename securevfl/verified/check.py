@@ -339,7 +339,7 @@ class Checker:
                 raise Refused(f"prf: the coalition has {one.node.name}")
         hidden = {a.base + i for a in (key, *roots) for i in range(a.size)}
         every = (s for row in self.rows for poly in row for m in poly for s in m)
-        if self._reaches(every, hidden, key.base):
+        if self._reaches(every, hidden, key.base, halves=key.kind == "key"):
             raise Refused(f"prf: what was received depends on {key.node.name} itself")
         self.hidden.add(key.base)
 
@@ -354,12 +354,15 @@ class Checker:
         own, other = atom.node.args
         return [self.e.key_atom(own), self.e.key_atom(other.args[0])]
 
-    def _reaches(self, symbols: Iterable[int], targets: set[int], skip: int = -1) -> bool:
+    def _reaches(
+        self, symbols: Iterable[int], targets: set[int], skip: int = -1, *, halves: bool = False
+    ) -> bool:
         """Whether symbols depend on targets: through functions, moved tapes, keys of streams.
 
         Streams under the key `skip` do not count as dependent on it, but on the protected parts of
         their labels. Agreed and public keys do not count as dependent on secret keys: that is the
-        assumption on key agreement.
+        assumption on key agreement. It says nothing of a secret key that is the key of a PRF itself:
+        there `halves` counts them.
         """
         todo, seen, atoms = list(symbols), set(), set()
         while todo:
@@ -385,7 +388,7 @@ class Checker:
                 if key.base != skip:
                     todo.extend(range(key.base, key.base + key.size))
                 todo.extend(s for arg in atom.deps[1:] for q in arg for m in q for s in m)
-            elif atom.kind not in ("agreed", "public key"):
+            elif halves or atom.kind not in ("agreed", "public key"):
                 todo.extend(s for arg in atom.deps for q in arg for m in q for s in m)
         return False
 

@@ -286,11 +286,18 @@ class Prover:
                 self._reach[top] = frozenset(found)
         return self._reach[number]
 
-    def depends(self, blocks: Iterable[int], on: frozenset[int] | set[int], skip: int = -1) -> bool:
+    def depends(
+        self,
+        blocks: Iterable[int],
+        on: frozenset[int] | set[int],
+        skip: int = -1,
+        *,
+        halves: bool = False,
+    ) -> bool:
         """Whether any block depends on one of some others, also through moved ones.
 
         Streams under the key `skip` do not count as dependent on it, but on the protected parts of
-        their labels.
+        their labels; public and agreed keys depend on secret ones where `halves` says so.
         """
         todo, seen = list(blocks), set()
         while todo:
@@ -304,7 +311,7 @@ class Prover:
                 todo.extend(self.subst[one].blocks)
                 continue
             block = self.algebra.blocks[one]
-            if block.kind in ("agreed", "public key") or self._random(block):
+            if self._random(block) or (block.kind in ("agreed", "public key") and not halves):
                 continue
             own = block.kind == "prf" and self._key(block) == skip
             todo.extend(b for dep in block.deps[int(own) :] for b in dep.blocks)
@@ -329,7 +336,7 @@ class Prover:
         hidden = {key}
         if own.kind == "agreed":
             hidden |= {b for form in self._secret_keys(own) for b in form.blocks}
-        return self.depends(blocks, hidden, skip=key)
+        return self.depends(blocks, hidden, skip=key, halves=own.kind == "key")
 
     # -- steps -------------------------------------------------------------------------------
 

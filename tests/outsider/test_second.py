@@ -104,3 +104,20 @@ def test_an_object_of_numpy_is_not_named_by_its_class(declared: Any, sent: Any) 
         world.output("sum", world.spec(x).map(np.add, world.spec(y)).map(declared))
     with pytest.raises(FlowError, match="must be a function of a module"):
         alice.send(SERVER, "up", sums.map(sent))
+
+
+# -- a key with two uses ------------------------------------------------------------------------
+@pytest.mark.parametrize("public", [True, False])
+def test_a_key_of_an_agreement_is_no_key_of_a_prf(public: bool) -> None:
+    """A public key, and what is agreed with it, depend on the key otherwise than by a PRF."""
+    world = World(P)
+    alice, bob = world.party(0), world.party(1)
+    x, y = world.secret(0, "x", (2,)), world.secret(0, "y", (2,))
+    key, other = alice.key(), bob.key()
+    if public:
+        alice.send(SERVER, "public key", alice.public_key(key))
+    agreed = alice.agree(key, bob.send(0, "public key", bob.public_key(other)))
+    alice.send(SERVER, "one", x + alice.prf(key, 1, 2))
+    if not public:
+        alice.send(SERVER, "two", y + alice.prf(agreed, 1, 2))
+    assert decide(world, {SERVER}).verdict == "NOT PROVED"
