@@ -154,6 +154,8 @@ class Judge:
 
     def _of_one_record(self) -> tuple[str, ...]:
         """Functions before the clipping of what is released: rows must be of one record each."""
+        from securevfl.privacy.mechanisms import clip_finite_rows
+
         todo = [node for node in self.world.nodes if node.op == "release"]
         seen, titles = set(), dict[str, None]()
         while todo:
@@ -161,8 +163,10 @@ class Judge:
             if node.number in seen:
                 continue
             seen.add(node.number)
-            if node.op == "map" and node.data[0].title != "clip_finite_rows":
+            if node.op == "map" and node.data[0].function is not clip_finite_rows:
                 titles[node.data[0].title] = None
+            elif node.op in ("index", "matmul"):
+                titles["sums, products and choices of field elements"] = None
             todo.extend(node.args)
         why = "whether each row of what it returns depends on one record alone"
         return tuple(f"{why}: {title}" for title in titles)

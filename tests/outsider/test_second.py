@@ -121,3 +121,31 @@ def test_a_key_of_an_agreement_is_no_key_of_a_prf(public: bool) -> None:
     if not public:
         alice.send(SERVER, "two", y + alice.prf(agreed, 1, 2))
     assert decide(world, {SERVER}).verdict == "NOT PROVED"
+
+
+# -- what stands before a clipping ----------------------------------------------------------------
+def numbers(x: Any) -> Any:
+    return x.astype(float)
+
+
+def clip_rows(x: Any) -> Any:
+    return x - x.mean(axis=0)
+
+
+def test_sums_of_rows_before_the_clipping_are_for_the_reader_to_judge() -> None:
+    world = World(P)
+    alice, x = world.party(0), world.secret(0, "x", (4, 2))
+    sums = x.sum(axis=0).reshape(1, 2).map(numbers, real=True)
+    alice.send(SERVER, "release", alice.gaussian(sums.clip(1.0), 2.0))
+    found = decide(world, {SERVER})
+    assert found.verdict == "DP"
+    assert any("sums" in line for line in found.judge)
+
+
+def test_an_authors_clip_rows_is_for_the_reader_to_judge() -> None:
+    world = World(P)
+    alice, x = world.party(0), world.secret(0, "x", (4, 2), real=True)
+    alice.send(SERVER, "release", alice.gaussian(x.map(clip_rows).clip(1.0), 2.0))
+    found = decide(world, {SERVER})
+    assert found.verdict == "DP"
+    assert any("clip_rows" in line for line in found.judge)
