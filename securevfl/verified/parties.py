@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import math
 import os
@@ -372,7 +373,8 @@ class Hands:
             named = np.asarray(rows, np.int64)
             if named.shape != value.shape[:1]:
                 raise FlowError(f"gaussian: {named.shape} records for rows of {describe(value)}")
-        released = noised_rows(value._value, sigma=float(sigma))
+        with self._watched("gaussian"):
+            released = noised_rows(value._value, sigma=float(sigma))
         return self._released(
             name, value, released, ("gaussian", value._bound, float(sigma), named)
         )
@@ -406,8 +408,13 @@ class Hands:
         home_of((labels,), self.index)
         if seed is not None:
             return labels.map(_seeded_labels, int(classes), float(epsilon), seed)
-        released = randomised_response(labels._value, int(classes), float(epsilon))
+        with self._watched("randomised"):
+            released = randomised_response(labels._value, int(classes), float(epsilon))
         return self._released(name, labels, released, ("labels", float(epsilon), int(classes)))
+
+    def _watched(self, title: str) -> contextlib.AbstractContextManager[None]:
+        """Note of an error that may depend on values, where a trace is written."""
+        return contextlib.nullcontext() if self.world is None else self.world.watched(title)
 
     def _released(self, name: str, value: Any, released: Any, data: Any) -> Noised:
         node = None

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import Polynomial
 
+from securevfl.errors import RangeError
 from securevfl.verified import SERVER, FlowError, World, decide
 
 P = 2**31 - 1
@@ -149,3 +150,17 @@ def test_an_authors_clip_rows_is_for_the_reader_to_judge() -> None:
     found = decide(world, {SERVER})
     assert found.verdict == "DP"
     assert any("clip_rows" in line for line in found.judge)
+
+
+# -- errors, scalars and inputs ------------------------------------------------------------------
+def test_an_error_of_a_release_is_no_free_bit() -> None:
+    """Whether a column has a gap decides what is sent: PROVED before."""
+    world = World(P)
+    alice, x = world.party(0), world.secret(0, "x", np.array([[np.nan, 1.0]]), real=True)
+    try:
+        alice.send(SERVER, "release", alice.gaussian(x.clip(1.0), 2.0))
+    except RangeError:
+        alice.send(SERVER, "gap", 1)
+    found = decide(world, {SERVER})
+    assert found.verdict == "NOT PROVED"
+    assert "gaussian" in found.text
