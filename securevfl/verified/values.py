@@ -612,7 +612,8 @@ def fitted(found: Any, shape: Sequence[int], kind: tuple[str, Any]) -> Any:
     if what == "field":
         if array.dtype.kind == "f":
             raise FlowError("map: real numbers are no field elements; quantise them, or say real")
-        return of.elements(array) if array.dtype.kind == "u" else of.reduce(array)
+        found = of.elements(array) if array.dtype.kind == "u" else of.reduce(array)
+        return np.asarray(found).reshape(array.shape)  # () is an array, too
     if array.dtype == object:
         raise FlowError("map: an array of objects is no number")
     return array.astype(of)

@@ -164,3 +164,15 @@ def test_an_error_of_a_release_is_no_free_bit() -> None:
     found = decide(world, {SERVER})
     assert found.verdict == "NOT PROVED"
     assert "gaussian" in found.text
+
+
+def counted(x: Any) -> Any:
+    return np.asarray(int(np.sum(x > 5)))
+
+
+def test_a_function_may_return_one_whole_number() -> None:
+    """Its array without dimensions was refused, as a block with two values."""
+    world = World(P)
+    alice, x = world.party(0), world.secret(0, "x", (4, 2))
+    alice.send(SERVER, "up", x.map(counted, shape=()) + alice.uniform())
+    assert decide(world, {SERVER}).verdict == "PROVED"
