@@ -224,9 +224,9 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
     """
     world = traced.run(conditions)
     where = world.differs(traced.run(conditions, inputs=1))
+    world.faults.extend(traced.problems())
     if where:
         world.faults.append(f"{where} is public, and changes with protected inputs")
-    world.faults.extend(traced.problems())
     judge = Judge(world)
     verdicts = [judge.decide(some) for some in world.coalitions]
     proof = Proof(traced, world.digest(), tuple(verdicts))

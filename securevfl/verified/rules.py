@@ -134,9 +134,31 @@ class _Reader(ast.NodeVisitor):
         defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
         if any(isinstance(one, ast.List | ast.Dict | ast.Set | ast.Call) for one in defaults):
             self.no(node, "a default that all calls share: None, or a tuple")
+        self._inputs(node)
         self._inside(node)
 
     visit_AsyncFunctionDef = visit_FunctionDef
+
+    def _inputs(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Numbers of an input that are used beside `own`: they decide what no trace may show."""
+        given = {one.arg for one in (*node.args.args, *node.args.kwonlyargs)} - {"self"}
+        public: set[ast.AST] = set()
+        names: set[str] = set()
+        for one in ast.walk(node):
+            if isinstance(one, ast.Attribute) and one.attr == "shape":
+                public.add(one.value)
+            if not isinstance(one, ast.Call):
+                continue
+            if getattr(one.func, "id", "") == "len":
+                public.update(one.args)
+            if getattr(one.func, "attr", "") in ("own", "own_model"):
+                for value in (*one.args[1:], *(word.value for word in one.keywords)):
+                    found = [n for n in ast.walk(value) if isinstance(n, ast.Name)]
+                    names |= {n.id for n in found} & given
+                    public.update(found)
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name) and one.id in names and one not in public:
+                self.no(one, f"{one.id} is an input: use what own returned, or .shape and len")
 
     def _inside(self, node: ast.AST) -> None:
         self.within.append(getattr(node, "name", ""))

@@ -10,6 +10,7 @@ from numpy.polynomial import Polynomial
 
 from securevfl.errors import RangeError
 from securevfl.verified import SERVER, FlowError, World, decide
+from securevfl.verified.rules import problems
 
 P = 2**31 - 1
 
@@ -176,3 +177,24 @@ def test_a_function_may_return_one_whole_number() -> None:
     alice, x = world.party(0), world.secret(0, "x", (4, 2))
     alice.send(SERVER, "up", x.map(counted, shape=()) + alice.uniform())
     assert decide(world, {SERVER}).verdict == "PROVED"
+
+
+@pytest.mark.parametrize(
+    ("line", "fine"),
+    [
+        ("self.wide = bool(np.abs(features).max() > 1e6)", False),
+        ("self.raw = features", False),
+        ("self.width = features.shape[1] + len(features)", True),
+    ],
+)
+def test_numbers_of_an_input_are_used_by_what_own_returned(line: str, fine: bool) -> None:
+    """A branch on columns that no traced input takes is seen by nothing else."""
+    text = f"""import numpy as np
+
+class Client:
+    def __init__(self, features):
+        self.features = self.own("columns", features)
+        {line}
+"""
+    found = problems(text, "author.py")
+    assert fine is not any("author.py:6: features is an input" in one for one in found)
