@@ -246,6 +246,7 @@ class Checker:
         self.fresh: set[int] = set()
         self.given: set[int] = set()  # bases of atoms
         self.hidden: set[int] = set()  # bases of keys whose streams are uniform
+        self.secret: set[int] = set()  # bases of secret keys that hidden ones were agreed with
         self.releases = 0
         self._next = len(entries.atom_of)
         self.where: dict[int, set[tuple[int, int]]] = {}
@@ -274,7 +275,7 @@ class Checker:
             self._moves(step, atom)
         elif step.what == "give":
             drawn = atom.kind in ("key", "agreed", "uniform") or self._uniform(atom)
-            if not drawn or atom.base in self.hidden:
+            if not drawn or atom.base in self.hidden | self.secret:
                 raise Refused(f"give: {atom.node.name} is not drawn, or was taken for hidden")
             if any(atom.base + i in self.moved for i in range(atom.size)):
                 raise Refused(f"give: {atom.node.name} was moved")
@@ -342,6 +343,7 @@ class Checker:
         if self._reaches(every, hidden, key.base, halves=key.kind == "key"):
             raise Refused(f"prf: what was received depends on {key.node.name} itself")
         self.hidden.add(key.base)
+        self.secret |= {one.base for one in roots}
 
     def _key(self, atom: Atom) -> Atom:
         return self.e.key_atom(atom.node.args[0])

@@ -12,7 +12,9 @@ from numpy.polynomial import Polynomial
 
 from securevfl.errors import RangeError
 from securevfl.verified import SERVER, FlowError, World, decide, proofs
+from securevfl.verified.check import check
 from securevfl.verified.proofs import Traced, prove_protocol
+from securevfl.verified.prove import Step
 from securevfl.verified.rules import problems
 from tests.outsider.second import CHANGES, KNOWN, LEAKS, SOUND, VARIANTS, Change, Program
 
@@ -188,6 +190,22 @@ def test_a_key_of_an_agreement_is_no_key_of_a_prf(public: bool) -> None:
     if not public:
         alice.send(SERVER, "two", y + alice.prf(agreed, 1, 2))
     assert decide(world, {SERVER}).verdict == "NOT PROVED"
+
+
+def test_a_secret_key_is_not_given_after_what_was_agreed_with_it_was_hidden() -> None:
+    world = World(P)
+    alice, bob = world.party(0), world.party(1)
+    x, key, other = world.secret(0, "x", (2,)), alice.key(), bob.key()
+    agreed = alice.agree(key, bob.send(0, "public key", bob.public_key(other)))
+    alice.send(SERVER, "up", x + alice.prf(agreed, 1, 2))
+    found = decide(world, {SERVER})
+    assert found.verdict == "PROVED"
+    hidden = next(one for one in found.steps if one.what == "prf")
+    root = next(node.number for node in world.nodes if node.op == "key")
+    given = Step("give", root)
+    assert check(world, {SERVER}, [], found.steps)[0] is None
+    assert "was taken for hidden" in (check(world, {SERVER}, [], [hidden, given])[0] or "")
+    assert "the coalition has" in (check(world, {SERVER}, [], [given, hidden])[0] or "")
 
 
 # -- what stands before a clipping ----------------------------------------------------------------
