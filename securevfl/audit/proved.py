@@ -84,10 +84,15 @@ def _plural(role: str) -> str:
     return f"{role[:-1]}ies" if role.endswith("y") else f"{role}s"
 
 
-def assets_in(world: Trace, outputs: Iterable[Output], coalition: frozenset[int]) -> set[str]:
-    """Assets of honest parties on which outputs depend otherwise than by releases with noise."""
+def assets_in(
+    world: Trace,
+    outputs: Iterable[Output],
+    coalition: frozenset[int],
+    known: Iterable[Output] = (),
+) -> set[str]:
+    """Assets of honest parties on which outputs depend, not by noised or by known values alone."""
     todo: list[Node] = [output.node for output in outputs]
-    seen: set[int] = set()
+    seen = {one.node.number for one in known} - {one.number for one in todo}
     found: set[str] = set()
     while todo:
         node = todo.pop()
@@ -128,8 +133,9 @@ def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
         return "NOT PROVED"
     if claim.strength == "none":
         return "NOT PROTECTED"
-    alone = [output for output in world.outputs_of(coalition) if output.name in one.clear]
-    own = assets_in(world, alone, coalition)
+    given = world.outputs_of(coalition)
+    alone = [output for output in given if output.name in one.clear]
+    own = assets_in(world, alone, coalition, [output for output in given if not output.alone])
     if claim.asset in own:
         return "NOT PROTECTED"
     if one.verdict == "NOT PROTECTED":  # of another asset; nothing beside is shown

@@ -16,17 +16,20 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Message, Party
 from securevfl.verified import functions
+from securevfl.verified.ciphertexts import Sealing
 from securevfl.verified.functions import FlowError
-from securevfl.verified.parties import Hands
 from securevfl.verified.trace import KEY_BYTES, OPENED, PROTECTED, name_of, received
 from securevfl.verified.values import (
     Bytes,
+    Ciphertext,
     Element,
     Key,
     Model,
     Noised,
+    OpeningKey,
     Protected,
     PublicKey,
+    SealingKey,
     Secret,
     current,
     describe,
@@ -40,14 +43,15 @@ if TYPE_CHECKING:
 KINDS = ("field", "real", "key", "public key", "bytes", "keys", "seed", "signature")
 
 
-class Participant(Hands, Party):
+class Participant(Sealing, Party):
     """A party whose data, models and messages are protected values.
 
     Attributes
     ----------
     protected : mapping of str to str or tuple of str
         Kinds of message that carry protected values, and what these are: "field", "real", "key" or
-        "public key"; "number" (a Secret of shape () and dtype float64, as a float); "signature" (or
+        "public key"; "sealing key"; "sealed" (one ciphertext);
+        "number" (a Secret of shape () and dtype float64, as a float); "signature" (or
         the key that verifies it); "bytes" (a Secret of uint8, as bytes), "keys" (a list of keys, as
         a uint8 array, (keys, 32)) or "seed" (a key, as a uint8 array, (32,)). Two of these in one
         text, one of arrays and one of bytes, as in "public key, field", are of a payload that has
@@ -224,8 +228,8 @@ class Participant(Hands, Party):
         )
 
     def encrypt(self, value: Element, holder: int) -> NoReturn:
-        """Refused: ciphertexts are for programs of a `World` so far."""
-        raise FlowError("encrypt: the engine's parties have no ciphertexts in this form yet")
+        """Refused: the engine's parties `seal` under a scheme's key."""
+        raise FlowError("encrypt: parties of the engine have sealing_keys, seal and open_sealed")
 
     def _public(self, *values: Any) -> None:
         for value in values:
@@ -274,6 +278,12 @@ class Participant(Hands, Party):
         what = self.protected.get(kind)
         if what is None:
             return payload
+        if what == "sealed":  # many bytes, which are one value
+            noted = None if self.world is None else self.world.arriving.get(id(payload))
+            if self.world is not None and noted is None:
+                raise FlowError(f"{kind!r} carries what was not sent as a ciphertext")
+            kept = Ciphertext(payload, None, self.index, None) if noted is None else noted[1]
+            return received(kept, self.index)
         if self.world is None:
             return _parts(payload, what, self._wrapped)
 
@@ -318,6 +328,7 @@ def _kind(value: Protected) -> str:
     """The kind of a value, as `wrapped` reads it."""
     kinds = {
         Element: "field", Key: "key", PublicKey: "public key", Bytes: "signature", Noised: "noised",
+        SealingKey: "sealing key", OpeningKey: "opening key", Ciphertext: "sealed",
     }  # fmt: skip
     return kinds.get(type(value), "real")
 

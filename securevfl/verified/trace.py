@@ -20,11 +20,13 @@ from securevfl.verified import functions
 from securevfl.verified.functions import FlowError
 from securevfl.verified.values import (
     IDEAL,
+    Ciphertext,
     Element,
     Key,
     Model,
     Protected,
     Sealed,
+    SealingKey,
     Secret,
     bare,
     describe,
@@ -219,6 +221,7 @@ class Output:
     value: Any
     to: frozenset[int] | None
     alone: bool = False  # declared to be of one party, which a reader must judge
+    together: bool = False  # given to coalitions of all of `to` only
 
 
 class Trace:
@@ -384,25 +387,36 @@ class Trace:
         raise FlowError(f"spec of {describe(value)}: an Element or a Secret is needed")
 
     def output(
-        self, name: str, value: Any, to: Iterable[int] | None = None, *, alone: bool = False
+        self,
+        name: str,
+        value: Any,
+        to: Iterable[int] | None = None,
+        *,
+        alone: bool = False,
+        together: bool = False,
     ) -> None:
         """Declare what some parties may learn; everybody, if `to` is not given.
 
         It must be a function of inputs. Write it apart from the code of the parties, with `spec`.
         Outputs that together stand on one honest party alone are refused, except those that are
-        declared so by `alone`.
+        declared so by `alone`. With `together` it is what all of `to` learn if they pool what they
+        have, and none of them without the others.
         """
         if not isinstance(value, Element | Secret):
             raise FlowError(f"output {name}: an Element or a Secret is needed, not "
                             f"{describe(value)}")  # fmt: skip
         assert value._node is not None
         whom = None if to is None else frozenset(to)
-        self.outputs.append(Output(name, value._node, value._value, whom, alone))
+        self.outputs.append(Output(name, value._node, value._value, whom, alone, together))
 
     def outputs_of(self, coalition: Iterable[int]) -> list[Output]:
         """Outputs that a member of the coalition may have."""
         some = frozenset(coalition)
-        return [one for one in self.outputs if one.to is None or one.to & some]
+        return [
+            one
+            for one in self.outputs
+            if one.to is None or (one.to <= some if one.together else one.to & some)
+        ]
 
     # -- checkpoints ---------------------------------------------------------------------------
 
@@ -438,6 +452,14 @@ class Trace:
         For declared outputs, which are for a schedule. Tuples are lists here.
         """
         return dict(self._told.get(kind, {}))
+
+    def whom(self, kind: str) -> Mapping[int, list[int]]:
+        """Receivers of a kind of message in each round."""
+        found: dict[int, list[int]] = {}
+        for message in self.messages:
+            if message.kind == kind and message.to is not None:
+                found.setdefault(message.round, []).append(message.to)
+        return found
 
     def _bare_inputs(self, public: Any) -> None:
         """Refuse numbers of an input that are sent as public ones, beside their wrapper."""
@@ -518,7 +540,10 @@ class Trace:
             yield str(m), repr((m.sender, m.to, m.kind, m.round, parts, m.public))
         for out in self.outputs:
             to = None if out.to is None else sorted(out.to)
-            yield f"output {out.name}", repr((out.name, out.node.number, to, out.alone))
+            yield (
+                f"output {out.name}",
+                repr((out.name, out.node.number, to, out.alone, out.together)),
+            )
 
     def digest(self) -> str:
         """A text that two traces share only if they have the same steps, messages and outputs."""
@@ -548,11 +573,16 @@ def _parts(payload: Any, sender: int, found: list[Part]) -> Any:
     if isinstance(payload, Protected):
         if payload._home not in (None, sender):
             raise FlowError(f"{name_of(sender)} sends {describe(payload)}: it does not have it")
+        if isinstance(payload, SealingKey):  # made of chance alone
+            return f"a key for party {payload._holder}"
         if payload._node is None:
             raise FlowError(f"send: {describe(payload)} was made outside of the trace")
         holder, value = None, payload._value
         if isinstance(payload, Sealed):
             holder, value = payload._holder, payload._value._value
+        elif isinstance(payload, Ciphertext):
+            assert payload._inside is not None
+            holder, value = payload._holder, payload._inside._value
         elif isinstance(payload, Key):
             value = payload._node.value
         found.append(Part(payload._node, value, holder))

@@ -12,6 +12,7 @@ and `map` is worst case: an opaque function of everything that goes in.
 - `Key`: 32 bytes for `prf`, and for nothing else.
 - `Bytes`: a signature, or the key that verifies it.
 - `PublicKey`, `Sealed`, `Clipped`, `Noised`: what their makers in `parties` say.
+- `Ciphertext`, `SealingKey`, `OpeningKey`: what `ciphertexts` says.
 """
 
 from __future__ import annotations
@@ -476,6 +477,45 @@ class Sealed(Protected):
         return Sealed(inside, inside._node, home, self._world, self._holder)
 
 
+class SealingKey(Protected):
+    """A public key under which anybody seals for the party that made it."""
+
+    __slots__ = ("_holder",)
+
+    def __init__(
+        self, value: Any, node: Any, home: int | None, world: Any, holder: int | None = None
+    ) -> None:
+        super().__init__(value, node, home, world)
+        self._holder = holder
+
+
+class OpeningKey(Protected):
+    """The secret key that opens; it stays with the party that made it."""
+
+    __slots__ = ()
+
+
+class Ciphertext(Protected):
+    """Ciphertexts of a block of field elements: bytes that the holder of the key can open.
+
+    In a trace `_inside` is the plaintext that they stand for, which only the trace looks at.
+    """
+
+    __slots__ = ("_holder", "_inside")
+
+    def __init__(
+        self,
+        value: Any,
+        node: Any,
+        home: int | None,
+        world: Any,
+        holder: int | None = None,
+        inside: Element | None = None,
+    ) -> None:
+        super().__init__(value, node, home, world)
+        self._holder, self._inside = holder, inside
+
+
 class Model(Protected):
     """A network with its optimiser: its state is protected, and functions are given the object.
 
@@ -582,7 +622,7 @@ def bare(value: Any) -> Any:
     FlowError
         For what is neither protected by itself nor plainly public.
     """
-    if isinstance(value, Sealed | Key):
+    if isinstance(value, Sealed | Key | Ciphertext | SealingKey | OpeningKey):
         raise FlowError(f"map of {describe(value)}: keys are for prf, ciphertexts for decrypt")
     if isinstance(value, Protected):
         return value._value
@@ -646,7 +686,15 @@ def wrapped(
         return Element(value, node, home, world, of)
     if what == "model":
         return Model(value, node, home, world)
-    kinds = {"key": Key, "public key": PublicKey, "signature": Bytes, "noised": Noised}
+    kinds: dict[str, Any] = {
+        "key": Key,
+        "public key": PublicKey,
+        "signature": Bytes,
+        "noised": Noised,
+        "sealing key": SealingKey,
+        "opening key": OpeningKey,
+        "sealed": Ciphertext,
+    }
     return kinds.get(what, Secret)(value, node, home, world)
 
 
