@@ -17,41 +17,24 @@ Both packages are optional: ``pip install 'securevfl[he]'``.
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import ANNOUNCE, SERVER, Party
-from securevfl.errors import ConfigurationError, PrivacyError, RangeError
+from securevfl.engine.party import SERVER, Party
+from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme
 from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.hidden_sums import Encrypted
-from securevfl.protocols.base.messages import (
-    Formula,
-    Hypothesis,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    fixed,
-    in_rounds,
-    in_setup,
-    with_formulas,
-)
+from securevfl.protocols.base.messages import MessageSpec, fixed, in_rounds, in_setup
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
-from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, summed
-
-if TYPE_CHECKING:
-    from securevfl.data.dataset import VerticalDataset
+from securevfl.protocols.base.summed_parties import SummedClient, SummedEmbeddings, SummedServer
+from securevfl.verified import Element, World
 
 
 class HEConfig(SegmentedConfig):
@@ -109,85 +92,73 @@ class Parameters:
     Attributes
     ----------
     scheme : Scheme
-    point : FixedPoint
-        Quantiser of embeddings.
     holder, quorum : int
         Number of the client with the secret key, and of embeddings in a sum.
     """
 
     scheme: Scheme
-    point: FixedPoint
     holder: int
     quorum: int
 
 
-@dataclass(eq=False, repr=False)
-class Client(SplitClient):
+def integers(total: np.ndarray, point: FixedPoint) -> np.ndarray:
+    """A sum of quantised embeddings as int64."""
+    return point.field.signed(total)
+
+
+class Client(SummedClient):
     """Client n: encrypts its embedding; the key holder also decrypts the sums."""
 
     kept_once: ClassVar[tuple[str, ...]] = ("public_key", "secret_key")
+    protected: ClassVar[Mapping[str, str]] = {
+        "key": "sealing key", "embedding": "sealed", "sum": "sealed", "opened": "real",
+        "gradient": "real",
+    }  # fmt: skip
 
-    public: Parameters
-    public_key: bytes = field(default=b"", init=False)
-    secret_key: bytes = field(default=b"", init=False)  # of the key holder only
+    def __init__(self, *given: Any) -> None:
+        *common, public = given
+        super().__init__(*common)
+        self.public: Parameters = public
+        self.public_key: Any = b""
+        self.secret_key: Any = b""  # of the key holder only
 
     async def setup(self) -> None:
         """Make the keys and send the public one, as key holder; else receive it."""
         if self.index != self.public.holder:
             self.public_key = await self.receive("key", sender=self.public.holder)
             return
-        self.public_key, self.secret_key = self.public.scheme.generate()
+        self.public_key, self.secret_key = self.sealing_keys(self.public.scheme)
         others = [n for n in self.peers if n != self.index]
         self.broadcast("key", self.public_key, to=(SERVER, *others))
 
-    async def train(self, batch: np.ndarray) -> None:
+    async def train(self, samples: np.ndarray) -> None:
         """One step of split training on an encrypted embedding."""
-        own = self.rows_of(batch)
-        x = self.quantised(own)
-        ciphertexts = self.public.scheme.encrypt(self.public_key, x.reshape(-1))
-        self.send(SERVER, "embedding", ciphertexts)
+        scheme, x = self.public.scheme, self.quantised(samples)
+        self.send(SERVER, "embedding", self.seal(scheme, self.public_key, x))
         if self.index == self.public.holder:
-            self.send(
-                SERVER, "opened", self.decrypt(await self.receive("sum", sender=SERVER), x.shape)
-            )
-        self.update(own, await self.receive("gradient", sender=SERVER))
+            total = self.decrypted(await self.receive("sum", sender=SERVER), x.shape)
+            self.send(SERVER, "opened", total)
+        self.update(samples, await self.receive("gradient", sender=SERVER))
 
-    def quantised(self, own: np.ndarray) -> np.ndarray:
-        """x_u as int64, refused where a sum could leave the scheme's range.
-
-        The error reveals one bit about the client's data, which the card lists.
-        """
-        x: np.ndarray = self.public.point.round(self.embed(own))
-        limit, largest = self.public.scheme.limit, int(np.abs(x).max(initial=0))
-        if largest > limit:
-            raise RangeError(
-                f"he_split: in round {self.round} client {self.index} has a quantised embedding "
-                f"of {largest}, and floor(2^34 / N) = {limit}. Lower bits "
-                f"({self.public.point.bits}) or bound the weights"
-            )
-        return x
-
-    def decrypt(self, sums: tuple[bytes, ...], shape: tuple[int, ...]) -> np.ndarray:
+    def decrypted(self, sums: Any, shape: tuple[int, ...]) -> Any:
         """Sum of as many embeddings as the quorum, as integers."""
         public = self.public
-        values = public.scheme.decrypt(self.secret_key, sums, math.prod(shape), public.quorum)
-        return values.reshape(shape)
+        total = self.open_sealed(public.scheme, self.secret_key, sums, shape, public.quorum)
+        return total.map(integers, self.point, real=True, dtype=np.int64)
 
 
-@dataclass(eq=False, repr=False)
-class Server(SplitServer):
+class Server(SummedServer):
     """Server: adds ciphertexts, has the sum decrypted, trains the server model."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "answered")
     kept_once: ClassVar[tuple[str, ...]] = ("public_key",)
+    protected = Client.protected
+    divides = True
 
-    public: Parameters
-    public_key: bytes = field(default=b"", init=False)
-    answered: np.ndarray = field(init=False)  # rounds in which each client was summed
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.answered = np.zeros(len(self.peers), np.int64)
+    def __init__(self, *given: Any) -> None:
+        *common, public = given
+        super().__init__(*common)
+        self.public: Parameters = public
+        self.public_key: Any = b""
 
     async def setup(self) -> None:
         """Learn the public key, without which ciphertexts cannot be added."""
@@ -195,31 +166,17 @@ class Server(SplitServer):
 
     async def run(self) -> None:
         """One step a round, on the first `quorum` embeddings; later ones are late."""
+        public = self.public
         while self.steps < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
             self.announce(self.round + 1, batch)
-            uploads = await self.collect("embedding", count=self.public.quorum)
-            total = self.public.scheme.add(self.public_key, list(uploads.values()))
-            self.send(self.public.holder, "sum", total)
-            holder = self.public.holder
-            opened = await self.receive("opened", sender=holder, round=self.round)
-            self.train(batch, (opened, tuple(uploads)))
+            uploads = await self.collect("embedding", count=public.quorum)
+            total = self.add_sealed(public.scheme, self.public_key, list(uploads.values()))
+            self.send(public.holder, "sum", total)
+            opened = await self.receive("opened", sender=public.holder, round=self.round)
+            self.train(self.batches.samples(batch), opened, tuple(uploads))
         self.conclude()
-
-    def join(
-        self, uploads: tuple[np.ndarray, tuple[int, ...]], samples: np.ndarray
-    ) -> JointEmbedding:
-        """Mean of the summed clients, from the decrypted sum and their numbers."""
-        total, clients = uploads
-        # The sum is of integers round(2^l H_n), |sum| <= 2^34, exact as a double.
-        mean = total * 2.0**-self.public.point.bits / len(clients)
-        return summed(mean, clients, lambda gradient: gradient / np.float32(len(clients)))
-
-    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
-        """Send all clients in the sum the same gradient, and count them."""
-        self.answered[list(step.clients)] += 1
-        self.broadcast("gradient", next(iter(step.gradients.values())), to=step.clients)
 
 
 def quorum_of(config: HEConfig, parties: int) -> int:
@@ -243,13 +200,15 @@ def quorum_of(config: HEConfig, parties: int) -> int:
     return quorum
 
 
-class HESplit(EmbeddingProtocol, Encrypted):
+class HESplit(SummedEmbeddings):
     """Split learning with homomorphic encryption on one data set."""
 
     name = "he_split"
     tells_sums = True
     apart = True
     Config = HEConfig
+    divides = True
+    traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 2, "width": 2, "hidden": 3}
     card = Card(
         title="Split learning with homomorphic encryption",
         paper="CKKS (Cheon et al., 2017) or Paillier (1999); the aggregation is ours",
@@ -292,10 +251,18 @@ class HESplit(EmbeddingProtocol, Encrypted):
         ),
     )
 
-    def __init__(self, config: HEConfig, data: VerticalDataset, *, seed: int) -> None:
+    def __init__(self, config: HEConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         self.quorum = quorum_of(config, data.parties)
         self.public = self.parameters()
+        # Sums of integers stay below 2^34, far from p.
+        self.point = FixedPoint(PrimeField(2**61 - 1), bits=config.bits)
+        self.limit = self.public.scheme.limit
+        self.told_to = (SERVER, config.holder)
+        self.refusal = (
+            "he_split: in round {round} client {client} has a quantised embedding of LARGEST, and "
+            f"floor(2^34 / N) = {self.limit}. Lower bits ({config.bits}) or bound the weights"
+        )
         if self.quorum == data.parties:
             self.card = replace(type(self).card, absence="waits")
 
@@ -319,7 +286,7 @@ class HESplit(EmbeddingProtocol, Encrypted):
         """The public key, ciphertexts, and sums to the key holder and back."""
         opening, embedding, gradient = self.step_messages("ciphertext", dtype="")
         rows = self.layout.coded * self.layout.segments
-        declared = (
+        return (
             MessageSpec("key", "key_holder", "server", "key", public=True, count=in_setup),
             MessageSpec("key", "key_holder", "client", "key", public=True, count=in_setup),
             opening,
@@ -337,105 +304,25 @@ class HESplit(EmbeddingProtocol, Encrypted):
             ),
             gradient,
         )
-        formulas: dict[str, Formula] = {
-            ANNOUNCE: self.announced_at,
-            "key": lambda secrets, key: self.public.scheme.public_of(
-                self.holder_state(secrets)["secret_key"]
-            ),
-            "embedding": self.checked_ciphertexts,
-            "sum": self.checked_ciphertexts,
-            "opened": self.ideal_output,
-            "gradient": self.gradient_of_the_sum,
-        }
-        return with_formulas(declared, formulas)
 
-    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-        """Randomised encryption, and a secret key that is never sent.
+    def summed(self, world: World) -> Mapping[int, Sequence[int]]:
+        """Clients in the sum of each round: they got a gradient."""
+        return world.whom("gradient")
 
-        Numbers of terms, keys and ciphertexts are looked at by the verifier (`Encrypted`).
-        """
-        state = self.holder_state(secrets)
-        key, values = state["public_key"], np.arange(4, dtype=np.int64)
-        twice = [self.public.scheme.encrypt(key, values) for _ in range(2)]
-        sent = [
-            payload
-            for kind in ("key", "embedding", "sum")
-            for round in range(self.config.rounds + 1)
-            for payload in secrets.sent(kind, round).values()
-        ]
-        parts = [one for payload in sent
-                 for one in ((payload,) if isinstance(payload, bytes) else payload)]  # fmt: skip
-        kept = not any(state["secret_key"] in one for one in parts)
-        return (
-            Hypothesis("two encryptions of one plaintext differ", twice[0] != twice[1]),
-            Hypothesis("the secret key is in no message", kept),
-        )
+    def told_sum(self, total: Element) -> Any:
+        """The sum as the key holder returns it."""
+        return total.map(integers, self.point, real=True, dtype=np.int64)
 
-    @property
-    def scheme(self) -> Scheme:
-        """CKKS or Paillier."""
-        return self.public.scheme
+    def open_values(self, world: World, embeddings: Mapping[int, Element], round: int) -> None:
+        """The server and the key holder read every embedding together."""
+        for n, x in embeddings.items():
+            world.output(f"embedding {n} {round}", x, self.told_to, alone=True, together=True)
 
-    def secret_key(self, secrets: RunSecrets) -> bytes:
-        """The key holder's."""
-        key: bytes = self.holder_state(secrets)["secret_key"]
-        return key
-
-    def checked_ciphertexts(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """The ciphertexts themselves, if they hold what they must and nothing else; None otherwise.
-
-        A client's hold its quantised embedding, the server's the sum; all other slots are zero.
-        Encryption is randomised, so nobody can compute them anew.
-        """
-        ciphertexts = secrets.sent(key.kind, key.round)[key.sender, key.receiver]
-        single = key.kind == "embedding"
-        wanted = (
-            [self.upload(secrets, key.sender, key.round)] if single else self.sums(secrets, key)
-        )
-        secret = self.holder_state(secrets)["secret_key"]
-        summands = 1 if single else self.quorum
-        fault = self.public.scheme.fault
-        sound = any(not fault(secret, ciphertexts, one.reshape(-1), summands) for one in wanted)
-        return ciphertexts if sound else None
-
-    def holder_state(self, secrets: RunSecrets) -> Mapping[str, Any]:
-        """State of the key holder when it sent the public key."""
-        return secrets.state(MessageKey("key", 0, self.public.holder, SERVER))
-
-    def gradient_of_the_sum(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """dL/dH of the mean of the summed clients, divided by their number."""
-        summed = len({n for _, n in secrets.sent("gradient", key.round)})
-        total = self.ideal_output(secrets, MessageKey("opened", *key[1:]))
-        mean = total * 2.0**-self.public.point.bits / summed
-        gradient: np.ndarray = self.gradient_at(secrets, key, mean) / np.float32(summed)
-        return gradient
-
-    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """Sum that the key holder decrypts and sends to the server, as integers.
-
-        Of the clients that got a gradient; None for other messages. `draws` is empty here: keys
-        and the randomness of ciphertexts are drawn in SEAL or phe, and never are arrays of ours.
-        """
-        if key.kind not in ("sum", "opened"):
-            return None
-        sums = list(self.sums(secrets, key))
-        opened = secrets.sent("opened", key.round).get((self.public.holder, SERVER))
-        same = (one for one in sums if opened is not None and np.array_equal(one, opened))
-        return next(same, sums[0])
-
-    def sums(self, secrets: RunSecrets, key: MessageKey) -> Iterator[np.ndarray]:
-        """The sum of a round; where no gradient followed it, those of any quorum that uploaded."""
-        told = sorted(n for _, n in secrets.sent("gradient", key.round))
-        sent = sorted(n for n, _ in secrets.sent("embedding", key.round))
-        for clients in [told] if told else itertools.combinations(sent, self.quorum):
-            yield np.sum([self.upload(secrets, n, key.round) for n in clients], axis=0)
-
-    def upload(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
-        """x_u: quantised embedding of a client in a round, from its rows and its network."""
-        key = MessageKey("embedding", round, client, SERVER)
-        embedding = self.embedding_at(secrets, key)
-        rounded: np.ndarray = self.public.point.round(embedding)
-        return rounded
+    def coalitions(self) -> tuple[frozenset[int], ...]:
+        """Up to T clients without the key holder, with and without the server; it, and both."""
+        holder = self.config.holder
+        rest = tuple(some for some in super().coalitions() if holder not in some)
+        return (*rest, frozenset((holder,)), frozenset((SERVER, holder)))
 
     def parameters(self) -> Parameters:
         """New public parameters, for one party."""
@@ -443,19 +330,19 @@ class HESplit(EmbeddingProtocol, Encrypted):
         paillier = config.scheme == "paillier"
         return Parameters(
             scheme=Paillier(N, config.key_bits) if paillier else Ckks(N),
-            point=FixedPoint(PrimeField(2**61 - 1), bits=config.bits),
             holder=config.holder,
             quorum=self.quorum,
         )
 
     def server(self) -> Server:
         """The server."""
-        return self.make_server(Server, self.parameters())
+        made: Server = self.made_server(Server, self.parameters())
+        return made
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
-        network, features = self.client_network(index), self.data.train[index]
-        return Client(index, self.peers(), self.layout, features, network, self.parameters())
+        made: Client = self.made_client(Client, index, self.parameters())
+        return made
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that were summed most often, the lowest first among equals."""

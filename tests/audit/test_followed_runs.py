@@ -220,10 +220,9 @@ def test_settings_do_what_they_are_called():
     assert settings()["wrong uploads"].wrong_uploads == 1
 
 
-@pytest.mark.parametrize("name", ["split", "he_split", "cvfl"])
+@pytest.mark.parametrize("name", ["split", "cvfl"])
 def test_sound_runs_of_other_methods_are_as_declared_in_their_settings(name):
     """Those of coded_split are, with states, in test_reference."""
-    pytest.importorskip("tenseal") if name == "he_split" else None
     for setting in settings_of(make(name, rounds=6)):
         found = follow(make(name, rounds=6, **dict(setting.options)), setting)
         assert found.comparison.deviations == (), setting.name
@@ -236,9 +235,8 @@ def with_settings(cls, *words):
     return [(one, make(cls, **dict(one.options))) for one in found]
 
 
-@pytest.mark.parametrize("name", ["he_split", "dvfl"])
+@pytest.mark.parametrize("name", ["dvfl"])
 def test_methods_without_timeouts_have_crashes_and_lost_messages(name):
-    pytest.importorskip("tenseal") if name == "he_split" else None
     found = with_settings(name, "crash", "lost")
     assert len(found) == 4
     for setting, protocol in found:
@@ -263,10 +261,9 @@ def test_an_end_that_is_announced_twice_is_found(name, monkeypatch):
     assert any("the end was announced" in one.what for one in found)
 
 
-@pytest.mark.parametrize("name", ["he_split", "split"])
+@pytest.mark.parametrize("name", ["split"])
 def test_a_round_number_that_is_left_out_is_found(name, monkeypatch):
     """What depends on the number, such as the rows, is that of the number that was announced."""
-    pytest.importorskip("tenseal") if name == "he_split" else None
     safe_point = Party.safe_point
 
     def skip(party):

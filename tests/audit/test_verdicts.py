@@ -193,7 +193,6 @@ def test_verdicts_on_the_methods_without_a_code():
     """Each claim that can be computed is; what is said is what was computed."""
     expected = {
         "split": {"CONFIRMED OPEN"},
-        "he_split": {"HYPOTHESES HOLD", "CONFIRMED OPEN"},
         "cvfl": {"CONFIRMED OPEN"},
         "dvfl": {"NO VIOLATION FOUND", "CONFIRMED OPEN"},
     }

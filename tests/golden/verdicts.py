@@ -61,10 +61,6 @@ LEAKS = {
         *("columns in the log", "columns in a file", "models are raw data", "a share passed on"),
         *("one client alone in the sum", "nothing written ahead"),
     ),
-    "he_split": (
-        *("secret key told", "plaintext beside the ciphertext", "a sum of one"),
-        "the same keys in every run",
-    ),
     "multivfl": ("no noise",),
     "dvfl": ("labels as a hint",),
     "fedonce": (

@@ -62,7 +62,7 @@ def test_entries_that_shrink_while_models_are_trained_are_found(monkeypatch):
     assert "fewer than 3 clients add anything when a run ends" in found
 
 
-@pytest.mark.parametrize("name", ["fedvs", "he_split", "split", "wait_dp", "dvfl"])
+@pytest.mark.parametrize("name", ["fedvs", "split", "wait_dp", "dvfl"])
 def test_servers_step_with_means_of_whole_embeddings(name):
     assert other_sums(make(name)) == ""
 

@@ -10,7 +10,7 @@ from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.testing.runs import make
 from tests.oracles.bare_sums import apart_at_first, few_in_low_digits
 
-SOUND = ["fedvs", "coded_split", "he_split", "split"]
+SOUND = ["fedvs", "coded_split", "split"]
 
 
 def few_in_low(protocol, made):

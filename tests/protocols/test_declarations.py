@@ -90,18 +90,6 @@ def test_the_ideal_output_of_fedvs_is_what_the_server_decodes(options, monkeypat
     assert made.ideal_output(run, MessageKey("gradient", 1, SERVER, 2)) is None
 
 
-def test_the_ideal_output_of_encryption_is_the_decrypted_sum():
-    pytest.importorskip("tenseal")
-    made = make("he_split", width=2, batch=5, rounds=2)
-    run = Recorded(made)
-    for round in (1, 2):
-        key = MessageKey("opened", round, 0, SERVER)
-        np.testing.assert_array_equal(
-            made.ideal_output(run, key), run.sent("opened", round)[0, SERVER]
-        )
-    assert made.draws == ()
-
-
 def declared_shapes(made: Any, party: int, round: int) -> list[tuple[int, ...]]:
     shapes = [one.shape(party, round) for one in made.draws]
     return [shape for shape in shapes if shape is not None]

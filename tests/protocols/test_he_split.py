@@ -14,6 +14,7 @@ from securevfl.protocols import he_split, split
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.testing.conformance import CHECKS
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 from tests.protocols.joint import data, slow
 
 SMALL = {"rounds": 4, "batch": 20, "width": 5, "hidden": 7}
@@ -144,7 +145,7 @@ def test_the_history_is_that_of_split_learning_on_those_in_time(name, monkeypatc
     answered = [outcome.parties[SERVER].answered.tolist() for outcome in (secure, plain)]
     assert answered[0] == answered[1]
     for n in range(6):
-        weights = [outcome.parties[n].network.values for outcome in (secure, plain)]
+        weights = [bare_of(run.parties[n].network).values for run in (secure, plain)]
         assert (weights[0] == weights[1]).all()
 
 
@@ -160,7 +161,7 @@ def test_stragglers_are_skipped_and_the_key_holder_may_be_one(holder):
 def test_only_the_key_holder_has_the_secret_key_and_the_wire_has_ciphertexts():
     pytest.importorskip("tenseal")
     outcome = simulate("he_split", data(4), conditions=NONE, payloads=True, holder=2, **SMALL)
-    secrets = {n: party.secret_key for n, party in outcome.parties.items() if n != SERVER}
+    secrets = {n: bare_of(party.secret_key) for n, party in outcome.parties.items() if n != SERVER}
     assert [n for n, secret in secrets.items() if secret] == [2]
     for n, party in outcome.parties.items():
         assert (secrets[2] in party.public.scheme._keys) == (n == 2)  # what it has read, too

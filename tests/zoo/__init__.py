@@ -20,7 +20,6 @@ def all_leaks() -> tuple[Leak, ...]:
         declared,
         declared_contents,
         declared_parts,
-        encrypted,
         fedvs_masks,
         fedvs_messages,
         fedvs_options,
@@ -28,7 +27,6 @@ def all_leaks() -> tuple[Leak, ...]:
         labels,
         noise,
         own_protocols,
-        primitives,
         rare_events,
         researcher,
         shared_models,
@@ -37,8 +35,8 @@ def all_leaks() -> tuple[Leak, ...]:
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
-    methods = (primitives, label_channels, declared_contents)
-    others = (encrypted, noise, labels, shared_models, *methods)
+    methods = (label_channels, declared_contents)
+    others = (noise, labels, shared_models, *methods)
     rest = (rare_events, beside_messages, states, coded_shares, values_of_classes)
     every = (*of_fedvs, *others, *rest, beginnings, own_protocols, researcher)
     return tuple(one for module in every for one in module.LEAKS)

@@ -17,8 +17,7 @@ from securevfl.field import PrimeField
 from securevfl.privacy.adversary import OUTSIDER
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.coalition import Coalition
-from securevfl.protocols.base.hidden_sums import Encrypted
-from securevfl.protocols.base.messages import SELF, MessageKey
+from securevfl.protocols.base.messages import SELF
 from securevfl.protocols.base.protocol import Protocol
 
 _OPEN = ("embedding", "data_share", "model_share")
@@ -53,7 +52,6 @@ class Hypotheses:
             yield Evidence(self.name, "silent", text, "gap")
             return
         for coalition in found:
-            yield from self._terms(subject, coalition)
             yield from self._other_messages(subject, coalition)
         yield from self._masks(subject, level)
         text = f"what remains is the primitive's: {claim.reason}"
@@ -77,19 +75,6 @@ class Hypotheses:
         text += "system each, none used twice"
         wrong = f"{strange} of {number} keys have another origin, or were used before"
         yield self._evidence(not strange, text, wrong)
-
-    def _terms(self, subject: Subject, coalition: Coalition) -> Iterator[Evidence]:
-        """Two terms or more are left of each sum when a coalition has taken its own from it.
-
-        The clients whose values are summed are those that get a gradient.
-        """
-        protocol = subject.protocol
-        if not isinstance(protocol, Encrypted):
-            return
-        sizes, needed = list(_summed(subject)), len(coalition.clients) + 2
-        least = min(sizes, default=0)
-        text = f"{len(sizes)} sums have {least} terms or more, and {needed} are needed that two "
-        yield self._evidence(least >= needed, text + f"are left without those of {coalition}")
 
     def _other_messages(self, subject: Subject, coalition: Coalition) -> Iterator[Evidence]:
         """No other message carries an embedding or raw columns to the coalition."""
@@ -150,21 +135,6 @@ def _drawn(run: RecordedRun) -> list[bytes]:
         if spec is not None and spec.receiver == SELF and spec.carries == "key"
         for value in m.payload
     ]
-
-
-def _summed(subject: Subject) -> Iterator[int]:
-    """Numbers of clients that were sent the gradient of a sum, in all runs."""
-    declared = Declared(subject.protocol)
-    sent = [[m.key for m in run.sent_to_others] for run, _ in subject.runs]
-    traffics = [one.traffic for one in subject.settings]
-    sent += [[MessageKey(*one[:4]) for one in traffic.envelopes] for traffic in traffics]
-    for keys in sent:
-        receivers: dict[int, set[int]] = {}
-        for key in keys:
-            spec = declared.spec_of(key)
-            if spec is not None and spec.carries == "gradient":
-                receivers.setdefault(key.round, set()).add(key.receiver)
-        yield from map(len, receivers.values())
 
 
 def _holds_rows(data: Mapping[str, np.ndarray], message: RecordedMessage) -> bool:

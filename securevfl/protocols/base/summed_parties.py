@@ -243,6 +243,17 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         """The sum as the server gets it."""
         return total
 
+    def open_values(self, world: World, embeddings: Mapping[int, Element], round: int) -> None:
+        """Declare what some may have of single embeddings; here nobody may."""
+
+    def told_all(self, world: World, name: str, value: Any) -> None:
+        """Declare what all may have. Clients that know the sum learn of the server alone by it."""
+        openers = [n for n in self.told_to if n != SERVER]
+        others = [n for n in (SERVER, *self.peers()) if n not in openers]
+        world.output(name, value, to=others if openers else None)
+        for n in openers:
+            world.output(f"{name} of {n}", value, to=[n], alone=True)
+
     def ideal(self, world: World) -> None:
         """Each round the sum over those in time, and to all the loss and dL/dH."""
         columns = [world.the(n, "columns") for n in self.peers()]
@@ -252,16 +263,18 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         for r, clients in self.summed(world).items():
             samples = self.layout.samples(announced[r])
             shape = (len(samples), self.config.width)
-            total = sum(
-                networks[n].call(
+            embeddings = {
+                n: networks[n].call(
                     *(embedding, columns[n], samples, self.point, self.limit),
                     self.refusal.format(round=r, client=n),
                     shape=shape,
                     field=self.field,
                 )
-                for n in clients
-            )
+                for n in self.peers()
+            }
+            total = sum(embeddings[n] for n in clients)
             world.output(f"sum {r}", total, to=self.told_to)
+            self.open_values(world, embeddings, r)
             if r not in world.told("gradient"):
                 continue
             among = (len(clients), 1) if self.divides else (1, len(clients))
@@ -270,8 +283,8 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
                 *(len(clients), among[0]),
                 shapes=[(), shape],
             )
-            world.output(f"loss {r}", loss)
-            world.output(f"gradient {r}", gradient)
+            self.told_all(world, f"loss {r}", loss)
+            self.told_all(world, f"gradient {r}", gradient)
             for n in clients:
                 (clipped,) = networks[n].step(
                     update, columns[n], samples, gradient, among[1], shapes=[()]

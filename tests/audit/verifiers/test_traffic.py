@@ -197,10 +197,9 @@ def with_traffic(monkeypatch, subject, one, again):
 @pytest.mark.parametrize(("kind", "found"), [("shared", ["shared"]), ("key", [])])
 def test_control_messages_that_differ_by_chance_are_keys_or_a_gap(monkeypatch, kind, found):
     """What differs between equal runs cannot be compared, so it could hold anything."""
-    name = "fedvs" if kind == "shared" else "he_split"
     key = MessageKey(kind, 1 if kind == "shared" else 0, 0, SERVER if kind == "shared" else 1)
     one, again = (Traffic((), ((key, digest),), ()) for digest in "ab")
-    subject = with_traffic(monkeypatch, Subject(make(name)), one, again)
+    subject = with_traffic(monkeypatch, Subject(make("fedvs")), one, again)
     assert pairs.random_controls(subject) == found
 
 

@@ -31,7 +31,7 @@ def test_a_party_is_itself_only_and_shows_nothing(kind):
     assert kind.__repr__ is Party.__repr__
 
 
-@pytest.mark.parametrize("name", ["split", "vafl", "vfb2", "he_split"])
+@pytest.mark.parametrize("name", ["split", "vafl", "vfb2"])
 def test_split_methods_share_the_step(name):
     import importlib
 
