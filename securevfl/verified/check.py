@@ -363,7 +363,7 @@ class Checker:
 
         Streams under the key `skip` do not count as dependent on it, but on the protected parts of
         their labels. Agreed and public keys do not count as dependent on secret keys: that is the
-        assumption on key agreement. It says nothing of a secret key that is the key of a PRF itself:
+        assumption on key agreement. It says nothing of a secret key that is a key of a PRF itself:
         there `halves` counts them.
         """
         todo, seen, atoms = list(symbols), set(), set()
