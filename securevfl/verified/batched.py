@@ -7,6 +7,7 @@ linear combinations besides, and each result's numbers are held against them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +22,25 @@ if TYPE_CHECKING:
     from securevfl.verified.parties import Hands
 
 Array = np.ndarray[Any, Any]
+_LARGE = 2**20  # bytes
 
 
-def mixed(value: Array, matrix: Any, parts: Sequence[Element]) -> list[Element]:
-    """Rows of a public matrix times a stack of parts, whose numbers `value` a kernel found."""
+def mixed(
+    matrix: Any, parts: Sequence[Element], value: Sequence[Array] | Array | None = None
+) -> list[Element]:
+    """Rows of a public matrix times a stack of parts of one shape.
+
+    Parameters
+    ----------
+    matrix : array_like, (results, parts)
+    parts : sequence of Element
+    value : ndarray, optional
+        The numbers, where a kernel has found them.
+    """
     home, first = home_of(parts), parts[0]
+    if value is None:
+        through = np.stack([part._value for part in parts]).reshape(len(parts), -1)
+        value = first._field.matmul(matrix, through).reshape(-1, *first.shape)
     if first._world is None:
         return [Element(row, None, home, None, first._field) for row in value]
     made = []
@@ -39,7 +54,7 @@ def mixed(value: Array, matrix: Any, parts: Sequence[Element]) -> list[Element]:
 def encoded(party: Hands, code: LagrangeCode, segments: Element) -> list[Element]:
     """Shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T fresh tapes."""
     Z = party.uniform(code.privacy, *segments.shape[1:], name="Z")
-    shares = code.encode(segments._value, masks=Z._value)
+    shares = [_apart(one) for one in code.encode(segments._value, masks=Z._value)]
     if segments._world is None:
         return [Element(one, None, party.index, None, party.field) for one in shares]
     matrix = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)
@@ -47,7 +62,7 @@ def encoded(party: Hands, code: LagrangeCode, segments: Element) -> list[Element
         *map(segments.__getitem__, range(code.segments)),
         *(Z[t] for t in range(len(Z._value))),
     ]
-    return mixed(shares, matrix, parts)
+    return mixed(matrix, parts, shares)
 
 
 def encoded_constant(party: Hands, code: LagrangeCode, value: Element) -> list[Element]:
@@ -61,7 +76,7 @@ def encoded_constant(party: Hands, code: LagrangeCode, value: Element) -> list[E
         [sum(map(int, a)) % p, *map(int, b)]
         for a, b in zip(code.data_matrix, code.mask_matrix, strict=True)
     ]
-    return mixed(shares, matrix, [value, *(V[t] for t in range(code.privacy))])
+    return mixed(matrix, [value, *(V[t] for t in range(code.privacy))], shares)
 
 
 def decoded(code: LagrangeCode, results: Mapping[int, Element], degree: int) -> Element:
@@ -75,7 +90,7 @@ def decoded(code: LagrangeCode, results: Mapping[int, Element], degree: int) -> 
         return Element(found, None, home, None, first._field)
     used = parties[: code.recovery_threshold(degree)]
     matrix = code.decode_matrix(used)
-    whole = stack(mixed(found, matrix, [results[j] for j in used]))
+    whole = stack(mixed(matrix, [results[j] for j in used], found))
     return Element(found, whole._node, home, first._world, first._field)
 
 
@@ -124,7 +139,7 @@ def dealt_masks(
         return [Element(row, None, party.index, None, party.field) for row in value]
     dealt = prss.dealt(party.index)
     parts = [party.prf(keys[n], label, 1, *shape, of=of)[0] for n in dealt]
-    return mixed(value, prss.onto, parts)
+    return mixed(prss.onto, parts, value)
 
 
 def with_masks(party: Hands, prss: Prss, result: Element, masks: Sequence[Element]) -> Element:
@@ -137,3 +152,17 @@ def with_masks(party: Hands, prss: Prss, result: Element, masks: Sequence[Elemen
         return Element(value, None, home, None, result._field)
     made = combination([(1, result), (factor, rho)])
     return Element(value, made._node, home, result._world, result._field)
+
+
+def _apart(share: Array) -> Array:
+    """A copy whose memory goes back to the system as soon as its receiver has taken it.
+
+    A view would keep the shares of all holders until the last one has taken its own, and freed
+    pieces of a heap are too small for what holders join them to: a simulation would need the shares
+    of all holders twice.
+    """
+    if share.nbytes < _LARGE:
+        return share.copy()
+    copy = np.frombuffer(mmap(-1, share.nbytes), share.dtype).reshape(share.shape)
+    copy[...] = share
+    return copy

@@ -268,6 +268,26 @@ class Views:
 
         return self.memo(("sides", view, shape), make)  # type: ignore[no-any-return]
 
+    def parts(self, view: int) -> list[tuple[int, int]]:
+        """Choices of entries, with factors, whose sum a map is; the map itself if there are none.
+
+        A sum of parts of one block, such as of an owner's segments, is one map. Its products are
+        those of its parts.
+        """
+
+        def make() -> list[tuple[int, int]]:
+            places, weights = self.table(view)
+            found = []
+            for column, own in zip(places.T, weights.T, strict=True):
+                factors = {int(w) for w, at in zip(own, column, strict=True) if at >= 0}
+                if len(factors) != 1:
+                    return [(view, 1)]
+                chosen = np.ascontiguousarray(column).reshape(-1, 1)
+                found.append((self.intern(self.shapes[view], chosen, None)[0], factors.pop()))
+            return found
+
+        return self.memo(("parts", view), make)  # type: ignore[no-any-return]
+
     def between(self, one: int, other: int) -> Array | None:
         """Columns of one map that meet rows of another: neither is zero; None for all of them."""
 
@@ -593,7 +613,8 @@ class Algebra:
     def _terms(self, form: Form) -> Iterable[tuple[Any, int]]:
         """Chains of a form with their coefficients; an array for its constant."""
         for block, (view, c) in form.linear.items():
-            yield ((block, view),), c
+            for part, d in self.views.parts(view):
+                yield ((block, part),), c * d % self.p
         yield from form.products.items()
         if form.constant is not None:
             flat = np.array(form.constant, dtype=object)

@@ -40,6 +40,7 @@ from securevfl.verified.values import (
 if TYPE_CHECKING:
     from securevfl.verified.parties import World
 
+MISSING = object()
 KINDS = ("field", "real", "key", "public key", "bytes", "keys", "seed", "signature")
 
 
@@ -50,10 +51,10 @@ class Participant(Sealing, Party):
     ----------
     protected : mapping of str to str or tuple of str
         Kinds of message that carry protected values, and what these are: "field", "real", "key" or
-        "public key"; "sealing key"; "sealed" (one ciphertext);
-        "number" (a Secret of shape () and dtype float64, as a float); "signature" (or
-        the key that verifies it); "bytes" (a Secret of uint8, as bytes), "keys" (a list of keys, as
-        a uint8 array, (keys, 32)) or "seed" (a key, as a uint8 array, (32,)). Two of these in one
+        "public key"; "sealing key"; "sealed" (one ciphertext); "number" (a Secret of shape () and
+        dtype float64, as a float); "signature" (or the key that verifies it); "bytes" (an Element,
+        as bytes); "keys" (a list of keys, as a uint8 array, (keys, 32)) or "seed" (a key, as a
+        uint8 array, (32,)). Two of these in one
         text, one of arrays and one of bytes, as in "public key, field", are of a payload that has
         both. A tuple has one for each part of a payload that is a tuple, and "public" for parts
         without such values. All other kinds carry public numbers and texts, such as a batch's rows.
@@ -214,11 +215,14 @@ class Participant(Sealing, Party):
         super().on(kind, lambda m: handler(m._replace(payload=self._arrived(kind, m.payload))))
 
     def record(self, event: str, **fields: Any) -> None:
-        """Put an event into the history, which everybody reads: declare what it shows."""
+        """Put an event into the history, which everybody reads: declare what it shows.
+
+        A protected number that is nan, such as a measure that there is not, is left out.
+        """
         if self.world is not None:
             self.world.sent(self.index, None, f"event {event}", self.round, fields)
         plain = {name: _number(value) for name, value in fields.items()}
-        super().record(event, **plain)
+        super().record(event, **{name: one for name, one in plain.items() if one is not MISSING})
 
     def secret_stream(self, name: str, *keys: int) -> NoReturn:
         """Refused: numbers of a generator are no protected values."""
@@ -312,9 +316,14 @@ class Participant(Sealing, Party):
             found = [Key(row.tobytes(), None, self.index, None) for row in np.atleast_2d(value)]
             return found if what == "keys" else found[0]
         if what == "bytes":
-            if type(value) is not bytes:
+            if type(value) is not bytes or len(value) % self.field.dtype.itemsize:
                 return value
-            return Secret(np.frombuffer(value, np.uint8), None, self.index, None)
+            array = np.frombuffer(value, self.field.dtype)
+            return self._wrapped(array, "field")
+        if what == "field" and form is not None:
+            field, whole = self.field, value.dtype == self.field.dtype
+            if not whole or int(value.max(initial=0)) >= field.modulus:
+                return value
         if isinstance(value, np.ndarray | np.generic | bytes):
             kinds = (what or "real").split(", ")
             if len(kinds) > 1:
@@ -386,7 +395,7 @@ def _packed(value: Any, what: str | None) -> Any:
         return np.frombuffer(joined, np.uint8).reshape(len(value), KEY_BYTES)
     if what == "seed" and isinstance(value, Key):
         return np.frombuffer(value._value, np.uint8)
-    if what == "bytes" and isinstance(value, Secret):
+    if what == "bytes" and isinstance(value, Element):
         return value._value.tobytes()
     if what == "public" and isinstance(value, Protected):
         raise FlowError(f"send: {describe(value)} in a part that was declared public")
@@ -403,9 +412,10 @@ def _bare(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     """A value of the history: a number of a protected one."""
-    if isinstance(value, Protected):
-        return np.asarray(value._value).reshape(()).item()
-    return value
+    if not isinstance(value, Protected):
+        return value
+    number = np.asarray(value._value).reshape(()).item()
+    return MISSING if number != number else number
 
 
 class _Shown:

@@ -529,11 +529,18 @@ class Model(Protected):
         self,
         function: Callable[..., Any],
         *others: Any,
-        shape: Sequence[int],
+        shape: Sequence[int] = (),
         dtype: Any = np.float32,
         field: PrimeField | None = None,
+        shapes: Sequence[Sequence[int]] = (),
+        of: Sequence[Any] = (),
     ) -> Any:
-        """``function(model, *others)``, which must not change the model."""
+        """``function(model, *others)``, which must not change the model.
+
+        With `shapes` it returns as many arrays; these and `of` are as in `step`.
+        """
+        if shapes:
+            return self._results(function, others, shapes, of, changes=False)
         kind = ("field", field) if field is not None else ("real", np.dtype(dtype))
         return mapped(function, (self, *others), shape, kind)
 
@@ -553,6 +560,18 @@ class Model(Protected):
         of : sequence of PrimeField or dtype
             The field or the dtype of each array; float32 if not given.
         """
+        return self._results(function, others, shapes, of, changes=True)
+
+    def _results(
+        self,
+        function: Callable[..., Any],
+        others: Sequence[Any],
+        shapes: Sequence[Sequence[int]],
+        of: Sequence[Any],
+        *,
+        changes: bool,
+    ) -> tuple[Any, ...]:
+        """Arrays that a function returns, and the model after it, if that changes."""
         values, home = (self, *others), home_of((self, *others))
         kinds = [_kind(one) for one in of or [np.float32] * len(shapes)]
         if self._world is None:
@@ -562,13 +581,17 @@ class Model(Protected):
                 wrapped(_shaped(one, shape, kind), kind, None, home, None)
                 for one, shape, kind in every
             )
-        made = self._world.called(_advanced, values, function=function)
+        if changes:
+            made = self._world.called(_advanced, values, function=function)
+        else:
+            made = self._world.called(function, values)
         results = tuple(
             made.result(k, tuple(shape), kind, home)
-            for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True), 1)
+            for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True), int(changes))
         )
-        advanced = made.result(0, (), ("model", None), home)
-        self._node, self._value = advanced._node, advanced._value
+        if changes:
+            advanced = made.result(0, (), ("model", None), home)
+            self._node, self._value = advanced._node, advanced._value
         return results
 
     def state_dict(self) -> Any:
