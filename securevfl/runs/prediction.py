@@ -19,6 +19,7 @@ from securevfl.errors import DataError
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.history import History, row_of
 from securevfl.runs.threads import one_thread
+from securevfl.verified import bare_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,6 +123,6 @@ def infer(
     with one_thread():
         simulation.run()
     server: Any = parties[SERVER]
-    embedding, scores = server.predicted
+    embedding, scores = bare_of(server.predicted)
     (done,) = [e["time"] for e in recorder.events if e["event"] == "predicted"]
     return Inference(embedding, scores, done, recorder.events, simulation.transcript)

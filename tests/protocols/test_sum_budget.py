@@ -13,6 +13,7 @@ from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.errors import ConfigurationError, PrivacyError, SecureVFLError
 from securevfl.protocols.fedvs.messages import Batch
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 
 METHODS = ("fedvs", "coded_split")
 OPTIONS = {"width": 2, "batch": 10, "hidden": 4, "sum_budget": 1.0}
@@ -115,12 +116,14 @@ def test_coded_split_holder_answers_no_label_with_other_steps(data):
     holder = outcome.parties[0]
     holder.engine = Nowhere()
     values, _, left, digest = holder.model
-    holder.model = (values, 3, left, bytes(32))
+    holder.model = (values, 3, left, holder.no_steps)
     with pytest.raises(PrivacyError, match=r"answered the batch of step 4 already"):
         holder.name_steps(4)
     holder.model = (values, 4, left, digest)
     holder.name_steps(5)
-    assert holder.named[5] == digest
+    labels, digests = bare_of(holder.named)
+    assert labels[-1] == 5
+    assert (digests[-4:] == bare_of(digest)).all()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -23,6 +23,7 @@ from securevfl.audit.attacks.shares import (
 )
 from securevfl.field import LagrangeCode
 from securevfl.models.polynomial_network import expand
+from securevfl.verified import bare_of
 
 NO_HOLDERS = NoView("data, models and steps do not stay in shares")
 _TRIED = 500  # coalitions
@@ -61,7 +62,8 @@ def own_share(seen: ObservedRun, holder: int) -> np.ndarray | None:
     protocol: Any = seen.protocol
     party: Any = seen.parties[holder]
     field, layout = protocol.public.field, protocol.public.batches["train"]
-    psi = field.matmul(party.data_shares["train"], party.model[0]) / field.modulus - 0.5
+    F, W = bare_of((party.data_shares["train"], party.model[0]))
+    psi = field.matmul(F, W) / field.modulus - 0.5
     samples = layout.samples(np.arange(layout.length))
     rows = np.empty((layout.rows, psi.shape[1]))
     rows[samples[samples >= 0]] = np.tile(psi, (layout.segments, 1))[samples >= 0]
@@ -72,7 +74,7 @@ def pooled_data(seen: ObservedRun, holders: Sequence[int]) -> Combinations:
     """Combinations of the segments of all clients' data that holders compute from their shares."""
     protocol: Any = seen.protocol
     parties: Mapping[int, Any] = seen.parties
-    shares = {j: parties[j].data_shares["train"] for j in holders}
+    shares = {j: bare_of(parties[j].data_shares["train"]) for j in holders}
     return known_combinations(protocol.public.code, shares)
 
 

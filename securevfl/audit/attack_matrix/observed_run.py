@@ -25,6 +25,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.protocol import Protocol
+from securevfl.verified import bare_of
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ class ObservedRun:
             (
                 step.reshape(-1, step.shape[-1]) * (public.scale(t) / (-unit * config.rate(t)))
             ).astype(np.float32)
-            for t, step in enumerate(server.log, 1)
+            for t, step in enumerate(map(public.field.signed, bare_of(server.log)), 1)
         ]
 
     @property

@@ -10,6 +10,7 @@ from securevfl.audit.attack_matrix.observed_run import ObservedRun
 from securevfl.audit.attacks.gram import Visit
 from securevfl.audit.attacks.outcome import NoView
 from securevfl.engine.network import SERVER
+from securevfl.verified import bare_of
 
 
 def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
@@ -33,7 +34,7 @@ def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
     if seen.holders:
         server: Any = seen.parties[SERVER]
         unit = N * 2.0**protocol.public.sum_bits
-        pairs = zip(steps, server.log, strict=True)
+        pairs = zip(steps, map(protocol.field.signed, bare_of(server.log)), strict=True)
         return [
             Visit(s.rows, np.rint(s.joint * unit), dealt[0].astype(float)) for s, dealt in pairs
         ]

@@ -8,6 +8,7 @@ client keeps its keys in its own state, and never draws them anew.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from securevfl.field.sampling import SYSTEM
 from securevfl.protocols.base.messages import MessageKey, MessageSpec, RunSecrets, in_setup
 from securevfl.protocols.base.received import check_array
 from securevfl.protocols.base.schedule import Post, hollow
+from securevfl.verified import Key, Participant
 
 
 def fresh_bytes(count: int) -> bytes:
@@ -66,26 +68,65 @@ class KeyHolder(Party):
         await self.receive("own-keys", sender=self.index)
 
     def check_keys(self, prss: Prss) -> None:
-        """Refuse keys of other blocks than those of `prss`, which a checkpoint may have.
-
-        The places of keys that all parties hold tell all blocks: those outside each of them. So
-        where blocks are others, somebody refuses.
-
-        Raises
-        ------
-        CheckpointError
-        """
-        wanted = len(prss.held(self.index))
-        if set(self.keys) != set(prss.held(self.index)):
-            raise CheckpointError(
-                f"checkpoint: party {self.index} has {len(self.keys)} keys of masks, of other sets "
-                f"of parties than the {wanted} that it must hold: the run was begun by a version "
-                "that gives keys to other sets. Start it again, or finish it with that version"
-            )
+        """Refuse keys of other blocks; see `check_keys`."""
+        check_keys(self.index, self.keys, prss)
 
     def secret_bytes(self, count: int) -> bytes:
         """Bytes from the operating system: the keys k_A are drawn here."""
         return fresh_bytes(count)
+
+
+class KeyParticipant(Participant):
+    """A `KeyHolder` whose keys are protected values.
+
+    Attributes
+    ----------
+    keys : dict of int to Key
+    """
+
+    keys: dict[int, Key]
+
+    async def agree_on_keys(self, prss: Prss) -> None:
+        """Draw the keys that it deals, send them, and take those that others deal."""
+        drawn = {key: self.key(f"k{key}.") for key in prss.dealt(self.index)}
+        self.send(self.index, "own-keys", list(drawn.values()))
+        for j in self.peers:
+            sent = prss.sent(self.index, j)
+            if sent:
+                self.send(j, "key", [drawn[key] for key in sent])
+        dealers = [i for i in self.peers if prss.sent(i, self.index)]
+        found = await self.collect("key", senders=dealers) if dealers else {}
+        for i, some in found.items():
+            wanted = len(prss.sent(i, self.index))
+            if not isinstance(some, list) or len(some) != wanted:
+                rows = np.empty((len(some), KEY), np.uint8) if isinstance(some, list) else some
+                check_array("the keys of masks", i, rows, (wanted, KEY), np.uint8)
+        received = [zip(prss.sent(i, self.index), some, strict=True) for i, some in found.items()]
+        self.keys = drawn | {key: one for pairs in received for key, one in pairs}
+        await self.receive("own-keys", sender=self.index)
+
+    def check_keys(self, prss: Prss) -> None:
+        """Refuse keys of other blocks; see `check_keys`."""
+        check_keys(self.index, self.keys, prss)
+
+
+def check_keys(party: int, keys: Mapping[int, Any], prss: Prss) -> None:
+    """Refuse keys of other blocks than those of `prss`, which a checkpoint may have.
+
+    The places of keys that all parties hold tell all blocks: those outside each of them. So
+    where blocks are others, somebody refuses.
+
+    Raises
+    ------
+    CheckpointError
+    """
+    wanted = len(prss.held(party))
+    if set(keys) != set(prss.held(party)):
+        raise CheckpointError(
+            f"checkpoint: party {party} has {len(keys)} keys of masks, of other sets "
+            f"of parties than the {wanted} that it must hold: the run was begun by a version "
+            "that gives keys to other sets. Start it again, or finish it with that version"
+        )
 
 
 def key_messages(prss: Prss, source: str) -> tuple[MessageSpec, MessageSpec]:

@@ -79,30 +79,28 @@ class KeyMasked(Protocol):
 class SharedModels(KeyMasked):
     """A `KeyMasked` protocol in which models stay in shares, and the server deals its steps.
 
-    An owner has the attributes `features`, its prepared columns by part, and `weights`; it draws
-    the masks of each part of the data, then those of its model. The server has `labels` by part,
-    `secret`, `log`, the steps that it dealt, and `dealing`, whose `shares(secret, number, step)`
-    are what the holders are dealt, and whose `digest(secret, number, step)` all of them are told. A
-    holder has `model`: its share, the number of steps in it without a hole, those beyond, and
-    their digest. Uploads are of kind "embedding".
+    An owner has the attributes `features`, its prepared columns by part, and `weights`. The server
+    has `labels` by part, and `log`, the steps that it dealt. A holder has `model`: its share, the
+    number of steps in it without a hole, those beyond, and their digest. Uploads are of kind
+    "embedding".
     """
 
-    @abstractmethod
     def integers(self, owner: Party) -> Integers:
         """Numbers that an owner shares; it must not have begun."""
+        raise NotImplementedError
 
     @abstractmethod
     def quantised_columns(self) -> dict[int, np.ndarray]:
         """X-bar of the training rows by owner, (K, rows, columns), field elements."""
 
-    @abstractmethod
     def use_of(self, round: int) -> Use:
         """The use of the masks whose upload is of this round."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def last_use(self) -> int:
         """Round of the last upload of a run."""
+        raise NotImplementedError
 
     @property
     @abstractmethod

@@ -11,43 +11,58 @@ holders are here, the server in `securevfl.protocols.coded_split.server`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Collection, Mapping, Sequence
-from mmap import mmap
 from typing import Any, ClassVar
 
 import numpy as np
 
 from securevfl.engine.party import SERVER, Message
 from securevfl.errors import PrivacyError
+from securevfl.field import PrimeField
 from securevfl.privacy.released_equations import independent_columns
-from securevfl.protocols.base.mask_keys import KeyHolder
+from securevfl.protocols.base.mask_keys import KeyParticipant
 from securevfl.protocols.base.sum_budget import agree_on_unknowns
-from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.messages import (
-    NO_STEPS,
     STORED_EVERY,
     Label,
     Request,
-    joined,
+    digest_words,
     piece_of,
 )
 from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
-from securevfl.protocols.coded_split.quantisation import first_model, whole_rows
+from securevfl.protocols.coded_split.quantisation import first_model, segments_of
 from securevfl.protocols.coded_split.terms import (
     check_elements,
     check_mask,
     check_request,
     steps_in,
 )
+from securevfl.verified import Element, Key, Secret, concatenate
+from securevfl.verified.batched import (
+    dealt_masks,
+    decoded,
+    encoded,
+    encoded_constant,
+    masked,
+    with_masks,
+)
+from securevfl.verified.values import public_element
 
-Model = tuple[np.ndarray, int, tuple[int, ...], bytes]
-_LARGE = 2**20  # bytes
+Model = tuple[Element, int, tuple[int, ...], Element]
+PROTECTED: Mapping[str, str | tuple[str, ...]] = {
+    **dict.fromkeys(("train-data", "test-data", "model", "embedding", "release"), "field"),
+    "own-keys": "key",
+    "key": "keys",
+    "mask": ("bytes", "field"),
+    "deal": ("bytes", "field"),
+    "seed": ("bytes", "seed"),
+    "missed": ("bytes", "field"),
+}
 _REMEMBERED = 1024  # labels: a run goes back by no more steps than lie between checkpoints
 _EVENLY, _DOUBLED = 20, 10  # questions without a word: at equal times, then ever more rarely
 
 
-class Holder(KeyHolder):
+class Holder(KeyParticipant):
     """Holder j: has shares of all data and models, uploads masked sums, applies dealt steps.
 
     As it stands here it is a helper, which has no data of its own.
@@ -68,12 +83,13 @@ class Holder(KeyHolder):
         Of each dealer the newest mask that it dealt: round, digest of the steps, value.
     unknowns : int
         Independent columns of all owners, with a budget of sums.
-    named : dict of int to bytes
-        With a budget of sums, the digest of the steps in the model by training label, of the newest
-        labels that it answered. The budget counts each batch once, so no label is answered with
-        other steps.
+    named : tuple
+        With a budget of sums, the newest training labels that it answered, and the digests of the
+        steps in the model, one after the other. The budget counts each batch once, so no label is
+        answered with other steps.
     """
 
+    protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "keys")
     kept_frozen: ClassVar[tuple[str, ...]] = ("model",)
     kept_optional: ClassVar[Mapping[str, Any]] = {
@@ -84,32 +100,36 @@ class Holder(KeyHolder):
         "dealt": {},
         "dealt_round": 0,
         "unknowns": 0,
-        "named": {},
+        "named": (),
     }
     kept_ahead: ClassVar[tuple[str, ...]] = ("named",)
     kept_shares: ClassVar[tuple[str, ...]] = ("model",)
     round_ends: ClassVar[tuple[str, ...]] = ("deal", "seed")  # the step of a round ends it
 
     def __init__(self, index: int, peers: Sequence[int], public: Parameters) -> None:
-        super().__init__(index, peers)
+        super().__init__(index, peers, public.field)
         self.public = public
-        self.model: Model = (
-            np.zeros((0, public.config.width), public.field.dtype),
-            0,
-            (),
-            NO_STEPS,
-        )
-        self.data_shares: dict[str, np.ndarray] = {}
-        self.keys: dict[int, bytes] = {}
+        self.model: Model = (self.zeros(0, public.config.width), 0, (), self.no_steps)
+        self.data_shares: dict[str, Element] = {}
+        self.keys: dict[int, Key] = {}
         self.uploaded = 0  # the newest training label that it has answered
         self.asked: Request | None = None  # what the server asked for last
-        self.dealt: dict[int, tuple[int, bytes, np.ndarray]] = {}  # newest masks, by dealer
+        self.dealt: dict[int, tuple[int, Element, Element]] = {}  # newest masks, by dealer
         self.dealt_round = 0  # the round of which it has dealt masks last
         self.told = 0  # the step up to which it said that it has stored its shares
-        self.released: tuple[np.ndarray, ...] = ()  # an owner's own models, if they are released
+        self.released: tuple[Secret, ...] = ()  # an owner's own models, if they are released
         self.unknowns = 0
-        self.named: dict[int, bytes] = {}
+        self.named: tuple[Any, ...] = ()
         self.begins_once = self.budgeted  # the labels that it answered hold for all lives
+
+    def zeros(self, *shape: int) -> Element:
+        """Public zeros."""
+        return public_element(np.zeros(shape, self.field.dtype), self.field, self.world)
+
+    @property
+    def no_steps(self) -> Element:
+        """The digest of no steps."""
+        return self.zeros(digest_words(self.field))
 
     async def setup(self) -> None:
         """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
@@ -123,7 +143,7 @@ class Holder(KeyHolder):
             for n in owners:
                 shape = self.public.sizes[n], self.public.config.width
                 check_elements(self.public, "'model'", n, models[n], shape)
-            self.model = (np.concatenate([models[n] for n in owners]), 0, (), NO_STEPS)
+            self.model = (concatenate([models[n] for n in owners]), 0, (), self.no_steps)
         if self.budgeted:
             columns, config = dict(enumerate(self.public.widths)), self.public.config
             own = self.own_unknowns()
@@ -143,14 +163,14 @@ class Holder(KeyHolder):
         """A helper has no columns."""
         return None
 
-    async def collect_data(self, part: str) -> np.ndarray:
+    async def collect_data(self, part: str) -> Element:
         """F(alpha_j) of all owners side by side; when it returns, their messages may be freed."""
         owners = range(self.public.owners)
         shares = await self.collect(f"{part}-data", senders=owners)
         for n in owners:
             shape = self.public.batches[part].length, self.public.sizes[n]
             check_elements(self.public, f"'{part}-data'", n, shares[n], shape)
-        return np.concatenate([shares[n] for n in owners], axis=1)
+        return concatenate([shares[n] for n in owners], axis=1)
 
     def share_own(self) -> None:
         """Share data and model; a helper has none."""
@@ -208,26 +228,30 @@ class Holder(KeyHolder):
             check_request(self.public, payload)
             self.asked = payload
         else:
-            for number, share, digest in steps_in(self.public, kind, step, payload):
+            for number, share, digest in steps_in(self, self.public, kind, step, payload):
                 self.apply(number, share, digest)
         if self.model[1] < self.last_step and (self.model[2] or kind == "request"):
             self.ask()
 
-    def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
-        """W(alpha_j) += F^(B)(alpha_j)^T Gamma(alpha_j) (line 10); a second deal is dropped."""
-        values, done, ahead, known = self.model
+    def apply(self, step: int, share: Element, digest: Element) -> None:
+        """Take a step that was dealt; a second deal is dropped."""
+        self.model = self.with_step(self.model, step, share, digest)
+        done = self.model[1]
+        if done > self.round:
+            self.round = done
+            self.engine.round_over(self, done, False)
+
+    def with_step(self, model: Model, step: int, share: Element, digest: Element) -> Model:
+        """W(alpha_j) + F^(B)(alpha_j)^T Gamma(alpha_j) (line 10)."""
+        W, done, ahead, known = model
         if step <= done or step in ahead:
-            return
-        rows = self.public.batches["train"].draw(step)
-        moved = self.public.field.matmul(self.data_shares["train"][rows].T, share)
+            return model
+        F = self.data_shares["train"].rows(self.public.batches["train"].draw(step))
         applied = {*ahead, step}
         while done + 1 in applied:
             done += 1
         left = tuple(sorted(n for n in applied if n > done))
-        self.model = (self.public.field.add(values, moved), done, left, joined((known, digest)))
-        if done > self.round:
-            self.round = done
-            self.engine.round_over(self, done, False)
+        return W + F.T @ share, done, left, known + digest
 
     def ask(self) -> None:
         """Ask the server for the steps that are missing, and dealers for masks (section 6)."""
@@ -291,18 +315,18 @@ class Holder(KeyHolder):
         """
         if not self.budgeted:
             return
-        digest, oldest = self.model[3], min(self.named, default=0)
-        if self.named.get(label, digest) != digest or label < oldest:
-            raise PrivacyError(
-                f"coded_split: party {self.index} answered the batch of step {label} already, with "
-                "other steps in the model or too long ago to compare, and a second sum of these "
-                "rows is not in the budget. Nothing was sent. The server went back to an older "
-                "state and went on otherwise; start the run again, or use sum_budget = 0"
-            )
-        newest = dict(sorted((self.named | {label: digest}).items())[-_REMEMBERED:])
-        if newest != self.named:
-            self.named = newest
-            self.write_ahead()
+        digest, words = self.model[3], digest_words(self.field)
+        labels, digests = self.named or ((), None)
+        if label in labels:
+            start = words * labels.index(label)
+            known = digests[start : start + words]
+            known.map(refuse_other_steps, digest, self.index, label, shape=(0,), real=True)
+            return
+        if label < min(labels, default=0):
+            raise answered_already(self.index, label)
+        every = [digest] if digests is None else [digests, digest]
+        self.named = (*labels, label)[-_REMEMBERED:], concatenate(every)[-_REMEMBERED * words :]
+        self.write_ahead()
 
     def release_once(self) -> None:
         """Release the models, if that is due and has not been done."""
@@ -312,29 +336,27 @@ class Holder(KeyHolder):
 
     def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
         """Y_j = sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j) (line 5)."""
-        share = self.data_shares[label.part][rows]
-        psi = self.public.field.matmul(share, self.model[0])
-        told, prss = label.told(rows, self.model[3]), self.public.prss
+        W, _, _, digest = self.model
+        psi = self.data_shares[label.part].rows(rows) @ W
+        told, prss = label.told(rows), self.public.prss
         if self.index in prss.dealers:  # others wait for it
             self.deal_masks(round, told, psi.shape, prss.receivers)
             self.dealt_round = round
         if self.index in prss.receivers:
-            rho = functools.reduce(self.public.field.add, (one[2] for one in self.dealt.values()))
-            masked = prss.add(self.index, psi, rho)
+            Y = with_masks(self, prss, psi, [one[2] for one in self.dealt.values()])
             self.dealt = {}  # a dealer deals them again where this upload is lost
         else:
-            masked = prss.mask(self.index, self.keys, told, psi, UPLOAD)
-        self.send(SERVER, "embedding", masked, round=round)
+            Y = masked(self, prss, self.keys, psi, told, [digest], UPLOAD)
+        self.send(SERVER, "embedding", Y, round=round)
 
     def deal_masks(
         self, round: int, told: bytes, shape: tuple[int, ...], to: Collection[int]
     ) -> None:
         """Deal rho_i(alpha_j) of a label, beside the digest of the steps that it tells."""
-        prss = self.public.prss
-        values = prss.values(self.index, self.keys, told, shape)
+        prss, digest = self.public.prss, self.model[3]
+        values = dealt_masks(self, prss, self.keys, told, [digest], shape)
         for j in to:
-            value = values[j - prss.receivers[0]]
-            self.send(j, "mask", (self.model[3], value), round=round)
+            self.send(j, "mask", (digest, values[j - prss.receivers[0]]), round=round)
 
     def deal_masks_again(self, message: Message) -> None:
         """Deal a holder the masks of the label that was answered last, if it lacks those."""
@@ -350,7 +372,7 @@ class Holder(KeyHolder):
         if round > last:
             label = Label("test", last, round - last - 1)
             rows = piece_of(self.public.batches["test"], label.piece)
-        told = label.told(rows, self.model[3])
+        told = label.told(rows)
         self.deal_masks(round, told, (len(rows), self.public.config.width), [message.sender])
 
     def take_mask(self, message: Message) -> None:
@@ -364,28 +386,26 @@ class Holder(KeyHolder):
         """Whether the holder can mask the upload of a round: it has keys, or what dealers dealt."""
         prss = self.public.prss
         wanted = prss.dealers if self.index in prss.receivers else ()
-        return all(self.dealt.get(i, ())[:2] == (round, self.model[3]) for i in wanted)
+        found = [self.dealt.get(i, (0,)) for i in wanted]
+        return all(one[0] == round for one in found) and all(self.has_steps(*one) for one in found)
+
+    def has_steps(self, round: int, digest: Element, *value: Element) -> bool:
+        """Whether a dealer has the steps that the holder has."""
+        same = digest.map(are_equal, self.model[3], shape=(), real=True, dtype=np.bool_)
+        return bool(self.opened(same, f"whether masks of round {round} are of the same steps"))
 
     def release(self) -> None:
         """Send each owner a masked share of its models (line 13)."""
         public, start = self.public, 0
+        W, _, _, digest = self.model
         for n, size in enumerate(public.sizes):
-            share = self.model[0][start : start + size]
-            start += size
-            label = Label("release", public.config.rounds, n)
-            told = label.told(np.empty(0, np.uint32), self.model[3])
-            masked = public.prss.mask(self.index, self.keys, told, share, MODEL)
-            self.send(n, "release", masked, round=public.config.rounds)
+            told = Label("release", public.config.rounds, n).told(np.empty(0, np.uint32))
+            own, start = W[start : start + size], start + size
+            Y = masked(self, public.prss, self.keys, own, told, [digest], MODEL)
+            self.send(n, "release", Y, round=public.config.rounds)
 
     async def receive_release(self) -> None:
         """A helper gets no models."""
-
-    def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Fresh uniform field elements from the operating system's entropy: Z, then V.
-
-        The privacy verifiers replace this method by a tape, a recorded sequence of draws.
-        """
-        return self.public.field.random(shape)
 
     def operations(self, kind: str) -> int:
         """Multiply-adds: 2 |B| d h of a round and |B| h for each stream, all before the upload."""
@@ -409,6 +429,35 @@ def patience(seconds: float | None, silent: int) -> float | None:
     return float(seconds * 2 ** max(0, silent + 1 - _EVENLY))
 
 
+def are_equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Whether two digests are equal."""
+    return np.array(np.array_equal(one, other))
+
+
+def refuse_other_steps(
+    before: np.ndarray, digest: np.ndarray, holder: int, label: int
+) -> np.ndarray:
+    """Nothing, or an error where a label was answered with other steps in the model."""
+    if not np.array_equal(before, digest):
+        raise answered_already(holder, label)
+    return np.empty(0)
+
+
+def answered_already(holder: int, label: int) -> PrivacyError:
+    """The error for a label that was answered with other steps, or too long ago to compare."""
+    return PrivacyError(
+        f"coded_split: party {holder} answered the batch of step {label} already, with "
+        "other steps in the model or too long ago to compare, and a second sum of these "
+        "rows is not in the budget. Nothing was sent. The server went back to an older "
+        "state and went on otherwise; start the run again, or use sum_budget = 0"
+    )
+
+
+def grown_models(shares: np.ndarray, field: PrimeField, bits: int, scale: float) -> np.ndarray:
+    """Released models, (K, d_n, h) float64."""
+    return np.ldexp(field.signed(shares).astype(np.float64), -bits) * scale
+
+
 class Owner(Holder):
     """Owner n: a holder with columns of its own, which it shares once.
 
@@ -429,30 +478,29 @@ class Owner(Holder):
         weights: np.ndarray,
     ) -> None:
         super().__init__(index, peers, public)
-        self.features = features
-        self.weights = weights
+        self.features = {part: self.own(f"{part} columns", X) for part, X in features.items()}
+        self.weights = self.own("weights", weights)
 
     def own_unknowns(self) -> int | None:
-        """Number of independent columns."""
-        return independent_columns(self.features["train"], 2.0**-self.public.config.data_bits)
+        """Number of independent columns, which it tells everybody."""
+        unit = 2.0**-self.public.config.data_bits
+        X = self.features["train"]
+        return int(self.opened(X.map(independent_columns, unit, shape=(), dtype=int), "unknowns"))
 
     def share_own(self) -> None:
         """Lines 1 and 2: F_n(alpha_j) and G_n(alpha_j) to every holder j."""
-        public, T = self.public, self.public.code.privacy
+        public = self.public
         for part, features in self.features.items():
-            whole = whole_rows(public, self.index, features)
-            X = public.batches[part].lay_out(public.field.reduce(whole))
-            Z = self.uniform((T, *X.shape[1:]))
-            self.share(f"{part}-data", [*map(_apart, public.code.encode(X, masks=Z))])
-        if self.public.trains:
-            W = first_model(public, self.weights)
-            V = self.uniform((T, *W.shape))
-            self.share("model", public.code.encode_constant(W, masks=V))
+            X = segments_of(public, self.index, features, part)
+            self.share(f"{part}-data", encoded(self, public.code, X))
+        if public.trains:
+            W = self.weights.map(first_model, public.model_point, field=public.field)
+            self.share("model", encoded_constant(self, public.code, W))
 
     async def receive_release(self) -> None:
         """Decode the own models W_{n,1} to W_{n,K}, if they are released (line 13)."""
         public = self.public
-        if not (public.config.release and self.public.trains):
+        if not (public.config.release and public.trains):
             return
         shares = await self.collect(
             "release", count=public.models_needed, round=public.config.rounds
@@ -460,22 +508,7 @@ class Owner(Holder):
         for j, share in shares.items():
             shape = public.sizes[self.index], public.config.width
             check_elements(public, "'release'", j, share, shape)
-        models = signed_models(public, shares)
-        unit = -public.config.data_bits - public.config.gradient_bits
-        grown = np.ldexp(models.astype(np.float64), unit)
-        self.released = tuple(grown * public.scale(self.last_step))
-        self.record("released", replicas=len(self.released))
-
-
-def _apart(share: np.ndarray) -> np.ndarray:
-    """A copy whose memory goes back to the system as soon as the holder has taken it.
-
-    A view would keep the shares of all holders until the last one has taken its own, and freed
-    pieces of a heap are too small for what holders join them to: a simulation would need the shares
-    of all holders twice.
-    """
-    if share.nbytes < _LARGE:
-        return share.copy()
-    copy = np.frombuffer(mmap(-1, share.nbytes), share.dtype).reshape(share.shape)
-    copy[...] = share
-    return copy
+        W = decoded(public.code, shares, MODEL)
+        numbers = public.field, public.model_point.bits, public.scale(self.last_step)
+        self.released = (W.map(grown_models, *numbers, real=True),)
+        self.record("released", replicas=public.code.segments)

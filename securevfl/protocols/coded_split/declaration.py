@@ -6,12 +6,10 @@ Line numbers are those of the algorithm in docs/coded-split.md.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from securevfl.protocols.base.mask_keys import key_messages
 from securevfl.protocols.base.messages import (
-    Draw,
     MessageKey,
     MessageSpec,
     last_word,
@@ -180,24 +178,6 @@ def upload_shape(public: Parameters, key: MessageKey) -> tuple[int, int] | None:
     if key.kind == "request" and key.round <= public.last_step:
         return None
     return shape_of(public, key.round)
-
-
-def draws_of(public: Parameters) -> tuple[Draw, ...]:
-    """Uniform secret draws of an owner, in order: Z of each part of the data, then V."""
-    T, h = public.code.privacy, public.config.width
-
-    def of_data(part: str, n: int, round: int) -> tuple[int, ...] | None:
-        return None if round else (T, public.batches[part].length, public.sizes[n])
-
-    def of_model(n: int, round: int) -> tuple[int, ...] | None:
-        return None if round else (T, public.sizes[n], h)
-
-    names = {"train": "Z", "test": "Z test"}
-    shapes: list[tuple[str, Callable[[int, int], tuple[int, ...] | None], str]] = [
-        (names[part], functools.partial(of_data, part), f"{part}-data") for part in public.batches
-    ]
-    shapes.append(("V", of_model, "model"))
-    return tuple(Draw(name, "owner", shape, (kind, "embedding")) for name, shape, kind in shapes)
 
 
 def _in_setup(key: MessageKey) -> int:

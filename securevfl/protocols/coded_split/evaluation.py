@@ -16,29 +16,26 @@ from securevfl.errors import CheckpointError, NotEnoughResultsError
 from securevfl.models.split import Batches
 from securevfl.protocols.coded_split.algorithm import Holder, Model
 from securevfl.protocols.coded_split.decoding import signed_models
-from securevfl.protocols.coded_split.messages import joined
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, mean_of_sums, whole_rows
 from securevfl.protocols.coded_split.server import Server
+from securevfl.verified import bare_of
+from securevfl.verified.trace import received
 
 
-def caught_up(public: Parameters, server: Server, holder: Holder) -> Model:
+def caught_up(server: Server, holder: Holder) -> Model:
     """A holder's share of the models after the server's last step, and the digest of its steps.
 
     Both come from what the holder has and from the steps that it lacks, together: so a share with
     other steps has another digest, and masks by it do not fit those of the rest.
     """
-    values, done, ahead, digest = holder.model
-    for t in range(done + 1, server.steps + 1):
-        if t in ahead:
-            continue
-        step = server.dealt(t)
-        share = server.dealing.shares(server.secret, t, step)[holder.index]
-        rows = public.batches["train"].draw(t)
-        moved = public.field.matmul(holder.data_shares["train"][rows].T, share)
-        values = public.field.add(values, moved)
-        digest = joined((digest, server.dealing.digest(server.secret, t, step)))
-    return values, server.steps, (), digest
+    model = holder.model
+    for t in range(model[1] + 1, server.steps + 1):
+        if t not in model[2]:
+            made = server.dealt(t)
+            dealt = received((made.shares[holder.index], made.digest), holder.index)
+            model = holder.with_step(model, t, *dealt)
+    return model
 
 
 def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray:
@@ -54,21 +51,23 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
             f"{', '.join(f'party {j.index}' for j in chosen) or 'none'}"
         )
     if len(chosen) < public.models_needed:  # nothing was shared yet
-        own = [first_model(public, holders[n].weights) for n in range(public.owners)]
+        weights = [bare_of(holders[n].weights) for n in range(public.owners)]
+        own = [first_model(one, public.model_point) for one in weights]
         first = public.field.signed(np.concatenate(own))
         return np.broadcast_to(first, (public.code.segments, *first.shape))
     chosen.sort(key=lambda holder: holder.index)
-    return signed_models(public, {j.index: caught_up(public, server, j)[0] for j in chosen})
+    shares = {j.index: bare_of(caught_up(server, j)[0]) for j in chosen}
+    return signed_models(public, shares)
 
 
-def settle(public: Parameters, server: Server, holders: Iterable[Holder]) -> None:
+def settle(server: Server, holders: Iterable[Holder]) -> None:
     """Give holders that the end of a run left behind the steps that they lack.
 
     The files of a run hold shares of the models only, and nothing that brings them further.
     """
     for holder in holders:
         if holder.model[1] < server.steps and can_catch_up(server, holder):
-            holder.model = caught_up(public, server, holder)
+            holder.model = caught_up(server, holder)
 
 
 def check_same_steps(models: Mapping[int, Model]) -> None:
@@ -86,7 +85,7 @@ def check_same_steps(models: Mapping[int, Model]) -> None:
     """
     alike: dict[bytes, list[int]] = {}
     for j, model in models.items():
-        alike.setdefault(model[3], []).append(j)
+        alike.setdefault(bare_of(model[3]).tobytes(), []).append(j)
     if len(alike) > 1:
         groups = "; ".join(f"parties {', '.join(map(str, one))}" for one in alike.values())
         raise CheckpointError(
@@ -102,7 +101,7 @@ def can_catch_up(server: Server, holder: Holder) -> bool:
     The files of a finished run hold the shares of the models, and nothing else that makes them.
     """
     values, done, ahead, *_ = holder.model
-    if not len(values) or max((done, *ahead)) > server.steps:
+    if not values.shape[0] or max((done, *ahead)) > server.steps:
         return False
     logged = server.forgotten + len(server.log) == server.steps and done >= server.forgotten
     return done == server.steps or (logged and bool(holder.data_shares))

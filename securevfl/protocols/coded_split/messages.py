@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from securevfl.engine import wire
+from securevfl.field import PrimeField
 from securevfl.models.split import Batches
 
 DIGEST = 32  # bytes
-NO_STEPS = bytes(DIGEST)  # the digest of no steps
 STORED_EVERY = 64  # steps after which a holder says anew which ones it has stored
 TrainingPart = Literal["train", "test", "release"]
 
@@ -34,25 +33,22 @@ class Label:
     step: int
     piece: int = 0
 
-    def told(self, rows: np.ndarray, digest: bytes) -> bytes:
-        """All that a holder is told of it: the label, B, and the digest of the model's steps.
+    def told(self, rows: np.ndarray) -> bytes:
+        """What is public of all that a holder is told of it: the label and B.
 
-        A server that goes back and makes other steps than before thereby has other masks.
+        The digest of the model's steps is the rest. A server that goes back and makes other steps
+        than before thereby has other masks.
         """
-        named = (self.part, self.step, self.piece, np.asarray(rows, np.uint32), digest)
-        return wire.encode(named)
+        return wire.encode((self.part, self.step, self.piece, np.asarray(rows, np.uint32)))
 
 
-def joined(digests: Iterable[bytes]) -> bytes:
-    """The digest of a set of steps: the exclusive or of theirs, in whatever order.
+def digest_words(field: PrimeField) -> int:
+    """Elements of a digest: 32 bytes of them. The digest of a set of steps is the sum of theirs.
 
     A step's digest is pseudo-random and names its number, so other steps have another one, but for
-    a chance of 2^-256.
+    a chance of one in p to this power, 2^-200 or less.
     """
-    total = 0
-    for one in digests:
-        total ^= int.from_bytes(one, "little")
-    return total.to_bytes(DIGEST, "little")
+    return DIGEST // int(field.dtype.itemsize)
 
 
 @wire.message("coded_split.Request")

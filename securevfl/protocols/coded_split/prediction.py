@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
-
 from securevfl.models.split import Centre
-from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.protocols.coded_split.server import Server
+from securevfl.protocols.coded_split.steps import in_order, scores_of, sums_in_range
+from securevfl.verified import Element, Secret
 
 
 class PredictingServer(Server):
@@ -25,11 +24,10 @@ class PredictingServer(Server):
     def __init__(
         self, peers: Sequence[int], public: Parameters, centre: Centre, lasting: int, trained: int
     ) -> None:
-        super().__init__(peers, public, centre, {})
+        super().__init__(peers, public, centre, {}, None)
         self.largest, self.steps_before = lasting, trained
-        self.residual = np.zeros((0, 0, 0))
-        self.embeddings: dict[int, np.ndarray] = {}
-        self.predicted: tuple[np.ndarray, np.ndarray] | None = None
+        self.embeddings: dict[int, Secret] = {}
+        self.predicted: tuple[Secret, Secret] | None = None
 
     async def run(self) -> None:
         """Score the rows from their shares."""
@@ -42,19 +40,22 @@ class PredictingServer(Server):
         """Steps of the run, in whose models there are no others."""
         return self.steps_before
 
-    @property
-    def lasting(self) -> int:
-        """Bound on the sums of new rows by the models of the run."""
-        return self.largest
+    def check(self, sums: Element) -> None:
+        """Refuse sums that the models of the run cannot make of new rows."""
+        numbers = self.field, self.largest, self.round
+        sums.map(sums_in_range, *numbers, shape=(0,), real=True)
 
-    def score(self, piece: int, embedding: np.ndarray) -> None:
+    def score(self, piece: int, embedding: Secret) -> None:
         """Store the joint embedding of a piece of the rows."""
         self.embeddings[piece] = embedding
-        self.test_scores[piece] = np.empty(0)
+        self.test_scores[piece] = embedding
 
-    def report_inference(self, size: int) -> None:
+    def report_inference(self) -> None:
         """Store embeddings and scores in the order of the rows; there are no labels."""
-        batches = self.public.batches["test"]
-        embedding = rows_in_order(batches, self.embeddings, size)
-        self.predicted = (embedding, self.centre.scores(embedding))
-        self.record("predicted", rows=batches.rows)
+        rows, first = self.public.batches["test"].rows, self.embeddings[0]
+        others = [one for piece, one in self.embeddings.items() if piece]
+        shape = rows, first.shape[1]
+        H = first.map(in_order, self.order, *others, shape=shape)
+        scores = self.centre.call(scores_of, H, shape=(rows, self.outputs))
+        self.predicted = H, scores
+        self.record("predicted", rows=rows)

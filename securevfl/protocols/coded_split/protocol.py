@@ -11,27 +11,21 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import NotEnoughResultsError, WouldOverflowError
-from securevfl.field import LagrangeCode
+from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
 from securevfl.models.split import Batches
 from securevfl.privacy.claims import Claim, budget_claims, given_sums
-from securevfl.privacy.released_equations import LAW
+from securevfl.privacy.released_equations import LAW, independent_columns
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import (
-    Draw,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    with_formulas,
-)
+from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
-from securevfl.protocols.base.shared_models import Integers, SharedModels, Use
+from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.claims import claims_of
-from securevfl.protocols.coded_split.declaration import again, draws_of, messages_of
+from securevfl.protocols.coded_split.declaration import again, messages_of
 from securevfl.protocols.coded_split.evaluation import (
     can_catch_up,
     caught_up,
@@ -40,24 +34,19 @@ from securevfl.protocols.coded_split.evaluation import (
     settle,
     whole_models,
 )
-from securevfl.protocols.coded_split.formulas import (
-    exact_models,
-    exact_sums,
-    formulas_of,
-    use_of,
-)
-from securevfl.protocols.coded_split.messages import NO_STEPS, pieces_of
+from securevfl.protocols.coded_split.ideal import declare
 from securevfl.protocols.coded_split.options import REFUSED, CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import UPLOAD, check_numbers, make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
 from securevfl.protocols.coded_split.quantisation import (
     Preparation,
-    first_model,
     preparation_of,
     whole_rows,
 )
 from securevfl.protocols.coded_split.schedule import memory_of, needs_of, outline_of
 from securevfl.protocols.coded_split.server import Server
+from securevfl.protocols.coded_split.steps import Steps
+from securevfl.verified import Provable, World, bare_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -65,12 +54,15 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class CodedSplit(SplitProtocol, SharedModels):
+class CodedSplit(Provable, SplitProtocol, SharedModels):
     """Coded split learning on one data set."""
 
     name = "coded_split"
     tells_sums = True
     Config = CodedSplitConfig
+    traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 3, "batch": 2, "width": 1} | {
+        "degree": 1, "hidden": 2, "sum_budget": 0.0,
+    }  # fmt: skip
     refused_options: ClassVar[dict[str, str]] = REFUSED
     fault_options: ClassVar[dict[str, Any]] = {"result_timeout": 60.0, "ask_timeout": 60.0}
     card = Card(
@@ -181,7 +173,8 @@ class CodedSplit(SplitProtocol, SharedModels):
     def new_server(self) -> Server:
         """The server, before the run."""
         labels = {"train": self.data.train_labels, "test": self.data.test_labels}
-        return Server(self.peers(), self.public, self.centre(), labels)
+        steps = Steps(self.public, self.rounding_stream)
+        return Server(self.peers(), self.public, self.centre(), labels, steps)
 
     def owner(self, index: int) -> Owner:
         """Owner `index`, from 0."""
@@ -191,10 +184,23 @@ class CodedSplit(SplitProtocol, SharedModels):
         }
         return Owner(index, self.peers(), self.public, features, self.first_weights(index))
 
+    @property
+    def field(self) -> PrimeField:
+        """F_p."""
+        return self.public.field
+
+    def ideal(self, world: World) -> None:
+        """Declare the outputs; see `securevfl.protocols.coded_split.ideal`."""
+        unit = 2.0**-self.config.data_bits
+        prepared = (self.preparation(n).apply(X) for n, X in enumerate(self.data.train))
+        unknowns = sum(independent_columns(X, unit) for X in prepared)
+        declare(world, self.public, self.public.steps_allowed(unknowns), self.centre())
+
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
         """Scores by the models that the shares stand for, which the experimenter decodes."""
         server: Any = parties[SERVER]
-        scores: np.ndarray = server.centre.scores(self.embedding(parties, features))
+        centre = bare_of(server.centre)
+        scores: np.ndarray = centre.scores(self.embedding(parties, features))
         return scores
 
     def embedding(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
@@ -207,11 +213,11 @@ class CodedSplit(SplitProtocol, SharedModels):
 
     def embed(self, client: Any, rows: np.ndarray) -> Any:
         """An owner's embedding of rows by its first replica, if it was released; else None."""
-        models = getattr(client, "released", ())
+        models = bare_of(getattr(client, "released", ()))
         if not models:
             return None
         prepared = self.preparation(client.index).apply(rows)
-        return whole_rows(self.public, client.index, prepared) @ models[0]
+        return whole_rows(self.public, client.index, prepared) @ models[0][0]
 
     def models(self, parties: Mapping[int, Party]) -> np.ndarray:
         """Models of all owners, (K, d, h) integers with lx + lu bits, by the experimenter.
@@ -228,7 +234,7 @@ class CodedSplit(SplitProtocol, SharedModels):
     def settle(self, parties: Mapping[int, Party]) -> None:
         """Deal holders that a run left behind, by a crash or a lost message, what they lack."""
         made: Any = parties
-        settle(self.public, made[SERVER], [made[j] for j in self.peers()])
+        settle(made[SERVER], [made[j] for j in self.peers()])
 
     def layout_of(self, rows: int) -> Batches:
         """Segments of new rows: which replica evaluates which row."""
@@ -250,7 +256,8 @@ class CodedSplit(SplitProtocol, SharedModels):
         """
         trained: Any = parties
         server = trained[SERVER]
-        lasting, limit = server.bound.lasting, server.bound.limit
+        bound = bare_of(server.made).bound
+        lasting, limit = bound.lasting, bound.limit
         if lasting > limit:
             raise WouldOverflowError(
                 f"coded_split: sums of new rows can reach {lasting:.4g}, and (p-1)/2 = "
@@ -264,42 +271,42 @@ class CodedSplit(SplitProtocol, SharedModels):
                 f"holders with all {server.steps} steps, and {len(able)} have them: "
                 f"{', '.join(f'party {j}' for j in able) or 'none'}"
             )
-        shares = {j: caught_up(self.public, server, trained[j]) for j in able}
+        shares = {j: caught_up(server, trained[j]) for j in able}
         check_same_steps(shares)
         public = self.predicting(len(features[0])).public
-        predicting = PredictingServer(self.peers(), public, server.centre, lasting, server.steps)
+        centre = bare_of(server.centre)
+        predicting = PredictingServer(self.peers(), public, centre, lasting, server.steps)
         made: dict[int, Party] = {SERVER: predicting}
         for j in self.peers():
             holder: Holder
             if j < self.data.parties:
                 own = {"test": self.preparation(j).apply(features[j])}
-                holder = Owner(j, self.peers(), public, own, trained[j].weights)
+                holder = Owner(j, self.peers(), public, own, bare_of(trained[j].weights))
             else:
                 holder = Holder(j, self.peers(), public)
             if j in able:  # the digest is that of the run's steps, so that labels bind these
                 holder.model = (shares[j][0], 0, (), shares[j][3])
             else:  # it lacks steps, and does not answer
-                holder.model = (trained[j].model[0], 0, (1,), NO_STEPS)
+                holder.model = (trained[j].model[0], 0, (1,), holder.no_steps)
             made[j] = holder
         return made
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data, models and steps, keys, masked uploads, and control."""
-        return with_formulas(messages_of(self.public), formulas_of(self))
+        return messages_of(self.public)
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
         every = messages_of(self.predicting(1).public, training=False)
         pieces = {"request", "embedding"}  # of which there are as many as rows ask for
-        open_ended = (
+        return tuple(
             replace(one, shape=None, count=again)
             if one.kind in pieces
             else replace(one, shape=None)
             for one in every
         )
-        return with_formulas(open_ended, formulas_of(self))
 
     def predicting(self, rows: int) -> Self:
         """A copy with the parameters of a coded prediction of so many rows."""
@@ -320,26 +327,6 @@ class CodedSplit(SplitProtocol, SharedModels):
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """No row numbers, and the upload or the share of a step, which stands beside a digest."""
         return None, payload[1] if isinstance(payload, tuple) else payload
-
-    @property
-    def draws(self) -> tuple[Draw, ...]:
-        """Z and V."""
-        return draws_of(self.public)
-
-    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """Whole numbers that the receiver of an upload, or of a release, is to learn.
-
-        From uploads the server learns U_1 to U_K, (K, |B|, h), and an owner to which models are
-        released its own, (K, d_n, h). They follow from the columns, the first models and the
-        steps that were dealt. None for other messages.
-        """
-        if key.kind == "embedding":
-            return exact_sums(self, secrets, key.round)
-        if key.kind == "release":
-            start = sum(self.public.sizes[: key.receiver])
-            stop = start + self.public.sizes[key.receiver]
-            return exact_models(self, secrets, self.config.rounds)[:, start:stop]
-        return None
 
     @property
     def code(self) -> LagrangeCode:
@@ -365,24 +352,6 @@ class CodedSplit(SplitProtocol, SharedModels):
     def releases_models(self) -> bool:
         """The option `release`."""
         return bool(self.config.release)
-
-    @property
-    def last_use(self) -> int:
-        """The last training batch, or the last piece of test rows."""
-        test = self.public.batches.get("test")
-        return int(self.config.rounds) + (0 if test is None else pieces_of(test))
-
-    def use_of(self, round: int) -> Use:
-        """The training batch, or piece of test rows, of a round, and its label."""
-        return use_of(self.public, round)
-
-    def integers(self, owner: Any) -> Integers:
-        """X-bar of each part and W-bar, as the owner shares them."""
-        data = {
-            part: self._laid_out(owner.index, part, features)
-            for part, features in owner.features.items()
-        }
-        return Integers(data, first_model(self.public, owner.weights))
 
     def quantised_columns(self) -> dict[int, np.ndarray]:
         """X-bar of the training rows by owner."""

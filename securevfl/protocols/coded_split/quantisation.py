@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.polynomial_network import expand
+from securevfl.models.split import Batches, rows_of
 from securevfl.protocols.coded_split.parameters import CLIP, Parameters
+
+if TYPE_CHECKING:
+    from securevfl.verified import Element, Secret
 
 
 @dataclass(frozen=True)
@@ -44,12 +50,16 @@ def preparation_of(prepare: str, train: np.ndarray) -> Preparation:
 
 
 def whole_rows(public: Parameters, owner: int, prepared: np.ndarray) -> np.ndarray:
-    """xbar_i of one owner (line 1): expanded, rounded, and of norm at most rho_n; int64, (M, d_n).
+    """xbar_i of one owner (line 1), int64, (M, d_n): expanded, rounded, of norm at most rho_n."""
+    return rounded_rows(prepared, *_numbers(public, owner))
+
+
+def rounded_rows(prepared: np.ndarray, point: FixedPoint, degree: int, square: int) -> np.ndarray:
+    """Rows as `whole_rows`.
 
     A longer row is scaled down and rounded towards 0, so that the server's bound holds of it.
     """
-    whole = public.data_point.round(expand(prepared, public.config.degree))
-    square = public.norms_squared[owner]
+    whole = point.round(expand(prepared, degree))
     rough = (whole.astype(np.float64) ** 2).sum(axis=1)
     beyond = rough > square * (1 + 1e-9)
     near = ~beyond & (rough > square * (1 - 1e-9))
@@ -60,16 +70,65 @@ def whole_rows(public: Parameters, owner: int, prepared: np.ndarray) -> np.ndarr
     return whole
 
 
-def first_model(public: Parameters, weights: np.ndarray) -> np.ndarray:
+def segments_of(public: Parameters, owner: int, features: Secret, part: str) -> Element:
+    """X_n of a part, (K, length, d_n) field elements, from the owner's prepared rows."""
+    batches, d = public.batches[part], public.sizes[owner]
+    made: Element = features.map(
+        *(laid_out, order_of(batches), public.field, *_numbers(public, owner)),
+        shape=(batches.segments, batches.length, d),
+        field=public.field,
+    )
+    return made
+
+
+def laid_out(
+    prepared: np.ndarray,
+    order: np.ndarray,
+    field: PrimeField,
+    point: FixedPoint,
+    degree: int,
+    square: int,
+) -> np.ndarray:
+    """Rows in segments, (K, length, d_n); padded rows are all zero."""
+    rows = rows_of(field.reduce(rounded_rows(prepared, point, degree, square)), order.reshape(-1))
+    segments: np.ndarray = rows.reshape(*order.shape, -1)
+    return segments
+
+
+def order_of(batches: Batches) -> np.ndarray:
+    """Numbers of the rows of each segment, (K, length); -1 for padding."""
+    return batches.samples(np.arange(batches.length)).reshape(batches.segments, batches.length)
+
+
+def _numbers(public: Parameters, owner: int) -> tuple[FixedPoint, int, int]:
+    return public.data_point, public.config.degree, public.norms_squared[owner]
+
+
+def first_model(weights: np.ndarray, point: FixedPoint) -> np.ndarray:
     """Wbar_n (line 2), (d_n, h) field elements."""
-    quantised: np.ndarray = public.model_point.quantize(weights)
+    quantised: np.ndarray = point.quantize(weights)
     return quantised
 
 
 def mean_of_sums(public: Parameters, sums: np.ndarray, steps: int) -> np.ndarray:
     """H of line 6, floats, from signed sums of whatever shape, by models of so many steps."""
-    mean: np.ndarray = np.ldexp(sums.astype(np.float64), -public.sum_bits) / public.owners
-    return mean * public.scale(steps)
+    return mean(sums, *scales(public, steps))
+
+
+def mean(sums: np.ndarray, bits: int, owners: int, scale: float) -> np.ndarray:
+    """H, from signed sums."""
+    found: np.ndarray = np.ldexp(sums.astype(np.float64), -bits) / owners
+    return found * scale
+
+
+def joint(sums: np.ndarray, field: PrimeField, bits: int, owners: int, scale: float) -> np.ndarray:
+    """H of all samples of a batch, (K|B|, h), from U_1 to U_K as field elements."""
+    return mean(field.signed(sums), bits, owners, scale).reshape(-1, sums.shape[-1])
+
+
+def scales(public: Parameters, steps: int) -> tuple[int, int, float]:
+    """What sums are divided and multiplied by, for models of so many steps."""
+    return public.sum_bits, public.owners, public.scale(steps)
 
 
 def wanted_step(

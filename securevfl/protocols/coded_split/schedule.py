@@ -28,7 +28,7 @@ from securevfl.protocols.base.sum_budget import unknowns_posts
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.dealing import SEED
 from securevfl.protocols.coded_split.messages import (
-    NO_STEPS,
+    DIGEST,
     STORED_EVERY,
     Request,
     inference_step,
@@ -150,14 +150,14 @@ def training(public: Parameters, unknowns: int) -> Phase:
     seeds = Post(
         "seed",
         "clients",
-        ((NO_STEPS, hollow((SEED,), np.uint8)),),
+        ((bytes(DIGEST), hollow((SEED,), np.uint8)),),
         operations=(int(coded * h * decoding),),
         receivers=lambda server: range(T),
     )
     deals = Post(
         "deal",
         "clients",
-        ((NO_STEPS, share),),
+        ((bytes(DIGEST), share),),
         operations=(int(coded * h * (public.code.size + decoding)),),
         receivers=lambda server: range(T, N),
         modulus=public.field.modulus,
@@ -188,7 +188,7 @@ def masks(public: Parameters, rows: int) -> tuple[Post, ...]:
         return ()
     share = hollow((rows, public.config.width), public.field.dtype)
     dealt = Post(
-        *("mask", "peers", ((NO_STEPS, share),), lambda round: prss.dealers),
+        *("mask", "peers", ((bytes(DIGEST), share),), lambda round: prss.dealers),
         operations=(size * prss.seeded * len(prss.receivers),),
         receivers=lambda dealer: prss.receivers,
         modulus=public.field.modulus,

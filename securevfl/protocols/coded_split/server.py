@@ -5,56 +5,68 @@ Letters and lines as in `securevfl.protocols.coded_split.algorithm`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Message, Party
-from securevfl.errors import NotEnoughResultsError, RangeError
-from securevfl.field.prss import KEY
-from securevfl.models.split import Centre, measure
-from securevfl.protocols.base.decoding import rows_in_order
-from securevfl.protocols.base.mask_keys import as_array, fresh_bytes
+from securevfl.engine.party import SERVER, Message
+from securevfl.errors import NotEnoughResultsError
+from securevfl.models.split import Centre
 from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.base.sum_budget import agree_on_unknowns, budget_spent
-from securevfl.protocols.coded_split.bounds import RangeBound
-from securevfl.protocols.coded_split.dealing import Dealing
+from securevfl.protocols.coded_split.algorithm import PROTECTED
+from securevfl.protocols.coded_split.dealing import Dealing, Dealt
 from securevfl.protocols.coded_split.decoding import decode_sums
-from securevfl.protocols.coded_split.messages import Request, inference_step, piece_of, pieces_of
+from securevfl.protocols.coded_split.messages import Request, piece_of, pieces_of
 from securevfl.protocols.coded_split.parameters import Parameters
-from securevfl.protocols.coded_split.quantisation import mean_of_sums, wanted_step
+from securevfl.protocols.coded_split.quantisation import joint, scales
+from securevfl.protocols.coded_split.steps import (
+    Steps,
+    apply,
+    check_sums,
+    entry,
+    forms_of,
+    gradients,
+    make_step,
+    measures_named,
+    measures_of,
+    note_sums,
+    scores_of,
+)
+from securevfl.protocols.coded_split.terms import shape_of
+from securevfl.verified import Element, Key, Participant, Secret, concatenate, stack
 
 _RECENT = 256  # steps; a history is asked for many times a second
 
 
-class Server(Party):
+class Server(Participant):
     """Server: decodes the sums, steps its network, rounds and deals its steps.
 
     Attributes
     ----------
-    log : tuple of ndarray, (K, |B|, h)
+    centre, made : Model
+        The server model, and the state of the steps (`securevfl.protocols.coded_split.steps`).
+    log : tuple of Element, (K, |B|, h)
         Gbar of every step that not all holders have stored: what late ones are dealt again is
         made from it.
-    stored : dict of int to int
+    stored_by : dict of int to int
         The step up to which each holder said that it has stored its shares.
     forgotten : int
         How many steps all of them have stored; the log begins after these.
-    recent : tuple of (int, float, float)
+    recent : tuple of (int, Secret, float)
         The newest steps, with their losses and times: if the server is killed, whoever writes the
         history may not have heard of them, and they are not made again.
-    secret : bytes
+    secret : Key
         The seeds of all masks follow from it.
-    residual : ndarray, (K, length, h)
-        e of line 7.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (
-        *("centre", "steps", "residual", "bound_state", "answers", "test_scores"),
-    )
+    protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
+    kept: ClassVar[tuple[str, ...]] = ("centre", "made", "steps", "answers", "test_scores")
     kept_once: ClassVar[tuple[str, ...]] = ("secret",)
     kept_frozen: ClassVar[tuple[str, ...]] = ("log",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"stored": {}, "forgotten": 0, "recent": ()} | {
+    kept_optional: ClassVar[Mapping[str, Any]] = {"stored_by": {}, "forgotten": 0, "recent": ()} | {
         "unknowns": 0
     }
 
@@ -64,37 +76,33 @@ class Server(Party):
         public: Parameters,
         centre: Centre,
         labels: Mapping[str, np.ndarray],
+        steps: Steps | None,
     ) -> None:
-        super().__init__(SERVER, peers)
+        super().__init__(SERVER, peers, public.field)
         self.public = public
-        self.centre = centre
-        self.labels = labels
+        self.outputs, self.task = centre.outputs, centre.task
+        self.forms = functools.partial(forms_of, centre)
+        self.centre = self.own_model("centre", centre)
+        self.made = None if steps is None else self.own_model("steps", steps)
+        self.labels = {part: self.own(f"{part} labels", y) for part, y in labels.items()}
         self.dealing = Dealing(public.code)
-        self.secret = b""
+        self.secret: Key | None = None
         self.steps = 0
-        self.log: tuple[np.ndarray, ...] = ()
-        self.stored: dict[int, int] = {}
+        self.log: tuple[Element, ...] = ()
+        self.stored_by: dict[int, int] = {}
         self.forgotten = 0
-        self.recent: tuple[tuple[int, float, float], ...] = ()
+        self.recent: tuple[tuple[int, Secret, float], ...] = ()
         self.answers = np.zeros(len(self.peers), np.int64)  # how often each was among the first
-        self.test_scores: dict[int, np.ndarray] = {}
+        self.test_scores: dict[int, Secret] = {}
         self.asking: Request | None = None  # what it asks for after the last step
         self.unknowns = 0  # independent columns of all owners, with a budget of sums
-        if public.trains:
-            self.bound = RangeBound.of(public)
-            shape = (public.code.segments, public.batches["train"].length, public.config.width)
-            self.residual = np.zeros(shape)
 
     async def setup(self) -> None:
         """Draw the secret of all masks; hear of the unknowns."""
-        self.secret = self.secret_bytes(KEY)
+        self.secret = self.key("secret")
         if self.public.trains and self.public.config.budget:
             columns, config = dict(enumerate(self.public.widths)), self.public.config
             self.unknowns = await agree_on_unknowns(self, "coded_split", None, columns, config)
-
-    def secret_bytes(self, count: int) -> bytes:
-        """Bytes from the operating system."""
-        return fresh_bytes(count)
 
     async def run(self) -> None:
         """Lines 6 to 9 for every step, then the test rows from their shares if that is wanted."""
@@ -110,7 +118,7 @@ class Server(Party):
                 break
             self.begin(self.steps + 1)
             rows = self.public.batches["train"].draw(self.round)
-            self.train(rows, await self.sums(len(rows), self.bound.promised(rows)))
+            self.train(rows, await self.sums())
         self.report_budget()
         if self.public.config.secure:
             await self.infer(self.public.config.rounds)
@@ -127,16 +135,8 @@ class Server(Party):
         self.round = round
         self.engine.enter_round(self, round)
 
-    async def sums(self, rows: int, largest: np.ndarray | int) -> np.ndarray:
-        """U_1 to U_K from the first R uploads (line 6), (K, |B|, h) signed.
-
-        Parameters
-        ----------
-        rows : int
-            |B|.
-        largest : ndarray, (K, |B|, h), or int
-            What sums of honest parties cannot exceed.
-        """
+    async def sums(self) -> Element:
+        """U_1 to U_K from the first R uploads (line 6), (K, |B|, h)."""
         public = self.public
         timeout = public.config.result_timeout if self.round > 1 else None  # set-up is in round 1
         uploads = await self.collect("embedding", count=public.results_needed, timeout=timeout)
@@ -148,46 +148,29 @@ class Server(Party):
                 f"{', '.join(f'party {n}' for n in missing)}. Wait longer, or use more helpers. "
                 f"{HELPERS_COUNT}"
             )
-        sums, wrong = decode_sums(public, uploads, rows)
+        shape = shape_of(public, self.round)
+        assert shape is not None
+        sums, wrong = decode_sums(self, public, uploads, shape)
         if wrong:
             self.record("corrected", clients=wrong, why=f"uploads of {wrong} disagree")
-        self.check_range(sums, largest, uploads)
         self.answers[list(uploads)] += 1
         return sums
 
-    def check_range(
-        self, sums: np.ndarray, largest: np.ndarray | int, uploads: Iterable[int]
-    ) -> None:
-        """Refuse sums that the owners' bounds and the steps so far do not allow.
-
-        Raises
-        ------
-        RangeError
-        """
-        beyond = np.abs(sums) > largest
-        if beyond.any():
-            raise RangeError(
-                f"coded_split: round {self.round}: {beyond.sum()} of {beyond.size} decoded sums "
-                f"are beyond the range that the steps so far can bring them to, such as "
-                f"{int(np.abs(sums[beyond]).max()):.4g}. An upload is wrong, or holders have other "
-                "steps than the rest, or an owner shared longer rows or weights than options allow "
-                f"(the uploads of parties {', '.join(map(str, uploads))} were used). "
-                "tolerate_corrupt = A corrects A wrong uploads"
-            )
-
-    def train(self, rows: np.ndarray, sums: np.ndarray) -> None:
+    def train(self, rows: np.ndarray, sums: Element) -> None:
         """Step the network (lines 6 and 7), round, bound and log what is dealt (line 8)."""
-        public = self.public
-        self.bound.decoded(rows, sums)
-        H = mean_of_sums(public, sums, self.trained).reshape(-1, public.config.width)
+        public, labels = self.public, self.labels["train"]
+        assert self.made is not None
+        self.made.step(note_sums, sums, self.round, rows)
+        H = self.mean(sums)
         samples = public.batches["train"].samples(rows)
-        loss, G, own = self.centre.gradients(H, samples, self.labels["train"])
+        loss, G, *own = self.centre.call(gradients, H, samples, labels, **self.forms(H.shape))
         self.record("round", step=self.round, loss=loss, used=public.results_needed)
         self.recent = (*self.recent, (self.round, loss, self.now))[-_RECENT:]
-        self.centre.apply(own)
-        wanted = wanted_step(public, self.round, G, self.residual[:, rows])
-        rounded = self.rounded(wanted, rows)
-        dealt, bits = self.bound.admit(rounded)
+        self.centre.step(apply, *own)
+        Gbar, lacking = self.made.step(
+            *(make_step, G, self.round, rows), shapes=[sums.shape, ()], of=[public.field, np.int64]
+        )
+        bits = int(self.opened(lacking, f"bits that step {self.round} lacks"))
         if bits:
             self.record(
                 "shrunk",
@@ -195,32 +178,32 @@ class Server(Party):
                 "gradient_bits in all, a larger prime, or a smaller client_lr",
                 bits=bits,
             )
-        self.log = (*self.log, dealt.astype(np.min_scalar_type(-int(np.abs(dealt).max()) - 1)))
+        self.log = (*self.log, Gbar)
         self.steps += 1
 
-    def rounded(self, wanted: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Gbar = round(want), and e (line 7)."""
-        if self.public.config.rounding == "stochastic":
-            stream = self.secret_stream("rounding", self.round)
-            drawn: np.ndarray = np.floor(wanted + stream.random(wanted.shape))
-            return drawn
-        nearest: np.ndarray = np.rint(wanted)
-        self.residual[:, rows] = wanted - nearest
-        return nearest
+    def mean(self, sums: Element) -> Secret:
+        """H of line 6, (K|B|, h) float64."""
+        K, rows, h = sums.shape
+        numbers = self.public.field, *scales(self.public, self.trained)
+        found: Secret = sums.map(joint, *numbers, shape=(K * rows, h), real=True)
+        return found
 
     def deal(self) -> None:
         """Deal the last step (line 9), to who answered most often first."""
         if not self.steps:
             return
-        step = self.dealt(self.steps)
-        seeds = self.dealing.seeds(self.secret, self.steps, step)
-        shares = self.dealing.shares(self.secret, self.steps, step)
-        digest = self.dealing.digest(self.secret, self.steps, step)
+        dealt = self.dealt(self.steps)
         for j in np.argsort(-self.answers, kind="stable").tolist():
-            if j < len(seeds):
-                self.send(j, "seed", (digest, as_array([seeds[j]])[0]), round=self.steps)
+            if j < len(dealt.seeds):
+                self.send(j, "seed", (dealt.digest, dealt.seeds[j]), round=self.steps)
             else:
-                self.send(j, "deal", (digest, shares[j]), round=self.steps)
+                self.send(j, "deal", (dealt.digest, dealt.shares[j]), round=self.steps)
+
+    def dealt(self, step: int) -> Dealt:
+        """What holders are dealt of a step that is not forgotten, whenever they are."""
+        Gbar = self.log[step - self.forgotten - 1]
+        assert self.secret is not None
+        return self.dealing.dealt(self, self.secret, step, Gbar)
 
     def deal_again(self, message: Message) -> None:
         """Deal a late or restarted holder the same shares of the steps that it lacks.
@@ -247,9 +230,10 @@ class Server(Party):
             elif self.asking is not None:
                 self.send(message.sender, "request", self.asking, round=self.round)
             return
-        missed = [(t, self.dealt(t)) for t in range(first, self.steps + 1)]
-        payload = self.dealing.again(self.secret, missed, message.sender)
-        self.send(message.sender, "missed", payload, round=self.round)
+        every = [self.dealt(t) for t in range(first, self.steps + 1)]
+        digests = concatenate([one.digest for one in every])
+        shares = stack([one.shares[message.sender] for one in every])
+        self.send(message.sender, "missed", ((first, digests), shares), round=self.round)
 
     def forget(self, message: Message) -> None:
         """Forget steps that every holder has stored: nobody can ask for them again."""
@@ -258,63 +242,56 @@ class Server(Party):
             why = "it said that it has stored steps without the number of one that was dealt"
             self.record("refused", party=message.sender, why=why)
             return
-        self.stored[message.sender] = max(stored, self.stored.get(message.sender, 0))
-        least = min(self.stored.get(j, 0) for j in self.peers)
+        self.stored_by[message.sender] = max(stored, self.stored_by.get(message.sender, 0))
+        least = min(self.stored_by.get(j, 0) for j in self.peers)
         self.log = self.log[least - self.forgotten :]
         self.forgotten = least
-
-    def dealt(self, step: int) -> np.ndarray:
-        """Gbar of a step that is not forgotten."""
-        return self.log[step - self.forgotten - 1]
 
     async def infer(self, last: int) -> None:
         """Coded inference: lines 5 and 6 on shared rows, a few of them at a time."""
         batches = self.public.batches["test"]
-        size = inference_step(batches.coded, batches.segments)
         while len(self.test_scores) < pieces_of(batches):
             self.safe_point()
             piece = len(self.test_scores)
             self.begin(last + 1 + piece)
-            rows = piece_of(batches, piece)
-            self.asking = Request("test", piece, rows)
+            self.asking = Request("test", piece, piece_of(batches, piece))
             self.broadcast("request", self.asking)
-            sums = await self.sums(len(rows), self.lasting)
-            H = mean_of_sums(self.public, sums, self.trained)
-            self.score(piece, H.reshape(-1, self.public.config.width))
+            sums = await self.sums()
+            self.check(sums)
+            self.score(piece, self.mean(sums))
         self.asking = None
-        self.report_inference(size)
+        self.report_inference()
 
-    def score(self, piece: int, embedding: np.ndarray) -> None:
+    def check(self, sums: Element) -> None:
+        """Refuse sums that the steps so far cannot have made."""
+        assert self.made is not None
+        self.made.call(check_sums, sums, self.round, shape=(0,))
+
+    def score(self, piece: int, embedding: Secret) -> None:
         """Score a piece of the test rows."""
-        self.test_scores[piece] = self.centre.scores(embedding)
+        shape = embedding.shape[0], self.outputs
+        self.test_scores[piece] = self.centre.call(scores_of, embedding, shape=shape)
 
-    def report_inference(self, size: int) -> None:
+    def report_inference(self) -> None:
         """Record the measures of the coded scores."""
         labels = self.labels["test"]
-        scores = rows_in_order(self.public.batches["test"], self.test_scores, size)
-        self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))
+        own, names = (labels, self.order, *self.test_scores.values()), measures_named(self.task)
+        shape = (len(names),)
+        found = self.centre.call(measures_of, *own, shape=shape, dtype=np.float64)
+        told = {name: found.map(entry, i, shape=()) for i, name in enumerate(names)}
+        self.record("inference", rows=labels.shape[0], **told)
+
+    @property
+    def order(self) -> np.ndarray:
+        """Row numbers of all pieces of the test rows, one piece after the other; -1 for padding."""
+        batches = self.public.batches["test"]
+        pieces = (piece_of(batches, piece) for piece in range(pieces_of(batches)))
+        return np.concatenate([batches.samples(rows) for rows in pieces])
 
     @property
     def trained(self) -> int:
         """Steps in the models."""
         return self.steps
-
-    @property
-    def lasting(self) -> int:
-        """Bound on the sums of rows that were never decoded."""
-        return self.bound.lasting
-
-    @property
-    def bound_state(self) -> tuple[np.ndarray, ...]:
-        """C and the bases of section 7, as checkpoints have them."""
-        if "train" not in self.public.batches:
-            return ()
-        return (self.bound.spent, self.bound.base, self.bound.since)
-
-    @bound_state.setter
-    def bound_state(self, state: tuple[np.ndarray, ...]) -> None:
-        if state:
-            self.bound.spent, self.bound.base, self.bound.since = state
 
     def operations(self, kind: str) -> int:
         """Multiply-adds to decode, K R |B| h, and to make a holder's share, (K + T) |B| h."""

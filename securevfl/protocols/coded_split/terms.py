@@ -8,11 +8,18 @@ import numpy as np
 
 from securevfl.engine.party import SERVER
 from securevfl.protocols.base.received import check_array, check_number, check_rows, refusal
-from securevfl.protocols.coded_split.dealing import SEED, Dealing
-from securevfl.protocols.coded_split.messages import DIGEST, Request, piece_of, pieces_of
+from securevfl.protocols.coded_split.dealing import SEED, from_seed
+from securevfl.protocols.coded_split.messages import (
+    DIGEST,
+    Request,
+    digest_words,
+    piece_of,
+    pieces_of,
+)
 from securevfl.protocols.coded_split.parameters import Parameters
+from securevfl.verified import Element, Key, Participant
 
-Step = tuple[int, np.ndarray, bytes]  # its number, the holder's share, its digest
+Step = tuple[int, Element, Element]  # its number, the holder's share, its digest
 
 
 def check_elements(
@@ -24,11 +31,17 @@ def check_elements(
     ------
     ProtocolError
     """
-    what = f"coded_split: {what}"
-    check_array(what, sender, value, shape, public.field.dtype, public.field.modulus)
+    dtype, what = public.field.dtype, f"coded_split: {what}"
+    if not isinstance(value, Element):
+        check_array(what, sender, value, shape, dtype, public.field.modulus)
+    elif value.shape != shape:
+        sent, wanted = (f"an array of shape {one}, {dtype}" for one in (value.shape, shape))
+        raise refusal(what, sender, sent, wanted)
 
 
-def steps_in(public: Parameters, kind: str, round: int, payload: Any) -> list[Step]:
+def steps_in(
+    holder: Participant, public: Parameters, kind: str, round: int, payload: Any
+) -> list[Step]:
     """The steps in a "deal", "seed" or "missed" of the server.
 
     Raises
@@ -38,27 +51,29 @@ def steps_in(public: Parameters, kind: str, round: int, payload: Any) -> list[St
     """
     what = f"{kind!r} of round {round}"
     if not (isinstance(payload, tuple) and len(payload) == 2):
-        found = type(payload).__name__
+        found = "ndarray" if isinstance(payload, Element) else type(payload).__name__
         raise refusal(f"coded_split: {what}", SERVER, f"a {found}", "a pair of digest and share")
     digests, shares = payload
     first, count = round, 1
     if kind == "missed":
         if not (isinstance(digests, tuple) and len(digests) == 2):
             raise refusal(f"coded_split: {what}", SERVER, "without a step", "from a first step on")
-        (first, digests), count = digests, len(shares)
-    if type(digests) is not bytes or len(digests) != count * DIGEST:
+        (first, digests), count = digests, getattr(shares, "shape", (0,))[0]
+    words = digest_words(public.field)
+    if not isinstance(digests, Element) or digests.shape != (count * words,):
         wanted = f"with a digest of {DIGEST} bytes for each step"
         raise refusal(f"coded_split: {what}", SERVER, f"one with {digests!r:.40}", wanted)
     last = public.last_step
     check_number(f"coded_split: the first step of {what}", SERVER, first, 1, last + 1 - count)
     shape = public.batches["train"].coded, public.config.width
     if kind == "seed":
-        check_array(f"coded_split: {what}", SERVER, shares, (SEED,), np.uint8)
-        shares = Dealing(public.code).from_seed(shares.tobytes(), shape)
+        if not isinstance(shares, Key):
+            check_array(f"coded_split: {what}", SERVER, shares, (SEED,), np.uint8)
+        shares = from_seed(holder, shares, shape)
     check_elements(public, what, SERVER, shares, (count, *shape) if kind == "missed" else shape)
-    every = shares if kind == "missed" else (shares,)
+    every = [shares[i] for i in range(count)] if kind == "missed" else [shares]
     return [
-        (first + i, share, digests[i * DIGEST : (i + 1) * DIGEST]) for i, share in enumerate(every)
+        (first + i, share, digests[i * words : (i + 1) * words]) for i, share in enumerate(every)
     ]
 
 
@@ -86,7 +101,7 @@ def check_request(public: Parameters, request: Any) -> None:
 
 def check_mask(
     public: Parameters, receiver: int, sender: int, round: int, payload: Any
-) -> tuple[bytes, np.ndarray]:
+) -> tuple[Element, Element]:
     """The digest and the value in a "mask" of a dealer.
 
     Raises
@@ -98,11 +113,11 @@ def check_mask(
     if sender not in masks.dealers or receiver not in masks.receivers:
         wanted = f"none: party {receiver} has keys, or party {sender} is no dealer"
         raise refusal(f"coded_split: {what}", sender, "one", wanted)
-    if not (isinstance(payload, tuple) and len(payload) == 2 and type(payload[0]) is bytes):
-        found = type(payload).__name__
+    if not (isinstance(payload, tuple) and len(payload) == 2 and isinstance(payload[0], Element)):
+        found = "ndarray" if isinstance(payload, Element) else type(payload).__name__
         raise refusal(f"coded_split: {what}", sender, f"a {found}", "a pair of digest and value")
-    shape = shape_of(public, round)
-    if shape is None or len(payload[0]) != DIGEST:
+    shape, words = shape_of(public, round), digest_words(public.field)
+    if shape is None or payload[0].shape != (words,):
         raise refusal(f"coded_split: {what}", sender, "one", "of an upload, with a digest")
     check_elements(public, what, sender, payload[1], shape)
     return payload

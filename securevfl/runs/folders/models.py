@@ -23,9 +23,14 @@ def model_arrays(parties: Mapping[int, Party]) -> dict[str, np.ndarray]:
         owner = "server" if index == SERVER else f"client-{index}"
         for name in party.kept:
             value = getattr(party, name)
-            if hasattr(value, "state_dict") and not isinstance(bare_of(value), NO_MODELS):
+            if hasattr(value, "state_dict") and not _no_model(bare_of(value)):
                 arrays |= _flatten(f"{owner}/{name}", value.state_dict())
     return arrays
+
+
+def _no_model(value: Any) -> bool:
+    """Whether what a party keeps is state of its steps, and no network."""
+    return isinstance(value, NO_MODELS) or getattr(value, "no_model", False)
 
 
 def _flatten(prefix: str, value: Any) -> dict[str, np.ndarray]:

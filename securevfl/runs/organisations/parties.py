@@ -16,6 +16,7 @@ from securevfl.models.split import mean_loss, measure
 from securevfl.privacy.claims import Asset, Claim
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.engines.own_tables import known_embeddings
+from securevfl.verified import bare_of
 
 Measuring = Literal["coded inference", "embeddings of test rows", "none"]
 
@@ -134,7 +135,7 @@ def evaluation_maker(
 
 def measures_of(party: Any, made: Protocol) -> dict[str, float]:
     """Measures on the test rows, from the server's party of an evaluation that has ended."""
-    scores = party.predicted[1] if hasattr(party, "predicted") else party.scores
+    scores = bare_of(party.predicted)[1] if hasattr(party, "predicted") else party.scores
     data = made.data
     found = measure(data.task, scores, data.test_labels)
     return found | {"test_loss": mean_loss(data.task, scores, data.test_labels)}

@@ -10,7 +10,8 @@ from securevfl.field.lagrange import interpolation_matrix
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.testing.runs import simulate
-from tests.protocols.coded_split.twin import Twin, watched
+from securevfl.verified import bare_of
+from tests.protocols.coded_split.twin import Twin, dealt_of, log_of, watched
 
 ROWS, WIDTH = 24, 4
 DIGITS = load_dataset("digits", parties=8)
@@ -19,8 +20,8 @@ DIGITS = load_dataset("digits", parties=8)
 def visits_of(outcome):
     server, layout = outcome.parties[SERVER], outcome.protocol.public.batches["train"]
     return [
-        Visit(layout.draw(t), server.seen[t][0][0], server.log[t - 1][0].astype(np.float64))
-        for t in range(1, len(server.log) + 1)
+        Visit(layout.draw(t), server.seen[t][0][0], step[0].astype(np.float64))
+        for t, step in enumerate(log_of(server), 1)
     ]
 
 
@@ -60,9 +61,9 @@ class WithStale(CodedSplit):
 
     def parties(self):
         made = super().parties()
-        made[SERVER].check_range = lambda *rest: None
+        bare_of(made[SERVER].made).bound.promised = lambda rows: np.array(2**62)
         old = made[2]
-        made[2] = Stale(2, old.peers, old.public, old.features, old.weights)
+        made[2] = Stale(2, old.peers, old.public, *map(bare_of, (old.features, old.weights)))
         return made
 
 
@@ -83,8 +84,8 @@ def test_one_stale_upload_tells_the_server_the_gram_matrix_of_the_holders_shares
     stack = np.stack([uploads[j] for j in good]).reshape(len(good), -1)
     expected = field.matmul(predict, stack)[2].reshape(uploads[2].shape)
     off = field.subtract(expected, uploads[2])
-    dealt = server.dealing.shares(server.secret, 2, server.log[1])[2]
+    dealt = dealt_of(server, 2).shares[2]
     solved = field.solve(np.ascontiguousarray(dealt.T), np.ascontiguousarray(off.T)).T
     layout = public.batches["train"]
-    F = outcome.parties[2].data_shares["train"]
+    F = bare_of(outcome.parties[2].data_shares["train"])
     assert (solved == field.matmul(F[layout.draw(3)], F[layout.draw(2)].T)).all()

@@ -3,14 +3,12 @@
 import numpy as np
 import pytest
 
-from securevfl.audit.deviations import compare
-from securevfl.audit.recording.recorder import record
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.errors import ConfigurationError, NotEnoughResultsError, ProtocolError
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.terms import check_mask
-from securevfl.testing.runs import make, paper_conditions, resume_from, simulate, state_at
+from securevfl.testing.runs import make, resume_from, simulate, state_at
 from tests.protocols.coded_split.twin import check_against_twin, watched
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 21)
@@ -32,15 +30,6 @@ def test_sums_are_the_twins_with_crashes_losses_and_catch_up(name):
     assert "mask" in lost
     keyed = simulate(CodedSplit, DIGITS, **{**options, "masks": "keys"})
     assert outcome.losses == keyed.losses
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_every_message_equals_its_formula(name):
-    made = make(CodedSplit, DIGITS, **SMALL, **SIZES[name])
-    found = compare(record(made, conditions=paper_conditions(made)))
-    assert found.deviations == ()
-    assert found.without_formula == ()
-    assert found.computed == found.messages > 150
 
 
 def test_a_dealer_that_comes_back_deals_the_same_masks():
@@ -90,9 +79,14 @@ def test_masks_are_dealt_where_keys_would_be_too_many():
 
 
 def test_a_mask_of_another_form_sender_or_receiver_is_refused():
-    public = make(CodedSplit, DIGITS, **SMALL).public
+    made = make(CodedSplit, DIGITS, **SMALL)
+    public, holder = made.public, made.parties()[3]
     value = np.zeros((16, 5), public.field.dtype)
-    assert check_mask(public, 3, 1, 2, (bytes(32), value))[0] == bytes(32)
+
+    def checked(receiver, sender, round, payload):
+        return check_mask(public, receiver, sender, round, holder._arrived("mask", payload))
+
+    assert checked(3, 1, 2, (bytes(32), value))[0].shape == (4,)
     for receiver, sender, round, payload in [
         (2, 1, 2, (bytes(32), value)),  # has keys
         (3, 2, 2, (bytes(32), value)),  # is no dealer
@@ -103,4 +97,4 @@ def test_a_mask_of_another_form_sender_or_receiver_is_refused():
         (3, 1, 2, (bytes(32), value + np.array(public.field.modulus, value.dtype))),
     ]:
         with pytest.raises(ProtocolError, match="'mask' of round"):
-            check_mask(public, receiver, sender, round, payload)
+            checked(receiver, sender, round, payload)

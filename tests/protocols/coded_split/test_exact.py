@@ -14,6 +14,8 @@ from securevfl.errors import NotEnoughResultsError, RangeError
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.decoding import decode_sums
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
+from securevfl.verified.values import wrapped
 from tests.protocols.coded_split.twin import check_against_twin, watched
 
 DIGITS = load_dataset("digits", parties=8)
@@ -99,10 +101,11 @@ def test_any_r_uploads_decode_alike_and_fewer_are_a_clear_error(name):
     outcome = simulate(CodedSplit, data(name), payloads=True, **SMALL, **SIZES[name])
     public, sent = outcome.protocol.public, outcome.simulation.transcript
     columns = sent.columns()
-    stream, rows = np.random.default_rng(0), outcome.protocol.batch_rows
+    stream, shape = np.random.default_rng(0), (outcome.protocol.batch_rows, SMALL["width"])
+    server = outcome.parties[SERVER]
     for t in (1, 2, SMALL["rounds"]):
         uploads = {
-            int(columns["sender"][row]): payload
+            int(columns["sender"][row]): wrapped(payload, ("field", public.field), None, None, None)
             for row, payload in enumerate(sent.payloads)
             if columns["kind"][row] == "embedding" and columns["round"][row] == t
         }
@@ -110,11 +113,11 @@ def test_any_r_uploads_decode_alike_and_fewer_are_a_clear_error(name):
         found = []
         for _ in range(4):
             some = sorted(stream.permutation(list(uploads))[: public.threshold].tolist())
-            found.append(decode_sums(public, {j: uploads[j] for j in some}, rows)[0])
-        assert all((one == found[0]).all() for one in found)
+            found.append(decode_sums(server, public, {j: uploads[j] for j in some}, shape)[0])
+        assert all((bare_of(one) == bare_of(found[0])).all() for one in found)
         fewer = {j: uploads[j] for j in list(uploads)[: public.threshold - 1]}
         with pytest.raises(NotEnoughResultsError, match=f"= {public.threshold} results, got"):
-            decode_sums(public, fewer, rows)
+            decode_sums(server, public, fewer, shape)
 
 
 def test_a_request_that_all_links_lose_is_sent_again_when_holders_ask():
@@ -199,7 +202,7 @@ class TellsOther(CodedSplit):
 
         def sending(to, kind, payload, *, round=None, **more):
             if kind in ("deal", "seed") and round == 2 and to % 2:
-                payload = payload[0][::-1], payload[1]
+                payload = bare_of(payload[0])[::-1].copy().tobytes(), payload[1]
             send(to, kind, payload, round=round, **more)
 
         server.send = sending

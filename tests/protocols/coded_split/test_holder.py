@@ -9,10 +9,12 @@ import pytest
 from securevfl.data import load_dataset
 from securevfl.engine.party import SERVER, Message
 from securevfl.errors import ProtocolError
-from securevfl.protocols.coded_split import CodedSplit, algorithm
+from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.algorithm import Owner, patience
-from securevfl.protocols.coded_split.messages import NO_STEPS, Label, Request, joined
+from securevfl.protocols.coded_split.messages import Label, Request
 from securevfl.testing.runs import simulate
+from securevfl.verified import bare_of, batched, concatenate, stack
+from securevfl.verified.trace import received
 
 DIGITS = load_dataset("digits", parties=8).subset(61, 31)
 SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6, "secure": True}
@@ -45,31 +47,31 @@ def fresh(ended, index=3):
     old, public = ended.parties[index], ended.protocol.public
     holder.data_shares, holder.keys, holder.engine = old.data_shares, old.keys, Engine()
     values = old.model[0]
-    for t, step in enumerate(server.log, 1):
+    for t in range(1, len(server.log) + 1):
         rows = public.batches["train"].draw(t)
-        share = server.dealing.shares(server.secret, t, step)[index]
-        moved = public.field.matmul(holder.data_shares["train"][rows].T, share)
-        values = public.field.subtract(values, moved)
-    holder.model = (values, 0, (), NO_STEPS)
+        share = received(server.dealt(t).shares[index], index)
+        values = values - holder.data_shares["train"].rows(rows).T @ share
+    holder.model = (values, 0, (), holder.no_steps)
     return holder
 
 
 def dealt_to(ended, index=3):
     """Digest and share of each step."""
-    server, made = ended.parties[SERVER], ended.parties[SERVER].dealing
-    return {
-        t: (made.digest(server.secret, t, step), made.shares(server.secret, t, step)[index])
-        for t, step in enumerate(server.log, 1)
-    }
+    server = ended.parties[SERVER]
+    every = {t: server.dealt(t) for t in range(1, len(server.log) + 1)}
+    return {t: received((made.digest, made.shares[index]), index) for t, made in every.items()}
 
 
 def test_steps_in_any_order_and_twice_over_end_in_the_same_shares(ended):
     holder, dealt = fresh(ended), dealt_to(ended)
     for t in (4, 1, 4, 6, 2, 1, 3, 6, 5, 5):
         holder.take("deal", t, dealt[t])
-    assert holder.model[1:] == (6, (), joined(digest for digest, _ in dealt.values()))
-    assert holder.model[1:] == ended.parties[3].model[1:]
-    assert (holder.model[0] == ended.parties[3].model[0]).all()
+    assert holder.model[1:3] == ended.parties[3].model[1:3] == (6, ())
+    digests = sum((bare_of(digest) for digest, _ in dealt.values()), np.zeros(4, object))
+    assert (bare_of(holder.model[3]) == digests % holder.field.modulus).all()
+    for place in (0, 3):
+        ours, theirs = bare_of(holder.model[place]), bare_of(ended.parties[3].model[place])
+        assert (ours == theirs).all()
 
 
 def test_a_holder_with_a_hole_uploads_nothing_and_asks(ended):
@@ -81,7 +83,7 @@ def test_a_holder_with_a_hole_uploads_nothing_and_asks(ended):
     assert holder.model[1:3] == (0, (2,))
     assert [(kind, round) for kind, round, _ in holder.engine.sent][1:] == [("lacks", 0)]
     assert holder.engine.sent[1][2] == 0
-    both = (1, dealt[1][0] + dealt[2][0]), np.stack([dealt[1][1], dealt[2][1]])
+    both = (1, concatenate([dealt[1][0], dealt[2][0]])), stack([dealt[1][1], dealt[2][1]])
     holder.take("missed", 2, both)
     holder.answer()
     holder.answer()
@@ -112,19 +114,18 @@ def test_a_holder_asks_at_equal_times_and_then_ever_more_rarely():
     assert patience(None, 0) is None
 
 
-def test_labels_differ_by_part_step_piece_rows_and_the_steps_in_the_model():
-    rows, one = np.arange(4, dtype=np.uint32), b"1" * 32
+def test_labels_differ_by_part_step_piece_and_rows():
+    rows = np.arange(4, dtype=np.uint32)
     told = {
-        Label("train", 3).told(rows, NO_STEPS),
-        Label("test", 3).told(rows, NO_STEPS),
-        Label("release", 3).told(rows, NO_STEPS),
-        Label("train", 4).told(rows, NO_STEPS),
-        Label("train", 3, 1).told(rows, NO_STEPS),
-        Label("train", 3).told(rows, one),
-        Label("train", 3).told(rows[:3], NO_STEPS),
-        Label("train", 3).told(rows[::-1], NO_STEPS),
+        Label("train", 3).told(rows),
+        Label("test", 3).told(rows),
+        Label("release", 3).told(rows),
+        Label("train", 4).told(rows),
+        Label("train", 3, 1).told(rows),
+        Label("train", 3).told(rows[:3]),
+        Label("train", 3).told(rows[::-1]),
     }
-    assert len(told) == 8
+    assert len(told) == 7
 
 
 def test_a_holder_that_is_set_back_answers_each_label_with_the_same_bytes(ended):
@@ -151,10 +152,10 @@ def test_a_holder_that_is_set_back_answers_each_label_with_the_same_bytes(ended)
 def other_step(ended, number):
     """Digest and share of the step in which one entry was rounded otherwise."""
     server = ended.parties[SERVER]
-    step = server.log[number - 1].astype(np.int64)
-    step[0, 0, 0] += 1
-    asked = server.secret, number, step
-    return server.dealing.digest(*asked), server.dealing.shares(*asked)[3]
+    one = np.zeros(server.log[0].shape, np.int64)
+    one[0, 0, 0] = 1
+    made = server.dealing.dealt(server, server.secret, number, server.log[number - 1] + one)
+    return received((made.digest, made.shares[3]), 3)
 
 
 def test_a_holder_that_is_dealt_another_step_after_it_was_set_back_has_another_mask(ended):
@@ -168,11 +169,12 @@ def test_a_holder_that_is_dealt_another_step_after_it_was_set_back_has_another_m
         ((_, round, upload),) = holder.engine.sent
         assert round == 3
         rows = public.batches["train"].draw(3)
-        psi = public.field.matmul(holder.data_shares["train"][rows], holder.model[0])
+        psi = bare_of(holder.data_shares["train"].rows(rows) @ holder.model[0])
         masks.append(public.field.subtract(upload, psi))
     assert (masks[0] != masks[1]).mean() > 0.9  # uniform in a field of 2^40: all but never equal
 
 
+DIGEST = (b"d" + bytes(7)) * 4
 SHARE = np.zeros((16, 5), np.uint64)
 
 
@@ -182,19 +184,20 @@ SHARE = np.zeros((16, 5), np.uint64)
         (SHARE, "'missed' of round 2 from the server is a ndarray, .* a pair"),
         ((1, SHARE[None]), "without a step"),
         (((1, b"d" * 31), SHARE[None]), "with a digest of 32 bytes for each step"),
-        (((1, b"d" * 32), SHARE), r"with a digest of 32 bytes for each step"),
-        (((0, b"d" * 32), SHARE[None]), "is 0, and must be a whole number from 1 to 6"),
-        (((6, b"d" * 64), np.stack([SHARE] * 2)), "is 6, and must be a whole number from 1 to 5"),
-        (((1, b"d" * 32), SHARE[None, 1:]), r"shape \(1, 15, 5\), uint64, .* \(1, 16, 5\)"),
-        (((1, b"d" * 32), SHARE[None].astype(np.int64)), "int64"),
-        (((1, b"d" * 32), SHARE[None] - np.uint64(1)), "18446744073709551615 in it"),
+        (((1, DIGEST), SHARE), r"with a digest of 32 bytes for each step"),
+        (((0, DIGEST), SHARE[None]), "is 0, and must be a whole number from 1 to 6"),
+        (((6, 2 * DIGEST), np.stack([SHARE] * 2)), "is 6, and must be a whole number from 1 to 5"),
+        (((1, DIGEST), SHARE[None, 1:]), r"shape \(1, 15, 5\), uint64, .* \(1, 16, 5\)"),
+        (((1, DIGEST), SHARE[None].astype(np.int64)), "int64"),
+        (((1, DIGEST), SHARE[None] - np.uint64(1)), "18446744073709551615 in it"),
     ],
 )
 def test_missed_steps_of_another_form_are_refused_and_nothing_is_applied(ended, payload, words):
     holder = fresh(ended)
     before = holder.model
+    message = Message(SERVER, 3, "missed", payload, 2, 0, 0)
     with pytest.raises(ProtocolError, match=words):
-        holder.take("missed", 2, payload)
+        holder.take("missed", 2, holder._arrived(message.kind, payload))
     assert holder.model is before
 
 
@@ -233,18 +236,17 @@ def test_what_one_holder_has_taken_can_be_freed_before_the_next_takes_its_own(mo
     sent = {}
 
     def share(self, kind, shares):
-        sent[kind, self.index] = list(shares)
+        sent[kind, self.index] = list(map(bare_of, shares))
         super(Owner, self).share(kind, shares)
 
     monkeypatch.setattr(Owner, "share", share, raising=False)
-    monkeypatch.setattr(algorithm, "_LARGE", 1 if large else 2**20)
+    monkeypatch.setattr(batched, "_LARGE", 1 if large else 2**20)
     outcome = simulate(CodedSplit, DIGITS, rounds=2, batch=8, width=4, hidden=4)
     pieces = sent["train-data", 0]
     assert not any(np.shares_memory(one, two) for one, two in itertools.combinations(pieces, 2))
-    assert all(piece.base is None or isinstance(_owner(piece), mmap) for piece in pieces)
     assert large == isinstance(_owner(pieces[0]), mmap)
     for holder, piece in enumerate(pieces):
-        kept = outcome.parties[holder].data_shares["train"]
+        kept = bare_of(outcome.parties[holder].data_shares["train"])
         assert (kept[:, : piece.shape[1]] == piece).all()
         assert not np.shares_memory(kept, piece)
 

@@ -10,6 +10,8 @@ from securevfl.engine.party import SERVER, Message
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.messages import STORED_EVERY
 from securevfl.testing.runs import resume_from, simulate, state_at, states_at
+from securevfl.verified import bare_of
+from securevfl.verified.values import public_element
 from tests.protocols.coded_split.twin import watched
 
 DIGITS = load_dataset("digits", parties=8).subset(61, 21)
@@ -64,7 +66,7 @@ class Kept(CodedSplit):
 
         def sending(to, kind, payload, **how):
             if kind == "embedding":
-                kept.setdefault(how["round"], []).append(payload.tobytes())
+                kept.setdefault(how["round"], []).append(bare_of(payload).tobytes())
             send(to, kind, payload, **how)
 
         made[3].send = sending
@@ -107,11 +109,8 @@ class Engine:
 def test_the_least_that_anybody_stored_counts(ended):
     server = ended.protocol.new_server()
     server.engine = Engine()
-    server.log, server.steps, server.secret = (
-        (*[np.zeros((1, 16, 2), np.int8)] * 100,),
-        100,
-        b"s" * 32,
-    )
+    zero = public_element(np.zeros((1, 16, 2), server.field.dtype), server.field, None)
+    server.log, server.steps, server.secret = (zero,) * 100, 100, server.key()
     for holder, stored in enumerate((64, 70, 90, 64, 99, 64, 64, 65)):
         assert server.forgotten == 0
         server.forget(Message(holder, SERVER, "stored", stored, 0, 0, -1))
@@ -131,5 +130,5 @@ def test_a_report_that_names_no_dealt_step_is_an_event_and_forgets_nothing(ended
     server = ended.protocol.new_server()
     server.engine, server.steps = Engine(), 150
     server.forget(Message(3, SERVER, "stored", payload, 0, 0, -1))
-    assert server.stored == {}
+    assert server.stored_by == {}
     assert [name for name, _ in server.engine.why] == ["refused"]

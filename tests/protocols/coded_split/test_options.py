@@ -13,6 +13,7 @@ from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import expected_bound
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 
 DIGITS = load_dataset("digits", parties=8).subset(103, 41)
 SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6}
@@ -112,7 +113,12 @@ def test_models_that_decay_are_evaluated_released_and_predicted_by_their_factor(
     (event,) = [event for event in run.events if event["event"] == "inference"]
     scores = made.scores(run.parties, DIGITS.test)
     assert event["accuracy"] == np.mean(scores.argmax(axis=1) == DIGITS.test_labels)
-    H = sum(expand(x, 2) @ run.parties[n].released[0] for n, x in enumerate(DIGITS.test)) / 8
+    H = (
+        sum(
+            expand(x, 2) @ bare_of(run.parties[n].released)[0][0] for n, x in enumerate(DIGITS.test)
+        )
+        / 8
+    )
     np.testing.assert_allclose(made.embedding(run.parties, DIGITS.test), H, atol=0.02)
     new = np.random.default_rng(0).integers(0, 17, (7, 64))
     plain = run.scores(new)
@@ -169,10 +175,13 @@ def test_a_release_gives_each_owner_its_own_models_and_nobody_elses(more):
     models = outcome.protocol.models(outcome.parties)
     start, unit = 0, 2.0 ** -(public.config.data_bits + public.config.gradient_bits)
     for n, size in enumerate(public.sizes):
-        released = np.stack(outcome.parties[n].released)
+        (released,) = bare_of(outcome.parties[n].released)
         assert (released == models[:, start : start + size] * unit).all()
         start += size
-    H = sum(expand(rows, 2) @ outcome.parties[n].released[0] for n, rows in enumerate(DIGITS.train))
+    H = sum(
+        expand(rows, 2) @ bare_of(outcome.parties[n].released)[0][0]
+        for n, rows in enumerate(DIGITS.train)
+    )
     assert np.isfinite(H).all()
     strange = [claim for claim in outcome.protocol.claims if claim.asset == "labels"]
     assert [claim.strength for claim in strange] == ["none"]

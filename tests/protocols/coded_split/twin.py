@@ -4,8 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from securevfl.data import load_dataset
 from securevfl.protocols.coded_split.quantisation import whole_rows
 from securevfl.protocols.coded_split.server import Server
+from securevfl.verified import bare_of
+
+DIGITS = load_dataset("digits", parties=8).subset(61, 31)
 
 
 def big(values, kind=object):
@@ -65,7 +69,8 @@ class Watched(Server):
 
     def train(self, rows, sums):
         """Keep the sums and the bound that was promised of them, then train."""
-        self.seen[self.round] = (sums.copy(), self.bound.promised(rows).copy())
+        promised = bare_of(self.made).bound.promised(rows).copy()
+        self.seen[self.round] = self.field.signed(bare_of(sums)), promised
         super().train(rows, sums)
 
 
@@ -77,23 +82,34 @@ def watched(cls):
 
         def new_server(self):
             plain = super().new_server()
-            return Watched(plain.peers, plain.public, plain.centre, plain.labels)
+            own = plain.centre, plain.labels, plain.made
+            return Watched(plain.peers, plain.public, *map(bare_of, own))
 
     return Protocol
+
+
+def log_of(server):
+    """Gbar of the steps in a server's log, (K, |B|, h) signed."""
+    return [server.field.signed(step) for step in bare_of(server.log)]
+
+
+def dealt_of(server, step):
+    """Digest, seeds and shares that a server deals of a step, as bare numbers."""
+    return bare_of(server.dealt(step))
 
 
 def check_against_twin(outcome, *, rounds=None, kind=object):
     """All decoded sums are the twin's, within the bound; returns the largest of them."""
     server = outcome.parties[-1]
-    twin, largest = Twin(outcome.protocol, kind=kind), 0
-    for t in range(1, len(server.log) + 1):
+    twin, largest, log = Twin(outcome.protocol, kind=kind), 0, log_of(server)
+    for t in range(1, len(log) + 1):
         if t in server.seen:
             sums, promised = server.seen[t]
             wanted = twin.sums(t)
             assert (big(sums) == wanted).all(), f"round {t}"
             assert (abs(wanted) <= big(promised)).all(), f"round {t}"
             largest = max(largest, int(abs(wanted).max()))
-        twin.step(t, server.log[t - 1])
+        twin.step(t, log[t - 1])
     assert rounds is None or len(server.seen) == rounds
     models = outcome.protocol.models(outcome.parties)
     for k, W in enumerate(twin.W):

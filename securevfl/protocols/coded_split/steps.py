@@ -1,0 +1,182 @@
+"""Steps of the server: what it checks of sums, and how dL/dH becomes what is dealt.
+
+The functions are given to `securevfl.verified.Model.step` and `call`, which hand them the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.errors import RangeError
+from securevfl.field import PrimeField
+from securevfl.models.split import Centre, measure
+from securevfl.protocols.coded_split.bounds import RangeBound
+from securevfl.protocols.coded_split.parameters import Parameters
+from securevfl.protocols.coded_split.quantisation import wanted_step
+
+
+class Steps:
+    """State of the steps: what rounding took away (line 7), and the bound on sums (section 7).
+
+    Attributes
+    ----------
+    bound : RangeBound
+    residual : ndarray, (K, length, h)
+        e of line 7.
+
+    Parameters
+    ----------
+    public : Parameters
+    stream : callable
+        The server's draws of a step that is rounded stochastically, by its number.
+    """
+
+    no_model: ClassVar[bool] = True  # for `securevfl.runs.folders.models`
+
+    def __init__(self, public: Parameters, stream: Callable[[int], np.random.Generator]) -> None:
+        self.public, self.stream = public, stream
+        self.bound = RangeBound.of(public)
+        shape = (public.code.segments, public.batches["train"].length, public.config.width)
+        self.residual = np.zeros(shape)
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """State for checkpoints."""
+        bound = self.bound
+        return {"residual": self.residual, "spent": bound.spent, "base": bound.base} | {
+            "since": bound.since
+        }
+
+    def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
+        """Inverse of `state_dict`."""
+        self.residual = np.array(state["residual"])
+        self.bound.spent = np.array(state["spent"])
+        self.bound.base, self.bound.since = np.array(state["base"]), np.array(state["since"])
+
+    def __deepcopy__(self, memo: Any) -> Steps:
+        made = Steps(self.public, self.stream)
+        made.load_state_dict(self.state_dict())
+        return made
+
+
+def note_sums(steps: Steps, sums: np.ndarray, round: int, rows: np.ndarray) -> None:
+    """Take the sums of a training batch, (K, |B|, h) field elements, as bases of their rows."""
+    signed = steps.public.field.signed(sums)
+    in_range(signed, steps.bound.promised(rows), round)
+    steps.bound.decoded(rows, signed)
+
+
+def check_sums(steps: Steps, sums: np.ndarray, round: int) -> np.ndarray:
+    """Refuse sums of test rows that the steps so far do not allow."""
+    return sums_in_range(sums, steps.public.field, steps.bound.lasting, round)
+
+
+def sums_in_range(sums: np.ndarray, field: PrimeField, largest: int, round: int) -> np.ndarray:
+    """Refuse sums, as field elements, beyond a bound."""
+    return in_range(field.signed(sums), largest, round)
+
+
+def in_range(sums: np.ndarray, largest: np.ndarray | int, round: int) -> np.ndarray:
+    """Refuse sums that the owners' bounds and the steps so far do not allow.
+
+    Raises
+    ------
+    RangeError
+    """
+    beyond = np.abs(sums) > largest
+    if beyond.any():
+        raise RangeError(
+            f"coded_split: round {round}: {beyond.sum()} of {beyond.size} decoded sums "
+            f"are beyond the range that the steps so far can bring them to, such as "
+            f"{int(np.abs(sums[beyond]).max()):.4g}. An upload is wrong, or holders have other "
+            "steps than the rest, or an owner shared longer rows or weights than options allow. "
+            "tolerate_corrupt = A corrects A wrong uploads"
+        )
+    return np.empty(0)
+
+
+def gradients(
+    centre: Centre, H: np.ndarray, samples: np.ndarray, labels: np.ndarray
+) -> tuple[Any, ...]:
+    """Loss, dL/dH, and dL/dw of every weight of the server model (lines 6 and 7)."""
+    loss, G, own = centre.gradients(H, samples, labels)
+    return loss, G, *own.values()
+
+
+def apply(centre: Centre, *own: np.ndarray) -> None:
+    """One update of the server model by its gradients."""
+    names = [name for name, _ in centre.network.named_parameters()]
+    centre.apply({name: one.copy() for name, one in zip(names, own, strict=True)})
+
+
+def forms_of(centre: Centre, H: tuple[int, ...]) -> dict[str, Any]:
+    """Shapes and dtypes of what `gradients` gives for an H of a shape."""
+    weights = [tuple(w.shape) for _, w in centre.network.named_parameters()]
+    shapes: list[Any] = [(), H, *weights]
+    return {"shapes": shapes, "of": [np.float64, *[np.float32] * (len(shapes) - 1)]}
+
+
+def make_step(steps: Steps, G: np.ndarray, number: int, rows: np.ndarray) -> tuple[np.ndarray, int]:
+    """Gbar of a step, (K, |B|, h) signed, rounded and bounded (lines 7 and 8); bits too few."""
+    wanted = wanted_step(steps.public, number, G, steps.residual[:, rows])
+    if steps.public.config.rounding == "stochastic":
+        rounded = np.floor(wanted + steps.stream(number).random(wanted.shape))
+    else:
+        rounded = np.rint(wanted)
+        steps.residual[:, rows] = wanted - rounded
+    return steps.bound.admit(rounded)
+
+
+def scores_of(centre: Centre, embedding: np.ndarray) -> np.ndarray:
+    """Scores of rows by the server model."""
+    return centre.scores(embedding)
+
+
+def measures_of(centre: Centre, *rest: Any) -> np.ndarray:
+    """Measures of scores in pieces, as `measures_named` says; nan for one that there is not.
+
+    Parameters
+    ----------
+    centre : Centre
+    *rest : objects
+        Labels, the order of rows and the scores of each piece.
+
+    Returns
+    -------
+    ndarray, (measures of the task,), float64
+    """
+    labels, order, *pieces = rest
+    scores = in_order(pieces[0], order, *pieces[1:])
+    found = measure(centre.task, scores, labels)
+    return np.array([found.get(name, np.nan) for name in measures_named(centre.task)])
+
+
+def entry(values: np.ndarray, place: int) -> np.ndarray:
+    """One of several numbers."""
+    return np.array(values[place])
+
+
+def measures_named(task: str) -> tuple[str, ...]:
+    """Names of the measures of a task, in order."""
+    if task == "binary":
+        return ("accuracy", "auc", "f1")
+    return ("rmse",) if task == "regression" else ("accuracy",)
+
+
+def in_order(first: np.ndarray, order: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """Values of all rows in their order, from pieces of segments of rows.
+
+    Parameters
+    ----------
+    first : ndarray
+        The first piece.
+    order : ndarray, (rows of all pieces,)
+        Number of each row; -1 for padding.
+    *others : ndarray
+    """
+    values = np.concatenate([first, *others])
+    found = np.empty((int(order.max()) + 1, *values.shape[1:]), values.dtype)
+    found[order[order >= 0]] = values[order >= 0]
+    return found
