@@ -20,7 +20,6 @@ from securevfl.engine.party import ANNOUNCE, STOP, Party
 from securevfl.engine.streams import SecretSeed
 from securevfl.engine.transcript import Transcript
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.protocols.coded_split.dealing import Dealing
 from securevfl.protocols.fedvs.messages import Attempt
 from securevfl.testing.runs import make, tiny_data
 from tests.zoo import all_leaks
@@ -171,23 +170,6 @@ def test_labels_that_forget_the_life_in_rounds_that_no_run_has_are_found(monkeyp
     assert all(fault.startswith("in round 65537 sums of two lives") for fault in faults)
 
 
-@pytest.mark.parametrize("first", [2, 5])
-def test_a_seed_that_comes_again_in_a_later_round_is_found(monkeypatch, first):
-    """Two steps dealt under one seed tell their difference to each holder."""
-    seeds = Dealing.seeds
-
-    def forgetting(self, secret, number, step):
-        same = number >= first
-        return seeds(self, secret, first if same else number, step * (not same))
-
-    monkeypatch.setattr(Dealing, "seeds", forgetting)
-    found = followed("coded_split", "as configured").comparison.deviations
-    assert {(one.key.kind, one.key.round) for one in found} == {
-        ("seed", n) for n in range(first + 1, ROUNDS + 1)
-    }
-    assert f"the same array as 'seed' of the server in round {first}" in str(found[0])
-
-
 def test_a_draw_that_comes_again_in_another_life_is_found():
     seen = {}
 
@@ -334,16 +316,6 @@ def test_masks_of_an_earlier_round_are_found():
     assert followed(leak, "as configured").strange
 
 
-def test_a_resumed_run_of_eight_parties_holds_what_its_formulas_need():
-    """On 1,438 rows it did not, so nothing was endorsed of coded_split on digits."""
-    made = Subject(make("coded_split", load_dataset("digits", parties=8), defaults={}))
-    setting = next(one for one in settings_of(made.protocol) if one.resumed_in)
-    found = follow(made.instance(many=True), setting).comparison
-    assert found.forgotten == 0
-    assert not found.deviations
-    assert found.messages > 400
-
-
 def test_a_run_that_forgets_compares_as_much(monkeypatch):
     monkeypatch.setattr("securevfl.audit.followed_runs.HELD", 200_000)
     found = followed("fedvs", "as configured")
@@ -460,23 +432,3 @@ def test_columns_in_the_clear_are_found_where_small_runs_have_none():
     assert (key.kind, key.sender, key.round) == ("progress", client, 1)
     sound = Subject(make(leak.sound, load_dataset("digits", parties=4), **leak.options))
     assert follow(sound.instance(whole=True), ITSELF).comparison.clear == ()
-
-
-@pytest.mark.parametrize("helpers", [0, 2])
-def test_wrong_uploads_are_among_those_that_are_decoded(helpers, monkeypatch):
-    """Also where more answer than are needed, and the last ones' uploads are not looked at."""
-    from securevfl.protocols.coded_split import server
-
-    decode, found = server.decode_sums, []
-
-    def decoded(public, uploads, rows):
-        sums, wrong = decode(public, uploads, rows)
-        found.append(wrong)
-        return sums, wrong
-
-    monkeypatch.setattr(server, "decode_sums", decoded)
-    made = make("coded_split", tolerate_corrupt=1, helpers=helpers)
-    setting = next(one for one in settings_of(made) if one.wrong_uploads)
-    follow(made, setting)
-    assert found
-    assert all(wrong == [0] for wrong in found)

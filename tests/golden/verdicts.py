@@ -72,11 +72,6 @@ LEAKS = {
     "vfb2": ("requests sorted by label",),
     "split": ("a claim of differential privacy without noise",),
     "masked_sum": ("a column as integers", "one value a round", "a column as bytes"),
-    "coded_split": (
-        *("P left out", "no mask", "one label for all", "a key for a member"),
-        *("steps in the clear", "first weights from the seed", "one seed for all steps"),
-        *("masks zero in rounds 3 and 4", "a holder on a data point"),
-    ),
 }
 
 Verdicts = dict[str, str]

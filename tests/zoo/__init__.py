@@ -16,7 +16,6 @@ def all_leaks() -> tuple[Leak, ...]:
         beginnings,
         beside_messages,
         choices,
-        coded_shares,
         declared,
         declared_contents,
         declared_parts,
@@ -29,15 +28,14 @@ def all_leaks() -> tuple[Leak, ...]:
         own_protocols,
         rare_events,
         researcher,
-        shared_models,
         states,
         values_of_classes,
     )
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (label_channels, declared_contents)
-    others = (noise, labels, shared_models, *methods)
-    rest = (rare_events, beside_messages, states, coded_shares, values_of_classes)
+    others = (noise, labels, *methods)
+    rest = (rare_events, beside_messages, states, values_of_classes)
     every = (*of_fedvs, *others, *rest, beginnings, own_protocols, researcher)
     return tuple(one for module in every for one in module.LEAKS)
 

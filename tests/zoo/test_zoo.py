@@ -19,11 +19,9 @@ SHOWN = [name for name, one in LEAKS.items() if one.shows is not None]
 # Of these a small run without faults shows nothing, or nothing that is certain.
 NOT_SHOWN = {
     "fedvs: after a resume",
-    "coded_split: keys drawn anew",
     "fedvs: columns in the log",
     "fedvs: rounding from the public seed",
     "fedvs: rows in the place of weights",
-    "coded_split: masks zero in rounds 3 and 4",
     "fedvs: uploads of a resumed run without masks",
     "fedvs: uploads to a server that came back without masks",
 }
@@ -58,11 +56,11 @@ def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
     assert len(LEAKS) == len(all_leaks()) >= 60
     assert len(VARIANTS) == len(sound_variants()) >= 20
     claimed = {"fedvs", "multivfl", "dvfl", "fedonce"}
-    claimed |= {"coded_split", "masked_sum"}
+    claimed |= {"masked_sum"}
     declaring = {"vafl", "vfb2", "ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing
     declaring |= {"split"}
     assert {one.protocol for one in LEAKS.values()} == claimed | declaring
-    assert {one.protocol for one in VARIANTS.values()} == claimed - {"coded_split"}
+    assert {one.protocol for one in VARIANTS.values()} == claimed
 
 
 @pytest.mark.parametrize("name", LEAKS)

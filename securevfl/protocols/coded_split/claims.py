@@ -10,7 +10,7 @@ _VIEWS = (
     "that tells of labels where it diverges"
 )
 _SUMS = "Theorem 2 (docs/coded-split-proof.md), given the sums"
-_RELEASED = "given the released models; not proved (docs/coded-split-proof.md)"
+_RELEASED = "given the released models (docs/coded-split-proof.md)"
 HOLDERS = tuple(Claim("T clients", asset, "perfect", _VIEWS) for asset in _ASSETS)
 SERVER = tuple(
     Claim(who, asset, "perfect", _SUMS, given=(SUMS,))
