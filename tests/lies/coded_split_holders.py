@@ -12,8 +12,10 @@ from securevfl.engine.network import SERVER
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import KEY
 from securevfl.protocols.coded_split.algorithm import Owner
-from securevfl.protocols.coded_split.messages import NO_STEPS, Label
+from securevfl.protocols.coded_split.messages import Label, digest_words
 from securevfl.protocols.coded_split.parameters import UPLOAD
+from securevfl.verified import Key, bare_of
+from securevfl.verified.parties import asked
 from tests.lies.coded_split_stage import VICTIM, LyingServer, play
 from tests.lies.dealing import (
     Inconsistent,
@@ -44,7 +46,7 @@ class ShortUpload(Owner):
     def send(self, to: int, kind: str, payload: Any, **how: Any) -> None:
         """One column is missing."""
         if kind == "embedding":
-            payload = np.ascontiguousarray(payload[:, :-1])
+            payload = np.ascontiguousarray(bare_of(payload)[:, :-1])
         super().send(to, kind, payload, **how)
 
 
@@ -62,7 +64,7 @@ class Skips(Owner):
 
     def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
         """The first step changes nothing."""
-        super().apply(step, np.zeros_like(share) if step == self.left_out else share, digest)
+        super().apply(step, share.times(0) if step == self.left_out else share, digest)
 
 
 class Twice(Owner):
@@ -70,7 +72,7 @@ class Twice(Owner):
 
     def apply(self, step: int, share: np.ndarray, digest: bytes) -> None:
         """Twice the share is what two times the step would be."""
-        super().apply(step, self.public.field.add(share, share) if step == 1 else share, digest)
+        super().apply(step, share + share if step == 1 else share, digest)
 
 
 class OfKeys(WrongKeys, Owner):
@@ -80,9 +82,9 @@ class OfKeys(WrongKeys, Owner):
 class KnownKeys(Owner):
     """Draws keys that the server knows."""
 
-    def secret_bytes(self, count: int) -> bytes:
+    def key(self, name: str = "k") -> Key:
         """Zeros."""
-        return bytes(count)
+        return Key(bytes(KEY), None, self.index, None)
 
 
 class NoKeys(KeepsKeys, Owner):
@@ -117,7 +119,7 @@ class Unbounded(Owner):
         field = self.public.field
         if kind == "train-data":
             times = field.elements([self.factor])
-            shares = [field.multiply(times, np.ascontiguousarray(one)) for one in shares]
+            shares = [field.multiply(times, np.ascontiguousarray(bare_of(one))) for one in shares]
         super().share(kind, shares)
 
 
@@ -132,7 +134,7 @@ class LargeModel(Owner):
 
     def share_own(self) -> None:
         """Ten in each entry."""
-        self.weights = np.full_like(self.weights, 10.0)
+        self.weights = self.own("weights", np.full_like(bare_of(self.weights), 10.0))
         super().share_own()
 
 
@@ -144,9 +146,9 @@ class AsksAgain(Owner):
     def take(self, kind: str, step: int, payload: Any) -> None:
         """As it should; and once it has a step, asks from the beginning."""
         if kind == "missed":
-            self.again = (*self.again, payload[1][0])
+            self.again = (*self.again, bare_of(payload[1])[0])
         if step == 1 and kind != "missed":
-            self.first = payload[1]
+            self.first = bare_of(payload[1])
             self.send(SERVER, "lacks", 0)
         super().take(kind, step, payload)
 
@@ -175,7 +177,7 @@ class Colluder(Owner):
             nodes = [code.alphas[n] for n in self.believed] + [code.betas[0]]
             weights = interpolation_matrix(field, nodes, [code.alphas[self.index]])
             shift = field.elements([5 << self.public.sum_bits])
-            payload = field.add(payload, field.multiply(shift, weights[0, -1]))
+            payload = field.add(bare_of(payload), field.multiply(shift, weights[0, -1]))
         super().send(to, kind, payload, **how)
 
 
@@ -189,7 +191,9 @@ class Listens(LyingServer):
         victim = next(n for n in range(VICTIM, len(uploads)) if n not in self.dealers)
         known = {key: bytes(KEY) for key in prss.held(victim) if prss.dealer(key) in self.dealers}
         unknown = {key: bytes(range(KEY)) for key in prss.held(victim) if key not in known}
-        label, zeros = Label("train", 1).told(rows, NO_STEPS), np.zeros_like(uploads[victim])
+        words = np.zeros(digest_words(self.field), self.field.dtype)
+        label = asked(Label("train", 1).told(rows), [words])
+        zeros = np.zeros_like(uploads[victim])
         mask = prss.mask(victim, known | unknown, label, zeros, UPLOAD)
         guess = self.public.field.subtract(uploads[victim], mask)
         self.found["read"] = float((guess == self.judge.plain[victim, 1]).mean())

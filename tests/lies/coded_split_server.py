@@ -10,8 +10,10 @@ import numpy as np
 from securevfl.audit.attacks.off_polynomial import rows_from_products
 from securevfl.data import load_dataset
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.protocols.coded_split.decoding import decode_sums
 from securevfl.protocols.coded_split.messages import Request
+from securevfl.protocols.coded_split.parameters import UPLOAD
+from securevfl.verified import bare_of
+from securevfl.verified.values import public_element
 from tests.lies.coded_split_stage import VICTIM, LyingServer, play
 from tests.lies.lie import Finding, Lie, Outcome, Size
 
@@ -64,13 +66,9 @@ class OffPolynomial(LyingServer):
     def deal(self) -> None:
         """To all but those two, as it should be."""
         shares = self.shares()
-        seed = np.frombuffer(self.seed_of_first(), np.uint8)
+        seed = self.dealt(self.steps).seeds[0]
         self.send(0, "seed", (self.digest_of(self.steps), seed), round=self.steps)
         self.hand_out({j: s for j, s in enumerate(shares) if j not in MOVED}, self.steps)
-
-    def seed_of_first(self) -> bytes:
-        """The seed of the first holder."""
-        return self.dealing.seeds(self.secret, self.steps, self.log[-1])[0]
 
     def read(
         self, into: np.ndarray, uploads: dict[int, np.ndarray], rows: np.ndarray, j: int, at: int
@@ -119,14 +117,18 @@ class ChosenStep(LyingServer):
         for number in (1, 2):
             rows = layout.draw(number)
             self.begin(number)
-            decoded = (await self.sums(len(rows), self.bound.promised(rows)))[0]
+            found = await self.sums()
+            decoded = self.field.signed(bare_of(found))[0]
             sums.append(decoded[np.argsort(rows)].astype(np.float64))
-            self.train(rows, decoded[None])
+            bare_of(self.made).bound.promised = lambda rows: np.array(2**62)
+            self.train(rows, found)
             if not self.honest:
                 step = units((len(rows), width), 0, np.int64)[rows]
-                self.log = (*self.log[:-1], step[None])
+                own = public_element(self.field.reduce(step[None]), self.field, None)
+                self.log = (*self.log[:-1], own)
             self.deal()
-        step = self.log[0][0][np.argsort(layout.draw(1))].astype(np.float64)
+        first = self.field.signed(bare_of(self.log[0]))[0]
+        step = first[np.argsort(layout.draw(1))].astype(np.float64)
         columns = np.linalg.pinv(step, rcond=1e-9)[:, :width]
         self.found["products"] = (sums[1] - sums[0]) @ columns
         self.broadcast("stop", None)
@@ -165,8 +167,7 @@ class Withholds(LyingServer):
             if number == 2:
                 self.deal()
                 break
-            seed = self.dealing.seeds(self.secret, 1, self.log[-1])[0]
-            first = self.digest_of(1), np.frombuffer(seed, np.uint8)
+            first = self.digest_of(1), self.dealt(1).seeds[0]
             self.send(0, "seed", first, round=1)
             self.hand_out({j: s for j, s in enumerate(self.shares()) if j != VICTIM}, 1)
         found = await self.uploads(3)
@@ -183,12 +184,12 @@ class DealsAgain(LyingServer):
             self.train_on(await self.uploads(number))
             self.deal()
         await self.uploads(3)
-        before = {j: self.judge.parties[j].model[0].copy() for j in self.peers}
+        before = {j: bare_of(self.judge.parties[j].model[0]).copy() for j in self.peers}
         for step in (2, 1):
             shape = self.log[-1].shape[1:]
             self.hand_out({j: self.public.field.random(shape) for j in self.peers}, step)
         again = await self.uploads(3)
-        changed = [(self.judge.parties[j].model[0] != before[j]).any() for j in self.peers]
+        changed = [(bare_of(self.judge.parties[j].model[0]) != before[j]).any() for j in self.peers]
         self.found["answers"] = (len(again) + sum(changed)) / len(self.peers)
         self.broadcast("stop", None)
 
@@ -208,14 +209,15 @@ class DealsAnew(LyingServer):
         older = victim.model
         self.deal()
         self.begin(2)
-        first = await self.receive("embedding", sender=VICTIM, round=2)
+        first = bare_of(await self.receive("embedding", sender=VICTIM, round=2))
         victim.model, victim.uploaded = older, 0
         added = units(self.log[0].shape[1:], 0, np.int64)
         share = self.public.field.add(self.shares()[VICTIM], self.public.field.reduce(added))
-        other = self.dealing.digest(self.secret, 1, self.log[0] + added)
+        made = self.dealing.dealt(self, self.secret, 1, self.log[0] + added[None])
+        other = bytes(bare_of(made.digest).tobytes())
         told = other if self.truthful else self.digest_of(1)
         self.send(VICTIM, "deal", (told, share), round=1)
-        again = await self.receive("embedding", sender=VICTIM, round=2)
+        again = bare_of(await self.receive("embedding", sender=VICTIM, round=2))
         off = self.public.field.subtract(again, first)
         F, h = self.judge.shares(VICTIM), self.public.config.width
         others = np.ascontiguousarray(F[layout.draw(1)[:h]].T)
@@ -237,7 +239,7 @@ class OtherDigests(LyingServer):
         """Each half decodes to the same sums, for what masks them is zero there."""
         self.train_on(await self.uploads(1))
         half, told = len(self.peers) // 2, self.digest_of(1)
-        seed = np.frombuffer(self.dealing.seeds(self.secret, 1, self.log[-1])[0], np.uint8)
+        seed = self.dealt(1).seeds[0]
         for j, share in enumerate(self.shares()):
             digest = told if j < half else told[::-1]
             if j:
@@ -247,8 +249,9 @@ class OtherDigests(LyingServer):
         found = await self.uploads(2)
         sums = []
         for chosen in (range(half), range(half, 2 * half)):
-            some = {j: found[j] for j in list(chosen)[: self.public.threshold]}
-            sums.append(decode_sums(self.public, some, len(found[0]))[0])
+            some = list(chosen)[: self.public.threshold]
+            stack = np.stack([found[j] for j in some])
+            sums.append(self.public.code.decode(stack, some, degree=UPLOAD))
         self.found["answers"] = float((sums[0] != sums[1]).mean())
         self.broadcast("stop", None)
 

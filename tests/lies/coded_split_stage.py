@@ -18,6 +18,8 @@ from securevfl.protocols.coded_split.protocol import CodedSplit
 from securevfl.protocols.coded_split.server import Server
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.runs import make
+from securevfl.verified import bare_of
+from securevfl.verified.values import wrapped
 from tests.lies.lie import Size
 from tests.lies.running import Played, carry_out
 
@@ -48,14 +50,15 @@ class Judge:
         """Note uploads and decoded means; nothing of the run changes."""
         for party in self.parties.values():
             if party.index == SERVER:
-                party.centre.gradients = self._noting_mean(party.centre.gradients)
+                centre = bare_of(party.centre)
+                centre.gradients = self._noting_mean(centre.gradients)
             else:
                 party.upload = self._noting_upload(party, party.upload)
 
     def _noting_upload(self, party: Any, upload: Callable[..., Any]) -> Callable[..., Any]:
         def noting(label: Label, rows: np.ndarray, round: int) -> Any:
-            share = party.data_shares[label.part][rows]
-            self.plain[party.index, round] = party.public.field.matmul(share, party.model[0])
+            psi = party.data_shares[label.part].rows(rows) @ party.model[0]
+            self.plain[party.index, round] = bare_of(psi)
             return upload(label, rows, round)
 
         return noting
@@ -69,7 +72,7 @@ class Judge:
 
     def shares(self, holder: int, part: str = "train") -> np.ndarray:
         """F(alpha_j) of all owners, side by side."""
-        found: np.ndarray = self.parties[holder].data_shares[part]
+        found: np.ndarray = bare_of(self.parties[holder].data_shares[part])
         return found
 
 
@@ -82,24 +85,23 @@ class LyingServer(Server):
     async def uploads(self, round: int) -> dict[int, np.ndarray]:
         """Whatever holders upload in a round, all of them if they do."""
         self.begin(round)
-        every: dict[int, np.ndarray] = await self.collect(
-            "embedding", count=len(self.peers), timeout=PATIENCE
-        )
-        return every
-
-    def check_range(self, *rest: Any) -> None:
-        """It goes on whatever the sums are."""
+        every = await self.collect("embedding", count=len(self.peers), timeout=PATIENCE)
+        return dict(bare_of(every))
 
     def train_on(self, uploads: Mapping[int, np.ndarray]) -> None:
         """An honest step on honest uploads; it is not dealt yet."""
         from securevfl.protocols.coded_split.decoding import decode_sums
 
         rows = self.public.batches["train"].draw(self.round)
-        self.train(rows, decode_sums(self.public, uploads, len(rows))[0])
+        bare_of(self.made).bound.promised = lambda rows: np.array(2**62)  # whatever they are
+        own = {j: wrapped(Y, ("field", self.field), None, SERVER, None)
+               for j, Y in uploads.items()}  # fmt: skip
+        shape = len(rows), self.public.config.width
+        self.train(rows, decode_sums(self, self.public, own, shape)[0])
 
     def shares(self) -> list[np.ndarray]:
         """Consistent shares of the last step."""
-        return self.dealing.shares(self.secret, self.steps, self.log[-1])
+        return list(bare_of(self.dealt(self.steps).shares))
 
     def hand_out(self, shares: Mapping[int, np.ndarray], step: int) -> None:
         """Deal elements to some holders, those that should have got a seed left out."""
@@ -110,7 +112,8 @@ class LyingServer(Server):
     def digest_of(self, step: int) -> bytes:
         """The digest of a step, or of the last one where a number has none."""
         done = min(max(step, 1), self.steps)
-        return self.dealing.digest(self.secret, step, self.log[done - 1])
+        made = self.dealing.dealt(self, self.secret, step, self.log[done - 1])
+        return bytes(bare_of(made.digest).tobytes())
 
     def expected(self, uploads: Mapping[int, np.ndarray], holder: int) -> np.ndarray:
         """Upload that a holder should have sent, by the uploads of R others."""
