@@ -54,7 +54,7 @@ from __future__ import annotations
 
 from securevfl.verified.chance import Chance
 from securevfl.verified.functions import FlowError
-from securevfl.verified.participants import Participant, Provable, bare_of
+from securevfl.verified.participants import Participant, Provable, Streams, bare_of
 from securevfl.verified.parties import Party, World
 from securevfl.verified.trace import SERVER
 from securevfl.verified.values import (
@@ -82,6 +82,7 @@ __all__ = [
     "Protected",
     "Provable",
     "Secret",
+    "Streams",
     "Verdict",
     "World",
     "bare_of",

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.field.prss import mask_streams
+from securevfl.field.side_by_side import SideBySide
 from securevfl.verified.parties import asked
-from securevfl.verified.values import Element, Key, bare, combination, home_of, stack
+from securevfl.verified.values import Element, Key, bare, combination, concatenate, home_of, stack
 
 if TYPE_CHECKING:
     from securevfl.field.lagrange_code import LagrangeCode
@@ -122,6 +123,28 @@ def masked(
             terms += [(w, streams[e]) for e, w in enumerate(own_weights)]
     made = combination(terms)
     return Element(value, made._node, home, result._world, result._field)
+
+
+class Beside:
+    """Matrices of several parties side by side, of whose rows one kernel makes rows of one matrix.
+
+    It keeps the places of the newest matrices, so that a party makes one for those that it holds.
+    """
+
+    def __init__(self) -> None:
+        self._kept: SideBySide | None = None
+
+    def rows(self, matrices: Sequence[Element], numbers: Array) -> Element:
+        """Rows by their public numbers, (numbers, all columns)."""
+        home, first = home_of(matrices), matrices[0]
+        held = [one._value for one in matrices]
+        if self._kept is None or not self._kept.are(held):
+            self._kept = SideBySide(held)
+        value = self._kept.rows(numbers)
+        if first._world is None:
+            return Element(value, None, home, None, first._field)
+        made = concatenate([one.rows(numbers) for one in matrices], axis=1)
+        return Element(value, made._node, home, first._world, first._field)
 
 
 def dealt_masks(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from securevfl.engine.party import SERVER, Message, Party
+from securevfl.engine.streams import Secrets
 from securevfl.verified import functions
 from securevfl.verified.ciphertexts import Sealing
 from securevfl.verified.functions import FlowError
@@ -40,8 +41,33 @@ from securevfl.verified.values import (
 if TYPE_CHECKING:
     from securevfl.verified.parties import World
 
+PLAIN = ("field", "real")  # kinds whose values are arrays
 MISSING = object()
 KINDS = ("field", "real", "key", "public key", "bytes", "keys", "seed", "signature")
+
+
+class Streams:
+    """Secret streams of one party by purpose, for functions; calls with one name draw the same.
+
+    Parameters
+    ----------
+    secrets : Secrets
+    index : int
+    """
+
+    def __init__(self, secrets: Secrets, index: int) -> None:
+        self._secrets, self._index = secrets, index
+
+    def __call__(self, name: str, *keys: int) -> np.random.Generator:
+        """The stream of a purpose; see `Party.secret_stream`."""
+        return self._secrets.stream(self._index, name, *keys)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Numbers by which one party's streams are told from another's."""
+        return {"first": self("first").integers(2**63, size=2)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Nothing: streams have no state."""
 
 
 class Participant(Sealing, Party):
@@ -192,7 +218,7 @@ class Participant(Sealing, Party):
         self._public(kind, *(to or ()))
         whom = [peer for peer in self.peers if peer != self.index] if to is None else list(to)
         bare = None
-        for n in whom:
+        for n in whom if self.world is not None else whom[:1]:
             bare = self._leaving(n, kind, payload, self.round)
         if whom:
             super().broadcast(kind, bare, whom)
@@ -224,11 +250,20 @@ class Participant(Sealing, Party):
         plain = {name: _number(value) for name, value in fields.items()}
         super().record(event, **{name: one for name, one in plain.items() if one is not MISSING})
 
+    @property
+    def streams(self) -> Model:
+        """Secret streams of this party, as an input: a function that is given them may draw.
+
+        Rounding and views of rows follow from them. The function is given `Streams`, as
+        ``network.call(rounded, self.streams, self.round)``; what it draws depends on all of them.
+        """
+        return self.own_model("streams", Streams(self.engine.secrets, self.index))
+
     def secret_stream(self, name: str, *keys: int) -> NoReturn:
         """Refused: numbers of a generator are no protected values."""
         raise FlowError(
             f"secret_stream({name!r}): its numbers would be public. Draw masks by uniform(), and "
-            "other secret choices in the protocol, as inputs of the party"
+            "give `streams` to the function that makes other secret choices"
         )
 
     def encrypt(self, value: Element, holder: int) -> NoReturn:
@@ -244,6 +279,10 @@ class Participant(Sealing, Party):
     def _leaving(self, to: int, kind: str, payload: Any, round: int, after: float = 0.0) -> Any:
         """The bare payload for the wire, after it was noted."""
         what = self.protected.get(kind)
+        if self.world is None and what in PLAIN and type(payload) in (Element, Secret):
+            if payload._home not in (None, self.index):
+                home_of((payload,), self.index)
+            return payload._value
         if what is None:
             for value in _values(payload):
                 if isinstance(value, Protected):
@@ -251,6 +290,8 @@ class Participant(Sealing, Party):
                         f"send: {kind!r} carries {describe(value)}; name the kind in "
                         f"{type(self).__name__}.protected, as 'field' or 'real'"
                     )
+            if self.world is None:
+                return payload
         if self.world is None:
             home_of(list(_values(payload)), self.index)
             return _parts(payload, what, _packed)
@@ -289,6 +330,8 @@ class Participant(Sealing, Party):
             kept = Ciphertext(payload, None, self.index, None) if noted is None else noted[1]
             return received(kept, self.index)
         if self.world is None:
+            if what in PLAIN and type(payload) is np.ndarray:
+                return self._wrapped(payload, what)  # type: ignore[arg-type]
             return _parts(payload, what, self._wrapped)
 
         def found(value: Any, what: str | None) -> Any:

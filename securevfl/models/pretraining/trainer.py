@@ -250,6 +250,22 @@ class Pretraining:
         """Whether labels are needed."""
         return isinstance(self.means, Centre)
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Names of what `run` returns."""
+        stops = self.supervised and getattr(self.config, "pretrain_stop", None) is not None
+        more = ("epochs", "held_out_loss") if stops and self.config.pretrain_epochs else ()
+        return ("rows", "loss", *more)
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the encoder and of what it is trained with."""
+        return {"encoder": self.encoder.state_dict(), "means": self.means.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.encoder.load_state_dict(state["encoder"])
+        self.means.load_state_dict(state["means"])
+
     def run(
         self, aligned: np.ndarray, stream: Stream, labels: np.ndarray | None = None
     ) -> dict[str, Any]:

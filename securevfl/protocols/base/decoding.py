@@ -1,31 +1,38 @@
-"""Decoding of the results of coded protocols by their server, with correction of wrong ones."""
+"""Decoding of results of coded protocols by their server, with correction of wrong ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from securevfl.errors import NotEnoughResultsError, ProtocolError
-from securevfl.field import LagrangeCode
+from securevfl.errors import NotEnoughResultsError
+from securevfl.field import LagrangeCode, PrimeField, error_correction
+from securevfl.field.lagrange import interpolation_matrix
 from securevfl.models.split import Batches
-from securevfl.protocols.base.received import check_array
+from securevfl.protocols.base.received import check_element
+from securevfl.verified import Element, Participant, Secret, concatenate
+from securevfl.verified.batched import decoded, mixed
 
 
 def decode_results(
+    server: Participant,
     code: LagrangeCode,
-    results: Mapping[int, np.ndarray],
+    results: Mapping[int, Any],
     shape: tuple[int, ...],
     *,
     degree: int,
     corrected: bool,
-) -> tuple[np.ndarray, list[int]]:
+) -> tuple[Element, list[int]]:
     """Values of the computed polynomial at the data points, and whose results disagree.
 
     Parameters
     ----------
+    server : Participant
+        Who has the results.
     code : LagrangeCode
-    results : mapping of int to ndarray, `shape`
+    results : mapping of int to Element, `shape`
         By party. Where wrong ones are corrected, some of them may be anything.
     shape : tuple of int
     degree : int
@@ -35,40 +42,89 @@ def decode_results(
 
     Returns
     -------
-    ndarray, (K, *shape); list of int
-        Field elements; parties whose results were left out, ascending.
+    Element, (K, *shape); list of int
+        Parties whose results were left out, ascending.
 
     Raises
     ------
     CorruptResultsError, NotEnoughResultsError, ProtocolError
     """
-    sound, threshold = dict[int, np.ndarray](), code.recovery_threshold(degree)
-    for n, result in results.items():
-        try:
-            check_array("the upload", n, result, shape, code.field.dtype, code.field.modulus)
-        except ProtocolError:
-            if not corrected:
-                raise
-        else:
-            sound[n] = result
     if not corrected:
-        return code.decode(np.stack(list(sound.values())), tuple(sound), degree=degree), []
+        for n, result in results.items():
+            check_element("the upload", n, result, shape, code.field)
+        return decoded(code, results, degree), []
+    sound = {n: Y for n, Y in results.items() if isinstance(Y, Element) and Y.shape == shape}
+    threshold = code.recovery_threshold(degree)
     if len(sound) < threshold:
         raise NotEnoughResultsError(
             f"{len(sound)} of {len(results)} uploads have the form that was asked for, and "
             f"decoding needs R = {threshold}; the run cannot go on"
         )
-    stack = np.stack(list(sound.values()))
-    values, wrong = code.decode_with_errors(stack, tuple(sound), degree=degree)
-    return values, sorted({*wrong, *results} - (set(sound) - set(wrong)))
+    wrong = _wrong(server, code, sound, threshold)
+    good = {n: Y for n, Y in sound.items() if n not in wrong}
+    return decoded(code, good, degree), sorted(set(results) - set(good))
 
 
-def rows_in_order(batches: Batches, parts: Mapping[int, np.ndarray], step: int) -> np.ndarray:
-    """Values of all rows in their order, from parts that have `step` coded rows each."""
-    first = next(iter(parts.values()))
-    values = np.empty((batches.rows, *first.shape[1:]), first.dtype)
-    for number, part in parts.items():
-        rows = np.arange(number * step, min((number + 1) * step, batches.length))
-        samples = batches.samples(rows)
-        values[samples[samples >= 0]] = part[samples >= 0]
+def _wrong(
+    server: Participant, code: LagrangeCode, results: Mapping[int, Element], R: int
+) -> list[int]:
+    """Parties whose results are on another polynomial than the rest.
+
+    What those beyond the first R should be is a linear function of these, so honest results open
+    whether zeros are zeros, and nothing else.
+    """
+    every, points = list(results.values()), [code.alphas[n] for n in results]
+    if len(every) == R:
+        return []
+    implied = mixed(interpolation_matrix(code.field, points[:R], points[R:]), every[:R])
+    apart = [Y - should for Y, should in zip(every[R:], implied, strict=True)]
+    some = concatenate(apart).map(is_any, shape=(), real=True, dtype=np.bool_)
+    if not server.opened(some, "whether uploads disagree"):
+        return []
+    numbers = code.field, np.array(points, np.uint64), R, *every[1:]
+    found = every[0].map(which_wrong, *numbers, shape=(len(every),), real=True, dtype=np.bool_)
+    told = server.opened(found, "whose uploads disagree")
+    return [n for n, wrong in zip(results, told, strict=True) if wrong]
+
+
+def is_any(values: np.ndarray) -> np.bool_:
+    """Whether any number is not 0."""
+    return np.bool_(values.any())
+
+
+def which_wrong(
+    first: np.ndarray, field: PrimeField, points: np.ndarray, R: int, *others: np.ndarray
+) -> np.ndarray:
+    """Which results are wrong, (results,) bool."""
+    flat = np.stack([first, *others]).reshape(1 + len(others), -1)
+    good: np.ndarray = error_correction.honest(field, points, flat, R)
+    return ~good
+
+
+def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
+    """Values of all rows in their order, from parts that have `step` coded rows each.
+
+    Parameters
+    ----------
+    batches : Batches
+    parts : mapping of int to ndarray or Secret
+        By number.
+    step : int
+    """
+    ends = ((n * step, min((n + 1) * step, batches.length)) for n in parts)
+    samples = [batches.samples(np.arange(*rows)) for rows in ends]
+    first, *others = parts.values()
+    if not isinstance(first, Secret):
+        return placed(first, batches.rows, samples, *others)
+    shape = batches.rows, *first.shape[1:]
+    return first.map(placed, batches.rows, samples, *others, shape=shape)
+
+
+def placed(
+    first: np.ndarray, rows: int, samples: list[np.ndarray], *others: np.ndarray
+) -> np.ndarray:
+    """Parts of values at the rows of theirs; a row -1 is padding."""
+    values = np.empty((rows, *first.shape[1:]), first.dtype)
+    for own, part in zip(samples, (first, *others), strict=True):
+        values[own[own >= 0]] = part[own >= 0]
     return values

@@ -9,6 +9,8 @@ import numpy as np
 
 from securevfl.engine.party import name_of
 from securevfl.errors import ProtocolError
+from securevfl.field import PrimeField
+from securevfl.verified import Element, bare_of
 
 _CHANGE = "It departs from the protocol, or has other options: give all parties the same ones"
 
@@ -30,6 +32,9 @@ def check_array(
 ) -> None:
     """Refuse what is no array of a shape and dtype, or has an element that is none of F_p.
 
+    Of a protected value its form is looked at, which is public. Its numbers are if they are to be
+    below p, and honest parties' are.
+
     Parameters
     ----------
     what : str
@@ -46,12 +51,25 @@ def check_array(
     ------
     ProtocolError
     """
-    form = tuple(shape), np.dtype(dtype)
+    form, value = (tuple(shape), np.dtype(dtype)), bare_of(value)
     if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != form:
         raise refusal(what, sender, _form(value), f"an array of shape {form[0]}, {form[1]}")
     largest = int(value.max(initial=0))
     if modulus is not None and largest >= modulus:
         raise refusal(what, sender, f"an array with {largest} in it", f"below p = {modulus}")
+
+
+def check_element(
+    what: str, sender: int, value: Any, shape: Sequence[int], field: PrimeField
+) -> None:
+    """Refuse what is no Element of a shape; one that came has elements of F_p.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    if not isinstance(value, Element) or value.shape != tuple(shape):
+        check_array(what, sender, value, shape, field.dtype, field.modulus)
 
 
 def check_arrays(

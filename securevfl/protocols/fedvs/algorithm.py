@@ -14,18 +14,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party, RoundOverError
-from securevfl.errors import CorruptResultsError, FieldError, NotEnoughResultsError
-from securevfl.field.prss import mask_streams
-from securevfl.field.side_by_side import SideBySide
+from securevfl.engine.party import SERVER, RoundOverError
+from securevfl.errors import CorruptResultsError, NotEnoughResultsError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
-from securevfl.models.split import Centre, measure, rows_of
-from securevfl.models.weights import load_weights, weights_of
+from securevfl.models.split import Centre
+from securevfl.models.weights import weights_of
 from securevfl.privacy.release_counts import refuse_exceeding
 from securevfl.privacy.released_equations import independent_columns, visits_allowed
-from securevfl.protocols.base.decoding import rows_in_order
-from securevfl.protocols.base.mask_keys import KeyHolder
+from securevfl.protocols.base.decoding import decode_results, is_any, rows_in_order
+from securevfl.protocols.base.mask_keys import KeyParticipant
 from securevfl.protocols.base.sum_budget import (
     affords,
     agree_on_unknowns,
@@ -34,29 +32,55 @@ from securevfl.protocols.base.sum_budget import (
     counted,
     most_visits,
 )
-from securevfl.protocols.fedvs.decoding import decode_uploads
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step, upload_streams
 from securevfl.protocols.fedvs.quantisation import (
-    could_wrap,
+    entry_limit,
     mean_of_sums,
-    out_of_range,
-    quantised_data,
+    quantised_weights,
+    refuse_wrap,
+    row_sum_of,
+    segments_of,
 )
 from securevfl.protocols.fedvs.schedule import coding_operations
+from securevfl.protocols.fedvs.steps import (
+    both_classes,
+    head_weight,
+    joined,
+    measured,
+    pretrain,
+    scores_of,
+    take_head,
+    take_over,
+    train,
+    update,
+)
 from securevfl.protocols.fedvs.sums import Sum, SumLedger, of_ledger
 from securevfl.protocols.fedvs.terms import (
     check_attempt,
     check_data,
-    check_elements,
     check_gradient,
     check_models,
     check_rows,
     why_not_announced,
 )
+from securevfl.verified import Element, Key, Model, Participant, Secret, concatenate
+from securevfl.verified.batched import Beside, encoded, encoded_constant, masked
+
+PROTECTED: Mapping[str, str] = {
+    **dict.fromkeys(("train-data", "test-data", "model", "embedding"), "field"),
+    "own-keys": "key",
+    "key": "keys",
+    **dict.fromkeys(("gradient", "labels", "head"), "real"),
+}
+COLUMNS: Mapping[str, str] = {"train": "columns", "test": "test columns"}  # names of inputs
+MEASURES: Mapping[str, tuple[str, ...]] = {
+    "binary": ("accuracy", "f1"), "multiclass": ("accuracy",), "regression": ("rmse",),
+}  # fmt: skip
+LABELS: Mapping[str, str] = {"train": "labels", "test": "test labels"}
 
 
-class Client(KeyHolder):
+class Client(KeyParticipant):
     """Client n: shares its data once and its model every round, evaluates, updates.
 
     Attributes
@@ -70,8 +94,9 @@ class Client(KeyHolder):
         By part, how often it shared a model for a sum of each coded row, with a budget of sums.
     """
 
+    protected: ClassVar[Mapping[str, str]] = PROTECTED
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
-    kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sum", "keys")
+    kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sums", "keys")
     kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered", "noted", "released")
     kept_optional: ClassVar[Mapping[str, Any]] = {
         "unsure": (0, 0),
@@ -95,16 +120,17 @@ class Client(KeyHolder):
         network: PolynomialNetwork,
         pretraining: Pretraining | None = None,
     ) -> None:
-        super().__init__(index, peers)
+        super().__init__(index, peers, public.field)
         self.public = public
-        self.features = features
-        self.network = network
-        self.pretraining = pretraining
-        self.data_shares: dict[str, dict[int, np.ndarray]] = {}
+        self.features = {part: self.own(COLUMNS[part], X) for part, X in features.items()}
+        self.network = self.own_model("network", network)
+        self.weights = network.values.shape[0]  # d_n D + 1
+        self.pretraining = None if pretraining is None else Beginning(self, pretraining)
+        self.data_shares: dict[str, dict[int, Element]] = {}
         self._widths: dict[str, dict[int, int]] = {}
-        self._columns: dict[str, SideBySide] = {}  # of the newest sharers
-        self.row_sum = 0
-        self.keys: dict[int, bytes] = {}
+        self._held = {part: Beside() for part in features}
+        self.row_sums: dict[str, Secret] = {}
+        self.keys: dict[int, Key] = {}
         self.answered: dict[int, tuple[int, bytes]] = {}
         # Of its own uploads.
         self.ledger = SumLedger(parties=len(peers), threshold=1, notes=public.sharers_change)
@@ -112,8 +138,6 @@ class Client(KeyHolder):
         self.unknowns = 0
         self.released: dict[str, bytes] = {}
         self.begins_once = public.config.budget > 0  # its counts hold for all lives
-        # Models by round that are shared instead of trained ones (`CodedProtocol.parties_with`).
-        self.given_models: Mapping[int, np.ndarray] | None = None
 
     async def run(self) -> None:
         """Take part in every round (lines 12-36)."""
@@ -129,8 +153,7 @@ class Client(KeyHolder):
                 self.count_release(batch)
                 model = self.quantised_model()  # line 15
                 self.check_range(batch, model)
-                masks = self.uniform((self.public.code.privacy, *model.shape))  # V, line 16
-                self.share("model", self.public.code.encode_constant(model, masks=masks))
+                self.share("model", encoded_constant(self, self.public.code, model))  # 16-17
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
@@ -144,8 +167,8 @@ class Client(KeyHolder):
                     gradient = await self.receive("gradient", sender=SERVER)
                     check_gradient(self.public, self.round, self.rows, gradient)
                     moved = self.update(batch, attempt, gradient)
-                    if gradient.any():  # zeros move nobody: all sums still are of these models
-                        self.ledger.hear_of_step(self.round, moved=moved is not False)
+                    if moves(self, gradient):  # else all sums still are of these models
+                        self.ledger.hear_of_step(self.round, moved=moved)
         self.ledger.noted = ()  # nothing is made again
 
     async def upload(self, batch: Batch, attempt: Attempt) -> None:
@@ -189,22 +212,29 @@ class Client(KeyHolder):
 
     async def setup(self) -> None:
         """Share the data (lines 2-10), agree on keys; with pre-training, pre-train before."""
+        field = self.public.field
         if self.pretraining is not None:
-            await self.pretrain(self.pretraining)
-        for part, features in self.features.items():
-            quantised, row_sum = quantised_data(self.public, features, part)
-            self.row_sum = max(self.row_sum, row_sum)
-            masks = self.uniform((self.public.code.privacy, *quantised.shape[1:]))  # Z, line 6
-            shares = self.public.code.encode(quantised, masks=masks)
-            self.share(f"{part}-data", shares)  # lines 7-8
+            await self.pretraining.make(self.features["train"], self.network)
+        for part, X in self.features.items():
+            how = self.public.config.degree, self.public.data_point, self.public.order(part)
+            shape = *how[2].shape, self.weights
+            segments = X.map(segments_of, *how, shape=shape, field=field)  # lines 3-5
+            self.row_sums[part] = segments.map(
+                row_sum_of, field, shape=(), real=True, dtype=np.int64
+            )
+            self.share(f"{part}-data", encoded(self, self.public.code, segments))  # lines 6-8
+            del segments
             self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
             for n, share in self.data_shares[part].items():
                 check_data(self.public, part, n, share)
         if self.public.config.budget:
             config = self.public.config
             columns = {n: (w - 1) // config.degree for n, w in self.widths("train").items()}
-            own = independent_columns(self.features["train"], 2.0**-config.data_bits)
-            self.unknowns = await agree_on_unknowns(self, "fedvs", own, columns, config)
+            own = self.features["train"].map(
+                independent_columns, 2.0**-config.data_bits, shape=(), dtype=np.int64
+            )
+            told = int(self.opened(own, "independent columns"))
+            self.unknowns = await agree_on_unknowns(self, "fedvs", told, columns, config)
         if self.public.config.masked:
             await self.agree_on_keys(self.public.prss)
 
@@ -215,37 +245,20 @@ class Client(KeyHolder):
             self._widths[part] = {n: share.shape[1] for n, share in held.items()}
         return self._widths[part]
 
-    def quantised_model(self) -> np.ndarray:
+    def quantised_model(self) -> Element:
         """W-bar (equation 3)."""
-        if self.given_models is not None:
-            return self.given_models[self.round]
-        stream = self.secret_stream("rounding", self.round)
-        quantised: np.ndarray = self.public.model_point.quantize(self.network.values, rng=stream)
-        return quantised
+        how = self.streams, self.round, self.public.model_point
+        shape = self.weights, self.public.config.width
+        made: Element = self.network.call(quantised_weights, *how, shape=shape, field=self.field)
+        return made
 
-    def evaluate(
-        self, batch: Batch, attempt: Attempt, shares: Mapping[int, np.ndarray]
-    ) -> np.ndarray:
-        """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p.
-
-        Raises
-        ------
-        ProtocolError
-            Where a share has a number that is no element, which the product finds.
-        """
+    def evaluate(self, batch: Batch, attempt: Attempt, shares: Mapping[int, Element]) -> Element:
+        """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
         held = self.data_shares[batch.part]
-        data = [held[n] for n in attempt.sharers]
-        columns = self._columns.get(batch.part)
-        if columns is None or not columns.are(data):
-            columns = self._columns[batch.part] = SideBySide(data)
-        models = np.concatenate([shares[n] for n in attempt.sharers])
-        try:
-            return self.public.field.matmul(columns.rows(batch.rows), models)
-        except FieldError:
-            check_elements(self.public, self.round, shares)
-            raise
+        data = self._held[batch.part].rows([held[n] for n in attempt.sharers], batch.rows)
+        return data @ concatenate([shares[n] for n in attempt.sharers])
 
-    def update(self, batch: Batch, attempt: Attempt, gradient: np.ndarray) -> bool:
+    def update(self, batch: Batch, attempt: Attempt, gradient: Secret) -> bool:
         """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
 
         Returns
@@ -254,20 +267,19 @@ class Client(KeyHolder):
             Whether older uploads are of another model now. A client in S checks that its own
             model moved by more than the rounding of an entry. A client outside S does not step,
             and believes the server that the others did: if it kept its memory, crashes of others
-            would soon leave too few clients that upload.
+            would soon leave too few clients that upload. Where all sums are over the same clients,
+            no client ever asks.
         """
-        if self.given_models is not None:
-            return False
         if self.index not in attempt.sharers:
             return True
-        before = self.network.values.copy()
         samples = self.public.batches["train"].samples(batch.rows)
-        own = rows_of(self.features["train"], samples)
-        clipped = self.network.update(own, gradient / np.float32(len(attempt.sharers)))
-        if clipped:
-            self.record("clipped", weights=clipped, bound=self.public.config.weight_bound)
-        largest = float(np.abs(self.network.values - before).max())
-        return largest > 2.0 ** -max(24, self.public.config.model_bits)
+        rounding = 2.0 ** -max(24, self.public.config.model_bits)
+        (moved,) = self.network.step(
+            *(update, self.features["train"], gradient, samples, len(attempt.sharers), rounding),
+            shapes=[()],
+            of=[np.bool_],
+        )
+        return self.public.one_sum or bool(self.opened(moved, "whether its model moved"))
 
     def is_new(self, life: int, told: bytes) -> bool:
         """Whether the label (life, round) was never answered; it is noted, and used up with it.
@@ -284,38 +296,22 @@ class Client(KeyHolder):
         self.answered = self.answered | {life: (self.round, hashlib.sha256(told).digest())}
         return True
 
-    def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
+    def masked(self, upload: Element, told: bytes) -> Element:
         """Y = H-tilde + P(alpha) rho(alpha), P(z) = prod_{k<=K} (z - beta_k)."""
-        return self.public.prss.add(self.index, upload, self.rho(told, upload.shape))
+        return masked(self, self.public.prss, self.keys, upload, told, (), degree=2)
 
-    def rho(self, told: bytes, shape: tuple[int, ...]) -> np.ndarray:
-        """rho(alpha), of degree K + 2T - 2, from the keys and all that the client was told.
-
-        The privacy verifiers move it by a polynomial that the keys could have made as well.
-        """
-        unknown = mask_streams(self.public.code, degree=2)
-        return self.public.prss.value(self.index, self.keys, told, shape, unknown)
-
-    def uniform(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Fresh uniform field elements from the operating system's entropy.
-
-        Every uniform secret of a client is drawn here: Z once in setup, then each round V. None is
-        kept. The privacy verifiers replace this method by a tape, a recorded sequence of draws.
-        """
-        return self.public.field.random(shape)
-
-    def check_range(self, batch: Batch, model: np.ndarray) -> None:
+    def check_range(self, batch: Batch, model: Element) -> None:
         """Refuse to share when |X-bar^(B) W-bar| > floor((p-1)/(2N)) for an entry: it could wrap.
 
         The server cannot see a wrap. The error reveals one bit about the client's data, which the
         card lists.
         """
-        if self.given_models is not None:
-            return
-        features = self.features[batch.part]
-        largest = could_wrap(self.public, features, batch, model, self.row_sum)
-        if largest is not None:
-            raise out_of_range(self.public, self.index, self.round, largest)
+        public, part = self.public, batch.part
+        samples = public.batches[part].samples(batch.rows)
+        what = samples, public.data_point, public.config.degree, entry_limit(public)
+        who = self.index, self.round, public.lower
+        own = model, self.row_sums[part]
+        self.features[part].map(refuse_wrap, *own, *what, *who, shape=(0,))
 
     def checked(self, batch: Batch, attempt: Attempt) -> Attempt:
         """The attempt, if its sharers keep the guarantee; else an error, and no upload."""
@@ -337,21 +333,13 @@ class Client(KeyHolder):
         self.record("refused", sharers=list(attempt.sharers), before=sharers)
         return False
 
-    async def pretrain(self, own: Pretraining) -> None:
-        """Pre-train on all own rows, and start from the result."""
-        labels = await self.receive("labels", sender=SERVER) if own.supervised else None
-        self.record("pretrained", **own.run(self.features["train"], self.secret_stream, labels))
-        load_weights(self.network, weights_of(own.encoder))
-        if own.supervised:
-            self.send(SERVER, "head", weights_of(own.means))
-
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: d_n h D_n N log^2 N to share, |B| h sum_n d_n D_n to embed.
 
         A mask (ours) costs a multiply-add for each element of its streams.
         """
         public, h, N = self.public, self.public.config.width, len(self.peers)
-        own: int = self.network.values.shape[0]
+        own = self.weights
         if kind == "model":
             return coding_operations(own * h, N)
         if kind == "embedding":
@@ -365,9 +353,50 @@ class Client(KeyHolder):
         return coding_operations(public.batches[part].length * own, N) if kind != part else 0
 
 
-class Server(Party):
+class Beginning:
+    """Pre-training of a client on all its rows, before the first round.
+
+    Parameters
+    ----------
+    client : Client
+    own : Pretraining
+    """
+
+    def __init__(self, client: Client, own: Pretraining) -> None:
+        self.client, self.own = client, client.own_model("pretraining", own)
+        self.names = own.told
+        self.head: dict[str, tuple[int, ...]] | None = None
+        if own.supervised:
+            self.head = {name: weight.shape for name, weight in weights_of(own.means).items()}
+
+    async def make(self, features: Secret, network: Model) -> None:
+        """Pre-train, and start from the result; the server is sent the head that knows labels."""
+        client = self.client
+        given: list[Any] = [client.streams, features, list(self.names)]
+        if self.head is not None:
+            given.append(await client.receive("labels", sender=SERVER))
+        kinds = [np.int64 if name in ("rows", "epochs") else np.float64 for name in self.names]
+        told = self.own.step(pretrain, *given, shapes=[()] * len(kinds), of=kinds)
+        client.record("pretrained", **dict(zip(self.names, told, strict=True)))
+        network.step(take_over, self.own)
+        if self.head is not None:
+            head = {
+                name: self.own.call(head_weight, name, shape=shape)
+                for name, shape in self.head.items()
+            }
+            client.send(SERVER, "head", head)
+
+
+def moves(party: Participant, gradient: Secret) -> bool:
+    """Whether a gradient moves anybody; one of zeros does not."""
+    some = gradient.map(is_any, shape=(), dtype=np.bool_)
+    return bool(party.opened(some, "whether dL/dH moves a model"))
+
+
+class Server(Participant):
     """Server: names batch and sharers, decodes the sum from the first R results, trains W_0."""
 
+    protected: ClassVar[Mapping[str, str]] = PROTECTED
     kept: ClassVar[tuple[str, ...]] = (
         *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped"),
     )
@@ -393,16 +422,19 @@ class Server(Party):
         labels: Mapping[str, np.ndarray],
         alone_labels: np.ndarray | None = None,
     ) -> None:
-        super().__init__(SERVER, peers)
+        super().__init__(SERVER, peers, public.field)
         self.public = public
-        self.centre = centre
-        self.labels = labels
-        self.alone_labels = alone_labels
+        self.centre = self.own_model("centre", centre)
+        self.task, self.outputs = centre.task, centre.outputs
+        self.labels = {part: self.own(LABELS[part], found) for part, found in labels.items()}
+        self.alone_labels = (
+            None if alone_labels is None else self.own("labels of rows alone", alone_labels)
+        )
         self.steps = 0
         self.given_up = 0
         self.batch = Batch("train", np.empty(0, np.uint32))  # of the present attempt
         self.shared: tuple[int, ...] = ()  # who shared in time for it
-        self.test_scores: dict[int, np.ndarray] = {}
+        self.test_scores: dict[int, Secret] = {}
         self.ledger = SumLedger(
             parties=len(peers), threshold=public.telling_uploads, notes=public.sharers_change
         )
@@ -473,7 +505,7 @@ class Server(Party):
             self.released = counted(self.released, batch.part, batch.rows, held)
             self.write_ahead()
 
-    async def decode(self, attempt: Attempt) -> np.ndarray | None:
+    async def decode(self, attempt: Attempt) -> Secret | None:
         """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
         public = self.public
         before = self.ledger.same_rows(self.batch)
@@ -498,14 +530,23 @@ class Server(Party):
             self.give_up(str(error), tuple(uploads))
             return None
         self.given_up = 0
-        return mean_of_sums(public, sums, len(attempt.sharers))
+        point, bits = public.model_point, public.config.data_bits + public.config.model_bits
+        shape = sums.shape[0] * sums.shape[1], sums.shape[2]
+        mean: Secret = sums.map(
+            mean_of_sums, point, bits, len(attempt.sharers), shape=shape, real=True
+        )
+        return mean
 
-    def train(self, batch: Batch, attempt: Attempt, embedding: np.ndarray) -> None:
+    def train(self, batch: Batch, attempt: Attempt, embedding: Secret) -> None:
         """Update W_0 and broadcast dL/dH (line 31); padded rows have no loss and no gradient."""
         samples = self.public.batches["train"].samples(batch.rows)
-        loss, gradient = self.centre.step(embedding, samples, self.labels["train"])
+        loss, gradient = self.centre.step(
+            *(train, embedding, self.labels["train"], samples),
+            shapes=[(), embedding.shape],
+            of=[np.float64, np.float32],
+        )
         self.steps += 1
-        if gradient.any():
+        if moves(self, gradient):
             self.ledger.step(self.round)
         else:
             self.ledger.stand_still()
@@ -518,9 +559,13 @@ class Server(Party):
             sharers=len(attempt.sharers),
         )
 
-    def interpolate(self, uploads: Mapping[int, np.ndarray]) -> np.ndarray:
+    def interpolate(self, uploads: Mapping[int, Element]) -> Element:
         """psi(beta_1..beta_K); with A > 0 up to A wrong uploads are corrected and recorded."""
-        sums, disagreeing = decode_uploads(self.public, uploads, len(self.batch.rows))
+        shape = len(self.batch.rows), self.public.config.width
+        corrected = self.public.config.tolerate_corrupt > 0
+        sums, disagreeing = decode_results(
+            *(self, self.public.code, uploads, shape), degree=2, corrected=corrected
+        )
         if disagreeing:
             why = f"uploads of {disagreeing} disagree with the rest"
             self.record("corrected", clients=disagreeing, why=why)
@@ -557,12 +602,14 @@ class Server(Party):
             columns, config = dict.fromkeys(self.peers), self.public.config
             self.unknowns = await agree_on_unknowns(self, "fedvs", None, columns, config)
         if self.public.config.pretrain == "full":
-            more = [] if self.alone_labels is None else [self.alone_labels]
-            self.send(0, "labels", np.concatenate([self.labels["train"], *more]))
+            own = self.labels["train"]
+            if self.alone_labels is not None:
+                rows = own.shape[0] + self.alone_labels.shape[0]
+                own = own.map(joined, self.alone_labels, shape=(rows,))
+            self.send(0, "labels", own)
             head = await self.receive("head")
-            first = next(name for name, weight in head.items() if weight.ndim > 1)
-            # H is the mean, so N H is client 0's embedding, which its head knows, and the others'.
-            load_weights(self.centre, head | {first: len(self.peers) * head[first]})
+            weight, *others = head.values()
+            self.centre.step(take_head, weight, list(head), len(self.peers), *others)
 
     async def infer(self) -> None:
         """Coded inference: the test rows' sums are decoded as in training, a few rows at a time."""
@@ -581,15 +628,29 @@ class Server(Party):
                 self.ledger.recall(self.ledger.last_step)
         self.report_inference(step)
 
-    def score(self, number: int, embedding: np.ndarray) -> None:
+    def score(self, number: int, embedding: Secret) -> None:
         """Score a part of the test rows."""
-        self.test_scores[number] = self.centre.scores(embedding)
+        self.test_scores[number] = self.scores(embedding)
+
+    def scores(self, embedding: Secret) -> Secret:
+        """Raw scores of rows."""
+        shape = embedding.shape[0], self.outputs
+        found: Secret = self.centre.call(scores_of, embedding, shape=shape)
+        return found
 
     def report_inference(self, step: int) -> None:
         """Record the measures of the coded scores."""
-        labels = self.labels["test"]
+        labels, names = self.labels["test"], MEASURES[self.task]
+        if self.task == "binary":
+            both = labels.map(both_classes, shape=(), dtype=np.bool_)
+            if self.opened(both, "whether test rows are of both classes"):
+                names = (*names[:1], "auc", *names[1:])
         scores = rows_in_order(self.public.batches["test"], self.test_scores, step)
-        self.record("inference", rows=len(labels), **measure(self.centre.task, scores, labels))
+        found = {
+            name: scores.map(measured, labels, self.task, name, shape=(), dtype=np.float64)
+            for name in names
+        }
+        self.record("inference", rows=labels.shape[0], **found)
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of section 5.3: |B| h R log^2 R to decode."""

@@ -1,21 +1,17 @@
-"""Declaration of FedVS: one line for each kind of message, one for each secret draw.
+"""Declaration of FedVS: one line for each kind of message.
 
 Line numbers are those of the paper's Algorithm 1; keys of masks and announcements are ours.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.protocols.base.mask_keys import key_messages
 from securevfl.protocols.base.messages import (
     Carries,
-    Draw,
     MessageKey,
     MessageSpec,
     announcement,
@@ -126,26 +122,6 @@ def pretraining_messages() -> tuple[MessageSpec, ...]:
     )
 
 
-def draws_of(public: Parameters, widths: Sequence[int]) -> tuple[Draw, ...]:
-    """Uniform secret draws in a client's order: Z in setup, then each round V."""
-    T, h = public.code.privacy, public.config.width
-    sizes = [expanded_width(d, public.config.degree) for d in widths]
-
-    def of_data(part: str, n: int, round: int) -> tuple[int, ...] | None:
-        return None if round else (T, public.batches[part].length, sizes[n])
-
-    def of_model(n: int, round: int) -> tuple[int, ...] | None:
-        return (T, sizes[n], h) if round else None
-
-    names = {"train": "Z", "test": "Z test"}
-    drawn = [
-        Draw(names[part], "client", functools.partial(of_data, part), (f"{part}-data", "embedding"))
-        for part in public.batches
-    ]
-    drawn.append(Draw("V", "client", of_model, ("model", "embedding")))
-    return tuple(drawn)
-
-
 def last_training_round(public: Parameters) -> int | None:
     """Last round of training; None where attempts may be given up, which depends on chance."""
     config = public.config
@@ -170,26 +146,3 @@ def rows_by_round(public: Parameters, *, training: bool = True) -> Rows:
         return min(step, left) if left > 0 else None
 
     return rows
-
-
-def sum_of(
-    public: Parameters,
-    quantised: Mapping[int, np.ndarray],
-    models: Mapping[int, np.ndarray],
-    rows: np.ndarray,
-) -> np.ndarray:
-    """Sum over n of X-bar_n^(B) W-bar_n over F_p, (K, |B|, h): all that the server may learn.
-
-    Parameters
-    ----------
-    quantised : mapping of int to ndarray, (K, ceil(M/K), d_n D + 1), field elements
-    models : mapping of int to ndarray, (d_n D + 1, h), field elements
-    rows : ndarray, (|B|,)
-    """
-    field, total = public.field, None
-    for n, model in models.items():
-        own = quantised[n][:, rows]
-        part = field.matmul(own.reshape(-1, own.shape[-1]), model)
-        total = part if total is None else field.add(total, part)
-    assert total is not None
-    return total.reshape(public.code.segments, len(rows), -1)

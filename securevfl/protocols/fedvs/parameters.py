@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from securevfl.errors import ConfigurationError, PrivacyError
@@ -183,6 +184,29 @@ class Parameters:
         """
         code = self.code
         return code.segments + code.privacy if self.config.masked else code.parties + 1
+
+    @property
+    def one_sum(self) -> bool:
+        """Whether all sums of a row are over the same clients: all of them, or else none is asked.
+
+        Plain evaluation has no rule about sums, and clients remember none for it.
+        """
+        return not self.config.masked or len(self.cohorts.groups) == 1
+
+    def order(self, part: str) -> np.ndarray:
+        """Row numbers of a part in segments, (K, ceil(M/K)); -1 for padding."""
+        batches = self.batches[part]
+        order = batches.samples(np.arange(batches.length))
+        return order.reshape(batches.segments, batches.length)
+
+    @property
+    def lower(self) -> str:
+        """Options that may be lowered where a sum could wrap, in words."""
+        config = self.config
+        return (
+            f"data_bits ({config.data_bits}), model_bits ({config.model_bits}) or weight_bound "
+            f"({config.weight_bound:g})"
+        )
 
     @property
     def sharers_change(self) -> bool:

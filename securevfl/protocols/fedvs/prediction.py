@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import numpy as np
-
 from securevfl.models.split import Centre
 from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.parameters import Parameters
+from securevfl.protocols.fedvs.quantisation import nearest_weights
+from securevfl.verified import Element, Secret
 
 
 class PredictingClient(Client):
     """Client n of a prediction: shares its columns of new rows, and evaluates them."""
 
-    def quantised_model(self) -> np.ndarray:
+    def quantised_model(self) -> Element:
         """W-bar, rounded to the nearest: a prediction is a function of the rows and the models."""
-        quantised: np.ndarray = self.public.model_point.quantize(self.network.values)
-        return quantised
+        shape = self.weights, self.public.config.width
+        how = nearest_weights, self.public.model_point
+        made: Element = self.network.call(*how, shape=shape, field=self.field)
+        return made
 
 
 class PredictingServer(Server):
@@ -34,20 +36,20 @@ class PredictingServer(Server):
 
     def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
         super().__init__(peers, public, centre, {})
-        self.embeddings: dict[int, np.ndarray] = {}
-        self.predicted: tuple[np.ndarray, np.ndarray] | None = None
+        self.embeddings: dict[int, Secret] = {}
+        self.predicted: tuple[Secret, Secret] | None = None
 
     async def run(self) -> None:
         """Score the rows from their shares."""
         await self.infer()
         self.conclude()
 
-    def score(self, number: int, embedding: np.ndarray) -> None:
+    def score(self, number: int, embedding: Secret) -> None:
         """Store the joint embedding of a part of the rows."""
         self.embeddings[number] = embedding
 
     def report_inference(self, step: int) -> None:
         """Store embeddings and scores in the order of the rows; there are no labels."""
         embedding = rows_in_order(self.public.batches["test"], self.embeddings, step)
-        self.predicted = (embedding, self.centre.scores(embedding))
+        self.predicted = (embedding, self.scores(embedding))
         self.record("predicted", rows=self.public.batches["test"].rows)

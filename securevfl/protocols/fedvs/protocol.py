@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import ANNOUNCE, SERVER, Party
+from securevfl.engine.party import SERVER, Party
 from securevfl.errors import (
     RangeError,
     WouldOverflowError,
@@ -26,27 +26,15 @@ from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.mask_keys import key_posts
-from securevfl.protocols.base.messages import (
-    Draw,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    with_formulas,
-)
+from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
-from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_posts
+from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_of, unknowns_posts
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
-from securevfl.protocols.fedvs.declaration import (
-    draws_of,
-    messages_of,
-    pretraining_messages,
-    sum_of,
-)
-from securevfl.protocols.fedvs.formulas import formulas_of
-from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.declaration import messages_of, pretraining_messages
+from securevfl.protocols.fedvs.ideal import declare
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,
     Parameters,
@@ -58,8 +46,9 @@ from securevfl.protocols.fedvs.parameters import (
     prss_of,
 )
 from securevfl.protocols.fedvs.prediction import PredictingClient, PredictingServer
-from securevfl.protocols.fedvs.quantisation import quantised_data
+from securevfl.protocols.fedvs.quantisation import row_sum_of, segments_of
 from securevfl.protocols.fedvs.schedule import attempts, coding_operations
+from securevfl.verified import Provable, World, bare_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -67,7 +56,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class FedVS(SplitProtocol, CodedProtocol):
+class FedVS(Provable, SplitProtocol, CodedProtocol):
     """FedVS on one data set."""
 
     name = "fedvs"
@@ -75,6 +64,9 @@ class FedVS(SplitProtocol, CodedProtocol):
     twin = "split"
     tells_sums = True
     Config = FedVSConfig
+    traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 4, "width": 1} | {
+        "degree": 1, "hidden": 2, "sum_budget": 0.0,
+    }  # fmt: skip
     told_events: ClassVar[dict[str, str]] = {
         **SplitProtocol.told_events,
         "pretrained": "the losses of a client's pretraining, and when it stopped",
@@ -216,43 +208,28 @@ class FedVS(SplitProtocol, CodedProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data and models, keys, uploads, announcements and gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
-        every = before + messages_of(self.public, self.data.widths)
-        return with_formulas(every, formulas_of(self))
+        return before + messages_of(self.public, self.data.widths)
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
         public = self.predicting(1).public
         every = messages_of(public, self.data.widths, training=False)
-        return with_formulas((replace(one, shape=None) for one in every), formulas_of(self))
+        return tuple(replace(one, shape=None) for one in every)
 
     @property
-    def draws(self) -> tuple[Draw, ...]:
-        """Z and V; masks follow from keys, which are messages of clients to themselves."""
-        return draws_of(self.public, self.data.widths)
+    def field(self) -> PrimeField:  # type: ignore[override]
+        """F_p."""
+        return self.public.field
 
-    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """The sum that the server decodes from uploads, over F_p, (K, |B|, h).
-
-        From the clients' own data, and from the models that they shared; None for other messages.
-        """
-        if key.kind != "embedding":
-            return None
-        batch: Batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender]
-        attempt: Attempt = secrets.sent("attempt", key.round)[SERVER, key.sender]
-        data = {
-            n: quantised_data(self.public, secrets.data(n)[batch.part], batch.part)[0]
-            for n in attempt.sharers
-        }
-        models = {n: self.shared_model(secrets, n, key.round) for n in attempt.sharers}
-        return sum_of(self.public, data, models, batch.rows)
-
-    def shared_model(self, secrets: RunSecrets, client: int, round: int) -> np.ndarray:
-        """W-bar of a client, decoded from all its shares of a round."""
-        sent = secrets.sent("model", round)
-        shares = [sent[client, n] for n in self.peers()]
-        model: np.ndarray = self.public.code.decode(np.stack(shares), self.peers(), degree=1)[0]
-        return model
+    def ideal(self, world: World) -> None:
+        """Declare the outputs; see `securevfl.protocols.fedvs.ideal`."""
+        rounds = self.config.rounds
+        if self.config.budget:
+            unknowns = unknowns_of(self.data.train, self.config)[0]
+            rounds = rounds_allowed(self.config, unknowns, self.public.batches["train"].per_epoch)
+        centre = self.centre()
+        declare(world, self.public, rounds, centre.outputs, centre.task)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role; with ``pretrain=full`` client 0 is the active party."""
@@ -284,7 +261,8 @@ class FedVS(SplitProtocol, CodedProtocol):
         limit = (config.prime - 1) // 2
         for part, features in parts.items():
             try:
-                rows = sum(quantised_data(public, x, part)[1] for x in features)
+                every = (self.segments(public, part, x) for x in features)
+                rows = sum(row_sum_of(one, public.field) for one in every)
             except RangeError as error:
                 raise WouldOverflowError(f"fedvs: {error}") from None
             if rows * weight > limit:
@@ -311,13 +289,6 @@ class FedVS(SplitProtocol, CodedProtocol):
         own = self.pretraining(index)
         return Client(index, self.peers(), self.public, features, network, own)
 
-    def parties_with(self, models: Mapping[int, Mapping[int, Any]]) -> dict[int, Party]:
-        """Parties whose clients share the given models and do not train."""
-        made: dict[int, Any] = self.parties()
-        for n, own in models.items():
-            made[n].given_models = own
-        return made
-
     @property
     def code(self) -> LagrangeCode:
         """Evaluation points, K and T."""
@@ -328,14 +299,14 @@ class FedVS(SplitProtocol, CodedProtocol):
         """Keys of the masks; None in plain evaluation."""
         return self.public.prss if self.config.masked else None
 
-    def told(self, round: int, batch: Batch, attempt: Attempt) -> bytes:
-        """All that clients are told of a sum."""
-        return attempt.told(round, batch)
-
     def quantised_columns(self) -> dict[int, np.ndarray]:
         """X-bar of the training rows by client."""
-        found = enumerate(self.data.train)
-        return {n: quantised_data(self.public, rows, "train")[0] for n, rows in found}
+        return {n: self.segments(self.public, "train", X) for n, X in enumerate(self.data.train)}
+
+    @staticmethod
+    def segments(public: Parameters, part: Part, features: np.ndarray) -> np.ndarray:
+        """X-bar of rows of a part, in segments."""
+        return segments_of(features, public.config.degree, public.data_point, public.order(part))
 
     def predicting(self, rows: int) -> Self:
         """A copy with the parameters of a coded prediction of so many rows."""
@@ -356,11 +327,14 @@ class FedVS(SplitProtocol, CodedProtocol):
         trained: Any = parties
         public = self.predicting(len(features[0])).public
         self.refuse_overflow(public, {"test": features})
+        centre = bare_of(trained[SERVER].centre)
         made: dict[int, Party] = {
-            n: PredictingClient(n, self.peers(), public, {"test": rows}, trained[n].network)
+            n: PredictingClient(
+                n, self.peers(), public, {"test": rows}, bare_of(trained[n].network)
+            )
             for n, rows in enumerate(features)
         }
-        return {SERVER: PredictingServer(self.peers(), public, trained[SERVER].centre)} | made
+        return {SERVER: PredictingServer(self.peers(), public, centre)} | made
 
     def pretraining(self, index: int) -> Pretraining | None:
         """Training that client `index` does alone before the run; None for none."""

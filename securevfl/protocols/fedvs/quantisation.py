@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from securevfl.errors import RangeError
-from securevfl.field import PrimeField
-from securevfl.models.polynomial_network import expand
+from securevfl.field import FixedPoint, PrimeField
+from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import rows_of
-from securevfl.protocols.fedvs.messages import Batch
 from securevfl.protocols.fedvs.parameters import Parameters
+from securevfl.verified import Streams
 
 
 def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
@@ -18,34 +18,60 @@ def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
     return sizes
 
 
-def quantised_data(public: Parameters, features: np.ndarray, part: str) -> tuple[np.ndarray, int]:
-    """X-bar of one client in K segments (lines 3-5), and its largest row sum of |X-bar|.
+def segments_of(
+    features: np.ndarray, degree: int, point: FixedPoint, order: np.ndarray
+) -> np.ndarray:
+    """X-bar of one client in K segments (lines 3-5), (K, ceil(M/K), d D + 1), field elements.
 
     Parameters
     ----------
     features : ndarray, (M, d), float32
-    part : {"train", "test"}
-
-    Returns
-    -------
-    segments : ndarray, (K, ceil(M/K), d D + 1), field elements
-        Padded rows are all zero, the ones column included.
-    row_sum : int
-        max_i sum_j |X-bar_ij|; from 2^62 on it is rounded up.
+    degree : int
+    point : FixedPoint
+        With lx bits.
+    order : ndarray, (K, ceil(M/K))
+        Row numbers in segments; -1 for padding, which is all zero, the ones column included.
     """
-    powers = expand(features, public.config.degree)
-    quantised = public.data_point.quantize(powers)
-    sizes = magnitude(public.field, quantised)
-    rough = float(sizes.sum(axis=1, dtype=np.float64).max())
-    exact = rough < 2**62
-    row_sum = int(sizes.sum(axis=1, dtype=np.uint64).max()) if exact else int(rough * (1 + 1e-9))
-    return public.batches[part].lay_out(quantised), row_sum
+    quantised = point.quantize(expand(features, degree))
+    segments = np.zeros((*order.shape, quantised.shape[1]), quantised.dtype)
+    segments[order >= 0] = quantised[order[order >= 0]]
+    return segments
 
 
-def could_wrap(
-    public: Parameters, features: np.ndarray, batch: Batch, model: np.ndarray, row_sum: int
-) -> int | None:
-    """The largest |X-bar^(B) W-bar| of a client if it exceeds `entry_limit`, else None.
+def row_sum_of(segments: np.ndarray, field: PrimeField) -> int:
+    """max_i sum_j |X-bar_ij|; from 2^62 on, where it is beyond every range, at most 2^63 - 1."""
+    sizes = magnitude(field, segments)
+    rough = float(sizes.sum(axis=-1, dtype=np.float64).max())
+    if rough < 2**62:
+        return int(sizes.sum(axis=-1, dtype=np.uint64).max())
+    return min(int(rough * (1 + 1e-9)), 2**63 - 1)
+
+
+def quantised_weights(
+    network: PolynomialNetwork, streams: Streams, round: int, point: FixedPoint
+) -> np.ndarray:
+    """W-bar (equation 3), rounded by the round's secret stream."""
+    return point.quantize(network.values, rng=streams("rounding", round))
+
+
+def nearest_weights(network: PolynomialNetwork, point: FixedPoint) -> np.ndarray:
+    """W-bar, rounded to the nearest: a prediction is a function of the rows and the models."""
+    return point.quantize(network.values)
+
+
+def refuse_wrap(
+    features: np.ndarray,
+    model: np.ndarray,
+    row_sum: np.ndarray,
+    samples: np.ndarray,
+    point: FixedPoint,
+    degree: int,
+    limit: int,
+    client: int,
+    round: int,
+    advice: str,
+) -> np.ndarray:
+    """Refuse a model with which an entry |X-bar^(B) W-bar| of a client exceeds `limit`.
 
     Row sum times largest weight bounds every entry; the exact product is computed only where that
     bound does not settle it, in int64, which the protocol's check before the run makes wide
@@ -53,23 +79,35 @@ def could_wrap(
 
     Parameters
     ----------
-    public : Parameters
     features : ndarray, (M, d), float32
         The client's rows of the batch's part.
-    batch : Batch
     model : ndarray, (d D + 1, h), field elements
         W-bar.
-    row_sum : int
-        As `quantised_data` returns it, of all parts.
+    row_sum : ndarray, ()
+        As `row_sum_of` returns it.
+    samples : ndarray, (K |B|,)
+        Row numbers of the batch.
+    advice : str
+        Numbers that may be lowered, for the error.
+
+    Returns
+    -------
+    ndarray, (0,)
+
+    Raises
+    ------
+    RangeError
     """
-    limit = entry_limit(public)
-    largest = int(magnitude(public.field, model).max())
-    if row_sum * largest <= limit:
-        return None
-    rows = rows_of(features, public.batches[batch.part].samples(batch.rows))
-    data = public.data_point.round(expand(rows, public.config.degree))
-    product = int(np.abs(data @ public.field.signed(model)).max())
-    return product if product > limit else None
+    settled = int(row_sum) * int(magnitude(point.field, model).max()) <= limit
+    if not settled:
+        data = point.round(expand(rows_of(features, samples), degree))
+        largest = int(np.abs(data @ point.field.signed(model)).max())
+        if largest > limit:
+            raise RangeError(
+                f"fedvs: in round {round} client {client} has a quantised embedding of {largest}, "
+                f"and floor((p-1)/(2N)) = {limit}. Lower {advice}, or use a larger prime"
+            )
+    return np.empty(0)
 
 
 def entry_limit(public: Parameters) -> int:
@@ -77,28 +115,18 @@ def entry_limit(public: Parameters) -> int:
     return (public.field.modulus - 1) // (2 * public.code.parties)
 
 
-def out_of_range(public: Parameters, client: int, round: int, largest: int) -> RangeError:
-    """The error of a client whose part could wrap."""
-    config = public.config
-    return RangeError(
-        f"fedvs: in round {round} client {client} has a quantised embedding of {largest}, and "
-        f"floor((p-1)/(2N)) = {entry_limit(public)}. Lower data_bits ({config.data_bits}), "
-        f"model_bits ({config.model_bits}) or weight_bound ({config.weight_bound:g}), or use a "
-        "larger prime"
-    )
-
-
-def mean_of_sums(public: Parameters, sums: np.ndarray, terms: int) -> np.ndarray:
+def mean_of_sums(sums: np.ndarray, point: FixedPoint, bits: int, terms: int) -> np.ndarray:
     """H, (K |B|, h) floats, from the decoded sums of the K segments (Q^-1, equation 7).
 
     Parameters
     ----------
-    public : Parameters
     sums : ndarray, (K, |B|, h), field elements
+    point : FixedPoint
+    bits : int
+        Binary places of the sums.
     terms : int
         Clients in the sum.
     """
     sums = sums.reshape(-1, sums.shape[-1])  # segment by segment
-    bits = public.config.data_bits + public.config.model_bits
-    embedding: np.ndarray = public.model_point.dequantize(sums, bits=bits) / terms
+    embedding: np.ndarray = point.dequantize(sums, bits=bits) / terms
     return embedding

@@ -10,10 +10,11 @@ import numpy as np
 from securevfl.engine.party import SERVER
 from securevfl.errors import ProtocolError
 from securevfl.field.cohorts import TOLD_APART
-from securevfl.protocols.base.received import check_array, check_arrays
+from securevfl.protocols.base.received import check_array, check_element
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.sums import Sum
+from securevfl.verified import bare_of
 
 
 def check_attempt(public: Parameters, batch: Batch, attempt: Attempt) -> None:
@@ -81,42 +82,24 @@ def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
     ------
     ProtocolError
     """
-    columns = np.shape(share)[-1:]
-    what = f"fedvs: '{part}-data'"
+    columns = np.shape(bare_of(share))[-1:]
     shape = (public.batches[part].length, *columns)
-    check_array(what, sender, share, shape, public.field.dtype, public.field.modulus)
+    check_element(f"fedvs: '{part}-data'", sender, share, shape, public.field)
 
 
 def check_models(
     public: Parameters, round: int, shares: Mapping[int, Any], columns: Mapping[int, int]
 ) -> None:
-    """Refuse shares by sender of which one has not the form of a model of the sender's columns.
-
-    Whether their numbers are elements the product finds, which reads them all (`check_elements`).
+    """Refuse shares by sender of which one is no model of the sender's columns.
 
     Raises
     ------
     ProtocolError
         Naming the first such sender.
     """
-    h, dtype = public.config.width, public.field.dtype
+    what, h = f"fedvs: 'model' of round {round}", public.config.width
     for n, share in shares.items():
-        fit = isinstance(share, np.ndarray) and share.dtype == dtype
-        if not fit or share.shape != (columns[n], h):
-            check_array(f"fedvs: 'model' of round {round}", n, share, (columns[n], h), dtype)
-
-
-def check_elements(public: Parameters, round: int, shares: Mapping[int, np.ndarray]) -> None:
-    """Refuse shares of models by sender of which one has a number that is none of F_p.
-
-    Raises
-    ------
-    ProtocolError
-        Naming the first such sender.
-    """
-    what, field = f"fedvs: 'model' of round {round}", public.field
-    shapes = {n: share.shape for n, share in shares.items()}
-    check_arrays(what, shares, shapes, field.dtype, field.modulus)
+        check_element(what, n, share, (columns[n], h), public.field)
 
 
 def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> None:

@@ -1,0 +1,91 @@
+"""Functions of protected values in FedVS: steps, pre-training and measures of its parties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from securevfl.models.polynomial_network import PolynomialNetwork
+from securevfl.models.pretraining.trainer import Pretraining
+from securevfl.models.split import Centre, measure, rows_of
+from securevfl.models.weights import load_weights, parameters_of, weights_of
+from securevfl.verified import Streams
+
+
+def update(
+    network: PolynomialNetwork,
+    features: np.ndarray,
+    gradient: np.ndarray,
+    samples: np.ndarray,
+    sharers: int,
+    rounding: float,
+) -> np.bool_:
+    """One step of a client with dL/dH_n = (1/|S|) dL/dH on its own real rows (lines 33-35).
+
+    Returns
+    -------
+    bool
+        Whether a weight moved by more than `rounding`.
+    """
+    before = network.values.copy()
+    network.update(rows_of(features, samples), gradient / np.float32(sharers))
+    return np.bool_(float(np.abs(network.values - before).max()) > rounding)
+
+
+def train(
+    centre: Centre, embedding: np.ndarray, labels: np.ndarray, samples: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """One step of W_0: the loss, and dL/dH (line 31)."""
+    return centre.step(embedding, samples, labels)
+
+
+def scores_of(centre: Centre, embedding: np.ndarray) -> np.ndarray:
+    """Raw scores of rows."""
+    return centre.scores(embedding)
+
+
+def both_classes(labels: np.ndarray) -> np.bool_:
+    """Whether test rows of two classes are of both, so that there is an AUC."""
+    return np.bool_(0 < labels.sum() < len(labels))
+
+
+def measured(scores: np.ndarray, labels: np.ndarray, task: Any, name: str) -> float:
+    """One measure of raw scores of test rows."""
+    return measure(task, scores, labels).get(name, np.nan)
+
+
+def pretrain(
+    own: Pretraining, streams: Streams, features: np.ndarray, names: list[str], *labels: np.ndarray
+) -> tuple[Any, ...]:
+    """Pre-train on all own rows; what there is to say of it, by name."""
+    told = own.run(features, streams, *labels)
+    return tuple(told[name] for name in names)
+
+
+def joined(labels: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Labels of aligned rows, and of those that client 0 holds alone."""
+    return np.concatenate([labels, more])
+
+
+def take_over(network: PolynomialNetwork, own: Pretraining) -> None:
+    """Start from the result of the pre-training."""
+    load_weights(network, weights_of(own.encoder))
+
+
+def head_weight(own: Pretraining, name: str) -> np.ndarray:
+    """A weight of the server model that client 0 trained."""
+    found: np.ndarray = parameters_of(own.means)[name].numpy(force=True).copy()
+    return found
+
+
+def take_head(
+    centre: Centre, weight: np.ndarray, names: list[str], parties: int, *others: np.ndarray
+) -> None:
+    """Start from the head of client 0.
+
+    H is the mean, so N H is client 0's embedding, which its head knows, and the others'.
+    """
+    head = dict(zip(names, (weight, *others), strict=True))
+    first = next(name for name, weight in head.items() if weight.ndim > 1)
+    load_weights(centre, head | {first: parties * head[first]})
