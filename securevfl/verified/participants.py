@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 PLAIN = ("field", "real")  # kinds whose values are arrays
 MISSING = object()
-KINDS = ("field", "real", "key", "public key", "bytes", "keys", "seed", "signature")
 
 
 class Streams:
