@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from securevfl.verified.trace import Node, Output, Trace
     from securevfl.verified.verdicts import Verdict as Proved
 
-#: Assets by the names that parties give their inputs; any other name may hold all of them.
-ASSETS = {"columns": "features", "network": "model", "centre": "model", "labels": "labels"}
+#: Assets by the first words of names that parties give their inputs; any other may hold all.
+ASSETS = {"columns": "features", "labels": "labels"} | dict.fromkeys(
+    ("network", "centre", "top", "optimizer", "chance"), "model"
+)
 _OF_STRENGTH = ("perfect", "computational", "statistical", "differential", "none")
 _WORST: tuple[Verdict, ...] = ("VIOLATED", "NOT PROVED", "NOT PROTECTED", "DP", "PROVED")
 
@@ -102,7 +104,8 @@ def assets_in(
         if node.op != "release":
             todo.extend(node.args)
         if node.op == "secret" and node.owner not in coalition:
-            found |= {ASSETS[node.name]} if node.name in ASSETS else set(ASSETS.values())
+            name = node.name.partition(" ")[0]
+            found |= {ASSETS[name]} if name in ASSETS else set(ASSETS.values())
     return found
 
 
