@@ -226,7 +226,7 @@ def test_methods_without_timeouts_have_crashes_and_lost_messages(name):
         assert comparison.deviations == (), setting.name
 
 
-@pytest.mark.parametrize("name", ["fedvs", "multivfl", "dvfl", "cvfl", "fedonce"])
+@pytest.mark.parametrize("name", ["fedvs", "dvfl", "cvfl", "fedonce"])
 def test_an_end_that_is_announced_twice_is_found(name, monkeypatch):
     """Its formula says "stop" in every round after the last one, so the number tells nothing."""
     once = Party.broadcast
@@ -327,7 +327,6 @@ def test_a_run_that_forgets_compares_as_much(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("multivfl", {"rounds": 12, "label_owners": 2}),  # rounds, and requests within them
         ("vafl", {"rounds": 150}),  # each client counts for itself
         ("vfb2", {"rounds": 40}),
     ],

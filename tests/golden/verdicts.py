@@ -61,7 +61,6 @@ LEAKS = {
         *("columns in the log", "columns in a file", "models are raw data", "a share passed on"),
         *("one client alone in the sum", "nothing written ahead"),
     ),
-    "multivfl": ("no noise",),
     "dvfl": ("labels as a hint",),
     "fedonce": (
         *("labels as a hint", "rows sorted by label", "waits as long as labels say"),

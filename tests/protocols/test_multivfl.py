@@ -13,8 +13,11 @@ from securevfl.errors import ConfigurationError, DataError, PrivacyError
 from securevfl.models.split import Batches
 from securevfl.privacy.accountant import gaussian_epsilon, noise_multiplier
 from securevfl.privacy.release_counts import most_releases
+from securevfl.protocols.multivfl.algorithm import DataOwner, LabelOwner
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import FlowError, bare_of
+from securevfl.verified.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, loss_of
 
 SMALL = {
@@ -53,8 +56,8 @@ def oracle(dataset, options):
     """Mean loss of each round, and the networks at the end: FedAvg on every side."""
     made = make("multivfl", dataset, **options)
     parties, config = made.parties(), made.config
-    bottoms = [parties[d].copies.make().module for d in range(dataset.parties)]
-    top, losses = parties[SERVER].centre.network, []
+    bottoms = [bare_of(parties[d].copies.first).module for d in range(dataset.parties)]
+    top, losses = bare_of(parties[SERVER].centre).network, []
     for round in range(1, config.rounds + 1):
         trained, told = [], []
         for number, k in enumerate(made.owners):
@@ -200,3 +203,69 @@ def test_rows_that_messages_name_are_training_rows():
     for number, k in enumerate(made.owners):
         rows = made.named_rows((k, np.array([0, 2])))
         assert rows.tolist() == made.label_sets[number][[0, 2]].tolist()
+
+
+# -- proofs ------------------------------------------------------------------------------------
+
+
+def proved(fresh=False, **options):
+    """Verdicts by coalition: data owners 0 and 1, label owners 2 and 3."""
+    proof = prove_protocol(Traced("multivfl", options, parties=2), fresh=fresh)
+    return {v.claim: v for v in proof.verdicts}
+
+
+def test_nothing_is_shown_beside_what_algorithm_1_sends():
+    found = proved(fresh=True, rounds=1)
+    assert {v.verdict for v in found.values()} == {"NOT PROTECTED"}
+    assert set(found["client 0"].clear) == {"dA 1 of 0 by 2", "dA 1 of 0 by 3", "loss 1"}
+    assert {"A 1 of 0 for 2", "A 1 of 1 for 2"} <= set(found["client 2"].clear)
+
+
+def test_released_activations_cost_what_the_claim_says():
+    found = proved(epsilon=2.0, epochs=2, rounds=1)
+    made = make("multivfl", data(), epsilon=2.0, epochs=2, rounds=1)
+    (paid,) = made.claims[0].guarantees
+    for claim in ("client 2", "server + clients 2, 3"):
+        assert f"({paid.total_epsilon:.4g}, 1e-05) for one row" in found[claim].price
+    assert found["server + clients 2, 3"].verdict == "DP"
+    assert not any(name.startswith("A ") for name in found["client 2"].outputs)
+
+
+def as_it_is(owner, A, noise, label_owner, number, rows):
+    return A
+
+
+def of_a_seed(owner, A, noise, label_owner, number, rows):
+    name = f"activations {number} for {label_owner}"
+    return owner.gaussian(A.clip(noise.clip), noise.sigma, name=name, seed=b"0")
+
+
+@pytest.mark.parametrize("fault", [as_it_is, of_a_seed])
+def test_activations_without_noise_are_not_endorsed(monkeypatch, fault):
+    monkeypatch.setattr(DataOwner, "release", fault)
+    with pytest.raises(FlowError, match="made 0 releases"):
+        proved(epsilon=2.0, rounds=1)
+
+
+def test_labels_beside_the_request_are_not_endorsed(monkeypatch):
+    monkeypatch.setattr(
+        LabelOwner, "protected", LabelOwner.protected | {"request": ("public", "public", "real")}
+    )
+    send = LabelOwner.send
+
+    def sending(owner, to, kind, payload, **more):
+        told = (*payload, owner.labels) if kind == "request" else payload
+        send(owner, to, kind, told, **more)
+
+    monkeypatch.setattr(LabelOwner, "send", sending)
+    monkeypatch.setattr(
+        DataOwner, "protected", DataOwner.protected | {"request": ("public", "public", "real")}
+    )
+    receive = DataOwner.receive
+
+    async def receiving(owner, *kinds, **more):
+        found = await receive(owner, *kinds, **more)
+        return found[:2] if isinstance(found, tuple) and len(found) == 3 else found
+
+    monkeypatch.setattr(DataOwner, "receive", receiving)
+    assert proved(rounds=1)["client 0"].verdict in ("NOT PROVED", "VIOLATED")

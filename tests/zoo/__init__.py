@@ -24,7 +24,6 @@ def all_leaks() -> tuple[Leak, ...]:
         fedvs_options,
         label_channels,
         labels,
-        noise,
         own_protocols,
         rare_events,
         researcher,
@@ -34,7 +33,7 @@ def all_leaks() -> tuple[Leak, ...]:
 
     of_fedvs = (fedvs_messages, fedvs_masks, fedvs_options, declared, declared_parts, choices)
     methods = (label_channels, declared_contents)
-    others = (noise, labels, *methods)
+    others = (labels, *methods)
     rest = (rare_events, beside_messages, states, values_of_classes)
     every = (*of_fedvs, *others, *rest, beginnings, own_protocols, researcher)
     return tuple(one for module in every for one in module.LEAKS)

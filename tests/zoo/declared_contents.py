@@ -7,14 +7,13 @@ what the method computes, so only somebody who computes it again can tell.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from securevfl.data.alignment import psi
 from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.testing.runs import Outcome
@@ -30,7 +29,6 @@ from tests.zoo.planting import (
 )
 
 DECLARED = (("any party", "messages"),)
-PSI = {"intersection": "psi", "label_owners": 2}
 MARK = np.float32(0.5)  # what labels are shifted by, so that zeros are no labels
 
 
@@ -177,69 +175,7 @@ def _mean_of_one(protocol: Protocol, parties: dict[int, Any]) -> None:
     server.collect, server.broadcast = collecting, sending
 
 
-def _owners(change: Callable[[Any, dict[str, Any]], None]) -> Plant:
-    """Plant that edits what the label owners of multivfl send."""
-
-    def plant(protocol: Any, parties: dict[int, Any]) -> None:
-        for owner in protocol.owners:
-            party = parties[owner]
-            tap(party, lambda one, party=party: change(party, one))  # type: ignore[misc]
-
-    return plant
-
-
-def _owner_gradient(party: Any, one: dict[str, Any]) -> None:
-    if one["kind"] == "gradient":
-        named, own = one["payload"]
-        labels = party.labels[party.rows][named[1]] + MARK
-        one["payload"] = named, _first_column(own, labels)
-
-
-def _owner_weights(party: Any, one: dict[str, Any]) -> None:
-    if one["kind"] == "weights":
-        loss, weights = one["payload"]
-        one["payload"] = loss, _filled(weights, party.labels + MARK)
-
-
-def _weights_of_one(protocol: Any, parties: dict[int, Any]) -> None:
-    """The server announces the first label owner's weights, not what it makes of all."""
-    server = parties[SERVER]
-    server.optimizer.aggregate = lambda weights, received: received[0]
-
-
 # -- private set intersection by a scalar that is known ----------------------------------------
-
-_KNOWN = psi.new_scalar()
-
-
-class _Drawing:
-    """A coroutine that draws a scalar which others know."""
-
-    def __init__(self, made: Coroutine[Any, Any, None]) -> None:
-        self._made = made
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        answer: Any = None
-        while True:
-            draw = psi.draw_blinding
-            psi.draw_blinding = lambda count: (_KNOWN, np.arange(count))
-            try:
-                asked = self._made.send(answer)
-            except StopIteration:
-                return
-            finally:
-                psi.draw_blinding = draw
-            answer = yield asked
-
-
-def _known_scalar(protocol: Protocol, parties: dict[int, Any]) -> None:
-    client = parties[0]
-    setup = client.setup
-
-    async def own() -> None:
-        await _Drawing(setup())
-
-    client.setup = own
 
 
 # -- seeing them -----------------------------------------------------------------------------------
@@ -332,38 +268,6 @@ def _mean_is_of_one(outcome: Outcome) -> bool:
     )
 
 
-def _owner_labels_sent(outcome: Outcome) -> bool:
-    made: Any = outcome.protocol
-    for one in messages(outcome, "weights"):
-        own = made.data.train_labels[made.label_sets[int(one["sender"]) - made.data.parties]]
-        flat = max(one["payload"][1].values(), key=lambda part: part.size).reshape(-1)
-        if not np.array_equal(flat, np.resize(own + MARK, flat.size).astype(flat.dtype)):
-            return False
-    return True
-
-
-def _announced_are_of_one(outcome: Outcome) -> bool:
-    made: Any = outcome.protocol
-    first = made.owners[0]
-    sent = {int(m["round"]): m["payload"][1] for m in messages(outcome, "weights")
-            if m["sender"] == first}  # fmt: skip
-    later = [m for m in messages(outcome, ANNOUNCE) if isinstance(m["payload"], dict)]
-    return all(
-        np.array_equal(one["payload"][name], value)
-        for one in later
-        if one["round"] > 1
-        for name, value in sent[int(one["round"]) - 1].items()
-    )
-
-
-def _scalar_known(outcome: Outcome) -> bool:
-    made: Any = outcome.protocol
-    wanted = psi.blind(made.identifiers_of(0), _KNOWN, workers=1)
-    kind = f"psi {made.owners[0]}"
-    found = [one["payload"] for one in messages(outcome, kind, 1) if one["sender"] == 0]
-    return bool(found) and np.array_equal(found[0], wanted)
-
-
 _COLUMNS, _LABELS = "columns in a declared message", "labels in a declared message"
 _ANOTHER, _KNOWN_SCALAR = "another's value in a declared message", "secrets that are known"
 
@@ -417,16 +321,4 @@ LEAKS = (
     _leak("fedhssl", "client 1 for the mean", _ANOTHER,
           "All clients are told the upper layers of client 1 in the place of the mean.",
           _mean_of_one, _mean_is_of_one),
-    _leak("multivfl", "labels in gradients", _LABELS,
-          "The first entry of each row's gradient is its label.", _owners(_owner_gradient),
-          _labels_told("gradient")),
-    _leak("multivfl", "labels in weights", _LABELS,
-          "The weights that label owners send have their labels.", _owners(_owner_weights),
-          _owner_labels_sent),
-    _leak("multivfl", "weights of one label owner", _ANOTHER,
-          "The server announces the first label owner's weights in the place of the mean.",
-          _weights_of_one, _announced_are_of_one),
-    _leak("multivfl", "a scalar that is known", _KNOWN_SCALAR,
-          "Client 0 blinds its identifiers by a scalar that others know, in their own order.",
-          _known_scalar, _scalar_known, PSI),
 )  # fmt: skip

@@ -212,8 +212,6 @@ VARIANTS = (
              changed("fedvs", nothing), secure=True),
     _variant("fedvs", "smaller prime", "p = 2^31 - 1.", changed("fedvs", nothing),
              prime=2**31 - 1, data_bits=8, model_bits=8),
-    _variant("multivfl", "smaller epsilon", "epsilon = 1.", changed("multivfl", nothing),
-             epsilon=1.0, noise="secure"),
     _variant("dvfl", "as it is", "A subclass that changes nothing.", changed("dvfl", nothing)),
     _variant("fedonce", "as it is", "A subclass that changes nothing.",
              changed("fedonce", nothing)),

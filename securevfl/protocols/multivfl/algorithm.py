@@ -14,24 +14,89 @@ one data owner replaced, the weights given).
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from securevfl.data.alignment.align import align
-from securevfl.engine.party import SERVER, Party
-from securevfl.field.sampling import SYSTEM, SeededSource, SystemSource
+from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.server_optimizers import ServerOptimizer, average
 from securevfl.models.split import Batches, Centre
 from securevfl.models.weights import load_weights, weights_of
-from securevfl.privacy.mechanisms import clip_gradient, release_rows
+from securevfl.privacy.mechanisms import clip_gradient
 from securevfl.privacy.release_counts import after_release, refuse_exceeding, refuse_repeated
-from securevfl.protocols.base.split_step import gathered, split_step
+from securevfl.protocols.base.open_embeddings import (
+    FIELD,
+    embedding,
+    joint_step,
+    stepped,
+    updated,
+)
 from securevfl.protocols.multivfl.parameters import ActivationNoise
+from securevfl.verified import Model, Participant, Secret, bare_of
+
+Shapes = Mapping[str, tuple[int, ...]]  # of weights by name: these are public
+
+
+def weight(model: Any, name: str) -> np.ndarray:
+    """One array of a model's weights."""
+    found: np.ndarray = weights_of(model)[name]
+    return found
+
+
+def mean_weight(model: Any, name: str, *others: Any) -> np.ndarray:
+    """One array of the mean of models' weights."""
+    found: np.ndarray = average([{name: weight(one, name)} for one in (model, *others)])[name]
+    return found
+
+
+def loaded(model: Any, names: Sequence[str], *weights: np.ndarray) -> None:
+    """Put weights into a model; its optimiser keeps its state."""
+    load_weights(model, dict(zip(names, weights, strict=True)))
+
+
+def begun_anew(model: Any, first: Any, names: Sequence[str], *weights: np.ndarray) -> None:
+    """Put weights into a model, with the optimiser of a new one."""
+    model.load_state_dict(copy.deepcopy(first.state_dict()))
+    loaded(model, names, *weights)
+
+
+def aggregated(
+    optimizer: ServerOptimizer, names: Sequence[str], *arrays: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """`opt` of `ServerAggregation` on W and on each W^S_k."""
+    every = [
+        dict(zip(names, arrays[n : n + len(names)], strict=True))
+        for n in range(0, len(arrays), len(names))
+    ]
+    made = optimizer.aggregate(every[0], every[1:])
+    return tuple(made[name] for name in names)
+
+
+def chosen(labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Labels of some rows."""
+    found: np.ndarray = labels[rows]
+    return found
+
+
+def mean(*losses: np.ndarray) -> np.ndarray:
+    """Mean of losses, float64."""
+    return np.array(np.mean([float(loss) for loss in losses]))
+
+
+def weights_in(model: Model, shapes: Shapes) -> dict[str, Secret]:
+    """Weights of a model by name."""
+    return {name: model.call(weight, name, shape=shape) for name, shape in shapes.items()}
+
+
+def mean_of(losses: Sequence[Secret]) -> Secret:
+    """Mean of losses."""
+    found: Secret = losses[0].map(mean, *losses[1:], shape=(), dtype=np.float64)
+    return found
 
 
 class Copies:
@@ -39,28 +104,23 @@ class Copies:
 
     Parameters
     ----------
-    make : callable
-        New bottom model with the initial weights, and a new optimiser.
-    owners : sequence of int
-        Numbers of the label owners.
+    first : Model
+        A bottom model with the initial weights, and a new optimiser; it does not change.
+    networks : mapping of int to Model
+        Such models by label owner.
+    shapes : mapping
+        Of its weights.
     """
 
-    def __init__(self, make: Callable[[], ClientNetwork], owners: Sequence[int]) -> None:
-        self.make = make
-        self.networks = {k: make() for k in owners}
-
-    def merged(self) -> ClientNetwork:
-        """W^C_d: a bottom model with the mean of the copies' weights (line 12)."""
-        network = self.make()
-        load_weights(network, average([weights_of(copy) for copy in self.networks.values()]))
-        return network
+    def __init__(self, first: Model, networks: Mapping[int, Model], shapes: Shapes) -> None:
+        self.first, self.networks, self.shapes = first, dict(networks), shapes
 
     def merge(self) -> None:
-        """W^C_{d,k} = W^C_d for every k (line 13), with a new local optimiser."""
-        weights = weights_of(self.merged())
-        for k in self.networks:
-            self.networks[k] = self.make()
-            load_weights(self.networks[k], weights)
+        """W^C_{d,k} = W^C_d, their mean (lines 12 and 13), with a new local optimiser."""
+        one, *others = self.networks.values()
+        W = [one.call(mean_weight, name, *others, shape=s) for name, s in self.shapes.items()]
+        for network in self.networks.values():
+            network.step(begun_anew, self.first, tuple(self.shapes), *W)
 
     def state_dict(self) -> dict[str, Any]:
         """State of each copy."""
@@ -68,17 +128,16 @@ class Copies:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state_dict`."""
-        for k, copy in state.items():
-            self.networks[int(k)].load_state_dict(copy)
+        for k, own in state.items():
+            self.networks[int(k)].load_state_dict(own)
 
 
-@dataclass(eq=False, repr=False)
-class DataOwner(Party):
+class DataOwner(Participant):
     """Data owner d: holds columns, and a copy of its bottom model for each label owner.
 
     Attributes
     ----------
-    features : ndarray, (M, d_n)
+    features : Secret, (M, d_n)
         Its columns of all training rows.
     ids : sequence of str
         Identifiers of these rows.
@@ -107,23 +166,39 @@ class DataOwner(Party):
     kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
     kept_once: ClassVar[tuple[str, ...]] = ("rows",)  # as setup aligned them
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
+    protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        ANNOUNCE: "real",
+        "embedding": ("public", "real"),
+        "gradient": ("public", "real"),
+        "weights": ("number", "real"),
+    }
 
-    index: int
-    peers: Sequence[int]  # the data owners
-    features: np.ndarray
-    ids: Sequence[str]
-    copies: Copies
-    _: KW_ONLY
-    batch: int
-    private: bool
-    privacy: ActivationNoise | None
-    limit: int
-    merged: int = field(default=1, init=False)
-    released: bytes = field(default=b"", init=False)
-    rows: dict[str, np.ndarray] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        super().__init__(self.index, self.peers)
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        features: np.ndarray,
+        ids: Sequence[str],
+        make: Callable[[], ClientNetwork],
+        owners: Sequence[int],
+        *,
+        width: int,
+        batch: int,
+        private: bool,
+        privacy: ActivationNoise | None,
+        limit: int,
+    ) -> None:
+        super().__init__(index, peers, FIELD)
+        first = make()
+        self.bound, self.multiply_adds = first.bound, first.operations
+        shapes = {name: value.shape for name, value in weights_of(first).items()}
+        copies = {k: self.own_model(f"network {k}", make()) for k in owners}
+        self.copies = Copies(self.own_model("network", first), copies, shapes)
+        self.features, self.ids = self.own("columns", features), ids
+        self.width, self.batch, self.private = width, batch, private
+        self.privacy, self.limit = privacy, limit
+        self.merged, self.released = 1, b""
+        self.rows: dict[str, np.ndarray] = {}
 
     async def setup(self) -> None:
         """Find the samples in common with each label owner."""
@@ -155,22 +230,30 @@ class DataOwner(Party):
                 (_, places), gradient = payload
                 self.back_propagate(message.sender, places, gradient)
 
+    def embed(self, owner: int, rows: np.ndarray) -> Secret:
+        """A_{d,k} of some rows."""
+        shape = (len(rows), self.width)
+        A: Secret = self.copies.networks[owner].call(embedding, self.features, rows, shape=shape)
+        return A
+
     def answer(self, owner: int, number: int, places: np.ndarray) -> None:
         """Send A_{d,k} of a batch (`DataOwnerUpdate`), clipped and noised if that is wanted."""
         rows = self.rows[str(owner)][places]
         if self.privacy is not None:
             self.count_release(rows, owner)
-        A = self.copies.networks[owner].forward(self.features[rows])  # lines 4 and 5
+        A = self.embed(owner, rows)  # lines 4 and 5
         if self.privacy is not None:
-            A = self.release(A, self.privacy, owner, number)
+            A = self.release(A, self.privacy, owner, number, rows)
         self.send(owner, "embedding", ((owner, places), A), round=number)
 
-    def release(self, A: np.ndarray, noise: ActivationNoise, owner: int, number: int) -> np.ndarray:
+    def release(
+        self, A: Secret, noise: ActivationNoise, owner: int, number: int, rows: np.ndarray
+    ) -> Secret:
         """Rows of A clipped to norm C, with Gaussian noise of standard deviation sigma."""
-        source: SystemSource | SeededSource = SYSTEM
-        if noise.seeded:
-            source = SeededSource(self.stream("noise", owner, number).bytes(32))
-        return release_rows(A, bound=noise.clip, sigma=noise.sigma, source=source)
+        seed = self.stream("noise", owner, number).bytes(32) if noise.seeded else None
+        name = f"activations {number} for {owner}"
+        A_: Secret = self.gaussian(A.clip(noise.clip), noise.sigma, name=name, rows=rows, seed=seed)
+        return A_
 
     def count_release(self, rows: np.ndarray, owner: int) -> None:
         """Count a release of these rows before they are sent; refuse more than epsilon allows."""
@@ -179,44 +262,47 @@ class DataOwner(Party):
         if self.privacy is None or self.privacy.seeded:
             return
         refuse_exceeding(self.released, rows, self.limit, who)
-        self.released = after_release(self.released, rows, len(self.features))
+        self.released = after_release(self.released, rows, self.features.shape[0])
         self.write_ahead()
 
-    def back_propagate(self, owner: int, places: np.ndarray, gradient: np.ndarray) -> None:
+    def back_propagate(self, owner: int, places: np.ndarray, gradient: Secret) -> None:
         """Step W^C_{d,k} with dA_{d,k} (`DataOwnerBackProp`)."""
-        network = self.copies.networks[owner]
-        batch = self.features[self.rows[str(owner)][places]]
+        rows = self.rows[str(owner)][places]
         if self.privacy is not None:
             # What was sent is c(A) with c(a) = a min(1, C / |a|): the chain rule has c's derivative
             # between.
-            gradient = clip_gradient(network.forward(batch), gradient, self.privacy.clip)
-        clipped = network.update(batch, gradient)
-        if clipped:
-            self.record("clipped", weights=clipped, bound=network.bound)
+            gradient = self.embed(owner, rows).map(clip_gradient, gradient, self.privacy.clip)
+        network = self.copies.networks[owner]
+        (clipped,) = network.step(updated, self.features, rows, gradient, shapes=[()])
+        if self.bound is not None:
+            count = int(self.opened(clipped, "clipped weights"))
+            if count:
+                self.record("clipped", weights=count, bound=self.bound)
 
     @property
     def network(self) -> ClientNetwork:
-        """The mean of the copies, W^C_d."""
-        return self.copies.merged()
+        """The mean of the copies, W^C_d, for the experimenter's evaluation."""
+        networks = [bare_of(one) for one in self.copies.networks.values()]
+        merged: ClientNetwork = copy.deepcopy(networks[0])
+        load_weights(merged, average([weights_of(one) for one in networks]))
+        return merged
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
-        first = next(iter(self.copies.networks.values()))
-        return self.batch * first.operations if kind == "embedding" else 0
+        return self.batch * self.multiply_adds if kind == "embedding" else 0
 
 
-@dataclass(eq=False, repr=False)
-class LabelOwner(Party):
+class LabelOwner(Participant):
     """Label owner k: holds the labels of some samples, and trains a top model on them.
 
     Attributes
     ----------
-    labels : ndarray
+    labels : Secret
         Labels of its samples.
     ids : sequence of str
         Identifiers of its samples.
     make : callable
-        New top model, with a new local optimiser.
+        New top model, with a new local optimiser; its first weights are public.
     batch_stream : callable
         Public stream of its batches: the requests name their samples.
     batch, epochs : int
@@ -228,21 +314,26 @@ class LabelOwner(Party):
     """
 
     kept_once: ClassVar[tuple[str, ...]] = ("rows",)
+    protected = DataOwner.protected
 
-    index: int
-    peers: Sequence[int]  # the data owners
-    labels: np.ndarray
-    ids: Sequence[str]
-    make: Callable[[], Centre]
-    aggregation: Aggregation
-    batch_stream: Callable[..., np.random.Generator]
-    _: KW_ONLY
-    batch: int
-    epochs: int
-    private: bool
-
-    def __post_init__(self) -> None:
-        super().__init__(self.index, self.peers)
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],  # the data owners
+        labels: np.ndarray,
+        ids: Sequence[str],
+        make: Callable[[], Centre],
+        aggregation: Aggregation,
+        batch_stream: Callable[..., np.random.Generator],
+        *,
+        batch: int,
+        epochs: int,
+        private: bool,
+    ) -> None:
+        super().__init__(index, peers, FIELD)
+        self.labels, self.ids, self.make = self.own("labels", labels), ids, make
+        self.aggregation, self.batch_stream = aggregation, batch_stream
+        self.batch, self.epochs, self.private = batch, epochs, private
         self.rows = np.empty(0, np.int64)
 
     async def setup(self) -> None:
@@ -253,44 +344,44 @@ class LabelOwner(Party):
         """Train for E local epochs in each round, from the server's top model (lines 2 to 10)."""
         async for round_ in self.rounds():
             with round_:
-                centre = self.make()
-                load_weights(centre, round_.payload)
-                labels = self.labels[self.rows]
-                batches = Batches(len(labels), 1, self.batch, self.batch_stream)
+                W = round_.payload
+                centre = self.own_model("top", self.make())
+                centre.step(loaded, tuple(W), *W.values())
+                labels = self.labels.map(chosen, self.rows, shape=self.rows.shape)
+                batches = Batches(len(self.rows), 1, self.batch, self.batch_stream)
                 steps = self.epochs * batches.per_epoch
                 losses = [
                     await self.step(centre, batches, labels, (self.round - 1) * steps + n)
                     for n in range(1, steps + 1)
                 ]
-                self.send(SERVER, "weights", (float(np.mean(losses)), weights_of(centre)))
+                shapes = {name: one.shape for name, one in W.items()}
+                self.send(SERVER, "weights", (mean_of(losses), weights_in(centre, shapes)))
 
-    async def step(
-        self, centre: Centre, batches: Batches, labels: np.ndarray, number: int
-    ) -> float:
+    async def step(self, centre: Model, batches: Batches, labels: Secret, number: int) -> Secret:
         """One batch: activations from all data owners, gradients back to them; the loss."""
         places = batches.samples(batches.draw(number))
         for d in self.peers:
             self.send(d, "request", (self.round, places), round=number)
         answers = await self.collect("embedding", senders=self.peers, round=number)  # line 3
-        activations = {d: answers[d][1] for d in self.peers}
-        joint = gathered(self.aggregation, activations, len(self.peers))  # line 4
-        step = split_step(centre, joint, places, labels)  # lines 5 to 7
-        for d, gradient in step.gradients.items():
+        A = {d: answers[d][1] for d in self.peers}
+        loss, gradients = joint_step(  # lines 4 to 7
+            centre, stepped, labels, places, self.aggregation, A
+        )
+        for d, gradient in gradients.items():
             self.send(d, "gradient", ((self.index, places), gradient), round=number)  # line 8
-        return step.loss
+        return loss
 
 
-@dataclass(eq=False, repr=False)
-class Server(Party):
+class Server(Participant):
     """Aggregation server: makes one top model of the label owners' by a server optimiser.
 
     Attributes
     ----------
     data_owners, label_owners : sequence of int
         Their numbers.
-    centre : Centre
+    centre : Model
         The common top model.
-    optimizer : ServerOptimizer
+    optimizer : Model
         `opt` of `ServerAggregation`.
     max_steps, epochs : int
         R and E.
@@ -301,31 +392,37 @@ class Server(Party):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "optimizer", "steps")
+    protected = DataOwner.protected
 
-    data_owners: Sequence[int]
-    label_owners: Sequence[int]
-    centre: Centre
-    optimizer: ServerOptimizer
-    _: KW_ONLY
-    max_steps: int
-    epochs: int
-    privacy: ActivationNoise | None
-    steps: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        super().__init__(SERVER, (*self.data_owners, *self.label_owners))
+    def __init__(
+        self,
+        data_owners: Sequence[int],
+        label_owners: Sequence[int],
+        centre: Centre,
+        optimizer: ServerOptimizer,
+        *,
+        max_steps: int,
+        epochs: int,
+        privacy: ActivationNoise | None,
+    ) -> None:
+        super().__init__(SERVER, (*data_owners, *label_owners), FIELD)
+        self.data_owners, self.label_owners = data_owners, label_owners
+        self.shapes = {name: value.shape for name, value in weights_of(centre).items()}
+        self.centre = self.own_model("centre", centre)
+        self.optimizer = self.own_model("optimizer", optimizer)
+        self.max_steps, self.epochs, self.privacy, self.steps = max_steps, epochs, privacy, 0
 
     async def run(self) -> None:
         """Aggregate the label owners' top models once a round (lines 1, 9, 10)."""
         while self.steps < self.max_steps:
             self.safe_point()
-            weights = weights_of(self.centre)
-            self.announce(self.round + 1, weights, to=self.label_owners)
+            W = weights_in(self.centre, self.shapes)
+            self.announce(self.round + 1, W, to=self.label_owners)
             answers = await self.collect("weights", senders=self.label_owners)
-            trained = [one for _, one in answers.values()]
-            load_weights(self.centre, self.optimizer.aggregate(weights, trained))
+            trained = [own for _, own in answers.values()]
+            aggregate(self.centre, self.optimizer, W, trained)
             self.steps += 1
-            loss = float(np.mean([loss for loss, _ in answers.values()]))
+            loss = mean_of([loss for loss, _ in answers.values()])
             self.record("round", step=self.steps, loss=loss, used=len(answers), **self.cost())
         self.conclude(to=self.label_owners)
         self.broadcast("stop", None, to=self.data_owners)
@@ -335,3 +432,16 @@ class Server(Party):
         if self.privacy is None:
             return {}
         return {"epsilon_total": self.privacy.spent(self.steps * self.epochs)}
+
+
+def aggregate(
+    centre: Model,
+    optimizer: Model,
+    W: Mapping[str, Secret],
+    trained: Sequence[Mapping[str, Secret]],
+) -> None:
+    """Put weights into the common top model: `opt` of W and of the label owners' W^S_k."""
+    names = tuple(W)
+    arrays = [one[name] for one in (W, *trained) for name in names]
+    shapes = [one.shape for one in W.values()]
+    centre.step(loaded, names, *optimizer.step(aggregated, names, *arrays, shapes=shapes))

@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,34 +17,41 @@ from securevfl.errors import SecureVFLWarning
 from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.server_optimizers import ServerOptimizer, make_server_optimizer
 from securevfl.models.split import Batches, Centre
-from securevfl.models.weights import refuse_running_statistics
+from securevfl.models.weights import refuse_running_statistics, weights_of
 from securevfl.privacy.claims import Claim, Guarantee
-from securevfl.privacy.mechanisms import clip_rows
+from securevfl.privacy.mechanisms import clip_gradient, clip_rows
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.messages import (
-    Formula,
-    GaussianNoise,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    with_formulas,
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.open_embeddings import FIELD, embedding, joint_step, stepped, updated
+from securevfl.protocols.multivfl.algorithm import (
+    Copies,
+    DataOwner,
+    LabelOwner,
+    Server,
+    aggregate,
+    chosen,
+    loaded,
+    mean_of,
+    weights_in,
 )
-from securevfl.protocols.multivfl import alignment
-from securevfl.protocols.multivfl.algorithm import Copies, DataOwner, LabelOwner, Server
 from securevfl.protocols.multivfl.declaration import messages_of
-from securevfl.protocols.multivfl.formulas import formulas_of
 from securevfl.protocols.multivfl.parameters import MultiVflConfig, noise_of
+from securevfl.verified import Provable, World
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class MultiVfl(EmbeddingProtocol):
+class MultiVfl(Provable, EmbeddingProtocol):
     """Multi-VFL on one data set: `--parties` is D, and K = `label_owners` more hold the labels."""
 
     name = "multivfl"
     Config = MultiVflConfig
+    field = FIELD
+    traced_options: ClassVar[dict[str, Any]] = {
+        "rounds": 2, "batch": 4, "width": 2, "hidden": 3, "label_owners": 2,
+    }  # fmt: skip
     card = Card(
         title="Multi-VFL: several data owners and several label owners",
         paper="Mugunthan, Goyal, Kagal, Multi-VFL: A Vertical Federated Learning System for "
@@ -150,7 +157,9 @@ class MultiVfl(EmbeddingProtocol):
             self.peers(),
             self.data.train[index],
             self.identifiers_of(index),
-            Copies(self.maker(index), self.owners),
+            self.maker(index),
+            self.owners,
+            width=self.config.width,
             batch=self.batch_rows,
             private=self.config.intersection == "psi",
             privacy=self.privacy,
@@ -231,49 +240,83 @@ class MultiVfl(EmbeddingProtocol):
         """The alignments, one under each label owner; then Algorithm 1."""
         private = self.config.intersection == "psi"
         declared = messages_of(self.owners, self.rows_of, self.config.width, private=private)
-        of_requests: dict[str, Any] = {
-            "request": {"count": lambda key: self.in_run(key.sender, key.round)},
-            "embedding": {
-                "count": lambda key: self.in_run(key.receiver, key.round),
-                "noise": self.activation_noise,
-            },
-            "gradient": {"count": lambda key: self.in_run(key.sender, key.round)},
+        counts = {
+            "request": lambda key: self.in_run(key.sender, key.round),
+            "embedding": lambda key: self.in_run(key.receiver, key.round),
+            "gradient": lambda key: self.in_run(key.sender, key.round),
         }
-        aligned = alignment.formulas_of(self) if private else {}
-        for owner in () if private else self.owners:
-            aligned |= self.aligned(owner)
-        formulas = aligned | formulas_of(self)
-        if self.privacy is not None:
-            del formulas["embedding"]  # its noise has no formula: see `activation_noise`
-        with_counts = (replace(one, **of_requests.get(one.kind, {})) for one in declared)
-        return with_formulas(with_counts, formulas)
-
-    @property
-    def activation_noise(self) -> GaussianNoise | None:
-        """Noise of activations: one release for each data owner and request."""
-        config = self.config
-        if config.epsilon is None:
-            return None
-        return GaussianNoise(
-            *("features", config.epsilon, config.delta, config.clip, "clip"),
-            rows=self.requested_rows,
-            exact=self.exact_activations,
-            releases=int(config.rounds * config.epochs),
-            frame=lambda secrets, key, rows: (
-                (key.receiver, self.requested(key.receiver, key.round)[1]),
-                rows,
-            ),
+        return tuple(
+            replace(one, count=counts[one.kind]) if one.kind in counts else one for one in declared
         )
 
-    def aligned(self, owner: int) -> dict[str, Formula]:
-        """Identifiers in the clear: the label owner's, all of which the data owners hold."""
-        own = self.label_sets[owner - self.data.parties]
-        every = np.ones(len(own), bool)
-        return {
-            f"ids {owner}": lambda secrets, key: identifiers(own),
-            f"ids {owner} held": lambda secrets, key: every,
-            f"ids {owner} common": lambda secrets, key: every,
-        }
+    def coalitions(self) -> tuple[frozenset[int], ...]:
+        """Each party alone; all label owners, with the server or without; all data owners."""
+        alone = [frozenset((n,)) for n in (*self.peers(), *self.owners, SERVER)]
+        owners = frozenset(self.owners)
+        return (*alone, owners, owners | {SERVER}, frozenset(self.peers()))
+
+    def ideal(self, world: World) -> None:
+        """Beside activations with noise all is told as it is: A_{d,k}, dA_{d,k}, W, W^S_k, losses.
+
+        The run is computed as in Algorithm 1.
+        """
+        if self.privacy is not None and self.privacy.seeded:
+            return  # noise that is known hides nothing
+        centre, optimizer = world.the(SERVER, "centre"), world.the(SERVER, "optimizer")
+        shapes = {name: value.shape for name, value in weights_of(self.joint_centre()).items()}
+        copies = {d: self.ideal_copies(world, d) for d in self.peers()}
+        for r in range(1, self.config.rounds + 1):
+            W = weights_in(centre, shapes)
+            for name, value in W.items():
+                world.output(f"W {r}: {name}", value, to=self.owners, alone=True)
+            losses, trained = [], []
+            for k in self.owners:
+                loss, own = self.ideal_round(world, copies, W, k, r)
+                world.output(f"loss {r} of {k}", loss, to=[SERVER], alone=True)
+                for name, value in own.items():
+                    world.output(f"W {r} of {k}: {name}", value, to=[SERVER], alone=True)
+                losses.append(loss)
+                trained.append(own)
+            aggregate(centre, optimizer, W, trained)
+            world.output(f"loss {r}", mean_of(losses), alone=True)
+            for own in copies.values():
+                own.merge()
+
+    def ideal_copies(self, world: World, d: int) -> Copies:
+        """W^C_{d,k} as they were in the beginning."""
+        shapes = {name: value.shape for name, value in weights_of(self.maker(d)()).items()}
+        networks = {k: world.the(d, f"network {k}") for k in self.owners}
+        return Copies(world.the(d, "network"), networks, shapes)
+
+    def ideal_round(self, world: World, copies: Any, W: Any, k: int, r: int) -> tuple[Any, Any]:
+        """A global round of a label owner: its mean loss, and W^S_k after it."""
+        centre, rows = world.the(k, "top"), self.held_rows(k)
+        centre.step(loaded, tuple(W), *W.values())
+        own = np.argsort(self.label_sets[k - self.data.parties], kind="stable")
+        labels = world.the(k, "labels").map(chosen, own, shape=own.shape)
+        steps, losses = self.last_request(k, 1), []
+        for number in range((r - 1) * steps + 1, r * steps + 1):
+            places, A, sent = self.requested(k, number)[1], {}, {}
+            for d in self.peers():
+                X, shape = world.the(d, "columns"), (len(places), self.config.width)
+                A[d] = copies[d].networks[k].call(embedding, X, rows[places], shape=shape)
+                if self.privacy is None:
+                    sent[d] = A[d]
+                    world.output(f"A {number} of {d} for {k}", A[d], to=[k], alone=True)
+                else:
+                    sent[d] = world.released(d, f"activations {number} for {k}")
+            loss, gradients = joint_step(centre, stepped, labels, places, self.aggregation, sent)
+            losses.append(loss)
+            for d, back in gradients.items():
+                world.output(f"dA {number} of {d} by {k}", back, to=[d], alone=True)
+                inner = back
+                if self.privacy is not None:
+                    inner = A[d].map(clip_gradient, back, self.privacy.clip)
+                X = world.the(d, "columns")
+                (cut,) = copies[d].networks[k].step(updated, X, rows[places], inner, shapes=[()])
+                if self.config.weight_bound is not None:
+                    world.output(f"clipped {number} of {d} by {k}", cut, alone=True)
+        return mean_of(losses), weights_in(centre, {name: one.shape for name, one in W.items()})
 
     def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
         """Global round and places of a label owner's request; its batches are public."""
@@ -296,22 +339,9 @@ class MultiVfl(EmbeddingProtocol):
         held = len(self.label_sets[owner - self.data.parties])
         return Batches(held, 1, self.config.batch, stream)
 
-    def requested_rows(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Training rows of a request that an embedding answers."""
-        places = self.requested(key.receiver, key.round)[1]
-        rows: np.ndarray = self.held_rows(key.receiver)[places]
-        return rows
-
     def held_rows(self, owner: int) -> np.ndarray:
         """Training rows of a label owner's samples, in the order that the alignment gives."""
         return np.sort(self.label_sets[owner - self.data.parties])
-
-    def exact_activations(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Activations by the data owner's copy for the label owner when it sent them."""
-        network = self.maker(key.sender)()
-        network.load_state_dict(secrets.state(key)["copies"][str(key.receiver)])
-        own = secrets.data(key.sender)["train"]
-        return network.forward(own[self.requested_rows(secrets, key)])
 
     def rows_of(self, owner: int) -> int:
         """Rows of a batch of a label owner, which may have fewer labels than a batch has rows."""

@@ -21,7 +21,7 @@ from tests.zoo.declared_contents import LEAKS
 
 METHODS = (
     *("split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2", "fedonce"),
-    *("ssl_local", "local", "vflhlp", "fedhssl", "multivfl"),
+    *("ssl_local", "local", "vflhlp", "fedhssl"),
 )
 FEW = {"fedvs": {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0},
        "dvfl": {"guest_epochs": 3, "host_epochs": 3}}  # fmt: skip
@@ -117,8 +117,6 @@ def test_every_message_of_a_sound_run_equals_its_formula(name):
         ("fedonce", {"objective": "autoencoder"}),
         ("local", {"rows": "aligned"}),
         ("vflhlp", {"variant": "p", "aggregation": "max"}),
-        ("multivfl", {"label_owners": 2, "epochs": 2, "server_optimizer": "fedadam"}),
-        ("multivfl", {"label_owners": 2, "intersection": "psi"}),
         ("fedvs", {"masked": False, **FEW["fedvs"]}),
         ("fedvs", {"secure": True, **FEW["fedvs"]}),
         ("fedvs", {"tolerate_corrupt": 1, **FEW["fedvs"]}),
