@@ -9,16 +9,14 @@ on them with its labels. Nothing that depends on a label ever leaves the server.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import ANNOUNCE, SERVER, Party
-from securevfl.engine.streams import Secrets
+from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import Kind
@@ -28,15 +26,11 @@ from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.messages import (
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    in_setup,
-    nothing,
-)
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, in_setup
+from securevfl.protocols.base.open_embeddings import FIELD
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split_step import aggregated, split_step
+from securevfl.verified import Chance, Model, Participant, Provable, Secret, World
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -146,82 +140,175 @@ class Reconstruction:
         return self.encoder.train(features[places], self._stream), 0
 
 
-@dataclass(eq=False, repr=False)
-class Guest(Party):
+def order(chance: Chance, rows: int, size: int, epoch: int) -> np.ndarray:
+    """Rows of a guest's batches in an epoch, (batches, |B|), by its own entropy."""
+
+    def stream(name: str, *keys: int) -> np.random.Generator:
+        return chance.stream(f"local/{name}", *keys)
+
+    own = Batches(rows, 1, size, stream)
+    first = epoch * own.per_epoch + 1
+    return np.stack([own.samples(own.draw(first + n)) for n in range(own.per_epoch)])
+
+
+def learn(
+    learner: Learner, rows: np.ndarray, batches: np.ndarray, place: int, epoch: int
+) -> tuple[np.float32, np.float32]:
+    """One step on a batch; the loss before it, and weights that were clipped."""
+    loss, clipped = learner.learn(rows, batches[place], epoch)
+    return np.float32(loss), np.float32(clipped)
+
+
+def encode(learner: Learner, rows: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Representations of some rows."""
+    return learner.encode(rows_of(rows, samples))
+
+
+def added(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Sum of two counts."""
+    total: np.ndarray = np.add(one, other)
+    return total
+
+
+def stack(first: np.ndarray, parties: int, came: Sequence[int], *others: np.ndarray) -> np.ndarray:
+    """Representations of those that came, and zeros for the others: (N, rows, h)."""
+    whole = np.zeros((parties, *first.shape), np.float32)
+    whole[list(came)] = np.stack((first, *others))
+    return whole
+
+
+def table(
+    one: np.ndarray, rows: int, samples: Sequence[np.ndarray], *stacks: np.ndarray
+) -> np.ndarray:
+    """Representations of all rows, (N, M + 1, h); the last row is that of padding."""
+    whole = np.zeros((len(one), rows + 1, one.shape[2]), np.float32)
+    for some, found in zip(samples, stacks, strict=True):
+        whole[:, some] = found
+    return whole
+
+
+def step(
+    centre: Centre, labels: np.ndarray, samples: np.ndarray, rule: Aggregation, whole: np.ndarray
+) -> np.float32:
+    """One step of the server's model on rows of the table; the loss before it."""
+    some = whole[:, samples]
+    joint = aggregated(rule, some, np.ones(some.shape[:2], bool), clients=())
+    return np.float32(split_step(centre, joint, samples, labels).loss)
+
+
+def table_of(layout: Batches, stacks: Sequence[Any], rows: int) -> Secret:
+    """`table` of the pieces, at least one of which is a protected value."""
+    one = next(found for found in stacks if isinstance(found, Secret))
+    samples = [layout.samples(piece(layout, n)) for n in range(len(stacks))]
+    shape = (one.shape[0], rows + 1, one.shape[2])
+    whole: Secret = one.map(table, rows, samples, *stacks, shape=shape)
+    return whole
+
+
+class Guest(Participant):
     """Guest n: learns from all its own rows, then sends representations of the aligned ones."""
 
     kept: ClassVar[tuple[str, ...]] = ("learner", "trained")
+    protected: ClassVar[Mapping[str, str]] = {"embedding": "real"}
 
-    index: int
-    peers: Sequence[int]
-    layout: Batches
-    shared: np.ndarray
-    own: np.ndarray  # the aligned rows, then its unaligned ones
-    batches: Batches
-    learner: Learner
-    updates: int = field(kw_only=True)
-    trained: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        super().__init__(self.index, self.peers)
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        layout: Batches,
+        own: np.ndarray,  # the aligned rows, then its unaligned ones
+        learner: Learner,
+        chance: Chance,
+        *,
+        batch: int,
+        width: int,
+        bound: float | None,
+        updates: int,
+    ) -> None:
+        super().__init__(index, peers, FIELD)
+        self.multiply_adds = learner.operations
+        self.learner = self.own_model("network", learner)
+        self.own_rows = self.own("columns", own)
+        self.chance = self.own_model("chance", chance)
+        self.layout, self.width, self.bound, self.updates = layout, width, bound, updates
+        self.batch, self.coded = batch, min(batch, len(own))
+        self.per_epoch = max(1, len(own) // self.coded)
+        self.trained = 0
 
     async def run(self) -> None:
         """Train before the first round; then send the rows of each round, every row once."""
         await self.train()
         async for round_ in self.rounds():
             with round_:
-                rows = rows_of(self.shared, self.layout.samples(round_.payload))
-                self.send(SERVER, "embedding", self.learner.encode(rows))
+                samples = self.layout.samples(round_.payload)
+                shape = (len(samples), self.width)
+                found = self.learner.call(encode, self.own_rows, samples, shape=shape)
+                self.send(SERVER, "embedding", found)
 
     async def train(self) -> None:
         """Do all local updates that are left."""
         if self.trained == self.updates:
             return
-        loss, clipped = 0.0, 0
+        total: Any = 0
+        drawn: tuple[int, Any] = (-1, None)
         while self.trained < self.updates:
             self.safe_point()
             await self.sleep(0)  # other parties run meanwhile, and the run can be interrupted
-            places = self.batches.samples(self.batches.draw(self.trained + 1))
-            epoch = self.trained // self.batches.per_epoch
-            loss, beyond = self.learner.learn(self.own, places, epoch)
-            clipped += beyond
+            epoch, place = divmod(self.trained, self.per_epoch)
+            if drawn[0] != epoch:
+                drawn = epoch, self.batches_of(epoch)
+            given = (self.own_rows, drawn[1], place, epoch)
+            loss, clipped = self.learner.step(learn, *given, shapes=[(), ()])
+            if self.bound is not None:
+                total = clipped.map(added, total, dtype=np.int64)
             self.trained += 1
-        self.record("trained", updates=self.updates, loss=loss, clipped=clipped)
+        self.record("trained", updates=self.updates, loss=loss, clipped=total)
         self.send(SERVER, "trained", None)
+
+    def batches_of(self, epoch: int) -> Secret:
+        """Rows of the batches of an epoch."""
+        shape = (self.per_epoch, self.coded)
+        public = (self.own_rows.shape[0], self.batch, epoch)
+        found: Secret = self.chance.call(order, *public, shape=shape, dtype=np.int64)
+        return found
 
     def operations(self, kind: str) -> int:
         """Multiply-adds: forward and backward of all local updates, and forward of a batch."""
         if kind == "trained":
-            return 3 * self.updates * self.batches.coded * self.learner.operations
+            return 3 * self.updates * self.coded * self.multiply_adds
         samples = self.layout.coded * self.layout.segments
-        return samples * self.learner.operations if kind == "embedding" else 0
+        return samples * self.multiply_adds if kind == "embedding" else 0
 
 
-@dataclass(eq=False, repr=False)
-class Server(Party):
+class Server(Participant):
     """Server: collects the representations once, and trains its model on them."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "ready", "came", "concluded")
     kept_frozen: ClassVar[tuple[str, ...]] = ("received",)
+    protected = Guest.protected
 
-    peers: Sequence[int]
-    layout: Batches
-    aggregation: Aggregation
-    centre: Centre
-    labels: np.ndarray
-    _: KW_ONLY
-    max_steps: int
-    width: int
-    timeout: float | None
-    ready: bool = field(default=False, init=False)
-    concluded: bool = field(default=False, init=False)
-    steps: int = field(default=0, init=False)
-    received: tuple[np.ndarray, ...] = field(default=(), init=False)
-    came: np.ndarray = field(init=False)  # (N, pieces), whether each piece of each guest came
-
-    def __post_init__(self) -> None:
-        super().__init__(SERVER, self.peers)
-        self.came = np.zeros((len(self.peers), pieces(self.layout)), bool)
+    def __init__(
+        self,
+        peers: Sequence[int],
+        layout: Batches,
+        aggregation: Aggregation,
+        centre: Centre,
+        labels: np.ndarray,
+        *,
+        max_steps: int,
+        width: int,
+        timeout: float | None,
+    ) -> None:
+        super().__init__(SERVER, peers, FIELD)
+        self.layout, self.aggregation, self.width = layout, aggregation, width
+        self.centre = self.own_model("centre", centre)
+        self.labels = self.own("labels", labels)
+        self.max_steps, self.timeout = max_steps, timeout
+        self.ready = self.concluded = False
+        self.steps = 0
+        self.received: tuple[Any, ...] = ()
+        # (N, pieces): whether each piece of each guest came
+        self.came = np.zeros((len(self.peers), pieces(layout)), bool)
 
     async def run(self) -> None:
         """Wait for the guests' training, ask for every row once, end their part, and train."""
@@ -258,45 +345,42 @@ class Server(Party):
         number = len(self.received)
         batch = piece(self.layout, number)
         self.announce(self.round + 1, batch)
-        representations = await self.collect("embedding", timeout=self.timeout)
+        came = await self.collect("embedding", timeout=self.timeout)
         shape = (len(self.peers), len(self.layout.samples(batch)), self.width)
-        stack = np.zeros(shape, np.float32)
-        for n, representation in representations.items():
-            stack[n], self.came[n, number] = representation, True
-        self.received = (*self.received, stack)
-        missing = [n for n in self.peers if n not in representations]
+        found: Any = np.zeros(shape, np.float32)
+        if came:
+            first, *others = came.values()
+            found = first.map(stack, shape[0], tuple(came), *others, shape=shape)
+        self.came[list(came), number] = True
+        self.received = (*self.received, found)
+        missing = [n for n in self.peers if n not in came]
         self.record("collected", piece=number, filled=len(missing), missing=missing)
 
     async def train(self) -> None:
         """Train the server model; nothing is sent."""
-        table = self.table()
+        whole = table_of(self.layout, self.received, self.labels.shape[0])
+        used = int(self.came.any(axis=1).sum())
         while self.steps < self.max_steps:
             self.safe_point()
             await self.sleep(0)
             self.round += 1
             samples = self.layout.samples(self.layout.draw(self.steps + 1))
-            stack = table[:, samples]
-            everywhere = np.ones(stack.shape[:2], bool)
-            joint = aggregated(self.aggregation, stack, everywhere, clients=())
-            step = split_step(self.centre, joint, samples, self.labels)
+            given = (self.labels, samples, self.aggregation, whole)
+            (loss,) = self.centre.step(step, *given, shapes=[()])
             self.steps += 1
-            used = int(self.came.any(axis=1).sum())
-            self.record("round", step=self.steps, loss=step.loss, used=used)
-
-    def table(self) -> np.ndarray:
-        """Representations of all rows, (N, M + 1, h); the last row is that of padding."""
-        table = np.zeros((len(self.peers), len(self.labels) + 1, self.width), np.float32)
-        for number, stack in enumerate(self.received):
-            table[:, self.layout.samples(piece(self.layout, number))] = stack
-        return table
+            self.record("round", step=self.steps, loss=loss, used=used)
 
 
-class FedOnce(EmbeddingProtocol):
+class FedOnce(Provable, EmbeddingProtocol):
     """FedOnce on one data set."""
 
     name = "fedonce"
     apart = True
     Config = FedOnceConfig
+    field = FIELD
+    traced_options: ClassVar[dict[str, Any]] = {
+        "rounds": 2, "batch": 4, "width": 2, "hidden": 3, "guest_hidden": 3,
+    }  # fmt: skip
     fault_options: ClassVar[dict[str, Any]] = {"absent": "zeros", "timeout": 1.0}
     card = Card(
         title="FedOnce",
@@ -361,19 +445,20 @@ class FedOnce(EmbeddingProtocol):
 
     def guest(self, index: int) -> Guest:
         """Guest `index`, from 0; it learns from its unaligned rows, too."""
-        shared = self.data.train[index]
-        own = self.own_rows(shared, index)
-        stream = functools.partial(_own_stream, self.secrets, index)
+        own = self.own_rows(self.data.train[index], index)
         return Guest(
-            index,
-            self.peers(),
-            self.layout,
-            shared,
-            own,
-            Batches(len(own), 1, self.config.batch, stream),
-            self.learner(index, own),
-            updates=self.config.local_rounds or self.config.rounds,
+            *(index, self.peers(), self.layout, own, self.learner(index, own)),
+            Chance(self.secrets, index),
+            batch=self.config.batch,
+            width=self.config.width,
+            bound=self.config.weight_bound if self.config.objective == "nat" else None,
+            updates=self.updates,
         )
+
+    @property
+    def updates(self) -> int:
+        """Local updates of each guest."""
+        return int(self.config.local_rounds or self.config.rounds)
 
     def own_rows(self, shared: np.ndarray, index: int) -> np.ndarray:
         """All rows of a guest, the shared ones first."""
@@ -411,32 +496,52 @@ class FedOnce(EmbeddingProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Ends of the guests' training, and each representation once; nothing is sent back."""
         opening, embedding, _ = self.step_messages()
-        return (
-            MessageSpec(
-                *("trained", "client", "server", "control"), count=in_setup, recompute=nothing
-            ),
-            replace(opening, recompute=self.piece_asked_for),
-            replace(
-                embedding,
-                shape=self.of_piece,
-                recompute=self.representation,
-                source="the representations",
-            ),
-        )
+        trained = MessageSpec("trained", "client", "server", "control", count=in_setup)
+        of_piece = replace(embedding, shape=self.of_piece, source="the representations")
+        return trained, opening, of_piece
 
-    def piece_asked_for(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """The next rows that the server does not have, or the end."""
-        number = len(secrets.state(key)["received"])
-        return "stop" if number == pieces(self.layout) else piece(self.layout, number)
+    def colluders(self) -> int:
+        """All guests but one."""
+        return len(self.peers()) - 1
 
-    def representation(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """A guest's representation of the rows, by its network when it sent it."""
-        own = self.own_rows(secrets.data(key.sender)["train"], key.sender)
-        learner = self.learner(key.sender, own)
-        learner.load_state_dict(secrets.state(key)["learner"])
-        batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender]
-        shared = secrets.data(key.sender)["train"]
-        return learner.encode(rows_of(shared, self.layout.samples(batch)))
+    def ideal(self, world: World) -> None:
+        """The server is told representations as they are; all are told the losses."""
+        guests, M = len(self.peers()), self.data.rows
+        stacks: list[list[Any]] = [[] for _ in range(pieces(self.layout))]
+        for n in self.peers():
+            learner, rows = world.the(n, "network"), world.the(n, "columns")
+            self.ideal_guest(world, n, learner, rows)
+            for number, found in enumerate(stacks):
+                samples = self.layout.samples(piece(self.layout, number))
+                shape = (len(samples), self.config.width)
+                found.append(learner.call(encode, rows, samples, shape=shape))
+                world.output(f"piece {number} of {n}", found[-1], to=[SERVER], alone=True)
+        whole = [
+            first.map(stack, guests, tuple(self.peers()), *rest, shape=(guests, *first.shape))
+            for first, *rest in stacks
+        ]
+        centre, labels = world.the(SERVER, "centre"), world.the(SERVER, "labels")
+        for r in range(1, self.config.rounds + 1):
+            samples = self.layout.samples(self.layout.draw(r))
+            given = (labels, samples, self.aggregation, table_of(self.layout, whole, M))
+            (loss,) = centre.step(step, *given, shapes=[()])
+            world.output(f"loss {r}", loss)
+
+    def ideal_guest(self, world: World, n: int, learner: Model, rows: Secret) -> None:
+        """A guest's training; all are told its last loss, and how many weights were clipped."""
+        chance, held, total = world.the(n, "chance"), rows.shape[0], None
+        coded = min(self.config.batch, held)
+        shape = (max(1, held // coded), coded)
+        for number in range(self.updates):
+            epoch, place = divmod(number, shape[0])
+            public = (held, self.config.batch, epoch)
+            batches = chance.call(order, *public, shape=shape, dtype=np.int64)
+            loss, clipped = learner.step(learn, rows, batches, place, epoch, shapes=[(), ()])
+            if self.config.weight_bound is not None and self.config.objective == "nat":
+                total = clipped.map(added, 0 if total is None else total, dtype=np.int64)
+        world.output(f"loss of {n}", loss, alone=True)
+        if total is not None:
+            world.output(f"clipped weights of {n}", total, alone=True)
 
     def of_piece(self, key: MessageKey) -> tuple[int, int] | None:
         """Shape of the representations of a round: the last piece may be short.
@@ -454,7 +559,7 @@ class FedOnce(EmbeddingProtocol):
         return {
             "N": self.data.parties,
             "batch_rows": self.batch_rows,
-            "local_updates": self.config.local_rounds or self.config.rounds,
+            "local_updates": self.updates,
             "communication_rounds": pieces(self.layout),
             "round": "one step of the server's model, after the communication",
         }
@@ -486,8 +591,3 @@ def piece(layout: Batches, number: int) -> np.ndarray:
     """Coded rows of one of these batches, uint32; the last one may be short."""
     start = number * layout.coded
     return np.arange(start, min(start + layout.coded, layout.length), dtype=np.uint32)
-
-
-def _own_stream(secrets: Secrets, guest: int, name: str, *keys: int) -> np.random.Generator:
-    """Secret stream of a guest's order of its rows."""
-    return secrets.stream(guest, f"local/{name}", *keys)

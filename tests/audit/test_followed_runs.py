@@ -226,7 +226,7 @@ def test_methods_without_timeouts_have_crashes_and_lost_messages(name):
         assert comparison.deviations == (), setting.name
 
 
-@pytest.mark.parametrize("name", ["fedvs", "dvfl", "cvfl", "fedonce"])
+@pytest.mark.parametrize("name", ["fedvs", "dvfl", "cvfl"])
 def test_an_end_that_is_announced_twice_is_found(name, monkeypatch):
     """Its formula says "stop" in every round after the last one, so the number tells nothing."""
     once = Party.broadcast

@@ -62,10 +62,6 @@ LEAKS = {
         *("one client alone in the sum", "nothing written ahead"),
     ),
     "dvfl": ("labels as a hint",),
-    "fedonce": (
-        *("labels as a hint", "rows sorted by label", "waits as long as labels say"),
-        *("columns are claimed to be hidden", "own rows in the order of labels"),
-    ),
     "vafl": ("labels in gradients", "a column in embeddings", "another's embeddings"),
     "local": ("labels in gradients",),
     "vfb2": ("requests sorted by label",),

@@ -15,8 +15,11 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.split import measure
+from securevfl.protocols.fedonce import Guest, Server, table_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import History, make, simulate
+from securevfl.verified import bare_of
+from securevfl.verified.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, loss_of, slow
 
 N = 4
@@ -51,27 +54,35 @@ def rows_of_run(outcome):
     return [event.fields for event in outcome.events if event.name == "round"]
 
 
+def table_in(outcome):
+    """Representations of all rows, as the server has them."""
+    server = outcome.parties[SERVER]
+    return bare_of(table_of(server.layout, server.received, outcome.protocol.data.rows))
+
+
 def oracle_of_guest(guest, config):
     """A guest's local training in torch: the representations of its shared rows."""
-    learner, module = guest.learner, guest.learner.network.module
+    learner, own = bare_of(guest.learner), bare_of(guest.own_rows)
+    module = learner.network.module
     step = torch.optim.SGD(module.parameters(), lr=config.lr)
-    target_of = np.arange(len(guest.own))
+    target_of = np.arange(len(own))
 
     def encode(rows):
         output = module(torch.from_numpy(np.array(rows)))
         return output / output.norm(dim=1, keepdim=True)
 
     for update in range(config.local_rounds):
-        places = guest.batches.samples(guest.batches.draw(update + 1))
-        z = encode(guest.own[places])
-        if update // guest.batches.per_epoch % config.reassign == 0:
+        epoch, place = divmod(update, guest.per_epoch)
+        places = bare_of(guest.batches_of(epoch))[place]
+        z = encode(own[places])
+        if epoch % config.reassign == 0:
             cost = -z.detach().numpy() @ learner.targets[target_of[places]].T
             target_of[places] = target_of[places][linear_sum_assignment(cost)[1]]
         apart = z - torch.from_numpy(learner.targets[target_of[places]])
         step.zero_grad()
         apart.square().sum(dim=1).mean().backward()
         step.step()
-    return encode(guest.shared).detach()
+    return encode(own[: guest.layout.rows]).detach()
 
 
 def oracle(dataset, options):
@@ -79,7 +90,7 @@ def oracle(dataset, options):
     made = make("fedonce", dataset, **options)
     parties, config = made.parties(), made.config
     codes = torch.cat([oracle_of_guest(parties[n], config) for n in range(N)], dim=1)
-    centre = parties[SERVER].centre.network
+    centre = bare_of(parties[SERVER].centre).network
     step = torch.optim.SGD(centre.parameters(), lr=config.lr)
     losses = []
     for round in range(1, config.rounds + 1):
@@ -106,7 +117,7 @@ def test_its_phases_are_those_of_the_paper(alone):
 def test_guests_learn_from_rows_that_they_hold_alone():
     dataset = limit_overlap(data(N, 90), 60, seed=3)
     guests = make("fedonce", dataset, **SMALL).parties()
-    assert sorted(len(guests[n].own) for n in range(N)) == [67, 67, 68, 68]
+    assert sorted(guests[n].own_rows.shape[0] for n in range(N)) == [67, 67, 68, 68]
     without = replace(dataset, alone=(), alone_labels=None)
     one, two = (simulate("fedonce", d, conditions=NONE, **SMALL) for d in (dataset, without))
     assert one.losses != two.losses
@@ -146,9 +157,9 @@ def test_every_row_is_sent_once_and_no_gradient_ever(objective, segments):
     for n in range(N):
         table = np.concatenate(seen[n])
         guest = outcome.parties[n]
-        wanted = guest.learner.encode(made.data.train[n][rows[rows >= 0]])
+        wanted = bare_of(guest.learner).encode(made.data.train[n][rows[rows >= 0]])
         np.testing.assert_allclose(table[rows >= 0], wanted, atol=1e-6)
-        kept = outcome.parties[SERVER].table()[n][rows[rows >= 0]]
+        kept = table_in(outcome)[n][rows[rows >= 0]]
         assert (kept == table[rows >= 0]).all()
 
 
@@ -180,15 +191,15 @@ def test_zeros_stand_for_what_does_not_come_and_it_is_said():
     assert [row["missing"] for row in told] == [[], [2], [0, 2], [], []]
     server, layout = outcome.parties[SERVER], outcome.protocol.layout
     assert server.came.sum() == 4 * 5 - 3
-    table = server.table()
+    table = table_in(outcome)
     second = layout.samples(np.arange(20, 40, dtype=np.uint32))
     assert not table[2, second].any()
     assert table[1, second].any(axis=1).all()
     with one_thread():  # and the loss of the first step is that of these very zeros
-        fresh = outcome.protocol.parties()[SERVER].centre
+        fresh = bare_of(outcome.protocol.parties()[SERVER].centre)
         samples = layout.samples(layout.draw(1))
         joint = np.concatenate(list(table[:, samples]), axis=1)
-        loss, _ = fresh.step(joint, samples, server.labels)
+        loss, _ = fresh.step(joint, samples, bare_of(server.labels))
     assert loss == outcome.losses[0]
 
 
@@ -262,3 +273,54 @@ def test_it_learns(objective):
     outcome = simulate("fedonce", dataset, defaults={}, **options)
     scores = outcome.protocol.scores(outcome.parties, dataset.test)
     assert measure("multiclass", scores, dataset.test_labels)["accuracy"] > 0.75
+
+
+# -- proofs ------------------------------------------------------------------------------------
+
+
+def proved(fresh=False, **options):
+    """Verdicts by coalition, at three guests."""
+    proof = prove_protocol(Traced("fedonce", options, parties=3), fresh=fresh)
+    return {v.claim: v for v in proof.verdicts}
+
+
+@pytest.mark.parametrize("objective", ["nat", "autoencoder"])
+def test_guests_learn_no_label_and_the_server_each_representation_once(objective):
+    found = proved(fresh=objective == "nat", objective=objective)
+    assert found["client 0"].clear == ("loss of 1", "loss of 2")  # of their own training
+    assert {"loss 1", "loss 2"} < set(found["client 0"].outputs)
+    pieces = {f"piece {number} of {n}" for number in (0, 1) for n in (1, 2)}
+    assert set(found["server + client 0"].clear) == pieces | {"loss of 1", "loss of 2"}
+
+
+def first_of(labels):
+    return labels[0]
+
+
+def test_a_label_in_the_history_is_not_endorsed(monkeypatch):
+    train = Server.train
+
+    async def telling(server):
+        server.record("told", label=server.labels.map(first_of, shape=()))
+        await train(server)
+
+    monkeypatch.setattr(Server, "train", telling)
+    assert proved()["client 0"].verdict in ("NOT PROVED", "VIOLATED")
+
+
+def test_a_representation_of_other_rows_is_not_endorsed(monkeypatch):
+    monkeypatch.setattr(Guest, "run", told_more)
+    assert proved()["server"].verdict in ("NOT PROVED", "VIOLATED")
+
+
+async def told_more(guest):
+    await guest.train()
+    async for round_ in guest.rounds():
+        with round_:
+            samples = guest.layout.samples(round_.payload)
+            found = guest.learner.call(np_rows, guest.own_rows, samples, shape=(len(samples), 2))
+            guest.send(SERVER, "embedding", found)
+
+
+def np_rows(learner, rows, samples):
+    return 2 * rows[np.maximum(samples, 0)]

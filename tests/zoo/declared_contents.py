@@ -98,17 +98,6 @@ def _filled(payload: Any, column: np.ndarray) -> Any:
     return float(column[0]) if isinstance(payload, float) else payload
 
 
-def _encoding_with_column(guest: Any) -> None:
-    encode, best = guest.learner.encode, _best(guest.shared)
-
-    def encoding(rows: np.ndarray) -> np.ndarray:
-        found: np.ndarray = encode(rows).copy()
-        found[:, 0] = rows.reshape(len(rows), -1)[:, best]
-        return found
-
-    guest.learner.encode = encoding
-
-
 # -- what the label holders send -------------------------------------------------------------------
 
 
@@ -296,9 +285,6 @@ LEAKS = (
     _leak("vfb2", "requests sorted by label", _LABELS,
           "The rows of a request stand in the order of their labels.", _sorted_requests,
           _requests_sorted),
-    _leak("fedonce", "a column in representations", _COLUMNS,
-          "The first entry of each representation is a raw value.",
-          every(_encoding_with_column), _columns_told),
     _leak("ssl_local", "bits in embeddings", _COLUMNS,
           "The last bit of each embedding's first entry is a bit of its row.",
           every(_with_bits), _bits_told),

@@ -213,6 +213,4 @@ VARIANTS = (
     _variant("fedvs", "smaller prime", "p = 2^31 - 1.", changed("fedvs", nothing),
              prime=2**31 - 1, data_bits=8, model_bits=8),
     _variant("dvfl", "as it is", "A subclass that changes nothing.", changed("dvfl", nothing)),
-    _variant("fedonce", "as it is", "A subclass that changes nothing.",
-             changed("fedonce", nothing)),
 )  # fmt: skip

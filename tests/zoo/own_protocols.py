@@ -5,21 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.fedonce import FedOnce
 from securevfl.protocols.split import Split
 from tests.zoo.planting import ACCUSED, Leak
 
 PLAIN = (("server", "features"),)
-
-
-class OnceHiding(FedOnce):
-    """FedOnce with a claim that representations hide columns."""
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        """One of them is false."""
-        hidden = Claim("server", "features", "perfect", "networks hide what they are given")
-        return (hidden, *super().claims[1:])
 
 
 class SplitNoisy(Split):
@@ -48,15 +37,6 @@ def _leak(protocol: str, name: str, cause: str, says: str, cls: Any, breaks: Any
 _CLAIM = "a claim that the protocol does not keep"
 
 LEAKS = (
-    _leak(
-        "fedonce",
-        "columns are claimed to be hidden",
-        _CLAIM,
-        "A subclass claims that representations say nothing of columns.",
-        OnceHiding,
-        PLAIN,
-        _claims(*PLAIN[0]),
-    ),
     _leak(
         "split",
         "a claim of differential privacy without noise",

@@ -26,9 +26,8 @@ NOT_SHOWN = {
     "fedvs: uploads to a server that came back without masks",
 }
 CAUGHT = {
-    "fedonce: labels as a hint",
 }
-BLAMELESS = ("fedonce: as it is",)
+BLAMELESS = ("dvfl: as it is",)
 
 
 def needs(protocol):
@@ -55,7 +54,7 @@ def sound_losses(protocol, options, data):
 def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
     assert len(LEAKS) == len(all_leaks()) >= 60
     assert len(VARIANTS) == len(sound_variants()) >= 20
-    claimed = {"fedvs", "dvfl", "fedonce"}
+    claimed = {"fedvs", "dvfl"}
     claimed |= {"masked_sum"}
     declaring = {"vafl", "vfb2", "ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing
     declaring |= {"split"}

@@ -20,7 +20,7 @@ from tests.audit.few_settings import few
 from tests.zoo.declared_contents import LEAKS
 
 METHODS = (
-    *("split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2", "fedonce"),
+    *("split", "cvfl", "dvfl", "fedvs", "vafl", "vfb2"),
     *("ssl_local", "local", "vflhlp", "fedhssl"),
 )
 FEW = {"fedvs": {"prime": 2**31 - 1, "data_bits": 6, "model_bits": 6, "weight_bound": 2.0},
@@ -114,7 +114,6 @@ def test_every_message_of_a_sound_run_equals_its_formula(name):
         ("cvfl", {"q": 3.0, "slow": "0,1"}),
         ("vafl", {"aggregation": "concat", "timeout": 9.0}),
         ("vfb2", {"threads": 3, "timeout": 3.0}),
-        ("fedonce", {"objective": "autoencoder"}),
         ("local", {"rows": "aligned"}),
         ("vflhlp", {"variant": "p", "aggregation": "max"}),
         ("fedvs", {"masked": False, **FEW["fedvs"]}),
