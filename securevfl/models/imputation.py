@@ -41,11 +41,10 @@ class Imputation(ABC):
     def __init__(self, parties: int, rows: int, width: int) -> None:
         self.parties = parties
 
-    @abstractmethod
-    def fill(
+    def take(  # noqa: B027 - most rules keep something, and two nothing
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Embeddings of a batch, and what to say of it.
+    ) -> None:
+        """Take in embeddings of a batch, before they are completed; the state changes.
 
         Parameters
         ----------
@@ -54,17 +53,24 @@ class Imputation(ABC):
         places : ndarray, (rows,)
             Row numbers; -1 for padding.
         round : int
+        """
+
+    @abstractmethod
+    def complete(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Embeddings of a batch that was taken in.
 
         Returns
         -------
         stack : ndarray, (N, rows, h)
         present : ndarray, (N, rows), bool
             As `securevfl.models.aggregation.Aggregation` takes them.
-        details : dict
-            Fields for the history: ``filled``, the number of clients whose embeddings were
-            imputed; ``how``; and ``unknown``, the number of their rows for which no embedding is
-            known and zeros stand.
         """
+
+    def unknown(self, places: np.ndarray) -> int:
+        """Number of rows of clients of which no embedding is known, so that zeros stand there."""
+        return 0
 
     def state_dict(self) -> dict[str, Any]:
         """State for a checkpoint."""
@@ -75,29 +81,26 @@ class Imputation(ABC):
         for name in self.kept:
             setattr(self, name, np.array(state[name]))
 
-    def _details(self, how: str, fresh: Mapping[int, Any], unknown: int) -> dict[str, Any]:
-        return {"filled": self.parties - len(fresh), "how": how, "unknown": unknown}
-
 
 class Nothing(Imputation):
     """No imputation: absent clients are left out, and no row is recorded."""
 
-    def fill(
-        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def complete(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Those that came."""
-        return *gather(fresh, self.parties), {}
+        return gather(fresh, self.parties)
 
 
 class Zeros(Imputation):
     """Zeros, as if they had been sent."""
 
-    def fill(
-        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    def complete(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Everybody is present."""
         stack, present = gather(fresh, self.parties)
-        return stack, np.ones_like(present), self._details("zeros", fresh, 0)
+        return stack, np.ones_like(present)
 
 
 class Buffer(Imputation):
@@ -107,15 +110,21 @@ class Buffer(Imputation):
         super().__init__(parties, rows, width)
         self.last = LastEmbeddings(parties, rows, width)
 
-    def fill(
-        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Everybody is present; rows of which nothing is known are counted."""
+    def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
+        """Keep them."""
         for party, embedding in fresh.items():
             self.last.keep(party, places, embedding, round)
+
+    def complete(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Everybody is present."""
         stack, known = self.last.complete(fresh, places)
-        unknown = int((~known[:, places >= 0]).sum())
-        return stack, np.ones_like(known), self._details("buffer", fresh, unknown)
+        return stack, np.ones_like(known)
+
+    def unknown(self, places: np.ndarray) -> int:
+        """Rows of which none came so far."""
+        return int((~self.last.at(places)[1][:, places >= 0]).sum())
 
     def state_dict(self) -> dict[str, Any]:
         """The table."""
@@ -139,21 +148,27 @@ class LastMessage(Imputation):
         self.messages = np.zeros((parties, 0, width), np.float32)
         self.begun = np.zeros(parties, bool)
 
-    def fill(
-        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Everybody is present; rows of clients of which nothing is known are counted."""
+    def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
+        """Keep them."""
         rows = len(places)
         more = max(0, rows - self.messages.shape[1])
         self.messages = np.pad(self.messages, ((0, 0), (0, more), (0, 0)))
         for party, embedding in fresh.items():
             self.messages[party, :rows], self.messages[party, rows:] = embedding, 0.0
             self.begun[party] = True
+
+    def complete(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Everybody is present."""
         stack, present = gather(fresh, self.parties)
         absent = [n for n in range(self.parties) if n not in fresh]
-        stack[absent] = self.messages[absent, :rows]
-        unknown = int((~self.begun[absent]).sum() * (places >= 0).sum())
-        return stack, np.ones_like(present), self._details("message", fresh, unknown)
+        stack[absent] = self.messages[absent, : len(places)]
+        return stack, np.ones_like(present)
+
+    def unknown(self, places: np.ndarray) -> int:
+        """Rows of clients that have sent none."""
+        return int((~self.begun).sum() * (places >= 0).sum())
 
 
 class RunningMean(Imputation):
@@ -169,21 +184,26 @@ class RunningMean(Imputation):
         self.means = np.zeros((parties, width), np.float32)
         self.begun = np.zeros(parties, bool)
 
-    def fill(
-        self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """Everybody is present; rows of clients of which nothing is known are counted."""
-        true = places >= 0
+    def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
+        """Move the means."""
         for party, embedding in fresh.items():
-            own = embedding[true].mean(axis=0)
+            own = embedding[places >= 0].mean(axis=0)
             if self.begun[party]:
                 own = _DECAY * self.means[party] + (1 - _DECAY) * own
             self.means[party], self.begun[party] = own, True
+
+    def complete(
+        self, fresh: Mapping[int, np.ndarray], places: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Everybody is present."""
         stack, present = gather(fresh, self.parties)
         absent = [n for n in range(self.parties) if n not in fresh]
         stack[absent] = self.means[absent, None]
-        unknown = int((~self.begun[absent]).sum() * true.sum())
-        return stack, np.ones_like(present), self._details("mean", fresh, unknown)
+        return stack, np.ones_like(present)
+
+    def unknown(self, places: np.ndarray) -> int:
+        """Rows of clients of which no batch came."""
+        return int((~self.begun).sum() * (places >= 0).sum())
 
 
 IMPUTATIONS: dict[str, type[Imputation]] = {

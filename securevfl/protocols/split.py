@@ -13,33 +13,34 @@ rows (-buffer), or, ours, by the last ones of the same rows or a moving average 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import ANNOUNCE, SERVER, Party
+from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError, RangeError, RunError
 from securevfl.field import FixedPoint, PrimeField
-from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.aggregation import Aggregation
 from securevfl.models.imputation import IMPUTATIONS, Imputation, make_imputation
 from securevfl.models.polynomial_network import PolynomialNetwork, expand
-from securevfl.models.split import rows_of
+from securevfl.models.split import Centre, rows_of
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.messages import (
-    Formula,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    with_formulas,
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.open_embeddings import (
+    Ideal,
+    OpenClient,
+    OpenEmbeddings,
+    OpenServer,
+    joint_step,
 )
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
-from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, aggregated
+from securevfl.protocols.base.split_step import aggregated, split_step
+from securevfl.verified import Chance, Model, Secret, World
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -94,58 +95,88 @@ class SplitConfig(SegmentedConfig):
     )
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """Quantisers of FedVS: they compute with the values that its field elements represent."""
+def rounded(
+    network: PolynomialNetwork,
+    features: np.ndarray,
+    chance: Chance,
+    samples: np.ndarray,
+    round: int,
+    quantisers: tuple[FixedPoint, FixedPoint],
+) -> np.ndarray:
+    """Embedding of the rounded powers by the stochastically rounded weights, float64.
 
-    network: PolynomialNetwork
-    data_point: FixedPoint
-    model_point: FixedPoint
+    With the quantisers of FedVS for data and weights it computes with the values that FedVS's field
+    elements represent. The integers are multiplied in int64, and refused where they could leave it.
 
-    def forward(self, rows: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-        """Embedding of the rounded powers by the stochastically rounded weights, float64.
+    Raises
+    ------
+    RangeError
+        Where the largest row sum times the largest weight reaches 2^63.
+    """
+    of_data, of_model = quantisers
+    data = of_data.round(expand(rows_of(features, samples), network.degree))
+    model = of_model.round(network.values, rng=chance.stream("rounding", round))
+    largest = np.abs(data).sum(axis=1, dtype=np.float64).max(initial=0.0)
+    largest *= np.abs(model).max(initial=0)
+    if largest >= 2.0**63:
+        raise RangeError(
+            f"split: rounded embeddings can reach {largest:.3g}, and int64 ends at 2^63 = "
+            f"9.22e+18. Lower data_bits ({of_data.bits}) or model_bits ({of_model.bits})"
+        )
+    embedding: np.ndarray = (data @ model) * 2.0 ** -(of_data.bits + of_model.bits)
+    return embedding
 
-        The integers are multiplied in int64, and refused where they could leave it.
 
-        Raises
-        ------
-        RangeError
-            Where the largest row sum times the largest weight reaches 2^63.
-        """
-        data = self.data_point.round(expand(rows, self.network.degree))
-        model = self.model_point.round(self.network.values, rng=stream)
-        largest = np.abs(data).sum(axis=1, dtype=np.float64).max(initial=0.0)
-        largest *= np.abs(model).max(initial=0)
-        if largest >= 2.0**63:
-            raise RangeError(
-                f"split: rounded embeddings can reach {largest:.3g}, and int64 ends at 2^63 = "
-                f"9.22e+18. Lower data_bits ({self.data_point.bits}) or model_bits "
-                f"({self.model_point.bits})"
-            )
-        scale = 2.0 ** -(self.data_point.bits + self.model_point.bits)
-        embedding: np.ndarray = (data @ model) * scale
-        return embedding
+def taken(
+    filling: Imputation, samples: np.ndarray, round: int, clients: Sequence[int], *sent: np.ndarray
+) -> None:
+    """Take in the embeddings that came."""
+    filling.take(dict(zip(clients, sent, strict=True)), samples, round)
+
+
+def filled(
+    centre: Centre,
+    labels: np.ndarray,
+    filling: Imputation,
+    samples: np.ndarray,
+    aggregation: Aggregation,
+    clients: Sequence[int],
+    *sent: np.ndarray,
+) -> tuple[np.ndarray | np.float32, ...]:
+    """Step on the embeddings that came, and imputed ones; the loss, and dL/dH_n of who sent one."""
+    stack, present = filling.complete(dict(zip(clients, sent, strict=True)), samples)
+    step = split_step(centre, aggregated(aggregation, stack, present, clients), samples, labels)
+    return np.float32(step.loss), *step.gradients.values()
 
 
 @dataclass(eq=False, repr=False)
-class Client(SplitClient):
+class Client(OpenClient):
     """Client n of split training, with the rounding of FedVS if wanted."""
 
-    rounding: Rounding | None
+    _: KW_ONLY
+    quantisers: tuple[FixedPoint, FixedPoint] | None
+    chance: Any
 
-    def embed(self, own: np.ndarray) -> np.ndarray:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.chance = self.own_model("chance", self.chance)
+
+    def embed(self, samples: np.ndarray) -> Secret:
         """H_n, float32; with FedVS's rounding float64."""
-        if self.rounding is None:
-            return super().embed(own)
-        return self.rounding.forward(own, self.secret_stream("rounding", self.round))
+        if self.quantisers is None:
+            return super().embed(samples)
+        given = (self.features, self.chance, samples, self.round, self.quantisers)
+        shape = (len(samples), self.width)
+        found: Secret = self.network.call(rounded, *given, shape=shape, dtype=np.float64)
+        return found
 
 
 @dataclass(eq=False, repr=False)
-class Server(SplitServer):
+class Server(OpenServer):
     """Server of split training: waits for a number of embeddings, or for a time.
 
     A round ends with `quorum` embeddings or after `timeout` seconds. With fewer than `needed` of
-    them it is skipped.
+    them it is skipped. With a rule `how` to fill, imputed embeddings count as present.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "answered", "filling")
@@ -154,12 +185,14 @@ class Server(SplitServer):
     quorum: int
     needed: int
     timeout: float | None
-    filling: Imputation
+    how: str
+    filling: Any
     skipped: int = field(default=0, init=False)
     answered: np.ndarray = field(init=False)  # rounds in which each client was used
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.filling = self.own_model("filling", self.filling)
         self.answered = np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
@@ -189,18 +222,53 @@ class Server(SplitServer):
                 "choose another straggler rule"
             )
 
-    def join(self, uploads: Mapping[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
-        """Aggregate the embeddings and imputed ones; only clients that sent one get a gradient."""
-        stack, present, details = self.filling.fill(uploads, samples, self.round)
-        return aggregated(self.aggregation, stack, present, uploads.keys(), **details)
+    def step(
+        self, embeddings: Mapping[int, Secret], samples: np.ndarray
+    ) -> tuple[Secret, dict[int, Secret]]:
+        """A step on the embeddings, and imputed ones; only who sent one gets a gradient."""
+        if not self.how:
+            return super().step(embeddings, samples)
+        models = self.centre, self.labels, self.filling
+        return filled_step(models, self.aggregation, embeddings, samples, self.round)
 
-    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+    def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
+        """Number of embeddings that were imputed, and of rows of which none is known."""
+        if not self.how:
+            return {}
+        absent = len(self.peers) - len(embeddings)
+        return {"filled": absent, "how": self.how, "unknown": unknown(self.filling, samples)}
+
+    def answer(self, batch: np.ndarray, gradients: Mapping[int, Secret]) -> None:
         """Send each client its gradient, and count it as used."""
-        self.answered[list(step.clients)] += 1
-        super().answer(batch, step)
+        self.answered[list(gradients)] += 1
+        super().answer(batch, gradients)
 
 
-class Split(EmbeddingProtocol):
+def filled_step(
+    models: tuple[Model, Secret, Model],
+    aggregation: Aggregation,
+    embeddings: Mapping[int, Secret],
+    samples: np.ndarray,
+    round: int,
+) -> tuple[Secret, dict[int, Secret]]:
+    """Loss and gradients of a step on embeddings that came, and imputed ones."""
+    centre, labels, filling = models
+    filling.step(taken, samples, round, tuple(embeddings), *embeddings.values())
+    return joint_step(centre, filled, labels, samples, aggregation, embeddings, filling)
+
+
+def unknown(filling: Model, samples: np.ndarray) -> Secret:
+    """Number of rows of which no embedding is known."""
+    found: Secret = filling.call(rows_unknown, samples, shape=(), dtype=np.int64)
+    return found
+
+
+def rows_unknown(filling: Imputation, samples: np.ndarray) -> int:
+    """See `Imputation.unknown`."""
+    return filling.unknown(samples)
+
+
+class Split(OpenEmbeddings, EmbeddingProtocol):
     """Split learning on one data set."""
 
     name = "split"
@@ -280,39 +348,7 @@ class Split(EmbeddingProtocol):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """One embedding and its gradient a round; with FedVS's rounding in float64."""
-        declared = self.step_messages(dtype="float64" if self.config.quantized else "float32")
-        formulas: dict[str, Formula] = {
-            ANNOUNCE: self.announced_at,
-            "embedding": self.sent_embedding,
-            "gradient": self.own_gradient,
-        }
-        return with_formulas(declared, formulas)
-
-    def sent_embedding(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """H_n of the batch, by the client's network of that round; rounded as FedVS's if wanted."""
-        if not self.config.quantized:
-            return self.embedding_at(secrets, key)
-        network = self.client_network(key.sender)
-        network.load_state_dict(secrets.state(key)["network"])
-        batch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender]
-        own = rows_of(secrets.data(key.sender)["train"], self.layout.samples(batch))
-        rounding = self.rounding(network)
-        assert rounding is not None
-        return rounding.forward(own, self.secret_stream(key.sender, "rounding", key.round))
-
-    def own_gradient(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """The client's part of dL/dH, with the embeddings of the clients that got a gradient."""
-        opened = MessageKey(ANNOUNCE, key.round, SERVER, key.receiver)
-        answered = {n for _, n in secrets.sent("gradient", key.round)}
-        sent = secrets.sent("embedding", key.round).items()
-        embeddings = {n: one for (n, _), one in sorted(sent) if n in answered}
-        filling = self.new_filling()
-        filling.load_state_dict(secrets.state(opened)["filling"])
-        samples = self.layout.samples(secrets.sent(ANNOUNCE, key.round)[SERVER, key.receiver])
-        stack, present, _ = filling.fill(embeddings, samples, key.round)
-        joint = self.aggregation.combine(stack, present)
-        whole = self.gradient_at(secrets, key, joint)
-        return self.aggregation.gradient(whole, stack, present, key.receiver)
+        return self.step_messages(dtype="float64" if self.config.quantized else "float32")
 
     def new_filling(self) -> Imputation:
         """New imputation of missing embeddings."""
@@ -331,24 +367,43 @@ class Split(EmbeddingProtocol):
             quorum=self.quorum,
             needed=1 if self.fills else self.quorum,
             timeout=self.config.timeout,
+            how=self.config.stragglers if self.fills else "",
             filling=self.new_filling(),
         )
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
         network, features = self.client_network(index), self.data.train[index]
-        return Client(index, self.peers(), self.layout, features, network, self.rounding(network))
+        return Client(
+            *(index, self.peers(), self.layout, features, network),
+            width=self.config.width,
+            quantisers=self.quantisers,
+            chance=Chance(self.secrets, index),
+        )
 
-    def rounding(self, network: ClientNetwork) -> Rounding | None:
-        """FedVS's quantisers, where asked for."""
-        if not (self.config.quantized and isinstance(network, PolynomialNetwork)):
+    @property
+    def quantisers(self) -> tuple[FixedPoint, FixedPoint] | None:
+        """FedVS's quantisers of data and weights, where asked for."""
+        if not self.config.quantized:
             return None
         field = PrimeField(2**61 - 1)
-        return Rounding(
-            network,
-            FixedPoint(field, bits=self.config.data_bits),
-            FixedPoint(field, bits=self.config.model_bits),
-        )
+        bits = self.config.data_bits, self.config.model_bits
+        return FixedPoint(field, bits=bits[0]), FixedPoint(field, bits=bits[1])
+
+    def inputs(self, world: World) -> Ideal:
+        """Inputs of all parties, with secret choices and the table of embeddings."""
+        return IdealSplit(world, self)
+
+    def ideal_step(
+        self, ideal: Any, samples: np.ndarray, used: Mapping[int, Secret]
+    ) -> tuple[Secret, dict[int, Secret]]:
+        """A step on embeddings of a round, and imputed ones."""
+        if not self.fills:
+            return super().ideal_step(ideal, samples, used)
+        models = ideal.centre, ideal.labels, ideal.filling
+        found = filled_step(models, self.aggregation, used, samples, ideal.round)
+        ideal.world.output("unknown rows", unknown(ideal.filling, samples))
+        return found
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """All clients, or those that were used most often, the lowest first among equals."""
@@ -371,3 +426,23 @@ class Split(EmbeddingProtocol):
     def claims(self) -> tuple[Claim, ...]:
         """No protection: embeddings are sent in the clear."""
         return OPEN_EMBEDDINGS
+
+
+class IdealSplit(Ideal):
+    """Outputs of split training, with rounding and imputation."""
+
+    def __init__(self, world: World, made: Split) -> None:
+        super().__init__(world, made.peers(), made.config.weight_bound is not None)
+        self.quantisers = made.quantisers
+        self.chances = {n: world.the(n, "chance") for n in made.peers()}
+        self.filling = world.the(SERVER, "filling")
+
+    def embed(self, client: int, samples: np.ndarray, width: int) -> Secret:
+        """H_n of some samples, rounded if wanted."""
+        if self.quantisers is None:
+            return super().embed(client, samples, width)
+        given = self.columns[client], self.chances[client], samples, self.round, self.quantisers
+        made: Secret = self.networks[client].call(
+            rounded, *given, shape=(len(samples), width), dtype=np.float64
+        )
+        return self.shown(client, made)

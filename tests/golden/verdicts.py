@@ -65,7 +65,6 @@ LEAKS = {
     "vafl": ("labels in gradients", "a column in embeddings", "another's embeddings"),
     "local": ("labels in gradients",),
     "vfb2": ("requests sorted by label",),
-    "split": ("a claim of differential privacy without noise",),
     "masked_sum": ("a column as integers", "one value a round", "a column as bytes"),
 }
 

@@ -42,6 +42,7 @@ from securevfl.testing.runs import (
     state_at,
     tiny_data,
 )
+from securevfl.verified import Chance, bare_of
 
 VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "fedvs, coded inference": ("fedvs", {"segments": 2, "secure": True}),
@@ -211,8 +212,9 @@ class SharedArray(Client):
     """Goes on changing an array after it was sent."""
 
     def send(self, to, kind, payload, **options):
-        super().send(to, kind, payload, **options)
-        payload *= 2
+        array = np.array(bare_of(payload))
+        Party.send(self, to, kind, array, **options)
+        array *= 2
 
 
 def noted(self):
@@ -224,19 +226,20 @@ class Growing(Client):
 
     def embed(self, own):
         note = [self.round]
-        self.send(SERVER, "note", note)
+        Party.send(self, SERVER, "note", note)
         note.append(self.round)
         return super().embed(own)
 
 
 class Unseeded(Client):
     def embed(self, own):
-        return super().embed(own) + np.random.default_rng().normal()
+        return super().embed(own).map(np.add, np.random.default_rng().normal())
 
 
 class GlobalNumpy(Client):
     def embed(self, own):
-        return super().embed(own) + np.float32(np.random.rand() * 1e-9)  # noqa: NPY002
+        noise = np.float32(np.random.rand() * 1e-9)  # noqa: NPY002
+        return super().embed(own).map(np.add, noise)
 
 
 class Forgetful(Server):
@@ -267,8 +270,10 @@ class Lazy(Server):
 
 def with_client(kind, **changes):
     def client(self, index):
-        network = self.network(index)
-        return kind(index, self.peers(), self.layout, self.data.train[index], network, None)
+        network, chance = self.network(index), Chance(self.secrets, index)
+        more = {"width": self.config.width, "quantisers": None, "chance": chance}
+        given = (index, self.peers(), self.layout, self.data.train[index], network)
+        return kind(*given, **more)
 
     return variant(client=client, **changes)
 

@@ -111,12 +111,16 @@ def test_the_sum_is_that_of_the_survivors_as_integers(prime, consistency, droppe
         assert (total.astype(object) == exact).all()
 
 
+def on_the_grid(embedding):
+    return np.floor(embedding.astype(np.float64) * 2.0**24 + 0.5) * 2.0**-24
+
+
 def test_the_history_is_that_of_split_learning_on_the_survivors(monkeypatch):
     """Ignore with embeddings rounded to the same grid, number for number, under the same delays."""
     forward = split.Client.embed
 
     def rounded(self, own):
-        return np.floor(forward(self, own).astype(np.float64) * 2.0**24 + 0.5) * 2.0**-24
+        return forward(self, own).map(on_the_grid, dtype=np.float64)
 
     options = SMALL | {"rounds": 12, "inference": "all"}
     secure = simulate("secagg_split", data(6), **options)

@@ -11,6 +11,7 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 from tests.protocols.joint import Client, aggregate, data, loss_of, slow
 
 N, ROUNDS = 4, 8
@@ -46,8 +47,8 @@ def oracle(dataset, options):
     """Losses and weights of joint training in which constants stand for those who are gone."""
     made = make("split", dataset, **options)
     parties, config = made.parties(), made.config
-    clients = {n: Client(parties[n].network, config.degree, config.lr) for n in range(N)}
-    centre = parties[SERVER].centre.network
+    clients = {n: Client(bare_of(parties[n].network), config.degree, config.lr) for n in range(N)}
+    centre = bare_of(parties[SERVER].centre).network
     step = torch.optim.SGD(centre.parameters(), lr=config.lr)
     losses, past = [], {n: [] for n in range(N)}
     for round in range(1, ROUNDS + 1):
@@ -83,7 +84,7 @@ def test_each_rule_is_joint_training_with_constants_for_the_absent(rule, aggrega
     assert outcome.losses == pytest.approx(losses, rel=1e-4)
     assert len(losses) == (5 if rule == "skip" else ROUNDS)
     for n in range(N):
-        trained = outcome.parties[n].network.values
+        trained = bare_of(outcome.parties[n].network).values
         np.testing.assert_allclose(trained, clients[n].weight.detach().numpy(), atol=1e-5)
 
 
@@ -129,7 +130,8 @@ def test_with_everybody_in_time_all_rules_are_waiting(rule, aggregation):
     waiting = simulate("split", data(), conditions=NONE, **options | {"timeout": None})
     assert timed.losses == waiting.losses
     for n in range(N):
-        assert (timed.parties[n].network.values == waiting.parties[n].network.values).all()
+        trained = (bare_of(one.parties[n].network).values for one in (timed, waiting))
+        np.testing.assert_array_equal(*trained)
 
 
 # -- runs end ------------------------------------------------------------------------------------
@@ -216,6 +218,9 @@ def test_the_card_says_what_absence_does():
 
 def test_the_buffer_is_counted_and_is_no_part_of_the_model():
     plain, buffered = (make("split", data(), stragglers=r, timeout=1.0) for r in ("mean", "buffer"))
-    assert buffered.memory() - plain.memory() >= buffered.parties()[SERVER].filling.last.nbytes
+    assert (
+        buffered.memory() - plain.memory()
+        >= bare_of(buffered.parties()[SERVER].filling).last.nbytes
+    )
     names = run("buffer", None).models()
     assert not [name for name in names if "table" in name or "filling" in name]

@@ -11,6 +11,7 @@ from securevfl.models.polynomial_network import PolynomialNetwork, expand
 from securevfl.models.split import measure
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 from tests.protocols.joint import Client, aggregate, data, loss_of, slow, strips
 
 SMALL = {"rounds": 6, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
@@ -21,8 +22,8 @@ def oracle(dataset, used, options):
     """Losses and clients of plain joint training in which the clients `used` take part."""
     made = make("split", dataset, **options)
     parties, config = made.parties(), made.config
-    clients = {n: Client(parties[n].network, config.degree, config.lr) for n in used}
-    centre = parties[SERVER].centre.network
+    clients = {n: Client(bare_of(parties[n].network), config.degree, config.lr) for n in used}
+    centre = bare_of(parties[SERVER].centre).network
     step = torch.optim.SGD(centre.parameters(), lr=config.lr)
     losses = []
     for round in range(1, config.rounds + 1):
@@ -60,11 +61,12 @@ def test_ignoring_is_joint_training_of_those_that_are_used(rule):
         losses, clients = oracle(dataset, (1, 3), options)
     assert outcome.losses == pytest.approx(losses, rel=1e-4)
     for n in (1, 3):
-        trained = outcome.parties[n].network.values
+        trained = bare_of(outcome.parties[n].network).values
         np.testing.assert_allclose(trained, clients[n].weight.detach().numpy(), atol=1e-5)
     fresh = outcome.protocol.parties()
     for n in (0, 2):
-        assert (outcome.parties[n].network.values == fresh[n].network.values).all()
+        networks = (bare_of(one[n].network).values for one in (outcome.parties, fresh))
+        np.testing.assert_array_equal(*networks)
 
 
 def test_gradients_go_to_those_used_and_the_others_are_late():
@@ -96,11 +98,10 @@ def test_evaluation_uses_those_that_were_used_most_or_all(rule, inference):
     options = {"aggregation": rule, "stragglers": "ignore", "inference": inference}
     outcome = simulate("split", dataset, conditions=slow(0, 3), **SMALL, **options)
     used = (1, 2) if inference == "responders" else range(4)
-    embeddings = {
-        n: torch.from_numpy(outcome.parties[n].network.forward(dataset.test[n])) for n in used
-    }
+    networks = {n: bare_of(outcome.parties[n].network) for n in used}
+    embeddings = {n: torch.from_numpy(networks[n].forward(dataset.test[n])) for n in used}
     joint = aggregate(rule, embeddings, 4).numpy()
-    wanted = outcome.parties[SERVER].centre.scores(joint)
+    wanted = bare_of(outcome.parties[SERVER].centre).scores(joint)
     np.testing.assert_allclose(
         outcome.protocol.scores(outcome.parties, dataset.test), wanted, atol=1e-5
     )
@@ -150,7 +151,7 @@ def test_rounding_works_on_what_is_used():
     options = SMALL | {"stragglers": "ignore", "quantized": True}
     rounded = simulate("split", data(), conditions=slow(0), **options)
     real = simulate("split", data(), conditions=slow(0), **options | {"quantized": False})
-    assert isinstance(rounded.parties[0].network, PolynomialNetwork)
+    assert isinstance(bare_of(rounded.parties[0].network), PolynomialNetwork)
     assert rounded.losses == pytest.approx(real.losses, rel=1e-3)
     coarse = simulate("split", data(), conditions=slow(0), data_bits=3, model_bits=3, **options)
     changes = np.abs(np.subtract(coarse.losses, real.losses)) / real.losses
@@ -161,13 +162,13 @@ def test_rounded_embeddings_are_the_quotients_of_integers():
     options = SMALL | {"quantized": True, "data_bits": 6, "model_bits": 7}
     made = make("split", data(), **options)
     client = made.parties()[0]
-    network = client.network
+    network = bare_of(client.network)
     whole = np.round(network.values * 2.0**7) / 2.0**7
     network.weight.data[:] = torch.from_numpy(whole)  # such weights are not rounded again
-    rows = client.features[:9]
+    rows = bare_of(client.features)[:9]
     powers = np.floor(expand(rows, network.degree).astype(np.float64) * 2**6 + 0.5) / 2**6
     assert (powers != expand(rows, network.degree)).any()
-    found = client.rounding.forward(rows, np.random.default_rng(0))
+    found = bare_of(client.embed(np.arange(9)))
     assert (found == powers @ whole.astype(np.float64)).all()
 
 

@@ -24,7 +24,6 @@ def all_leaks() -> tuple[Leak, ...]:
         fedvs_options,
         label_channels,
         labels,
-        own_protocols,
         rare_events,
         researcher,
         states,
@@ -35,7 +34,7 @@ def all_leaks() -> tuple[Leak, ...]:
     methods = (label_channels, declared_contents)
     others = (labels, *methods)
     rest = (rare_events, beside_messages, states, values_of_classes)
-    every = (*of_fedvs, *others, *rest, beginnings, own_protocols, researcher)
+    every = (*of_fedvs, *others, *rest, beginnings, researcher)
     return tuple(one for module in every for one in module.LEAKS)
 
 

@@ -57,7 +57,6 @@ def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
     claimed = {"fedvs", "dvfl"}
     claimed |= {"masked_sum"}
     declaring = {"vafl", "vfb2", "ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing
-    declaring |= {"split"}
     assert {one.protocol for one in LEAKS.values()} == claimed | declaring
     assert {one.protocol for one in VARIANTS.values()} == claimed
 

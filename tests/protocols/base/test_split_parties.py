@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from securevfl.engine.party import Party
+from securevfl.protocols.base.open_embeddings import OpenClient, OpenServer
 from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.protocol import find_protocols
 
 
 def parties_of(module):
-    kinds = (SplitClient, SplitServer)
+    kinds = (SplitClient, SplitServer, OpenClient, OpenServer)
     return [k for k in vars(module).values() if isinstance(k, type) and issubclass(k, kinds)]
 
 

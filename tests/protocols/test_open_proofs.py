@@ -1,0 +1,118 @@
+"""Methods whose server sees single embeddings: proofs that it sees nothing beside them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from securevfl.protocols import split
+from securevfl.protocols.base import open_embeddings
+from securevfl.verified.proofs import Traced, prove_protocol
+
+N = 3
+
+
+def found(name, fresh=False, **options):
+    """Verdicts by claim."""
+    proof = prove_protocol(Traced(name, options, N), fresh=fresh)
+    return {v.claim: v for v in proof.verdicts}
+
+
+def words(verdicts):
+    return {claim: v.verdict for claim, v in verdicts.items()}
+
+
+def open_to_the_server(name, **options):
+    """Verdicts, of which clients have PROVED and coalitions with the server NOT PROTECTED."""
+    verdicts = found(name, **options)
+    for claim, v in verdicts.items():
+        wanted = "NOT PROTECTED" if "server" in claim else "PROVED"
+        assert v.verdict == wanted, (claim, v.text)
+    for n in range(N):
+        told = {f"embedding of party {m}" for m in range(N) if m != n}
+        assert told <= set(verdicts[f"server + client {n}"].clear)
+        assert f"embedding of party {n}" not in verdicts[f"server + client {n}"].clear
+    return verdicts
+
+
+def test_split_is_proved_in_a_process_of_its_own():
+    verdicts = open_to_the_server("split", fresh=True)
+    assert verdicts["client 1"].outputs == ("loss", "dL/dH of party 1") * 2
+    assert "sent as they are; nothing beside them" in verdicts["server"].scope
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"aggregation": "concat"},
+        {"aggregation": "max", "client": "mlp"},
+        {"quantized": True},
+        {"segments": 2, "batch": 6},
+        {"stragglers": "ignore", "quorum": 2},
+        {"stragglers": "skip", "timeout": 1.0},
+        {"stragglers": "buffer", "timeout": 1.0},
+        {"stragglers": "mean", "timeout": 1.0, "quantized": True},
+    ],
+    ids=str,
+)
+def test_each_mode_of_split_is_proved(options):
+    open_to_the_server("split", **options)
+
+
+def test_a_bound_on_weights_tells_how_many_it_cut():
+    verdicts = found("split", weight_bound=100.0)
+    assert verdicts["client 0"].clear == tuple(f"clipped weights of party {n}" for n in (1, 2))
+    assert "this path" in verdicts["client 0"].scope
+
+
+def with_a_column(network, features, samples):
+    """An embedding whose first number is a column's."""
+    made = np.array(network.forward(features[samples]))
+    made[:, 0] = features[samples, 0]
+    return made
+
+
+def sees_a_column(self, samples):
+    shape = (len(samples), self.width)
+    return self.network.call(with_a_column, self.features, samples, shape=shape)
+
+
+def of_another(self, batch, gradients):
+    for n in gradients:
+        self.send(n, "gradient", gradients[(n + 1) % len(gradients)])
+
+
+def with_labels(gradient, labels, samples):
+    return gradient + labels[samples, None].astype(np.float32)
+
+
+def labelled(self, batch, gradients):
+    samples = self.batches.samples(batch)
+    for n, gradient in gradients.items():
+        self.send(n, "gradient", gradient.map(with_labels, self.labels, samples))
+
+
+def told_labels(self, embeddings, samples):
+    return {"mean": self.labels.map(np.mean, shape=(), dtype=np.float64)}
+
+
+def once_more(self, samples, gradient):
+    for _ in range(2):
+        self.network.step(open_embeddings.updated, self.features, samples, gradient, shapes=[()])
+
+
+MISTAKES = {
+    "a column in embeddings": (split.Client, "embed", sees_a_column, "server"),
+    "another's gradient": (open_embeddings.OpenServer, "answer", of_another, "client 0"),
+    "labels in gradients": (open_embeddings.OpenServer, "answer", labelled, "client 0"),
+    "labels in the history": (split.Server, "details", told_labels, "client 0"),
+    "a step that was not declared": (open_embeddings.OpenClient, "update", once_more, "server"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_in_split_is_not_proved(name, monkeypatch):
+    kind, method, planted, who = MISTAKES[name]
+    monkeypatch.setattr(kind, method, planted)
+    verdicts = found("split", aggregation="concat")
+    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
