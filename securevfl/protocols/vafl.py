@@ -9,6 +9,7 @@ updates the server model and returns the gradient with respect to that client's 
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,22 +18,22 @@ from pydantic import Field
 
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import Secrets, keyed_stream
-from securevfl.models.split import Batches
+from securevfl.models.aggregation import Aggregation
+from securevfl.models.split import Batches, Centre
 from securevfl.models.stale import LastEmbeddings
 from securevfl.privacy.claims import OPEN_EMBEDDINGS, Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.messages import (
-    Formula,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    last_word,
-    with_formulas,
+from securevfl.protocols.base.messages import MessageSpec, last_word
+from securevfl.protocols.base.open_embeddings import (
+    OpenClient,
+    OpenEmbeddings,
+    OpenServer,
+    joint_step,
 )
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
-from securevfl.protocols.base.split_step import JointEmbedding, SplitStep, aggregated
+from securevfl.protocols.base.split_step import aggregated, split_step
+from securevfl.verified import Model, Secret, World
 
 _UNANSWERED = 1000  # rounds in a row without an answer after which a client waits without limit
 
@@ -50,23 +51,108 @@ class VaflConfig(SegmentedConfig):
     )
 
 
+class Order:
+    """A client's own batches: secret choices, as an input of functions.
+
+    Parameters
+    ----------
+    batches : Batches
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        self.batches = batches
+
+    def state_dict(self) -> dict[str, Any]:
+        """First batch, by which two orders are told apart: it changes never."""
+        return {"first": self.batches.draw(1)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Nothing: it has no state."""
+
+
+def drawn(order: Order, round: int) -> np.ndarray:
+    """Coded batch of a client's round."""
+    return order.batches.draw(round)
+
+
+def samples_of(batch: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Samples behind a coded batch, by the rows of all segments; see `Batches.samples`."""
+    return rows[:, batch].reshape(-1)
+
+
+def kept(last: LastEmbeddings, client: int, samples: np.ndarray, step: int, H: np.ndarray) -> None:
+    """Keep a client's embedding as the newest of these samples."""
+    last.keep(client, samples, H, step)
+
+
+def known(last: LastEmbeddings, samples: np.ndarray) -> float:
+    """Share of the samples' embeddings that ever came; padded rows have none."""
+    return float(last.at(samples)[1][:, samples >= 0].mean())
+
+
+def stepped(
+    centre: Centre,
+    labels: np.ndarray,
+    last: LastEmbeddings,
+    samples: np.ndarray,
+    aggregation: Aggregation,
+    clients: Sequence[int],
+    *_: np.ndarray,
+) -> tuple[np.ndarray | np.float32, ...]:
+    """Step on the newest embeddings of the samples; the loss, and dL/dH_n of their sender."""
+    joint = aggregated(aggregation, *last.at(samples), clients)
+    step = split_step(centre, joint, samples, labels)
+    return np.float32(step.loss), *step.gradients.values()
+
+
+def arrival(
+    models: tuple[Model, Secret, Model],
+    aggregation: Aggregation,
+    sent: Mapping[int, Secret],
+    samples: Secret,
+    step: int,
+) -> tuple[Secret, dict[int, Secret], Secret]:
+    """Loss and gradient of a step at an arrival, and the share of known embeddings."""
+    centre, labels, last = models
+    ((client, H),) = sent.items()
+    last.step(kept, client, samples, step, H)
+    found = joint_step(centre, stepped, labels, samples, aggregation, sent, last)
+    return *found, last.call(known, samples, shape=(), dtype=np.float64)
+
+
+def samples_in(layout: Batches, batch: Secret) -> Secret:
+    """Samples behind a coded batch that is protected; the layout of the rows is public."""
+    rows = layout.samples(np.arange(layout.length)).reshape(layout.segments, -1)
+    shape = (layout.segments * batch.shape[0],)
+    found: Secret = batch.map(samples_of, rows, shape=shape, dtype=np.int64)
+    return found
+
+
 @dataclass(eq=False, repr=False)
-class Client(SplitClient):
+class Client(OpenClient):
     """Client m: embeds a batch of its own, waits for its gradient, steps, and begins anew."""
 
     kept: ClassVar[tuple[str, ...]] = ("network", "unanswered")
+    protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        "embedding": ("real", "real"),
+        "gradient": "real",
+    }
 
     timeout: float | None
     unanswered: int = field(default=0, init=False)  # rounds in a row
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.order = self.own_model("order", Order(self.batches))
 
     async def run(self) -> None:
         """Train in rounds of its own until the server says stop."""
         while True:
             self.safe_point()
             self.round += 1
-            batch = self.batches.draw(self.round)
-            own = self.rows_of(batch)
-            self.send(SERVER, "embedding", (batch, self.embed(own)))
+            batch = self.order.call(drawn, self.round, shape=(self.batches.coded,), dtype=np.uint32)
+            samples = samples_in(self.batches, batch)
+            self.send(SERVER, "embedding", (batch, self.embed(samples)))
             try:
                 gradient = await self.answer()
             except TimeoutError:
@@ -75,9 +161,9 @@ class Client(SplitClient):
             self.unanswered = 0
             if gradient is None:
                 return
-            self.update(own, gradient)
+            self.update(samples, gradient)
 
-    async def answer(self) -> np.ndarray | None:
+    async def answer(self) -> Secret | None:
         """Gradient of this round, None at the end; one of an earlier round is dropped."""
         # After so many rounds without an answer the server is gone. A wait without end lets the
         # engine see that nothing more can happen, and end the run with an error.
@@ -85,51 +171,60 @@ class Client(SplitClient):
         until = None if timeout is None else self.now + timeout
         while True:
             left = None if until is None else max(0.0, until - self.now)
-            gradient: np.ndarray | None = await self.receive("gradient", "stop", timeout=left)
+            gradient: Secret | None = await self.receive("gradient", "stop", timeout=left)
             assert self.envelope is not None
             if gradient is None or self.envelope.round == self.round:
                 return gradient
 
 
 @dataclass(eq=False, repr=False)
-class Server(SplitServer):
+class Server(OpenServer):
     """Server: keeps the last embedding of every sample and client; each arrival is a step."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "last")
+    protected = Client.protected
     counts_rounds: ClassVar[bool] = True
 
-    width: int = field(kw_only=True)
+    last: Any = field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.last = LastEmbeddings(len(self.peers), len(self.labels), self.width)
+        self.last = self.own_model("last", self.last)
 
     async def run(self) -> None:
         """Step at every arrival; embeddings that come after the last step are late."""
         while self.steps < self.max_steps:
             batch, embedding = await self.receive("embedding", safe=True)
             assert self.envelope is not None
-            self.train(batch, (self.envelope.sender, embedding))
+            self.train(batch, {self.envelope.sender: embedding})
         self.broadcast("stop", None)
 
-    def join(self, uploads: tuple[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
-        """Aggregate the newest embeddings of the samples; only their sender gets a gradient."""
-        client, embedding = uploads
-        self.last.keep(client, samples, embedding, self.steps)
-        stack, present = self.last.at(samples)
-        # Padded rows have no embeddings; they would make the share of known ones too small.
-        known = float(present[:, samples >= 0].mean())
-        return aggregated(self.aggregation, stack, present, (client,), client=client, known=known)
+    def samples(self, batch: Secret) -> Secret:
+        """Samples behind a client's batch."""
+        return samples_in(self.batches, batch)
 
-    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+    def step(
+        self, embeddings: Mapping[int, Secret], samples: Secret
+    ) -> tuple[Secret, dict[int, Secret]]:
+        """A step on the newest embeddings of the samples; only their sender gets a gradient."""
+        models = self.centre, self.labels, self.last
+        found = arrival(models, self.aggregation, embeddings, samples, self.steps)
+        loss, gradients, self.known = found
+        return loss, gradients
+
+    def details(self, embeddings: Mapping[int, Secret], samples: Secret) -> dict[str, Any]:
+        """The sender, and the share of embeddings that are known."""
+        return {"client": next(iter(embeddings)), "known": self.known}
+
+    def answer(self, batch: Secret, gradients: Mapping[int, Secret]) -> None:
         """Answer in the client's own round; the server's is the number of steps."""
         assert self.envelope is not None
         self.round = self.steps
-        for client, gradient in step.gradients.items():
+        for client, gradient in gradients.items():
             self.send(client, "gradient", gradient, round=self.envelope.round)
 
 
-class Vafl(EmbeddingProtocol):
+class Vafl(OpenEmbeddings, EmbeddingProtocol):
     """VAFL on one data set."""
 
     name = "vafl"
@@ -161,13 +256,15 @@ class Vafl(EmbeddingProtocol):
 
     def server(self) -> Server:
         """The server."""
-        return self.make_server(Server, width=self.config.width)
+        last = LastEmbeddings(self.data.parties, self.data.rows, self.config.width)
+        return self.make_server(Server, last=last)
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0, with batches of its own."""
         network = self.client_network(index)
         features, batches = self.data.train[index], self.own_batches(index)
-        return Client(index, self.peers(), batches, features, network, self.config.timeout)
+        given = (index, self.peers(), batches, features, network, self.config.timeout)
+        return Client(*given, width=self.config.width)
 
     def own_batches(self, index: int) -> Batches:
         """Batches of a client: the common layout, in an order of its own."""
@@ -177,30 +274,34 @@ class Vafl(EmbeddingProtocol):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """An embedding and its gradient in each client's own rounds; nothing is announced."""
-        formulas: dict[str, Formula] = {"embedding": self.sent_embedding,
-                                        "gradient": self.gradient_of_arrival}  # fmt: skip
-        return (*with_formulas(self.step_messages()[1:], formulas), last_word())
+        return (*self.step_messages()[1:], last_word())
 
-    def sent_embedding(self, secrets: RunSecrets, key: MessageKey) -> tuple[np.ndarray, np.ndarray]:
-        """The client's own batch of its round, and H_n of it."""
-        return self.batch_at(secrets, key), self.embedding_at(secrets, key)
+    def ideal(self, world: World) -> None:
+        """The server is told batches and embeddings, client n dL/dH_n, and all are told the loss.
 
-    def batch_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Coded rows that the client drew for its round."""
-        client = key.receiver if key.sender == SERVER else key.sender
-        return self.own_batches(client).draw(key.round)
-
-    def gradient_of_arrival(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """dL/dH_n with the newest embeddings, by the server's model before that step."""
-        server, before = secrets.state(key), secrets.state_before(key, "steps")
-        batch, embedding = secrets.sent("embedding", key.round)[key.receiver, SERVER]
-        last = LastEmbeddings(self.data.parties, self.data.rows, self.config.width)
-        last.load_state_dict(server["last"])
-        stack, present = last.complete({key.receiver: embedding}, self.layout.samples(batch))
-        joint = self.aggregation.combine(stack, present)
-        centre = None if before is None else before["centre"]
-        whole = self.step_at(secrets, key, centre, joint)
-        return self.aggregation.gradient(whole, stack, present, key.receiver)
+        Who arrives when is public, and follows from the conditions. Losses and gradients may depend
+        on labels alone, beside what a client has itself: others may have sent nothing yet.
+        """
+        ideal, last = self.inputs(world), world.the(SERVER, "last")
+        sent: dict[int, tuple[Secret, Secret]] = {}
+        arrivals = 0
+        for m in list(world.messages):
+            if m.kind == "embedding":
+                batch = world.the(m.sender, "order").call(
+                    drawn, m.round, shape=(self.layout.coded,), dtype=np.uint32
+                )
+                world.output(f"batch of party {m.sender}", batch, to=[SERVER], alone=True)
+                samples = samples_in(self.layout, batch)
+                sent[m.sender] = samples, ideal.embed(m.sender, samples, self.config.width)
+            elif m.kind == "gradient" and m.to is not None:
+                samples, H = sent[m.to]
+                models = ideal.centre, ideal.labels, last
+                loss, gradients, share = arrival(
+                    models, self.aggregation, {m.to: H}, samples, arrivals
+                )
+                world.output("known", share, alone=True)
+                ideal.answer(samples, (loss, gradients), alone=True)
+                arrivals += 1
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, and what a round is."""

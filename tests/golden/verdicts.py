@@ -62,7 +62,6 @@ LEAKS = {
         *("one client alone in the sum", "nothing written ahead"),
     ),
     "dvfl": ("labels as a hint",),
-    "vafl": ("labels in gradients", "a column in embeddings", "another's embeddings"),
     "local": ("labels in gradients",),
     "vfb2": ("requests sorted by label",),
     "masked_sum": ("a column as integers", "one value a round", "a column as bytes"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from securevfl.protocols import split
+from securevfl.protocols import split, vafl
 from securevfl.protocols.base import open_embeddings
 from securevfl.verified.proofs import Traced, prove_protocol
 
@@ -73,7 +73,7 @@ def with_a_column(network, features, samples):
 
 
 def sees_a_column(self, samples):
-    shape = (len(samples), self.width)
+    shape = (samples.shape[0], self.width)
     return self.network.call(with_a_column, self.features, samples, shape=shape)
 
 
@@ -115,4 +115,52 @@ def test_a_mistake_in_split_is_not_proved(name, monkeypatch):
     kind, method, planted, who = MISTAKES[name]
     monkeypatch.setattr(kind, method, planted)
     verdicts = found("split", aggregation="concat")
+    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+
+
+def test_vafl_shows_batches_and_embeddings_and_nothing_beside_them():
+    verdicts = found("vafl", rounds=4)
+    assert set(words(verdicts).values()) == {"NOT PROTECTED"}
+    told = {f"{what} of party {n}" for what in ("batch", "embedding") for n in range(N)}
+    assert told <= set(verdicts["server"].clear)
+    # A client that comes first gets a gradient of the labels alone, beside its own embedding.
+    assert verdicts["client 1"].clear == ("known", "loss", "dL/dH of party 1")
+
+
+@pytest.mark.parametrize("options", [{"aggregation": "concat", "segments": 2}, {"timeout": 2.0}])
+def test_each_mode_of_vafl_is_proved(options):
+    assert set(words(found("vafl", rounds=4, **options)).values()) == {"NOT PROTECTED"}
+
+
+def newest_of_another(last, samples, n):
+    return last.at(samples)[0][n]
+
+
+def anothers_embeddings(self, batch, gradients):
+    samples = self.samples(batch)
+    for n, gradient in gradients.items():
+        given = (samples, (n + 1) % N)
+        other = self.last.call(newest_of_another, *given, shape=gradient.shape)
+        self.send(n, "gradient", other, round=self.envelope.round)
+
+
+def asynchronously_labelled(self, batch, gradients):
+    samples = self.samples(batch)
+    for n, gradient in gradients.items():
+        made = gradient.map(with_labels, self.labels, samples)
+        self.send(n, "gradient", made, round=self.envelope.round)
+
+
+IN_VAFL = {
+    "another's embeddings": (vafl.Server, "answer", anothers_embeddings, "client 0"),
+    "labels in gradients": (vafl.Server, "answer", asynchronously_labelled, "client 0"),
+    "a column in embeddings": (vafl.Client, "embed", sees_a_column, "server"),
+}
+
+
+@pytest.mark.parametrize("name", IN_VAFL)
+def test_a_mistake_in_vafl_is_not_proved(name, monkeypatch):
+    kind, method, planted, who = IN_VAFL[name]
+    monkeypatch.setattr(kind, method, planted)
+    verdicts = found("vafl", rounds=4)
     assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope

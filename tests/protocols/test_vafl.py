@@ -13,6 +13,7 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import StalledError
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 from tests.protocols.joint import aggregate, data, loss_of, slow
 
 SMALL = {"rounds": 25, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
@@ -26,17 +27,18 @@ def oracle(dataset, order, options):
     """Losses when the clients' embeddings arrive in this order."""
     made = make("vafl", dataset, **options)
     parties, config = made.parties(), made.config
-    centre = parties[SERVER].centre.network
+    centre = bare_of(parties[SERVER].centre).network
     step = torch.optim.SGD(centre.parameters(), lr=config.lr)
     last = [{} for _ in range(dataset.parties)]  # of each client: sample -> embedding
     rounds, losses = [0] * dataset.parties, []
     for n in order:
         rounds[n] += 1
         client = parties[n]
+        network = bare_of(client.network)
         samples = client.batches.samples(client.batches.draw(rounds[n]))
         samples = samples[samples >= 0]
-        own = client.features[samples]
-        embedding = torch.from_numpy(client.network.forward(own)).requires_grad_()
+        own = bare_of(client.features)[samples]
+        embedding = torch.from_numpy(network.forward(own)).requires_grad_()
         joint = []
         for i, sample in enumerate(samples.tolist()):
             last[n][sample] = embedding[i]
@@ -46,7 +48,7 @@ def oracle(dataset, order, options):
         step.zero_grad()
         loss.backward()
         step.step()
-        client.network.update(own, embedding.grad.numpy())
+        network.update(own, embedding.grad.numpy())
         for sample in samples.tolist():
             last[n][sample] = last[n][sample].detach()
         losses.append(loss.item())
@@ -111,7 +113,7 @@ def test_what_is_known_of_a_batch_grows_to_all_of_it():
     known = [event.fields["known"] for event in outcome.events if event.name == "round"]
     assert known[0] == 0.25  # the first arrival's own
     assert known[-1] == 1.0
-    assert (outcome.parties[SERVER].last.version[:, :-1] >= 0).all()
+    assert (bare_of(outcome.parties[SERVER].last).version[:, :-1] >= 0).all()
 
 
 def test_a_client_draws_batches_of_its_own_from_the_common_layout():
@@ -145,7 +147,7 @@ def test_a_round_is_an_arrival_and_memory_counts_the_table():
     outcome = simulate("vafl", data(), **SMALL)
     assert [e.round for e in outcome.events if e.name == "round"] == list(range(1, 26))
     made, server = outcome.protocol, outcome.parties[SERVER]
-    assert made.memory() > server.last.nbytes
+    assert made.memory() > bare_of(server.last).nbytes
     wider = make("vafl", data(), **SMALL | {"width": 10})
     rows = 4 * 91 * 4 * 5
     assert wider.memory() - made.memory() >= rows

@@ -120,19 +120,6 @@ def _first_column(own: np.ndarray, values: np.ndarray) -> np.ndarray:
     return found
 
 
-def _embedding_for_gradient(protocol: Protocol, parties: dict[int, Any]) -> None:
-    """Each client is told the newest embeddings of the next one, as its gradient."""
-    server = parties[SERVER]
-    answer = server.answer
-
-    def answering(batch: np.ndarray, step: Any) -> None:
-        stack = server.last.at(server.batches.samples(batch))[0]
-        told = {n: np.array(stack[(n + 1) % len(stack)]) for n in step.gradients}
-        answer(batch, replace(step, gradients=told))
-
-    server.answer = answering
-
-
 def _sorted_requests(protocol: Protocol, parties: dict[int, Any]) -> None:
     """Rows of a request stand in the order of their labels."""
     server = parties[SERVER]
@@ -229,17 +216,6 @@ def _column_in(kind: str) -> Callable[[Outcome], bool]:
     return shows
 
 
-def _others_told(outcome: Outcome) -> bool:
-    """Whether the gradients after the first ones are embeddings that the next client sent."""
-    N = outcome.protocol.data.parties
-    rows: dict[int, set[bytes]] = {n: set() for n in range(N)}
-    for one in messages(outcome, "embedding"):
-        rows[int(one["sender"])] |= {row.tobytes() for row in one["payload"][1]}
-    given = [(int(one["receiver"]), one["payload"]) for one in messages(outcome, "gradient")]
-    seen = [row.tobytes() in rows[(n + 1) % N] for n, own in given for row in own if row.any()]
-    return bool(seen) and all(seen)
-
-
 def _requests_sorted(outcome: Outcome) -> bool:
     made: Any = outcome.protocol
     labels = made.data.train_labels
@@ -268,15 +244,6 @@ def _leak(protocol: str, name: str, cause: str, says: str, plant: Any,
 
 
 LEAKS = (
-    _leak("vafl", "labels in gradients", _LABELS,
-          "The first entry of each row's gradient is its label.", _labels_in_gradients,
-          _labels_told("gradient")),
-    _leak("vafl", "another's embeddings", _ANOTHER,
-          "A client's gradient is the newest embeddings of the next client.",
-          _embedding_for_gradient, _others_told),
-    _leak("vafl", "a column in embeddings", _COLUMNS,
-          "The first entry of each embedding is a raw value.", every(_with_column),
-          _columns_told),
     _leak("vfb2", "a column in outputs", _COLUMNS,
           "The first entry of each output is a raw value.", every(_with_column), _columns_told),
     _leak("vfb2", "labels in theta", _LABELS,

@@ -104,9 +104,9 @@ class OpenClient(Participant):
         self.send(SERVER, "embedding", self.embed(samples))
         self.update(samples, await self.receive("gradient"))
 
-    def embed(self, samples: np.ndarray) -> Secret:
+    def embed(self, samples: Any) -> Secret:
         """H_n of some samples, float32; zeros stand for padding."""
-        shape = (len(samples), self.width)
+        shape = (samples.shape[0], self.width)
         found: Secret = self.network.call(embedding, self.features, samples, shape=shape)
         return found
 
@@ -178,34 +178,38 @@ class OpenServer(Participant):
         """Payload of the announcement that opens a round."""
         return batch
 
-    def train(self, batch: np.ndarray, embeddings: Mapping[int, Secret]) -> None:
+    def train(self, batch: Any, embeddings: Mapping[int, Secret]) -> None:
         """One step: update the server model, answer, write a row of the history.
 
         Parameters
         ----------
-        batch : ndarray, (|B|,), uint32
+        batch : ndarray or Secret, (|B|,), uint32
             Coded rows.
         embeddings : mapping of int to Secret
             H_n of the clients that are used.
         """
-        samples = self.batches.samples(batch)
+        samples = self.samples(batch)
         loss, gradients = self.step(embeddings, samples)
         details = self.details(embeddings, samples)
         self.steps += 1
         self.answer(batch, gradients)
         self.record("round", step=self.steps, loss=loss, used=len(gradients), **details)
 
-    def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
+    def samples(self, batch: Any) -> Any:
+        """Row numbers of a batch, as of `Batches.samples`."""
+        return self.batches.samples(batch)
+
+    def details(self, embeddings: Mapping[int, Secret], samples: Any) -> dict[str, Any]:
         """Fields about the join of the embeddings for the history."""
         return {}
 
     def step(
-        self, embeddings: Mapping[int, Secret], samples: np.ndarray
+        self, embeddings: Mapping[int, Secret], samples: Any
     ) -> tuple[Secret, dict[int, Secret]]:
         """Loss of a step of the server model, and the gradient of each client that gets one."""
         return joint_step(self.centre, stepped, self.labels, samples, self.aggregation, embeddings)
 
-    def answer(self, batch: np.ndarray, gradients: Mapping[int, Secret]) -> None:
+    def answer(self, batch: Any, gradients: Mapping[int, Secret]) -> None:
         """Send each client its gradient."""
         for n, gradient in gradients.items():
             self.send(n, "gradient", gradient)
@@ -215,7 +219,7 @@ def joint_step(
     centre: Model,
     function: Callable[..., Any],
     labels: Secret,
-    samples: np.ndarray,
+    samples: Any,
     aggregation: Aggregation,
     embeddings: Mapping[int, Secret],
     *more: Any,
@@ -258,12 +262,17 @@ class Ideal:
         self,
         samples: Any,
         found: tuple[Secret, Mapping[int, Secret]],
+        *,
+        alone: bool = False,
     ) -> None:
-        """Tell all the loss, and each client its gradient, with which it steps."""
+        """Tell all the loss, and each client its gradient, with which it steps.
+
+        With `alone` they may depend on the labels alone, beside what a client has itself.
+        """
         loss, gradients = found
-        self.world.output("loss", loss)
+        self.world.output("loss", loss, alone=alone)
         for n, gradient in gradients.items():
-            self.world.output(f"dL/dH of party {n}", gradient, to=[n])
+            self.world.output(f"dL/dH of party {n}", gradient, to=[n], alone=alone)
         for n, gradient in gradients.items():
             self.update(n, samples, gradient)
 
