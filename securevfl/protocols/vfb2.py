@@ -22,17 +22,10 @@ from securevfl.errors import RunError
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.messages import (
-    Formula,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    last_word,
-    with_formulas,
-)
+from securevfl.protocols.base.messages import MessageSpec, last_word
+from securevfl.protocols.base.open_embeddings import OpenClient, OpenEmbeddings, OpenServer
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
-from securevfl.protocols.base.split_step import JointEmbedding, SplitStep
+from securevfl.verified import Secret, World
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -60,8 +53,13 @@ class Vfb2Config(SegmentedConfig):
 
 
 @dataclass(eq=False, repr=False)
-class Collaborator(SplitClient):
+class Collaborator(OpenClient):
     """Collaborator n: answers requests, and updates backwards whenever a theta arrives."""
+
+    protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        "embedding": ("public", "real"),
+        "gradient": ("public", "real"),
+    }
 
     async def run(self) -> None:
         """Serve until the dominator says stop."""
@@ -73,20 +71,21 @@ class Collaborator(SplitClient):
             assert self.envelope is not None
             number = self.envelope.round
             if self.envelope.kind == "request":
-                output = self.embed(self.rows_of(payload))
+                output = self.embed(self.batches.samples(payload))
                 self.send(SERVER, "embedding", (payload, output), round=number)
             else:
                 self.round = number
                 batch, theta = payload
                 # w_n -= lr theta . dH_n/dw_n, at the present weights
-                self.update(self.rows_of(batch), theta)
+                self.update(self.batches.samples(batch), theta)
 
 
 @dataclass(eq=False, repr=False)
-class Dominator(SplitServer):
+class Dominator(OpenServer):
     """Dominator: holds the labels and the server model; finishes its launches in order."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "due")
+    protected = Collaborator.protected
 
     _: KW_ONLY
     threads: int
@@ -123,14 +122,13 @@ class Dominator(SplitServer):
                 self.send(n, "request", batch, round=number)
             self.due = (*self.due, self.now)
 
-    def join(self, uploads: Mapping[int, np.ndarray], samples: np.ndarray) -> JointEmbedding:
-        """The sum of the outputs; the history says how many are not in it."""
-        absent = len(self.peers) - len(uploads)
-        return replace(super().join(uploads, samples), details={"absent": absent})
+    def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
+        """Number of outputs that are not in the sum."""
+        return {"absent": len(self.peers) - len(embeddings)}
 
-    def answer(self, batch: np.ndarray, step: SplitStep) -> None:
+    def answer(self, batch: np.ndarray, gradients: Mapping[int, Secret]) -> None:
         """Send theta with its batch to the clients in the sum."""
-        for n, theta in step.gradients.items():
+        for n, theta in gradients.items():
             self.send(n, "gradient", (batch, theta))
 
     def skip(self) -> None:
@@ -146,7 +144,7 @@ class Dominator(SplitServer):
             )
 
 
-class Vfb2(EmbeddingProtocol):
+class Vfb2(OpenEmbeddings, EmbeddingProtocol):
     """VFB2 on one data set."""
 
     name = "vfb2"
@@ -195,37 +193,36 @@ class Vfb2(EmbeddingProtocol):
     def collaborator(self, index: int) -> Collaborator:
         """Collaborator `index`, from 0."""
         network, features = self.client_network(index), self.data.train[index]
-        return Collaborator(index, self.peers(), self.layout, features, network)
+        given = (index, self.peers(), self.layout, features, network)
+        return Collaborator(*given, width=self.config.width)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Requests, which stand for the announcement; outputs, and theta for those in the sum."""
         request = MessageSpec("request", "server", "client", "control", public=True,
                               source="the batch")  # fmt: skip
-        formulas: dict[str, Formula] = {
-            "request": lambda secrets, key: self.layout.draw(key.round),
-            "embedding": lambda secrets, key: (
-                self.batch_at(secrets, key),
-                self.embedding_at(secrets, key),
-            ),
-            "gradient": self.theta,
-        }
-        return (*with_formulas((request, *self.step_messages()[1:]), formulas), last_word())
+        return (request, *self.step_messages()[1:], last_word())
 
-    def batch_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Coded rows that the dominator asked for."""
-        client = key.receiver if key.sender == SERVER else key.sender
-        batch: np.ndarray = secrets.sent("request", key.round)[SERVER, client]
-        return batch
+    def ideal(self, world: World) -> None:
+        """The server is told all outputs, a client in the sum theta, and all are told the loss.
 
-    def theta(self, secrets: RunSecrets, key: MessageKey) -> tuple[np.ndarray, np.ndarray]:
-        """The batch and dL/dH of the sum of outputs, by the server's model before that step."""
-        stack, present = self.joined_at(secrets, key)
-        joint, before = self.aggregation.combine(stack, present), secrets.state_before(key, "steps")
-        centre = None if before is None else before["centre"]
-        whole = self.step_at(secrets, key, centre, joint)
-        part = self.aggregation.gradient(whole, stack, present, key.receiver)
-        return self.batch_at(secrets, key), part
+        A client does what it is asked for in the order of the dominator's messages, which is
+        public: an output is of its weights at the request.
+        """
+        ideal = self.inputs(world)
+        outputs: dict[int, dict[int, Secret]] = {}
+        asked = [m for m in world.messages if m.sender == SERVER and m.to is not None]
+        for m in asked:
+            assert m.to is not None
+            samples = self.layout.samples(self.layout.draw(max(m.round, 1)))
+            if m.kind == "request":
+                made = ideal.embed(m.to, samples, self.config.width)
+                outputs.setdefault(m.round, {})[m.to] = made
+            elif m.kind == "gradient" and m.round in outputs:
+                sent = outputs.pop(m.round)
+                summed = {g.to for g in asked if (g.kind, g.round) == ("gradient", m.round)}
+                used = {n: sent[n] for n in sorted(sent) if n in summed}
+                ideal.answer(samples, self.ideal_step(ideal, samples, used))
 
     def describe(self) -> dict[str, Any]:
         """N, |B|, and what a round is."""

@@ -63,7 +63,6 @@ LEAKS = {
     ),
     "dvfl": ("labels as a hint",),
     "local": ("labels in gradients",),
-    "vfb2": ("requests sorted by label",),
     "masked_sum": ("a column as integers", "one value a round", "a column as bytes"),
 }
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from securevfl.protocols import split, vafl
+from securevfl.protocols import split, vafl, vfb2
 from securevfl.protocols.base import open_embeddings
+from securevfl.verified import bare_of
 from securevfl.verified.proofs import Traced, prove_protocol
 
 N = 3
@@ -163,4 +164,37 @@ def test_a_mistake_in_vafl_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_VAFL[name]
     monkeypatch.setattr(kind, method, planted)
     verdicts = found("vafl", rounds=4)
+    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+
+
+@pytest.mark.parametrize("options", [{}, {"threads": 1}, {"threads": 3, "timeout": 1.0}], ids=str)
+def test_each_mode_of_vfb2_is_proved(options):
+    open_to_the_server("vfb2", rounds=3, **options)
+
+
+def theta_labelled(self, batch, gradients):
+    samples = self.batches.samples(batch)
+    for n, theta in gradients.items():
+        self.send(n, "gradient", (batch, theta.map(with_labels, self.labels, samples)))
+
+
+def sorted_theta(self, batch, gradients):
+    """The rows of the batch stand in the order of their labels."""
+    order = bare_of(self.labels)[self.batches.samples(batch)].argsort(kind="stable")
+    for n, theta in gradients.items():
+        self.send(n, "gradient", (batch[order], theta))
+
+
+IN_VFB2 = {
+    "labels in theta": (vfb2.Dominator, "answer", theta_labelled, "client 0"),
+    "rows sorted by label": (vfb2.Dominator, "answer", sorted_theta, "client 0"),
+    "a column in outputs": (vfb2.Collaborator, "embed", sees_a_column, "server"),
+}
+
+
+@pytest.mark.parametrize("name", IN_VFB2)
+def test_a_mistake_in_vfb2_is_not_proved(name, monkeypatch):
+    kind, method, planted, who = IN_VFB2[name]
+    monkeypatch.setattr(kind, method, planted)
+    verdicts = found("vfb2", rounds=3)
     assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope

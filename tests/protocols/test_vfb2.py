@@ -11,6 +11,7 @@ from securevfl.errors import RunError
 from securevfl.models.split import measure
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 from tests.protocols.joint import Client, data, loss_of, slow
 
 N, ROUNDS = 4, 9
@@ -26,8 +27,8 @@ def oracle(dataset, options, gone=()):
     """Losses and clients; `gone` holds (client, launch) whose outputs do not come."""
     made = make("vfb2", dataset, **options)
     parties, config = made.parties(), made.config
-    clients = {n: Client(parties[n].network, config.degree, config.lr) for n in range(N)}
-    centre = parties[SERVER].centre.network
+    clients = {n: Client(bare_of(parties[n].network), config.degree, config.lr) for n in range(N)}
+    centre = bare_of(parties[SERVER].centre).network
     step = torch.optim.SGD(centre.parameters(), lr=config.lr)
     samples = [made.layout.samples(made.layout.draw(r)) for r in range(1, ROUNDS + 1)]
     samples = [each[each >= 0] for each in samples]
@@ -57,7 +58,7 @@ def oracle(dataset, options, gone=()):
 def assert_same(outcome, losses, clients):
     assert outcome.losses == pytest.approx(losses, rel=1e-4)
     for n in range(N):
-        network = outcome.parties[n].network
+        network = bare_of(outcome.parties[n].network)
         if hasattr(network, "values"):
             wanted = clients[n].weight.detach().numpy()
             np.testing.assert_allclose(network.values, wanted, atol=1e-5)

@@ -6,10 +6,8 @@ what the method computes, so only somebody who computes it again can tell.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,18 +31,6 @@ MARK = np.float32(0.5)  # what labels are shifted by, so that zeros are no label
 
 
 # -- what clients send -----------------------------------------------------------------------------
-
-
-def _with_column(client: Any) -> None:
-    """The first entry of each embedding is a raw value of its row."""
-    embed, best = client.embed, _best(client.features)
-
-    def embedding(own: np.ndarray) -> np.ndarray:
-        found: np.ndarray = embed(own).copy()
-        found[:, 0] = own.reshape(len(own), -1)[:, best]
-        return found
-
-    client.embed = embedding
 
 
 def _with_bits(client: Any) -> None:
@@ -118,22 +104,6 @@ def _first_column(own: np.ndarray, values: np.ndarray) -> np.ndarray:
     found: np.ndarray = own.copy()
     found[:, 0] = values
     return found
-
-
-def _sorted_requests(protocol: Protocol, parties: dict[int, Any]) -> None:
-    """Rows of a request stand in the order of their labels."""
-    server = parties[SERVER]
-    server.batches = copy.copy(server.batches)  # the protocol's own stays as it is
-    draw = server.batches.draw
-
-    @cache
-    def drawing(round: int) -> np.ndarray:
-        batch = draw(round)
-        labels = server.labels[server.batches.samples(batch)]
-        found: np.ndarray = batch[np.argsort(labels, kind="stable")]
-        return found
-
-    server.batches.draw = drawing
 
 
 def _mean_of_one(protocol: Protocol, parties: dict[int, Any]) -> None:
@@ -216,13 +186,6 @@ def _column_in(kind: str) -> Callable[[Outcome], bool]:
     return shows
 
 
-def _requests_sorted(outcome: Outcome) -> bool:
-    made: Any = outcome.protocol
-    labels = made.data.train_labels
-    found = [labels[made.layout.samples(one["payload"])] for one in messages(outcome, "request")]
-    return bool(found) and all((np.diff(one) >= 0).all() for one in found)
-
-
 def _mean_is_of_one(outcome: Outcome) -> bool:
     upper = {int(m["round"]): m["payload"][2] for m in messages(outcome, "upper")
              if m["sender"] == 1}  # fmt: skip
@@ -244,14 +207,6 @@ def _leak(protocol: str, name: str, cause: str, says: str, plant: Any,
 
 
 LEAKS = (
-    _leak("vfb2", "a column in outputs", _COLUMNS,
-          "The first entry of each output is a raw value.", every(_with_column), _columns_told),
-    _leak("vfb2", "labels in theta", _LABELS,
-          "The first entry of each row's theta is its label.", _labels_in_gradients,
-          _labels_told("gradient")),
-    _leak("vfb2", "requests sorted by label", _LABELS,
-          "The rows of a request stand in the order of their labels.", _sorted_requests,
-          _requests_sorted),
     _leak("ssl_local", "bits in embeddings", _COLUMNS,
           "The last bit of each embedding's first entry is a bit of its row.",
           every(_with_bits), _bits_told),

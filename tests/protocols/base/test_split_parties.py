@@ -32,16 +32,6 @@ def test_a_party_is_itself_only_and_shows_nothing(kind):
     assert kind.__repr__ is Party.__repr__
 
 
-@pytest.mark.parametrize("name", ["split", "vafl", "vfb2"])
-def test_split_methods_share_the_step(name):
-    import importlib
-
-    module = importlib.import_module(find_protocols()[name].__module__)
-    servers = [k for k in parties_of(module) if issubclass(k, SplitServer) and k is not SplitServer]
-    assert len(servers) == 1
-    assert servers[0].train is SplitServer.train
-
-
 def test_a_subclass_declares_more_fields():
     @dataclass(eq=False, repr=False)
     class Client(SplitClient):
