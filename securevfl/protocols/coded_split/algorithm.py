@@ -430,7 +430,7 @@ def patience(seconds: float | None, silent: int) -> float | None:
 
 
 def are_equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Whether two digests are equal."""
+    """Equality of two digests."""
     return np.array(np.array_equal(one, other))
 
 

@@ -30,7 +30,7 @@ SEED = 32
 
 @dataclass(frozen=True)
 class Dealt:
-    """What the server deals of a step.
+    """Shares of a step that the server deals.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Dealing:
         return matrix
 
     def dealt(self, server: Participant, secret: Key, number: int, step: Element) -> Dealt:
-        """What the server deals of a step, (K, |B|, h), by its secret."""
+        """Shares that the server deals of a step, (K, |B|, h), by its secret."""
         K, T, field = self.code.segments, self.code.privacy, self.code.field
         told = wire.encode(("digest", number))
         digest = server.prf(secret, told, digest_words(field), of=[step])

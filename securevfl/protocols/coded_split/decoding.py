@@ -72,14 +72,14 @@ def wrong_uploads(
 
 
 def is_any(values: np.ndarray) -> np.ndarray:
-    """Whether any number is not 0."""
+    """Presence of a number that is not 0."""
     return np.array(values.any())
 
 
 def which_wrong(
     first: np.ndarray, field: PrimeField, points: np.ndarray, R: int, *others: np.ndarray
 ) -> np.ndarray:
-    """Which uploads are wrong, (uploads,) bool."""
+    """Mask of the wrong uploads, (uploads,) bool."""
     flat = np.stack([first, *others]).reshape(1 + len(others), -1)
     good: np.ndarray = error_correction.honest(field, points, flat, R)
     return ~good

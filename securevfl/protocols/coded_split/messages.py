@@ -34,7 +34,7 @@ class Label:
     piece: int = 0
 
     def told(self, rows: np.ndarray) -> bytes:
-        """What is public of all that a holder is told of it: the label and B.
+        """The public part of all that a holder is told of it: the label and B.
 
         The digest of the model's steps is the rest. A server that goes back and makes other steps
         than before thereby has other masks.

@@ -127,7 +127,7 @@ def joint(sums: np.ndarray, field: PrimeField, bits: int, owners: int, scale: fl
 
 
 def scales(public: Parameters, steps: int) -> tuple[int, int, float]:
-    """What sums are divided and multiplied by, for models of so many steps."""
+    """Numbers that sums are divided and multiplied by, for models of so many steps."""
     return public.sum_bits, public.owners, public.scale(steps)
 
 

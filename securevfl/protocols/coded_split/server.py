@@ -200,7 +200,7 @@ class Server(Participant):
                 self.send(j, "deal", (dealt.digest, dealt.shares[j]), round=self.steps)
 
     def dealt(self, step: int) -> Dealt:
-        """What holders are dealt of a step that is not forgotten, whenever they are."""
+        """Shares of a step that is not forgotten, the same whenever they are dealt."""
         Gbar = self.log[step - self.forgotten - 1]
         assert self.secret is not None
         return self.dealing.dealt(self, self.secret, step, Gbar)

@@ -28,7 +28,7 @@ def model_arrays(parties: Mapping[int, Party]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _no_model(value: Any) -> bool:
+def _no_model(value: object) -> bool:
     """Whether what a party keeps is state of its steps, and no network."""
     return isinstance(value, NO_MODELS) or getattr(value, "no_model", False)
 
