@@ -329,6 +329,9 @@ class Participant(Sealing, Party):
             kept = Ciphertext(payload, None, self.index, None) if noted is None else noted[1]
             return received(kept, self.index)
         if self.world is None:
+            whole = type(payload) is np.ndarray and payload.dtype == self._dtype
+            if what == "field" and whole and int(payload.max(initial=0)) < self._modulus:
+                return Element(payload, None, self.index, None, self.field)
             if what in PLAIN and type(payload) is np.ndarray:
                 return self._wrapped(payload, what)  # type: ignore[arg-type]
             return _parts(payload, what, self._wrapped)

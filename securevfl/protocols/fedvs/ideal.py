@@ -54,12 +54,12 @@ class Ideal:
         sums: list[Element] = []
         for k in range(public.code.segments):
             own = zip(self.X[part], models, strict=True)
-            sums.append(sum(X[k].rows(rows) @ W for X, W in own))  # type: ignore[arg-type]
+            sums.append(sum(X[k].rows(rows) @ W for X, W in own))
             self.world.output(f"sums {self.round}, segment {k}", sums[k], to=[SERVER])
         bits = public.config.data_bits + public.config.model_bits
-        how = public.model_point, bits, len(models)
+        scale = public.model_point, bits, len(models)
         shape = len(sums) * len(rows), width
-        found: Secret = stack(sums).map(mean_of_sums, *how, shape=shape, real=True)
+        found: Secret = stack(sums).map(mean_of_sums, *scale, shape=shape, real=True)
         return found
 
     def step(self) -> None:

@@ -218,7 +218,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return tuple(replace(one, shape=None) for one in every)
 
     @property
-    def field(self) -> PrimeField:  # type: ignore[override]
+    def field(self) -> PrimeField:
         """F_p."""
         return self.public.field
 
@@ -304,7 +304,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return {n: self.segments(self.public, "train", X) for n, X in enumerate(self.data.train)}
 
     @staticmethod
-    def segments(public: Parameters, part: Part, features: np.ndarray) -> np.ndarray:
+    def segments(public: Parameters, part: str, features: np.ndarray) -> np.ndarray:
         """X-bar of rows of a part, in segments."""
         return segments_of(features, public.config.degree, public.data_point, public.order(part))
 
