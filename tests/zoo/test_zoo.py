@@ -25,8 +25,7 @@ NOT_SHOWN = {
     "fedvs: uploads of a resumed run without masks",
     "fedvs: uploads to a server that came back without masks",
 }
-CAUGHT = {
-}
+CAUGHT = {}
 BLAMELESS = ("dvfl: as it is",)
 
 

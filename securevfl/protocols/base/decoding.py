@@ -88,14 +88,14 @@ def _wrong(
 
 
 def is_any(values: np.ndarray) -> np.bool_:
-    """Whether any number is not 0."""
+    """1 if any number is not 0, else 0."""
     return np.bool_(values.any())
 
 
 def which_wrong(
     first: np.ndarray, field: PrimeField, points: np.ndarray, R: int, *others: np.ndarray
 ) -> np.ndarray:
-    """Which results are wrong, (results,) bool."""
+    """Wrong results, (results,) bool."""
     flat = np.stack([first, *others]).reshape(1 + len(others), -1)
     good: np.ndarray = error_correction.honest(field, points, flat, R)
     return ~good

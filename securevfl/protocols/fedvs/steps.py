@@ -46,7 +46,7 @@ def scores_of(centre: Centre, embedding: np.ndarray) -> np.ndarray:
 
 
 def both_classes(labels: np.ndarray) -> np.bool_:
-    """Whether test rows of two classes are of both, so that there is an AUC."""
+    """1 where test rows of two classes are of both, so that there is an AUC, else 0."""
     return np.bool_(0 < labels.sum() < len(labels))
 
 
