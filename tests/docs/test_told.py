@@ -59,3 +59,15 @@ def test_the_table_of_smaller_budgets_is_what_was_stored():
         mean = sum(cell["accuracy"] for cell in own) / len(own)
         rows.append(f"| {budget:g} | {own[0]['equations']} | {near} | {mean:.1f} |")
     assert "\n".join(rows) in (ROOT / "docs" / "sums.md").read_text()
+
+
+def test_what_is_said_of_completion_over_epochs_is_what_was_stored():
+    text = (ROOT / "docs" / "sums.md").read_text()
+    for name, epochs, said in (("wine", 12, "2 to 3 %"), ("digits", 3, "89 %")):
+        rows = [r for r in SUMS["epochs"] if (r["data"], r["epochs"]) == (name, epochs)]
+        left = [round(100 * row["outside"]) for row in rows]
+        words = f"{min(left)} to {max(left)} %" if min(left) < max(left) else f"{left[0]} %"
+        assert words == said
+        assert words in text
+        assert f"{round(100 * rows[0]['chance'])} %" in text
+        assert {row["above_95"] for row in rows} == {0}
