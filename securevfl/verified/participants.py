@@ -92,6 +92,7 @@ class Participant(Sealing, Party):
     def __init__(self, index: int, peers: Iterable[int], field: Any) -> None:
         Party.__init__(self, index, peers)
         self.field = field
+        self._dtype, self._modulus = field.dtype, field.modulus
         self.world = current()
         if self.world is not None:
             self.world.members.add(index)
