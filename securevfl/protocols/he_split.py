@@ -227,7 +227,8 @@ class HESplit(SummedEmbeddings):
             "differ by embeddings of those that are in one of them",
             "client": "the public key, dL/dH and the batches",
             "key holder": "what a client sees, and the sums with the noise of CKKS, which does not "
-            "depend on values",
+            "depend on values. The loss and dL/dH are then functions of the server's labels and "
+            "model, of which they tell it",
             "server + key holder": "every client's embedding of every batch, exactly",
             "outsider": "kinds, sizes and times; without sealed links ciphertexts and sums",
         },
@@ -365,7 +366,7 @@ class HESplit(SummedEmbeddings):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Given the sums, against coalitions without the key holder, and against it alone."""
+        """Given the sums, against coalitions without the key holder; columns against it alone."""
         rests, opened = {
             "ckks": (
                 "ring learning with errors (8192 coefficients, 120 bits)",
@@ -383,11 +384,13 @@ class HESplit(SummedEmbeddings):
         hidden = tuple(
             Claim(who, about, "computational", why, given=(SUMS,))
             for who, why in reasons.items()
-            for about in ("features", "model")
+            for about in (("features",) if who == "key holder" else ("features", "model"))
         )
+        why = "it knows the sums, so the loss and dL/dH tell it of the server's labels and model"
+        seen = tuple(Claim("key holder", about, "none", why) for about in ("model", "labels"))
         open_ = tuple(
             Claim("server + key holder", about, "none", "it decrypts every embedding")
             for about in ("features", "model")
         )
         told = Claim("client", "labels", "none", "dL/dH depends on them")
-        return given_sums((*hidden, *open_, told), self.released())
+        return given_sums((*hidden, *seen, *open_, told), self.released())

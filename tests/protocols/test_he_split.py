@@ -134,8 +134,11 @@ def test_the_history_is_that_of_split_learning_on_those_in_time(name, monkeypatc
     pytest.importorskip(PACKAGES[name])
     forward = split.Client.embed
 
-    def rounded(self, own):
-        return np.floor(forward(self, own).astype(np.float64) * 2.0**20 + 0.5) * 2.0**-20
+    def on_the_grid(embedding):
+        return np.floor(embedding.astype(np.float64) * 2.0**20 + 0.5) * 2.0**-20
+
+    def rounded(self, samples):
+        return forward(self, samples).map(on_the_grid, dtype=np.float64)
 
     options = SMALL | {"inference": "all"}
     secure = simulate("he_split", data(6), scheme=name, **options)
@@ -215,9 +218,12 @@ def test_the_card_says_who_holds_the_key():
     made = make("he_split", data(6))
     assert (made.card.absence, made.describe()["quorum"]) == ("skips", 3)
     assert make("he_split", data(6), quorum=6).card.absence == "waits"
-    notions = {claim.who: claim.notion for claim in made.claims}
-    assert notions["server"] == "computational"
-    assert notions["server + key holder"] == "none"
+    notions = {(claim.who, claim.about): claim.notion for claim in made.claims}
+    assert notions["server", "model"] == "computational"
+    assert notions["server + key holder", "model"] == "none"
+    # It knows the sum, so the loss and dL/dH are of the server's labels and model alone.
+    assert notions["key holder", "features"] == "computational"
+    assert {notions["key holder", about] for about in ("labels", "model")} == {"none"}
     assert "server + key holder" in made.card.sees
 
 
