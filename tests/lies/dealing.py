@@ -5,54 +5,52 @@ Each class is mixed into a party of a method, before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
-from securevfl.field.prss import KEY
-from securevfl.protocols.base.mask_keys import KeyHolder, as_array
+from securevfl.protocols.base.mask_keys import KeyParticipant
+from securevfl.verified import bare_of
 
 FRAMED = 1  # the honest party whose share or key is wrong
 
 
-class Inconsistent(KeyHolder):
+class Inconsistent(KeyParticipant):
     """Shares something that lies on no polynomial of the degree."""
 
     kind: ClassVar[str] = ""
     public: Any
 
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
+    def share(self, kind: str, shares: Any) -> None:
         """One share is random."""
         if kind == self.kind:
-            shares = np.array(shares)
+            shares = [bare_of(shares[n]) for n in self.peers]
             shares[FRAMED] = self.public.field.random(shares[FRAMED].shape)
         super().share(kind, shares)
 
 
-class OfAnotherShape(KeyHolder):
+class OfAnotherShape(KeyParticipant):
     """Shares something with one party in another shape."""
 
     kind: ClassVar[str] = ""
 
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
+    def share(self, kind: str, shares: Any) -> None:
         """One column is missing."""
         if kind == self.kind:
-            shares = [one[:, :-1] if n == FRAMED else one for n, one in enumerate(shares)]
+            shares = [bare_of(shares[n]) for n in self.peers]
+            shares[FRAMED] = shares[FRAMED][:, :-1]
         super().share(kind, shares)
 
 
-class WrongKeys(KeyHolder):
+class WrongKeys(KeyParticipant):
     """Sends one party other keys than it sends the rest."""
 
     def send(self, to: int, kind: str, payload: Any, **how: Any) -> None:
         """Keys of that party are random."""
         if kind == "key" and to == FRAMED:
-            payload = as_array([self.secret_bytes(KEY) for _ in payload])
+            payload = [self.key(f"other {n} ") for n in range(len(payload))]
         super().send(to, kind, payload, **how)
 
 
-class KeepsKeys(KeyHolder):
+class KeepsKeys(KeyParticipant):
     """Draws keys, and never sends them."""
 
     def send(self, to: int, kind: str, payload: Any, **how: Any) -> None:
