@@ -1,10 +1,8 @@
 """The check of endurance finds protocols that end, wait or decode wrongly where others go on."""
 
-import dataclasses
-
 import pytest
 
-from securevfl.protocols.fedvs import decoding
+from securevfl.protocols.base import decoding
 from securevfl.protocols.fedvs.algorithm import Server
 from securevfl.protocols.fedvs.messages import Attempt
 from securevfl.testing.endurance_checks import check_endurance
@@ -28,13 +26,12 @@ def test_clients_that_refuse_the_same_sum_again_are_found(monkeypatch):
 
 
 def test_wrong_uploads_that_are_not_corrected_are_found(monkeypatch):
-    decode = decoding.decode_uploads
+    decode = decoding.decode_results
 
-    def first(public, uploads, rows):
-        config = public.config.model_copy(update={"tolerate_corrupt": 0})
-        return decode(dataclasses.replace(public, config=config), uploads, rows)
+    def first(*given, corrected, **more):
+        return decode(*given, corrected=False, **more)
 
-    monkeypatch.setattr("securevfl.protocols.fedvs.algorithm.decode_uploads", first)
+    monkeypatch.setattr("securevfl.protocols.fedvs.algorithm.decode_results", first)
     with pytest.raises(AssertionError, match="wrong uploads: the losses are not those without"):
         check_endurance("fedvs")
 
