@@ -21,7 +21,7 @@ from securevfl.engine.party import ANNOUNCE
 from securevfl.engine.simulation.event_queue import ARRIVE
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import NotEnoughResultsError
-from securevfl.protocols.base.split_parties import SplitClient
+from securevfl.protocols.base.summed_parties import SummedClient
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import TINY, History, make, paper_conditions, simulate
@@ -157,13 +157,13 @@ def test_each_gradient_that_comes_is_used_once_and_in_order(seed, monkeypatch):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_survivor_of_a_secure_aggregation_uses_its_gradient(seed, monkeypatch):
     """Whose uploads come first depends on time; each of these clients steps, and nobody else."""
-    steps, update = Counter(), SplitClient.update
+    steps, update = Counter(), SummedClient.update
 
-    def counting(client, own, gradient):
+    def counting(client, *given):
         steps[client.index] += 1
-        update(client, own, gradient)
+        update(client, *given)
 
-    monkeypatch.setattr(SplitClient, "update", counting)
+    monkeypatch.setattr(SummedClient, "update", counting)
     losses, parties, _ = shaken("secagg_split", {"quorum": 4, "cohorts": 0}, seed)
     assert len(losses) == SMALL["rounds"]
     assert [steps[n] for n in range(PARTIES)] == parties[SERVER].answered.tolist()
