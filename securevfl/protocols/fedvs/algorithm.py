@@ -149,6 +149,7 @@ class Client(KeyParticipant):
             self.ledger.enter(self.round)
             with round_:
                 batch: Batch = round_.payload
+                check_rows(self.public, batch)
                 self.rows = len(batch.rows)
                 self.count_release(batch)
                 model = self.quantised_model()  # line 15
@@ -200,7 +201,6 @@ class Client(KeyParticipant):
         """
         if not self.public.config.budget:
             return
-        check_rows(self.public, batch)
         config = self.public.config
         limit = visits_allowed(self.unknowns, config.width, config.budget)
         counts, who = self.released.get(batch.part, b""), f"fedvs: client {self.index}"
