@@ -100,14 +100,9 @@ def changing(party, kind, change):
     class Changed(cls):
         """It departs from the protocol."""
 
-        def send(self, to, name, payload, **how):
-            super().send(to, name, change(payload) if name == kind else payload, **how)
-
-        def share(self, name, shares):
-            super().share(name, [change(s) for s in shares] if name == kind else shares)
-
-        def broadcast(self, name, payload, to=None):
-            super().broadcast(name, change(payload) if name == kind else payload, to)
+        def _leaving(self, to, name, *given, **how):
+            bare = super()._leaving(to, name, *given, **how)  # as it goes over the wire
+            return change(bare) if name == kind else bare
 
     party.__class__ = Changed
 
