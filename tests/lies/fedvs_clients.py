@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.field import FixedPoint
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.verified import Element
 from tests.lies.dealing import (
     Inconsistent,
     KeepsKeys,
@@ -51,15 +53,15 @@ class ModelOfAnotherShape(OfAnotherShape, Client):
 class WrongUpload(Client):
     """Uploads random elements."""
 
-    def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
+    def masked(self, upload: Element, told: bytes) -> Element:
         """Nothing that was computed."""
-        return self.public.field.random(upload.shape)
+        return self.uniform(upload.shape)
 
 
 class ShortUpload(Client):
     """Uploads an array of another shape."""
 
-    def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
+    def masked(self, upload: Element, told: bytes) -> Element:
         """One column is missing."""
         return super().masked(upload, told)[:, :-1]
 
@@ -73,14 +75,12 @@ class Colluder(Client):
 
     believed: tuple[int, ...] = ()
 
-    def masked(self, upload: np.ndarray, told: bytes) -> np.ndarray:
+    def masked(self, upload: Element, told: bytes) -> Element:
         """E(alpha) is added, for E of degree R-1 with E = 5.0 at the first data point."""
         code, field = self.public.code, self.public.field
         nodes = [code.alphas[n] for n in self.believed] + [code.betas[0]]
         weights = interpolation_matrix(field, nodes, [code.alphas[self.index]])
-        error = field.multiply(np.full(upload.shape, SHIFT, field.dtype), weights[0, -1])
-        moved: np.ndarray = field.add(super().masked(upload, told), error)
-        return moved
+        return super().masked(upload, told) + SHIFT * int(weights[0, -1]) % field.modulus
 
 
 class Reshares(Client):
@@ -96,21 +96,26 @@ class Reshares(Client):
 class Wraps(Client):
     """Shares a model whose part of the sum wraps."""
 
-    def check_range(self, batch: Batch, model: np.ndarray) -> None:
+    def check_range(self, batch: Batch, model: Element) -> None:
         """Not checked."""
 
-    def quantised_model(self) -> np.ndarray:
+    def quantised_model(self) -> Element:
         """Uniform elements: no weights at all."""
-        return self.public.field.random(super().quantised_model().shape)
+        return self.uniform(super().quantised_model().shape)
+
+
+def at_bound(model: np.ndarray, bound: float, point: FixedPoint) -> np.ndarray:
+    """Weights at their bound, in a model's shape."""
+    return point.quantize(np.full(model.shape, bound))
 
 
 class LargeModel(Client):
     """Shares weights at their bound instead of its own: within the rules, but poison."""
 
-    def quantised_model(self) -> np.ndarray:
+    def quantised_model(self) -> Element:
         """The bound on every weight."""
-        bound = np.full(self.network.values.shape, self.public.config.weight_bound)
-        made: np.ndarray = self.public.model_point.quantize(bound)
+        how = self.public.config.weight_bound, self.public.model_point
+        made: Element = super().quantised_model().map(at_bound, *how)
         return made
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from securevfl.verified import bare_of
 from tests.lies.lie import Finding, Lie, Outcome, Size
 from tests.lies.stage import VICTIM, LyingServer, play, relative
 
@@ -67,7 +68,8 @@ class OwnGradient(ChosenGradient):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The best that it can do: the least solution of its equations."""
         samples, N = self.public.batches["train"].samples(rows), len(self.peers)
-        _, gradient = self.centre.step((sums / N).astype(np.float32), samples, self.labels["train"])
+        mean, labels = (sums / N).astype(np.float32), bare_of(self.labels["train"])
+        _, gradient = bare_of(self.centre).step(mean, samples, labels)
         step = (self.public.config.client_lr or self.public.config.lr) / N
         return gradient, np.linalg.pinv(step * np.float64(gradient), rcond=1e-6)[:, true]
 

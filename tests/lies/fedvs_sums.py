@@ -12,9 +12,10 @@ from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import mask_streams
 from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.verified import Element, bare_of
 from tests.lies.lie import Finding, Lie, Outcome, Size
 from tests.lies.running import Played
-from tests.lies.stage import PATIENCE, VICTIM, LyingServer, play, relative
+from tests.lies.stage import VICTIM, LyingServer, play, relative
 
 HELPER = 0  # a client that helps the server
 EMBEDDING = "relative error of one client's embedding"
@@ -143,7 +144,7 @@ class TwoSharers(LyingServer):
         one, two = tuple(self.peers)[:half], tuple(self.peers)[half:]
         self.broadcast("attempt", self.named(), to=one)
         self.broadcast("attempt", self.named(self.all_but(VICTIM)), to=two)
-        uploads = await self.collect("embedding", timeout=PATIENCE)
+        uploads = await self.uploads()
         sums = [self.sums({n: uploads[n] for n in side if n in uploads}) for side in (one, two)]
         truth = self.judge.embedding(VICTIM, batch)
         if sums[0] is not None:
@@ -166,10 +167,10 @@ class HelpedTwoSharers(LyingServer):
         await self.collect("shared")
         helper = self.judge.parties[HELPER]
         whole, less = self.named(), self.named(self.all_but(VICTIM))
-        shares: dict[int, np.ndarray] = {}
+        shares: dict[int, Element] = {}
         plain = helper.evaluate
 
-        def noting(batch: Batch, attempt: Attempt, models: Mapping[int, np.ndarray]) -> Any:
+        def noting(batch: Batch, attempt: Attempt, models: Mapping[int, Element]) -> Any:
             shares.update(models)
             return plain(batch, attempt, models)
 
@@ -178,13 +179,15 @@ class HelpedTwoSharers(LyingServer):
         one, two = tuple(self.peers)[:half], tuple(self.peers)[half:]
         self.broadcast("attempt", whole, to=one)
         self.broadcast("attempt", less, to=two)
-        uploads = await self.collect("embedding", timeout=PATIENCE)
+        uploads = await self.uploads()
         truth = self.judge.embedding(VICTIM, batch)
         first = self.sums({n: uploads[n] for n in one if n in uploads})
         if first is not None:
             self.found["guess"] = relative(first / len(self.peers), truth)
             own = helper.masked(plain(batch, less, shares), less.told(self.round, batch))
-            second = self.sums({n: uploads[n] for n in two if n in uploads} | {HELPER: own})
+            second = self.sums(
+                {n: uploads[n] for n in two if n in uploads} | {HELPER: bare_of(own)}
+            )
             if second is not None:
                 self.found["error"] = relative(first - second, truth)
         self.conclude()
@@ -204,7 +207,7 @@ class TwoBatches(LyingServer):
         self.broadcast(ANNOUNCE, Batch("train", batches.draw(2)), to=two)
         await self.collect("shared")
         self.broadcast("attempt", self.named())
-        uploads = await self.collect("embedding", timeout=PATIENCE)
+        uploads = await self.uploads()
         if len(uploads) == len(self.peers):
             field = self.public.field
             masked, plain = [
@@ -248,7 +251,7 @@ class HasKeys(Listens):
         unknown = mask_streams(public.code, degree=2)
         known: dict[int, bytes] = {}
         for n in self.of:
-            known |= self.judge.parties[n].keys
+            known |= bare_of(self.judge.parties[n].keys)
         found = {}
         for n, upload in uploads.items():
             some = {key: known[key] for key in prss.held(n) if key in known}

@@ -18,6 +18,7 @@ from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.protocol import FedVS
 from securevfl.runs.assembly import rules_of
 from securevfl.testing.runs import make
+from securevfl.verified import Secret, bare_of
 from tests.lies.lie import Size
 from tests.lies.running import Played, carry_out
 
@@ -56,15 +57,16 @@ class Judge:
 
     def _noting_upload(self, index: int, evaluate: Callable[..., Any]) -> Callable[..., Any]:
         def noting(*arguments: Any) -> Any:
-            self.plain[index] = evaluate(*arguments)
+            upload = evaluate(*arguments)
+            self.plain[index] = bare_of(upload)
             self.uploads += 1
-            return self.plain[index]
+            return upload
 
         return noting
 
     def _noting_mean(self, train: Callable[..., Any]) -> Callable[..., Any]:
-        def noting(batch: Batch, attempt: Attempt, embedding: np.ndarray) -> Any:
-            self.means.append(embedding)
+        def noting(batch: Batch, attempt: Attempt, embedding: Secret) -> Any:
+            self.means.append(bare_of(embedding))
             return train(batch, attempt, embedding)
 
         return noting
@@ -73,14 +75,14 @@ class Judge:
         """The client's rows as its network takes them, float64; padded rows are all zero."""
         party = self.parties[client]
         samples = party.public.batches[batch.part].samples(batch.rows)
-        own = rows_of(party.features[batch.part], samples)
+        own = rows_of(bare_of(party.features[batch.part]), samples)
         made: np.ndarray = expand(own, party.public.config.degree).astype(np.float64)
         made[samples < 0] = 0
         return made
 
     def embedding(self, client: int, batch: Batch) -> np.ndarray:
         """The client's embedding of the rows by its present model."""
-        weights = self.parties[client].network.values.astype(np.float64)
+        weights = bare_of(self.parties[client].network).values.astype(np.float64)
         embedding: np.ndarray = self.powers(client, batch) @ weights
         return embedding
 
@@ -111,8 +113,12 @@ class LyingServer(Server):
         self.announce(self.round + 1, batch)
         await self.collect("shared", timeout=PATIENCE)
         self.broadcast("attempt", self.named(sharers, **words))
-        uploads: dict[int, np.ndarray] = await self.collect("embedding", timeout=PATIENCE)
-        return uploads
+        return await self.uploads()
+
+    async def uploads(self) -> dict[int, np.ndarray]:
+        """Uploads that come within its patience, bare."""
+        found: dict[int, np.ndarray] = bare_of(await self.collect("embedding", timeout=PATIENCE))
+        return found
 
     def sums(self, uploads: Mapping[int, np.ndarray]) -> np.ndarray | None:
         """Sums of embeddings from uploads, as real numbers; None from fewer than R."""

@@ -12,21 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.engine.party import Party
 from securevfl.errors import CheckpointError
-from securevfl.field.prss import KEY, Prss, draw_keys
-from securevfl.field.sampling import SYSTEM
+from securevfl.field.prss import KEY, Prss
 from securevfl.protocols.base.messages import MessageKey, MessageSpec, RunSecrets, in_setup
 from securevfl.protocols.base.received import check_array
 from securevfl.protocols.base.schedule import Post, hollow
 from securevfl.verified import Key, Participant
-
-
-def fresh_bytes(count: int) -> bytes:
-    """Secret bytes, from a keystream of the operating system's entropy."""
-    drawn = np.empty(count, np.uint8)
-    SYSTEM.keystream().fill(drawn)
-    return drawn.tobytes()
 
 
 def as_array(keys: Sequence[bytes]) -> np.ndarray:
@@ -34,54 +25,14 @@ def as_array(keys: Sequence[bytes]) -> np.ndarray:
     return np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1)
 
 
-class KeyHolder(Party):
+class KeyParticipant(Participant):
     """A client that agrees with the others on keys of masks.
 
     Attributes
     ----------
-    keys : dict
+    keys : dict of int to Key
         k_A of every A that it is not in, by the place of A in `Prss.blocks`. A protocol names it
         in `kept_once`.
-    """
-
-    keys: dict[int, bytes]
-
-    async def agree_on_keys(self, prss: Prss) -> None:
-        """Draw the keys that it deals, send them, and take those that others deal."""
-        drawn = draw_keys(prss, self.index, self.secret_bytes)
-        self.send(self.index, "own-keys", [drawn[key] for key in sorted(drawn)])
-        for j in self.peers:
-            sent = prss.sent(self.index, j)
-            if sent:
-                self.send(j, "key", as_array([drawn[key] for key in sent]))
-        dealers = [i for i in self.peers if prss.sent(i, self.index)]
-        found = await self.collect("key", senders=dealers) if dealers else {}
-        for i, rows in found.items():
-            wanted = len(prss.sent(i, self.index)), KEY
-            check_array("the keys of masks", i, rows, wanted, np.uint8)
-        received = {
-            key: row.tobytes()
-            for i, rows in found.items()
-            for key, row in zip(prss.sent(i, self.index), rows, strict=True)
-        }
-        self.keys = drawn | received
-        await self.receive("own-keys", sender=self.index)
-
-    def check_keys(self, prss: Prss) -> None:
-        """Refuse keys of other blocks; see `check_keys`."""
-        check_keys(self.index, self.keys, prss)
-
-    def secret_bytes(self, count: int) -> bytes:
-        """Bytes from the operating system: the keys k_A are drawn here."""
-        return fresh_bytes(count)
-
-
-class KeyParticipant(Participant):
-    """A `KeyHolder` whose keys are protected values.
-
-    Attributes
-    ----------
-    keys : dict of int to Key
     """
 
     keys: dict[int, Key]

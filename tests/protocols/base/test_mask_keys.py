@@ -8,7 +8,7 @@ import securevfl as svfl
 from securevfl.errors import CheckpointError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
-from securevfl.protocols.base.mask_keys import KeyHolder, key_posts
+from securevfl.protocols.base.mask_keys import KeyParticipant, key_posts
 
 
 def prss_of(N, K, T):
@@ -16,7 +16,7 @@ def prss_of(N, K, T):
 
 
 def test_a_client_takes_the_keys_that_it_must_hold_and_no_others():
-    prss, client = prss_of(7, 2, 1), KeyHolder(3, range(7))
+    prss, client = prss_of(7, 2, 1), KeyParticipant(3, range(7), PrimeField(2**31 - 1))
     client.keys = dict.fromkeys(prss.held(3), bytes(32))
     client.check_keys(prss)
     client.keys = {place: bytes(32) for place in range(7) if place != 3}  # of sets of one party
