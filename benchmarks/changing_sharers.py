@@ -23,6 +23,7 @@ import numpy as np
 
 from securevfl.engine.conditions import paper
 from securevfl.protocols.fedvs.algorithm import Server
+from securevfl.verified import Secret, bare_of
 from tests.lies import SMALL
 from tests.lies.stage import play, relative
 
@@ -37,13 +38,13 @@ class Noting(Server):
     judge: Any
     found: dict[str, Any]
 
-    def train(self, batch: Any, attempt: Any, embedding: np.ndarray) -> None:
+    def train(self, batch: Any, attempt: Any, embedding: Secret) -> None:
         """Train; the judge notes the clients' embeddings, to compare with."""
         truth = np.array([self.judge.embedding(n, batch) for n in self.peers])
         broadcast, sent = self.broadcast, list[np.ndarray]()
 
         def noting(kind: str, payload: Any, *more: Any) -> None:
-            sent.append(payload)
+            sent.append(bare_of(payload))
             broadcast(kind, payload, *more)
 
         self.broadcast = noting  # type: ignore[method-assign]
@@ -51,7 +52,7 @@ class Noting(Server):
         del self.broadcast
         samples = self.public.batches["train"].samples(batch.rows)
         order = np.argsort(samples)  # whole batches come in another order each epoch
-        total = embedding[order].astype(float) * len(attempt.sharers)
+        total = bare_of(embedding)[order].astype(float) * len(attempt.sharers)
         self.found.setdefault("rounds", []).append(
             (attempt.sharers, total, sent[-1][order], truth[:, order])
         )
