@@ -17,6 +17,7 @@ import securevfl as svfl
 from securevfl.errors import CheckpointError, ConfigurationError
 from securevfl.models import user_code
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.verified import bare_of
 from tests.models import own_networks
 
 SMALL = {"rounds": 4, "batch": 16, "width": 5, "hidden": 6, "seed": 2}
@@ -43,9 +44,9 @@ def test_a_network_a_centre_and_a_loss_are_used(data):
         own_loss="tests.models.own_networks:smoothed",
         **SMALL,
     )
-    assert isinstance(run.parties[0].network.module, own_networks.Tower)
-    assert run.parties[0].network.module[0].in_features == data.widths[0]
-    assert run.parties[-1].centre.network[0].out_features == 7
+    assert isinstance(bare_of(run.parties[0].network).module, own_networks.Tower)
+    assert bare_of(run.parties[0].network).module[0].in_features == data.widths[0]
+    assert bare_of(run.parties[-1].centre).network[0].out_features == 7
     assert run.spec.options["own_client"] == "tests.models.own_networks:Tower"
     assert run.spec.options["own_loss"] == "tests.models.own_networks:smoothed"
 

@@ -17,6 +17,7 @@ from securevfl.errors import CheckpointError, ConfigurationError, DataError, Not
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.threads import one_thread
+from securevfl.verified import bare_of
 
 WIDTHS = (1, 3, 2, 2, 1)
 SMALL = {"rounds": 6, "batch": 16, "width": 5, "hidden": 6, "seed": 2, "lr": 0.05}
@@ -53,7 +54,7 @@ def integers(run, rows, sharers=(0, 1, 2, 3, 4)):
         own = features[n]
         powers = expand(own, config.degree).astype(np.float64)
         x = np.floor(powers * 2**config.data_bits + 0.5).astype(np.int64).astype(object)
-        values = run.parties[n].network.values.astype(np.float64)
+        values = bare_of(run.parties[n].network).values.astype(np.float64)
         w = np.floor(values * 2**config.model_bits + 0.5).astype(np.int64).astype(object)
         total = total + x @ w
     scale = 2 ** (config.data_bits + config.model_bits)
@@ -69,7 +70,7 @@ def test_a_coded_prediction_is_the_quantised_one_bit_for_bit(trained, rows):
     found = trained.infer(new)
     assert (found.embedding == integers(trained, new)).all()
     with one_thread():
-        assert (found.scores == trained.parties[-1].centre.scores(found.embedding)).all()
+        assert (found.scores == bare_of(trained.parties[-1].centre).scores(found.embedding)).all()
     assert (trained.predict(new, coded=True) == trained.predict(new)).all()
     np.testing.assert_allclose(found.scores, trained.scores(new), atol=1e-4)
 
@@ -139,7 +140,7 @@ def test_rows_are_never_summed_over_two_sets_of_sharers(late):
     everybody, others = (0, 1, 2, 3, 4), (0, 2, 3, 4)
     assert attempts == ([others, others] if late == 1 else [everybody, (), everybody])
     summed = attempts[0]
-    embedding, _ = server.predicted
+    embedding, _ = bare_of(server.predicted)
     assert (embedding == integers(run, new, summed)).all()
 
 
@@ -329,7 +330,7 @@ def test_a_file_holds_nothing_of_another_party(tmp_path):
             texts[path.stem] = archive["about"].tobytes().decode()
             arrays = {name: archive[name] for name in archive.files}
         for n in range(4):
-            weight = run.parties[n].network.values
+            weight = bare_of(run.parties[n].network).values
             same = [k for k, a in arrays.items() if a.shape == weight.shape and (a == weight).all()]
             assert bool(same) == (path.stem == f"party-{n}")
     for owner in [f"party-{n}" for n in range(4)]:

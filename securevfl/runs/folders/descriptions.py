@@ -27,6 +27,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.reading import NOT_PARSED
 from securevfl.runs.folders.stored import FORMAT, About, check_description
+from securevfl.verified import Provable, bare_of
 
 if TYPE_CHECKING:
     from securevfl.engine.party import Party
@@ -87,16 +88,21 @@ def _with_columns(protocol: Protocol) -> list[int]:
 def _is_plain(protocol: Protocol, parties: Mapping[int, Party]) -> bool:
     """Whether scores are those of the server model on the joined embeddings of the clients."""
     kind = type(protocol)
-    usual = (SplitProtocol.scores, EmbeddingProtocol.scores)
+    # Provable's own takes the protection off the parties' models, and calls the next class's.
+    scores = next(vars(c)["scores"] for c in kind.mro() if "scores" in vars(c) and c != Provable)
     return (
-        kind.scores in usual
+        scores in (SplitProtocol.scores, EmbeddingProtocol.scores)
         and kind.embed is Protocol.embed
-        and isinstance(getattr(parties[SERVER], "centre", None), Centre)
+        and isinstance(_model(parties[SERVER], "centre"), Centre)
         and all(
-            isinstance(getattr(parties[n], "network", None), (PolynomialNetwork, TorchNetwork))
+            isinstance(_model(parties[n], "network"), (PolynomialNetwork, TorchNetwork))
             for n in protocol.peers()
         )
     )
+
+
+def _model(party: Party, name: str) -> object:
+    return bare_of(getattr(party, name, None))
 
 
 def _about_client(protocol: Protocol, n: int, plain: bool) -> About:
