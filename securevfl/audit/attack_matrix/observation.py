@@ -19,6 +19,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.history import HistoryRecorder
 from securevfl.runs.threads import one_thread
+from securevfl.verified import bare_of
 
 _EPOCH = 64  # messages of a link that are kept where a protocol has no layout of its rows
 
@@ -102,7 +103,7 @@ def observe(
         return count if mine.get(carries) else 0
 
     parties = protocol.parties()
-    centre = getattr(parties.get(SERVER), "centre", None)
+    centre = bare_of(getattr(parties.get(SERVER), "centre", None))
     inputs = None
     if hasattr(centre, "step"):
         inputs = Inputs(10**9 if every else epoch)

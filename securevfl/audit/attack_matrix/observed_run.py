@@ -250,7 +250,7 @@ class ObservedRun:
 
     def network(self, parties: Mapping[int, Any] | None = None) -> Any:
         """The client's network at the end, or among other parties; None where it has none."""
-        return getattr((parties or self.parties).get(self.client), "network", None)
+        return bare_of(getattr((parties or self.parties).get(self.client), "network", None))
 
     def _kinds(self, carries: str) -> list[Exposure]:
         return [e for e in self.protocol.exposures if e.carries == carries]

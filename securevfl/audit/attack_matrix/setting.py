@@ -25,6 +25,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import Shape
 from securevfl.runs.alignment import data_source
+from securevfl.verified import bare_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -182,7 +183,7 @@ class AttackCase:
 
         Where the models are in shares, it is the one that the client began with.
         """
-        found = getattr(client, "network", None)
+        found = bare_of(getattr(client, "network", None))
         if found is None and hasattr(protocol, "first_weights"):
             rate = {"name": "sgd", "lr": protocol.config.client_lr}
             found = protocol.network(client.index, optimizer=rate)
