@@ -2,28 +2,23 @@
 
 One run is the configuration itself: its options, all its rows and columns, all its rounds. Others
 are its settings: somebody is late, attempts fail, parties crash, uploads are wrong, the run is
-resumed. Of each run three things are kept: how its messages compare with the declaration, whether
-all secret draws are fresh, and its traffic.
+resumed. Of each run two things are kept: how its messages compare with the declaration, and its
+traffic.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from securevfl.audit import randomness
-from securevfl.audit.announced_sums import AnnouncedSums
 from securevfl.audit.deviations import Comparer, Comparison, Declared
-from securevfl.audit.keyed.mask_keys import MaskKeys, watch_streams
 from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun
-from securevfl.audit.recording.recorder import Recorder, keep_draws
-from securevfl.audit.tapes import Tape
+from securevfl.audit.recording.recorder import Recorder
 from securevfl.audit.traffic.seen import History, Traffic, envelopes_of, is_zero
 from securevfl.audit.traffic.setting import Setting, schedule_of
 from securevfl.engine.network import PartyState, Sending
@@ -31,10 +26,8 @@ from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import RunError
-from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.messages import SELF, UPLOADS, MessageKey
+from securevfl.protocols.base.messages import UPLOADS, MessageKey
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.shared_models import KeyMasked
 from securevfl.runs.threads import one_thread
 
 HELD = 256 * 2**20  # bytes of messages that a followed run holds
@@ -52,19 +45,6 @@ class Followed:
     ----------
     setting : Setting
     comparison : Comparison
-    strange : tuple of str
-        Secret draws of another origin than a fresh key of the operating system, used once.
-    sums : tuple of str
-        Of a coded protocol: sums that break the rules of the proof.
-    draws : int
-    thrown : int
-        Secure draws that no party kept.
-    strange_keys, keys : int
-        Keys and seeds that parties drew for themselves and that have another origin, or were used
-        before; and all of them.
-    mask_keys : tuple of str
-        Of a coded protocol with masks: keys of another origin, or used for what is no sum of the
-        run.
     traffic : Traffic
     rounds : int
         Newest round that the server announced.
@@ -74,13 +54,6 @@ class Followed:
 
     setting: Setting
     comparison: Comparison
-    strange: tuple[str, ...]
-    sums: tuple[str, ...]
-    draws: int
-    thrown: int
-    strange_keys: int
-    keys: int
-    mask_keys: tuple[str, ...]
     traffic: Traffic
     rounds: int
     ended: str = ""
@@ -123,20 +96,11 @@ def follow(
     predicting : Predicting, optional
         What is run, of a protocol that is `Protocol.predicting`.
     """
-    with randomness.watch() as log, watch_streams() as asked:
-        one = _FollowedRun(protocol, setting, progress, predicting)
-        ended = one.make()
-    tapes = [tape for life in one.lives for tape in life.drawn()]
+    one = _FollowedRun(protocol, setting, progress, predicting)
+    ended = one.make()
     return Followed(
         setting,
         functools.reduce(Comparison.and_then, (life.comparer.result() for life in one.lives)),
-        tuple(randomness.unexplained(log, tapes, _prime(protocol))),
-        tuple(fault for life in one.lives for fault in life.faults()),
-        sum(tape.drawn for tape in tapes),
-        randomness.unused(log, tapes),
-        sum(1 for _ in randomness.unexplained_keys(log, one.keys)),
-        len(one.keys),
-        tuple(() if one.mask_keys is None else one.mask_keys.faults(log, asked)),
         Traffic(
             *(envelopes_of(one.simulation.transcript), tuple(one.controls)),
             *(tuple(one.history.events), one.still),
@@ -146,21 +110,13 @@ def follow(
     )
 
 
-def _prime(protocol: Protocol) -> int | None:
-    """p, below which all draws must be uniform; None where they are no field elements."""
-    if isinstance(protocol, CodedProtocol):
-        return protocol.code.field.modulus
-    return protocol.code.field.modulus if isinstance(protocol, KeyMasked) else None
-
-
 @dataclass(frozen=True)
 class _Checkpoint:
-    """State, newest round, messages and draws of a run at a checkpoint."""
+    """State, newest round and messages of a run at a checkpoint."""
 
     state: dict[str, Any]
     round: int
     messages: list[RecordedMessage]
-    tapes: dict[int, Tape]
 
 
 class _Life:
@@ -178,28 +134,6 @@ class _Life:
     def __init__(self, run: RecordedRun, setting: Setting, method: Protocol | None = None) -> None:
         self.run = run
         self.comparer = Comparer(run, disturbed=setting.disturbed, method=method)
-        protocol = run.protocol
-        self._sums: AnnouncedSums | None = None
-        if isinstance(protocol, CodedProtocol):
-            self._sums = AnnouncedSums(protocol, disturbed=setting.disturbed)
-        self._before = {index: copy(tape) for index, tape in run.tapes.items()}
-        for message in run.messages:
-            self.take(message)
-
-    def take(self, message: RecordedMessage) -> None:
-        """Take in a message that is sent; it is compared later."""
-        if self._sums is not None:
-            self._sums.take(message)
-
-    def faults(self) -> Iterator[str]:
-        """Sums that break the rules of the proof."""
-        if self._sums is not None:
-            yield from self._sums.faults()
-
-    def drawn(self) -> Iterator[Tape]:
-        """Draws of each party in this life."""
-        for index, tape in self.run.tapes.items():
-            yield tape.after(self._before.get(index, Tape()))
 
 
 class _FollowedRun:
@@ -222,20 +156,14 @@ class _FollowedRun:
             self.lives = [_Life(run, setting, predicting.method)]
         self.controls: list[tuple[MessageKey, str]] = []
         self.history = History()
-        self.keys: list[bytes] = []
         self.still: MessageKey | None = None
-        coded = protocol if isinstance(protocol, CodedProtocol) else None
-        self.mask_keys = None if coded is None or not coded.masked else MaskKeys(coded)
         self.newest = self.sent = 0
         self._pending: list[RecordedMessage] = []
         self._declared = Declared(protocol, predicting=predicting is not None)
         self._checkpoint: _Checkpoint | None = None
         self._asked = False
-        parties = dict(run.parties)
-        for party in parties.values():
-            keep_draws(run, party)
         self.simulation = _Disturbed(
-            parties, seed=protocol.seed, transcript=run.transcript, **self._parts()
+            dict(run.parties), seed=protocol.seed, transcript=run.transcript, **self._parts()
         )
 
     @property
@@ -245,7 +173,7 @@ class _FollowedRun:
 
     def make(self) -> str:
         """Run to the end; returns why it ended before."""
-        with one_thread(), self.run.watch_chance():
+        with one_thread():
             try:
                 self._first_life()
                 if self._checkpoint is not None:
@@ -276,13 +204,8 @@ class _FollowedRun:
             "secrets": made.secrets,
             "conditions": setting.conditions,
             "faults": schedule_of(made, setting),
-            "make_party": self._party,
+            "make_party": self.protocol.party,
         }
-
-    def _party(self, index: int) -> Party:
-        party = self.protocol.party(index)
-        keep_draws(self.run, party)
-        return party
 
     def _wrong(self) -> Callable[[MessageKey], bool]:
         clients = tuple(self.protocol.peers())[: self.setting.wrong_uploads]
@@ -298,13 +221,8 @@ class _FollowedRun:
         spec = self._declared.spec_of(message.key)
         if spec is not None and (spec.public or spec.carries == "control"):
             self.controls.append((message.key, hashlib.sha256(message.content).hexdigest()))
-        if spec is not None and (spec.receiver, spec.carries) == (SELF, "key"):
-            self.keys += message.payload
         if spec is not None and spec.carries == "gradient" and is_zero(message.payload):
             self.still = self.still or message.key
-        self.lives[-1].take(message)
-        if self.mask_keys is not None:
-            self.mask_keys.take(message, spec)
         self._pending.append(message)
         if message.key.round > self.newest:
             self.newest = message.key.round
@@ -334,18 +252,14 @@ class _FollowedRun:
 
     def _keep(self, state: dict[str, Any]) -> None:
         """Note where the run stands; it goes on, and comes back here."""
-        run = self.run
-        tapes = {index: copy(tape) for index, tape in run.tapes.items()}
-        self._checkpoint = _Checkpoint(state, self.newest, list(run.messages), tapes)
+        self._checkpoint = _Checkpoint(state, self.newest, list(self.run.messages))
 
     def _resume(self, checkpoint: _Checkpoint) -> None:
         """Begin another life at a checkpoint, as a run folder is resumed."""
-        run = self.run.again(checkpoint.messages, checkpoint.tapes)
+        run = self.run.again(checkpoint.messages)
         self._pending = list(run.messages)
         self.lives.append(_Life(run, self.setting))
         parties = self.protocol.parties()
-        for party in parties.values():
-            keep_draws(run, party)
         self.newest = checkpoint.round
         made = _Disturbed.from_state(
             parties, checkpoint.state, resumption=run.resumptions, **self._parts()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,8 +37,6 @@ class Call:
         Size of the result.
     digest : str
         SHA-256 of the result.
-    decoding : bool
-        Whether it is a weight with which decoding looks for wrong results, and no mask.
     prime : int
         The result is uniform on 0 to prime - 1.
     """
@@ -48,7 +46,6 @@ class Call:
     fresh: int
     nbytes: int
     digest: str
-    decoding: bool = False
     prime: int = 0
 
 
@@ -78,13 +75,11 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
 
     `keep`, if given, is told a copy of each result.
     """
-    from securevfl.field import error_correction, sampling
+    from securevfl.field import sampling
 
     sampler: Any = sampling
-    decoder: Any = error_correction
     log, uniform, urandom = Log(), sampling.uniform, os.urandom
-    project = decoder.project
-    drawn, decoding = 0, False
+    drawn = 0
 
     def numbered(size: int) -> bytes:
         nonlocal drawn
@@ -100,26 +95,16 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
         if keep is not None:
             keep(result.copy())
         fresh, nbytes = drawn - before, result.nbytes
-        log.calls.append(Call(repr(used), used.secure, fresh, nbytes, made, decoding, prime))
+        log.calls.append(Call(repr(used), used.secure, fresh, nbytes, made, prime))
         return result
-
-    def projected(*arguments: Any) -> Any:
-        nonlocal decoding
-        decoding = True
-        try:
-            return project(*arguments)
-        finally:
-            decoding = False
 
     numbers: Any = random  # of which SystemRandom makes its numbers
     theirs = numbers._urandom  # another one than `os.urandom`, where that has a stand-in already
     sampler.uniform, os.urandom, numbers._urandom = logged, numbered, numbered
-    decoder.project = projected
     try:
         yield log
     finally:
         sampler.uniform, os.urandom, numbers._urandom = uniform, urandom, theirs
-        decoder.project = project
 
 
 def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> Iterator[str]:
@@ -138,36 +123,3 @@ def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> It
                 yield f"draw {place} of tape {number}"
             else:
                 left[name] -= 1
-
-
-def unused(log: Log, tapes: Collection[Tape]) -> int:
-    """Number of secure results that no party has on its tape, of the sizes that parties draw.
-
-    Who draws again until a result pleases throws results away; the one that is left is fresh, and
-    no longer uniform. Results of other sizes are not masks, and what decoding draws is none.
-    """
-    kept = {name for tape in tapes for name in tape.every_digest()}
-    secure = [call for call in log.calls if call.secure and not call.decoding]
-    sizes = {call.nbytes for call in secure if call.digest in kept}
-    return sum(call.nbytes in sizes and call.digest not in kept for call in secure)
-
-
-def unexplained_keys(log: Log, drawn: Iterable[bytes]) -> Iterator[bytes]:
-    """Keys that are not what 32 fresh bytes of the operating system give, each used once.
-
-    A key is those bytes themselves, or the first ones of the keystream under them.
-    """
-    from securevfl.field.sampling import Keystream, has_aes_unit
-
-    fresh: dict[bytes, int] = {}
-    for key in log.keys:
-        if len(key) >= SEED_BYTES:
-            stream = np.empty(SEED_BYTES, np.uint8)
-            Keystream(key[:SEED_BYTES], has_aes_unit()).fill(stream)
-            for made in (key[:SEED_BYTES], stream.tobytes()):
-                fresh[made] = fresh.get(made, 0) + 1
-    for one in drawn:
-        if not fresh.get(one):
-            yield one
-        else:
-            fresh[one] -= 1

@@ -1,8 +1,7 @@
-"""Real runs of a coded protocol that the verifiers ask for: chosen secrets, given or fresh tapes.
+"""Real runs of a coded protocol on chosen secrets, for games and attacks.
 
-A `RunFactory` runs a `CodedProtocol` on data that the verifier made. Nothing of the protocol's code
-is replaced but what the verifier must choose: models where they are given, and tapes where they are
-replayed.
+A `RunFactory` runs a `CodedProtocol` on data that somebody made. Nothing of the protocol's code is
+replaced but the models, where they are given.
 """
 
 from __future__ import annotations
@@ -16,14 +15,12 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit import views
-from securevfl.audit.proof.coupling import Secrets
-from securevfl.audit.tapes import Tape, record_draws, replay_draws
+from securevfl.audit.tapes import Tape, record_draws
 from securevfl.audit.views import View
 from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.mailbox import ANNOUNCE
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.engine.streams import Secrets as SecretStreams
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode
@@ -34,6 +31,8 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import make_config
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
+from securevfl.verified import bare_of
+from securevfl.verified.values import wrapped
 
 Models = Mapping[int, Mapping[int, np.ndarray]]
 
@@ -67,6 +66,28 @@ def dataset(features: Sequence[np.ndarray]) -> VerticalDataset:
 
 
 @dataclass(frozen=True)
+class Secrets:
+    """Secrets and share masks of one client.
+
+    Attributes
+    ----------
+    data : ndarray, (K, rows, columns)
+        X-bar.
+    models : mapping of int to ndarray, (columns, h)
+        W-bar by round.
+    data_masks : ndarray, (T, rows, columns)
+        Z.
+    model_masks : mapping of int to ndarray, (T, columns, h)
+        V by round.
+    """
+
+    data: np.ndarray
+    models: Mapping[int, np.ndarray]
+    data_masks: np.ndarray
+    model_masks: Mapping[int, np.ndarray]
+
+
+@dataclass(frozen=True)
 class CodedRun:
     """A recorded run of a coded protocol.
 
@@ -80,8 +101,8 @@ class CodedRun:
         W-bar by client and round.
     data : mapping
         X-bar by client, (K, rows, columns).
-    keys : mapping of int to list of bytes
-        Keys of masks that each client drew, in their order.
+    keys : mapping of int to mapping of int to bytes
+        Keys of masks that each client knows at the end, by their place in `prss.blocks`.
     """
 
     protocol: CodedProtocol
@@ -89,7 +110,7 @@ class CodedRun:
     tapes: Mapping[int, Tape]
     models: Models
     data: Mapping[int, np.ndarray]
-    keys: Mapping[int, Sequence[bytes]]
+    keys: Mapping[int, Mapping[int, bytes]]
 
     @property
     def code(self) -> LagrangeCode:
@@ -103,7 +124,7 @@ class CodedRun:
 
     def view(self, coalition: Coalition) -> View:
         """View of a coalition at the end."""
-        inputs = {n: (self.data[n], self.models[n], tuple(self.keys[n])) for n in self.data}
+        inputs = {n: (self.data[n], self.models[n], self.keys[n]) for n in self.data}
         return views.cut(
             self.transcript, coalition, tapes=self.tapes, inputs=inputs, kinds=self.kinds
         )
@@ -134,12 +155,11 @@ class CodedRun:
         code, field, prss = self.code, self.code.field, self.protocol.prss
         assert prss is not None
         batch, attempt = self.announced[round]
-        label = self.protocol.told(round, batch, attempt)
+        label = attempt.told(round, batch)
         size, m = len(batch.rows) * self.protocol.config.width, code.size + code.privacy - 1
-        drawn = {n: iter(keys) for n, keys in self.keys.items()}
         total = np.zeros((code.parties, size), field.dtype)
-        for A in prss.blocks:
-            key = next(drawn[min(set(range(code.parties)) - set(A))], b"")
+        for place, A in enumerate(prss.blocks):
+            key = self.keys[min(set(range(code.parties)) - set(A))][place]
             streams = m - len(A)
             if known and set(known) <= set(A):
                 continue
@@ -171,8 +191,6 @@ class RunFactory:
         Made without coded inference.
     models : mapping, optional
         W-bar by client and round, any field elements; where given, clients do not train.
-    exchanged : mapping, optional
-        Client to the client whose secret choices it has, initial model and rounding among them.
     conditions : Conditions
         Who is late, and when.
     """
@@ -181,7 +199,6 @@ class RunFactory:
         self,
         protocol: Protocol,
         models: Models | None = None,
-        exchanged: Mapping[int, int] | None = None,
         conditions: Conditions = NONE,
     ) -> None:
         if not isinstance(protocol, CodedProtocol):
@@ -190,9 +207,6 @@ class RunFactory:
             )
         self.protocol = protocol
         self.models = models
-        self.exchanged = dict(exchanged or {})
-        if self.exchanged:
-            protocol.secrets = Exchanged(protocol.secrets, self.exchanged)
         self.conditions = conditions
 
     @functools.cached_property
@@ -200,37 +214,14 @@ class RunFactory:
         """X-bar by client: floor(2^lx x + 1/2) of the powers, in segments, as field elements."""
         return self.protocol.quantised_columns()
 
-    def run(
-        self,
-        tapes: Mapping[int, Tape] | None = None,
-        keys: Mapping[int, Sequence[bytes]] | None = None,
-        shifts: Mapping[int, np.ndarray] | None = None,
-    ) -> CodedRun:
-        """Run once, with fresh draws or those of another run.
-
-        Parameters
-        ----------
-        tapes : mapping of int to Tape, optional
-            Of the clients that have one.
-        keys : mapping, optional
-            Keys of masks that each client draws.
-        shifts : mapping, optional
-            By round what is added to rho at every client's point, (N, |B|, h).
-        """
-        chosen = self.models
-        made = self.protocol.parties() if chosen is None else self.protocol.parties_with(chosen)
-        parties: dict[int, Any] = made
+    def run(self) -> CodedRun:
+        """Run once, with fresh draws."""
+        parties: dict[int, Any] = self.protocol.parties()
         used: dict[int, Tape] = {}
         models: dict[int, dict[int, np.ndarray]] = {}
-        drawn: dict[int, list[bytes]] = {}
         for n in self.protocol.peers():
-            if tapes is not None and n in tapes:
-                replay_draws(parties[n], tapes[n])
             used[n] = record_draws(parties[n])
-            models[n] = _watch_models(parties[n])
-            drawn[n] = _watch_keys(parties[n], None if keys is None else keys[n])
-            if shifts:
-                _shift_masks(parties[n], self.protocol.code, shifts)
+            models[n] = _watch_models(parties[n], None if self.models is None else self.models[n])
         transcript = Transcript(payloads=True)
         with one_thread():
             Simulation(
@@ -241,26 +232,8 @@ class RunFactory:
                 transcript=transcript,
                 rules=rules_of(self.protocol),
             ).run()
-        return CodedRun(self.protocol, transcript, used, models, self.data, drawn)
-
-
-@dataclass(frozen=True)
-class Exchanged:
-    """Secret streams in which some parties have those of others.
-
-    Attributes
-    ----------
-    secrets : Secrets
-    exchanged : mapping of int to int
-        Party to the one whose streams it has.
-    """
-
-    secrets: SecretStreams
-    exchanged: Mapping[int, int]
-
-    def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
-        """Stream of the party in whose place `index` is."""
-        return self.secrets.stream(self.exchanged.get(index, index), name, *keys)
+        keys = {n: dict(bare_of(parties[n].keys)) for n in self.protocol.peers()}
+        return CodedRun(self.protocol, transcript, used, models, self.data, keys)
 
 
 _KINDS = {
@@ -288,40 +261,23 @@ def kinds_of(protocol: Protocol) -> dict[str, str]:
     return {kind: name for kind, name in declared.items() if kind != name}
 
 
-def _watch_models(client: Any) -> dict[int, np.ndarray]:
-    """Record the models that a client shares."""
+def _watch_models(client: Any, given: Mapping[int, np.ndarray] | None) -> dict[int, np.ndarray]:
+    """Record the models that a client shares; they are those given, if any are, in any range."""
     kept: dict[int, np.ndarray] = {}
     own = client.quantised_model
 
-    def quantised_model() -> np.ndarray:
-        kept[client.round] = own()
-        return kept[client.round]
+    def quantised_model() -> Any:
+        kind = ("field", client.field)
+        made = (
+            own() if given is None else wrapped(given[client.round], kind, None, client.index, None)
+        )
+        kept[client.round] = np.array(bare_of(made))
+        return made
 
     client.quantised_model = quantised_model
+    if given is not None:
+        client.check_range = lambda batch, model: None
     return kept
-
-
-def _watch_keys(client: Any, given: Sequence[bytes] | None) -> list[bytes]:
-    """Record the keys that a client draws; they are those given, if any are."""
-    kept: list[bytes] = []
-    own, left = client.secret_bytes, iter(given or ())
-
-    def secret_bytes(count: int) -> bytes:
-        kept.append(own(count) if given is None else next(left))
-        return kept[-1]
-
-    client.secret_bytes = secret_bytes
-    return kept
-
-
-def _shift_masks(client: Any, code: LagrangeCode, shifts: Mapping[int, np.ndarray]) -> None:
-    """Add something to a client's values of rho, by round."""
-    own = client.rho
-
-    def rho(told: bytes, shape: tuple[int, ...]) -> np.ndarray:
-        return code.field.add(own(told, shape), shifts[client.round][client.index])
-
-    client.rho = rho
 
 
 def run_factory(
@@ -330,7 +286,6 @@ def run_factory(
     models: Models | None = None,
     *,
     seed: int = 0,
-    exchanged: Mapping[int, int] | None = None,
     conditions: Conditions = NONE,
     **options: Any,
 ) -> RunFactory:
@@ -340,11 +295,11 @@ def run_factory(
     ----------
     protocol : type of Protocol
     features : sequence of ndarray, (M, d_n)
-    models, exchanged, conditions
+    models, conditions
         As for `RunFactory`.
     **options
         The protocol's; `QUICK` where they are not given.
     """
     known = {k: v for k, v in QUICK.items() if k in protocol.Config.model_fields}
     config = make_config(protocol, known | {"batch": len(features[0])} | options)
-    return RunFactory(protocol(config, dataset(features), seed=seed), models, exchanged, conditions)
+    return RunFactory(protocol(config, dataset(features), seed=seed), models, conditions)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from securevfl.audit.attacks import recovery, shares
 from securevfl.audit.attacks.recovery import Recovered, Round
+from securevfl.audit.attacks.shares import Power, coalition_power
 from securevfl.audit.games.on_runs import own_shares, uploads
-from securevfl.audit.proof import coupling
-from securevfl.audit.proof.certificate import Power, coalition_power
-from securevfl.audit.recorded_runs import CodedRun
+from securevfl.audit.recorded_runs import CodedRun, Secrets
+from securevfl.field import LagrangeCode
 from securevfl.privacy.coalition import Coalition
 
 
@@ -55,7 +55,7 @@ def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray
     for round, (rows, attempt) in sorted(recorded.attempts.items()):
         # What the coalition's own data and models add to each upload is known to it, from its
         # tapes.
-        own = coupling.psi(code, secrets, round, np.sort(rows))
+        own = psi(code, secrets, round, np.sort(rows))
         seen = {
             n: code.field.subtract(upload, own[n]) for n, upload in uploads(recorded, round).items()
         }
@@ -66,6 +66,21 @@ def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray
         data = F[:, :, honest]
     assert data is not None
     return data, rounds
+
+
+def psi(
+    code: LagrangeCode, sharers: Mapping[int, Secrets], round: int, rows: np.ndarray
+) -> np.ndarray:
+    """psi at every client's point: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h)."""
+    field = code.field
+    total: np.ndarray | None = None
+    for one in sharers.values():
+        F = code.encode(one.data, masks=one.data_masks)[:, rows]
+        G = code.encode_constant(one.models[round], masks=one.model_masks[round])
+        part = field.matmul(F, G)
+        total = part if total is None else field.add(total, part)
+    assert total is not None
+    return total
 
 
 def _truth(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from securevfl.audit import randomness
 from securevfl.audit.deviations import Comparison, compare
 from securevfl.audit.followed_runs import Followed, Predicting, follow
 from securevfl.audit.recording.recorded_run import RecordedRun
@@ -46,8 +44,6 @@ class Subject:
         Of what is not secret in the runs.
     level : float
         Failure probability of each test.
-    tests : sequence of str
-        Names of the statistical games that are played.
     progress : callable, optional
         Told what is being done.
     whole : bool
@@ -67,7 +63,6 @@ class Subject:
         *,
         seed: int = 0,
         level: float = LEVEL,
-        tests: Sequence[str] = (),
         progress: Callable[[str], None] | None = None,
         whole: bool = False,
         settings: Callable[[Protocol], Iterable[Setting]] = settings_of,
@@ -75,7 +70,6 @@ class Subject:
         self.protocol = protocol
         self.seed = seed
         self.level = level
-        self.tests = tuple(tests)
         self.whole = whole
         self.ran: list[str] = []
         self._progress = progress
@@ -291,48 +285,34 @@ class Subject:
         predicting.data = data
         return follow(predicting, setting, predicting=Predicting(made, parties))
 
-    @functools.cached_property
-    def _recorded(self) -> tuple[RecordedRun, randomness.Log]:
-        self.progress("a recorded run")
-        made = self.instance()
-        with randomness.watch() as log:
-            run = record(made)
-        self.note(f"{self.describe()}; nobody late or absent")
-        return run, log
-
     @property
     def run(self) -> RecordedRun:
         """One recorded run of the small instance."""
-        return self.shared("run", lambda: self._recorded)[0]
+        return self.shared("run", self._recorded)
+
+    def _recorded(self) -> RecordedRun:
+        self.progress("a recorded run")
+        run = record(self.instance())
+        self.note(f"{self.describe()}; nobody late or absent")
+        return run
 
     @property
-    def log(self) -> randomness.Log:
-        """Every call of the sampler, and every key from the operating system, of that run."""
-        return self.shared("run", lambda: self._recorded)[1]
+    def again(self) -> RecordedRun:
+        """A second run of the small instance, with the same seeds."""
+        return self.shared("run again", lambda: record(self.instance()))
 
     @property
-    def again(self) -> tuple[RecordedRun, randomness.Log]:
-        """A second run of the small instance, with the same seeds, and its log."""
-        return self.shared("run again", self._once_more)
+    def runs(self) -> tuple[RecordedRun, ...]:
+        """That run and those beyond it."""
+        return self.shared("runs beyond", lambda: (self.run, *self._beyond()))
 
-    def _once_more(self) -> tuple[RecordedRun, randomness.Log]:
-        instance = self.instance()
-        with randomness.watch() as log:
-            return record(instance), log
-
-    @property
-    def runs(self) -> tuple[tuple[RecordedRun, randomness.Log], ...]:
-        """That run and those beyond it, each with its log."""
-        return self.shared("runs beyond", lambda: ((self.run, self.log), *self._beyond()))
-
-    def _beyond(self) -> Iterator[tuple[RecordedRun, randomness.Log]]:
+    def _beyond(self) -> Iterator[RecordedRun]:
         for changed in self.beyond:
             described = self.describe(**changed)
             self.progress(f"a recorded run: {described}")
-            with randomness.watch() as log:
-                run = record(self.instance(**changed))
+            run = record(self.instance(**changed))
             self.note(f"{described}; nobody late or absent")
-            yield run, log
+            yield run
 
     @property
     def comparison(self) -> Comparison:

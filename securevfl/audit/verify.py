@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from securevfl._version import __version__
 from securevfl.audit.child import ChildEndedError, in_child
-from securevfl.audit.games.on_runs import TESTS
 from securevfl.audit.proved import proved_report
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
@@ -20,14 +19,12 @@ from securevfl.audit.verdicts import Evidence, Leakage, conclude
 from securevfl.audit.verdicts import Report as Report
 from securevfl.audit.verifiers.base import Verifier
 from securevfl.audit.verifiers.declaration import AS_DECLARED
-from securevfl.audit.verifiers.recovery import leaks_of_shares
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.models.user_code import allow_options
 from securevfl.privacy.adversary import Adversary
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -65,7 +62,6 @@ def verify(
     plain: bool = False,
     seed: int = 0,
     level: float = LEVEL,
-    tests: Sequence[str] = tuple(TESTS),
     progress: Callable[[str], None] | None = None,
     whole: bool = True,
     limit: float | None = None,
@@ -79,21 +75,18 @@ def verify(
 
     Of any other protocol every verifier that applies to a claim examines it
     (`securevfl.audit.verifiers.registry`), and the verdict is the strongest one that all evidence
-    together allows. Of any protocol: recorded
+    together allows. These are recorded
     runs against its declared messages (the configuration itself, and settings in which parties are
     late, crash, are wrong or resumed), its traffic with other secrets, what the adversary was sent
-    in the clear, whether a secret changes what it sees, the noise of its releases, and what its
-    reductions suppose. Of protocols that share by a Lagrange
-    code besides: the certificate of the proof at the K, T, N and p of the configuration, exhaustive
-    enumeration of small instances, the bijection of the proof run on the real code, statistical
-    games against real runs, the provenance of masks, and the attacks.
+    in the clear, and whether a secret changes what it sees. None of them proves anything: the
+    strongest verdict is then NO VIOLATION FOUND.
 
     Parameters
     ----------
     protocol : str or type of Protocol
     data : VerticalDataset, DataSource or str
         Fixes the parties and default K. The configuration itself is run on all of it, settings on
-        some of its rows, and coded runs on small data sets of their own.
+        some of its rows.
     plain : bool
         Verify the paper's evaluation, `masked=False`, and the claims as the paper makes them: the
         card of plain evaluation claims nothing against the server.
@@ -101,8 +94,6 @@ def verify(
         Of what is not secret, and of the sampled subsets.
     level : float
         Failure probability of each test.
-    tests : sequence of str
-        Names in `securevfl.audit.games.on_runs.TESTS`; all if not given.
     progress : callable, optional
         Told what is being done.
     whole : bool
@@ -130,7 +121,7 @@ def verify(
     """
     told = progress or (lambda words: None)
     if limit is not None:
-        given = {"plain": plain, "seed": seed, "level": level, "tests": tests, "whole": whole}
+        given = {"plain": plain, "seed": seed, "level": level, "whole": whole}
         work = partial(_told, protocol, data, {**given, **options})
         try:
             report: Report = in_child(work, limit, told)
@@ -162,11 +153,11 @@ def verify(
             library=library(),
             elsewhere=lambda claim: judge(
                 claim,
-                Subject(made, seed=seed, level=level, tests=tests, progress=told, whole=whole),
+                Subject(made, seed=seed, level=level, progress=told, whole=whole),
                 tuple(VERIFIERS.all().values()),
             ),
         )
-    subject = Subject(made, seed=seed, level=level, tests=tests, progress=told, whole=whole)
+    subject = Subject(made, seed=seed, level=level, progress=told, whole=whole)
     stated, unread = _read(lambda: _claims(made, plain))
     silent, _ = _read(lambda: not made.messages)
     described, _ = _read(made.describe)
@@ -180,7 +171,7 @@ def verify(
         cls.name,
         {**(described or {}), "seed": seed},
         found,
-        tuple(_leaks(subject)),
+        _leaks(subject),
         NOT_COVERED,
         tuple(subject.ran),
         whole,
@@ -278,17 +269,10 @@ def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
     return (*made.paper_claims, *rest)
 
 
-def _leaks(subject: Subject) -> Iterator[Leakage]:
-    """Leakage by role, as the card says it, and what coalitions decode of a coded protocol."""
-    made = subject.protocol
-    seen, _ = _read(lambda: dict(made.card.sees))
-    for who, what in (seen or {}).items():
-        yield Leakage(who, what, "the card")
-    if isinstance(made, CodedProtocol):
-        decoded, error = _read(lambda: tuple(leaks_of_shares(subject)))
-        yield from decoded or ()
-        if error:
-            yield Leakage("coalitions", "could not be computed", error)
+def _leaks(subject: Subject) -> tuple[Leakage, ...]:
+    """Leakage by role, as the card says it."""
+    seen, _ = _read(lambda: dict(subject.protocol.card.sees))
+    return tuple(Leakage(who, what, "the card") for who, what in (seen or {}).items())
 
 
 __all__ = ["Report", "judge", "verify"]

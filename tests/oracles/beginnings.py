@@ -7,6 +7,7 @@ asked to do each of them here, and must give the same parties, other lives, and 
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -18,7 +19,7 @@ import numpy as np
 
 from securevfl.audit import randomness
 from securevfl.audit.tapes import Tape, record_draws
-from securevfl.audit.verifiers.provenance import arrays_of
+from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import OwnEntropy, Secrets
@@ -40,8 +41,32 @@ from tests.oracles.stand_ins import in_place_of
 _STARTS = 3  # of one run: at its beginning, and resumed twice
 _LIVES = 4  # resumptions, and incarnations of each, whose lives are compared
 _ROWS = 5  # of a prediction
+_DEEP = 3  # mappings and sequences of a party's attributes that are looked into
 
 Make = Callable[[int, Secrets], Any]
+
+
+def arrays_of(party: Party) -> list[np.ndarray]:
+    """All arrays that a party has in its attributes and in those of their parts, in order."""
+    return list(_arrays(vars(party), _DEEP))
+
+
+def _arrays(thing: Any, deep: int) -> Iterator[np.ndarray]:
+    if isinstance(thing, np.ndarray):
+        yield thing
+    elif hasattr(thing, "detach") and hasattr(thing, "numpy"):
+        yield thing.numpy(force=True)
+    elif not deep or isinstance(thing, (type, Protocol, VerticalDataset)):
+        return
+    elif isinstance(thing, (list, tuple)):
+        for one in thing:
+            yield from _arrays(one, deep - 1)
+    elif isinstance(thing, functools.partial):
+        yield from _arrays((thing.args, thing.keywords), deep - 1)
+    else:
+        held = thing if isinstance(thing, dict) else getattr(thing, "__dict__", {})
+        for one in held.values():
+            yield from _arrays(one, deep - 1)
 
 
 def beginning_faults(instance: Callable[..., Protocol]) -> Iterator[str]:

@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.noise.origin import GivenKey
-from securevfl.audit.noise.releases import clipped_to
-from securevfl.field.sampling import has_aes_unit
+from securevfl.field.sampling import Keystream, has_aes_unit
 from securevfl.privacy.mechanisms import gaussian, release_gradient, release_rows
 from tests.oracles.known_answers import expanded
 
@@ -26,6 +24,32 @@ _WIDTHS = (1, 7, 64)
 _BOUND, _SIGMA = 1.5, 0.75
 Mechanism = Callable[..., Any]
 _ERROR = 1e-9  # of the logarithm, sine and cosine of two libraries
+
+
+class GivenKey:
+    """A source that yields the keystream of one key, as the system's source does.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes.
+    """
+
+    secure = False
+
+    def __init__(self, key: bytes) -> None:
+        self.key = key
+
+    def keystream(self) -> Keystream:
+        """The keystream under the key."""
+        return Keystream(self.key, has_aes_unit())
+
+
+def clipped_to(rows: np.ndarray, bound: float) -> np.ndarray:
+    """Rows of a norm of at most C, in float64."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    clipped: np.ndarray = rows * np.minimum(1.0, bound / np.maximum(norms, bound))
+    return clipped
 
 
 def normals(key: bytes, size: int) -> np.ndarray:

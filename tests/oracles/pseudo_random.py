@@ -8,16 +8,25 @@ not show it, so it is computed here by other code.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.audit.proof.certificate import Check
 from securevfl.field import PrimeField
 from securevfl.field.prss import fill_stream
 from tests.oracles.known_answers import elements
 
 _DOMAIN = b"securevfl prss 1"
 _SIZE = 2**17 + 3  # elements that are compared, of each key and label
+
+
+@dataclass(frozen=True)
+class Check:
+    """One condition, whether it holds, and numbers or what is wrong."""
+
+    name: str
+    holds: bool
+    detail: str
 
 
 def pseudo_random(field: PrimeField) -> Check:

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.keyed.other_secrets import other_labels
 from securevfl.audit.subject import Subject
-from securevfl.audit.traffic.pairs import small_traffic, small_traffic_again
+from securevfl.audit.traffic.pairs import other_labels, small_traffic, small_traffic_again
 from securevfl.audit.traffic.seen import Traffic, traffic_of
 from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence

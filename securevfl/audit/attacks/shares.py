@@ -8,13 +8,19 @@ and the lattice of all that a combination allows has one short point.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.audit.proof.certificate import cancelling, decoders
-from securevfl.audit.proof.linear_algebra import echelon, independent_rows, solve_left
+from securevfl.audit.proof.linear_algebra import (
+    echelon,
+    independent_rows,
+    left_null,
+    rank,
+    solve_left,
+)
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
 
@@ -33,6 +39,72 @@ class Combinations:
 
     matrix: np.ndarray
     values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Power:
+    """Knowledge of one other client that clients get by pooling their shares.
+
+    Attributes
+    ----------
+    clients : tuple of int
+    combinations : int
+        Independent linear combinations of the K segments that become known.
+    model : bool
+        Whether they learn W.
+    """
+
+    clients: tuple[int, ...]
+    combinations: int
+    model: bool
+
+    def bits(self, rows: int, features: int, modulus: int) -> float:
+        """I(shares; X) = combinations rows d log2 p for uniform data."""
+        return self.combinations * rows * features * math.log2(modulus)
+
+
+def coalition_power(code: LagrangeCode, clients: Sequence[int]) -> Power:
+    """Knowledge that c clients get from their shares (the limits of Theorem 5.2).
+
+    Up to T learn nothing, T < c <= K + T learn c - T combinations of each client's segments, and
+    K + T learn everything. T + 1 learn W too unless the divided difference of 1/P over their
+    points vanishes: for K = 2, T = 1 that is alpha_i + alpha_j = beta_1 + beta_2.
+
+    Examples
+    --------
+    >>> from securevfl.field import PrimeField
+    >>> code = LagrangeCode(PrimeField(2**31 - 1), parties=9, segments=3, privacy=2)
+    >>> coalition_power(code, (0, 4, 5, 8))
+    Power(clients=(0, 4, 5, 8), combinations=2, model=True)
+    """
+    data, model = decoders(code, clients)
+    return Power(tuple(clients), rank(code.field, data), bool(model.any()))
+
+
+def decoders(code: LagrangeCode, clients: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Combinations of shares in which the masks cancel.
+
+    Returns
+    -------
+    data : ndarray, (c - rank M_C, K)
+        What those combinations are of the segments.
+    model : ndarray, (c - rank M_C,)
+        What multiple of W they are, of model shares.
+    """
+    null = cancelling(code, clients)
+    data = code.field.matmul(null, code.data_matrix[list(clients)])
+    return data, code.field.matmul(data, np.ones(code.segments, code.field.dtype))
+
+
+def cancelling(code: LagrangeCode, clients: Sequence[int]) -> np.ndarray:
+    """Basis of all combinations of these clients' shares that hold no mask, (c - T, c)."""
+    strangers = [n for n in clients if not 0 <= n < code.parties]
+    if strangers or len(set(clients)) != len(clients):
+        raise ConfigurationError(
+            f"coalition {tuple(clients)}: clients must be different and from 0 to "
+            f"{code.parties - 1}"
+        )
+    return left_null(code.field, code.mask_matrix[list(clients)])
 
 
 def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> Combinations:

@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
 
-import numpy as np
-
 from securevfl.audit import views
-from securevfl.audit.tapes import Tape
 from securevfl.audit.views import View
-from securevfl.data.alignment import psi
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.transcript import Transcript
@@ -117,10 +112,6 @@ class RecordedRun:
     ----------
     messages : list of RecordedMessage
         In the order of sending; those to oneself among them. Without those that were forgotten.
-    tapes : dict of int to Tape
-        What parties drew through `uniform`.
-    drawn_blindings : list of (bytes, ndarray)
-        What `blindings` returns.
     forgotten : dict of str to int
         Last round that was forgotten, by kind of message; not all parties count the same rounds.
     events : list of (MessageKey, mapping)
@@ -141,28 +132,25 @@ class RecordedRun:
         self.parties = parties
         self.transcript = transcript
         self.messages: list[RecordedMessage] = []
-        self.tapes: dict[int, Tape] = {}
         self.by_key: dict[MessageKey, list[RecordedMessage]] = {}
         self.forgotten: dict[str, int] = {}
-        self.drawn_blindings: list[tuple[bytes, np.ndarray]] = []
         self._by_kind: dict[tuple[str, int], dict[tuple[int, int], RecordedMessage]] = {}
         self._decoded: dict[tuple[str, int], dict[tuple[int, int], Any]] = {}
         self._sizes: dict[tuple[str, int], int] = {}
         self._states: dict[tuple[str, int], list[tuple[int, Snapshot]]] = {}  # in order
-        self._limit, self._held, self._undrawn = limit, 0, 0
+        self._limit, self._held = limit, 0
         self.events: list[tuple[MessageKey, dict[str, Any]]] = []
         self.resumptions = 0
         self._memory: dict[str, dict[int, Any]] = {}
 
-    def again(self, messages: Sequence[RecordedMessage], tapes: Mapping[int, Tape]) -> RecordedRun:
-        """Another life of the run, from when these were its messages and draws.
+    def again(self, messages: Sequence[RecordedMessage]) -> RecordedRun:
+        """Another life of the run, from when these were its messages.
 
         What formulas made of the messages is forgotten: they are compared once more, in order.
         """
         made = RecordedRun(self.protocol, self.parties, self.transcript, self._limit)
         made.resumptions = self.resumptions + 1
-        made.tapes, made.drawn_blindings = dict(tapes), self.drawn_blindings
-        made.forgotten, made._undrawn = dict(self.forgotten), self._undrawn
+        made.forgotten = dict(self.forgotten)
         states: dict[int, Snapshot] = {}
         for key, content, state in map(attrgetter("key", "content", "state"), messages):
             states.setdefault(id(state), state.fresh())
@@ -205,9 +193,6 @@ class RecordedRun:
             (kind, sender): [one for one in states if (kind, one[0]) not in gone]
             for (kind, sender), states in self._states.items()
         }
-        self._undrawn = min((round for _, round in self._by_kind if round > 0), default=1) - 1
-        for tape in self.tapes.values():
-            tape.forget(self._undrawn)
 
     @property
     def nbytes(self) -> int:
@@ -275,33 +260,6 @@ class RecordedRun:
         """Values that formulas of a name keep from earlier rounds; empty at first."""
         return self._memory.setdefault(name, {})
 
-    def draw(self, party: int, name: str, round: int) -> np.ndarray:
-        """A declared secret draw: draws of a round are in the order of their declarations."""
-        if 0 < round <= self._undrawn:
-            raise ForgottenError(f"draws of round {round} were forgotten")
-        declared = self.protocol.draws  # a shape that depends on chance is not known: None
-        names = [d.name for d in declared if d.name == name or d.shape(party, round) is not None]
-        return self.tapes[party].at(round)[names.index(name)]
-
-    def blindings(self) -> Sequence[tuple[bytes, np.ndarray]]:
-        """Scalars and orders of private set intersections, in the order of drawing."""
-        return self.drawn_blindings
-
-    @contextmanager
-    def watch_chance(self) -> Iterator[None]:
-        """Keep what members of private set intersections draw meanwhile."""
-        draw = psi.draw_blinding
-
-        def drawing(count: int) -> tuple[bytes, np.ndarray]:
-            self.drawn_blindings.append(draw(count))
-            return self.drawn_blindings[-1]
-
-        psi.draw_blinding = drawing
-        try:
-            yield
-        finally:
-            psi.draw_blinding = draw
-
     def sent(self, kind: str, round: int) -> Mapping[tuple[int, int], Any]:
         """Payloads of a kind in a round by (sender, receiver); of several the first."""
         self._check(kind, round)
@@ -322,8 +280,8 @@ class RecordedRun:
             )
 
     def view(self, coalition: Coalition) -> View:
-        """View of a coalition at the end: messages, and its members' draws."""
-        return views.cut(self.transcript, coalition, tapes=self.tapes)
+        """View of a coalition at the end: messages."""
+        return views.cut(self.transcript, coalition)
 
     def departures(self) -> list[tuple[int, int]]:
         """Times at which each message left and arrived, in virtual nanoseconds."""

@@ -6,12 +6,11 @@ elements: its results are copied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from securevfl.audit.recording.recorded_run import RecordedMessage, RecordedRun, Snapshot
-from securevfl.audit.tapes import Tape, record_draws, replay_draws
 from securevfl.engine import wire
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults
@@ -94,7 +93,6 @@ def record(
     protocol: Protocol,
     *,
     conditions: Conditions = NONE,
-    tapes: Mapping[int, Tape] | None = None,
     parties: dict[int, Party] | None = None,
     faults: Faults | None = None,
 ) -> RecordedRun:
@@ -105,8 +103,6 @@ def record(
     protocol : Protocol
     conditions : Conditions
         Who is late, and when.
-    tapes : mapping of int to Tape, optional
-        What these parties draw instead of fresh elements.
     parties : dict of int to Party, optional
         The parties, where they are not those of the protocol.
     faults : Faults, optional
@@ -114,18 +110,8 @@ def record(
     """
     made = protocol.parties() if parties is None else parties
     run = RecordedRun(protocol, made, Transcript(payloads=True))
-    for n, party in made.items():
-        if tapes is not None and n in tapes:
-            replay_draws(party, tapes[n])
-        keep_draws(run, party)
-
-    def again(index: int) -> Party:
-        party = protocol.party(index)
-        keep_draws(run, party)
-        return party
-
     schedule = faults and faults.bind(protocol.roles(), protocol.seed, last=protocol.last_fault)
-    with one_thread(), run.watch_chance(), suppress(*(() if faults is None else (RunError,))):
+    with one_thread(), suppress(*(() if faults is None else (RunError,))):
         Recorder(
             made,
             recorded=run,
@@ -134,12 +120,6 @@ def record(
             conditions=conditions,
             transcript=run.transcript,
             faults=schedule,
-            make_party=again,
+            make_party=protocol.party,
         ).run()
     return run
-
-
-def keep_draws(run: RecordedRun, party: Party) -> None:
-    """Copy what a party draws to its tape; a party that comes back goes on with the same one."""
-    if hasattr(party, "uniform"):
-        run.tapes[party.index] = record_draws(party, run.tapes.get(party.index))

@@ -10,7 +10,6 @@ import numpy as np
 
 from securevfl.audit.deviations import Declared
 from securevfl.audit.followed_runs import Followed, follow
-from securevfl.audit.keyed.other_secrets import other_labels
 from securevfl.audit.subject import Subject
 from securevfl.audit.traffic.seen import (
     Traffic,
@@ -170,3 +169,14 @@ def _differing(
     if by is not None:
         one, other = one.seen(by), other.seen(by)
     return differences(one, other)
+
+
+def other_labels(labels: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+    """Labels of the same kind: other ones, in other numbers of each class."""
+    if labels.dtype.kind == "f":
+        turned = (labels.min() + labels.max() - labels) * stream.uniform(0.5, 0.9)
+        return stream.permutation(turned).astype(labels.dtype)
+    classes = np.unique(labels)
+    shares = stream.dirichlet(np.ones(len(classes)))
+    drawn: np.ndarray = stream.choice(classes, len(labels), p=shares).astype(labels.dtype)
+    return drawn

@@ -22,7 +22,6 @@ from securevfl.engine import wire
 from securevfl.privacy.claims import Claim
 from securevfl.privacy.coalition import Coalition
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.shared_models import SharedModels
 
 _TRIES = 3  # other labels that are tried
 
@@ -33,13 +32,8 @@ class Influence:
     name = "influence"
 
     def applies(self, claim: Claim, protocol: Protocol) -> bool:
-        """Perfect secrecy of labels, and all claims that nothing is protected.
-
-        Where fresh masks hide the labels, no two runs have equal views at equal randomness of the
-        others; what is to be compared then are runs with moved masks, as a theorem says.
-        """
+        """Perfect secrecy of labels, and all claims that nothing is protected."""
         labels = claim.asset == "labels" and claim.strength == "perfect"
-        labels = labels and not isinstance(protocol, SharedModels)
         return labels or (claim.strength == "none" and claim.asset != "messages")
 
     def examine(
@@ -82,7 +76,7 @@ class Influence:
         """Evidence from the change in the view of one coalition; None for nothing to speak of."""
         one = _view(subject.run, coalition)
         subject.note(f"{subject.describe()}; other {claim.asset} of others than {coalition}")
-        again = _view(subject.again[0], coalition)
+        again = _view(subject.again, coalition)
         fixed = [a == b for a, b in zip(one, again, strict=False)]
         whole = all(fixed) and len(one) == len(again)
         if claim.strength == "perfect" and not whole:

@@ -99,7 +99,7 @@ class PlainHistory:
 
 def _in_events(subject: Subject) -> Iterator[str]:
     """The first event of a recorded run that holds columns of a client."""
-    for run, _ in subject.runs:
+    for run in subject.runs:
         if not run.events:
             continue
         told = ToldColumns(run.protocol, {n: run.data(n)["train"] for n in _owners(run.protocol)})

@@ -9,37 +9,17 @@ from securevfl.plugins import Registry
 
 
 def _built_in() -> Mapping[str, Verifier]:
-    from securevfl.audit.verifiers.certificate import Certificate, Formulas
     from securevfl.audit.verifiers.code_of_others import CodeOfOthers
-    from securevfl.audit.verifiers.coupling import Coupling
     from securevfl.audit.verifiers.declaration import DeclaredMessages
     from securevfl.audit.verifiers.demonstration import SentInTheClear
-    from securevfl.audit.verifiers.enumeration import Enumeration
-    from securevfl.audit.verifiers.games import Games
     from securevfl.audit.verifiers.influence import Influence
-    from securevfl.audit.verifiers.noise import Noise
     from securevfl.audit.verifiers.plaintext import PlainHistory, Plaintext
-    from securevfl.audit.verifiers.primitives import Hypotheses
-    from securevfl.audit.verifiers.provenance import Provenance, Sources
-    from securevfl.audit.verifiers.recovery import RecoveryAttack
     from securevfl.audit.verifiers.released_sums import ReleasedSums
-    from securevfl.audit.verifiers.shared_models import Theorem
     from securevfl.audit.verifiers.traffic import TrafficComparison
 
     every: tuple[Verifier, ...] = (
         DeclaredMessages(),
         CodeOfOthers(),
-        Theorem(),
-        Certificate(),
-        Formulas(),
-        Enumeration(),
-        Coupling(),
-        Sources(),
-        Provenance(),
-        RecoveryAttack(),
-        Games(),
-        Hypotheses(),
-        Noise(),
         SentInTheClear(),
         Influence(),
         TrafficComparison(),

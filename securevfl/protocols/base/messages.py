@@ -7,7 +7,7 @@ knows a protocol by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -74,15 +74,6 @@ class RunSecrets(Protocol):
 
     def memory(self, name: str) -> dict[int, Any]:
         """Values that formulas of a name keep from earlier rounds; empty at first."""
-
-    def draw(self, party: int, name: str, round: int) -> np.ndarray:
-        """A declared secret draw of a party."""
-
-    def blindings(self) -> Sequence[tuple[bytes, np.ndarray]]:
-        """Scalars and orders that members of private set intersections drew.
-
-        In the order of drawing (`securevfl.data.alignment.psi.draw_blinding`).
-        """
 
     def sent(self, kind: str, round: int) -> Mapping[tuple[int, int], Any]:
         """Payloads of a kind in a round, by (sender, receiver)."""

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from securevfl.audit.attacks.shares import coalition_power
 from securevfl.audit.proof import exhaustive
-from securevfl.audit.proof.certificate import coalition_power
 from securevfl.audit.proof.enumeration import Observation, Table
 from securevfl.audit.proof.exhaustive import (
     SmallInstance,

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from securevfl.audit.verifiers.primitives import Hypotheses
 
 from securevfl.audit.deviations import compare
 from securevfl.audit.recording.recorder import record
 from securevfl.audit.settings import settings_of
 from securevfl.audit.subject import Subject
 from securevfl.audit.verifiers.declaration import AS_DECLARED, DeclaredMessages
-from securevfl.audit.verifiers.primitives import Hypotheses
 from securevfl.audit.verifiers.registry import VERIFIERS
 from securevfl.audit.verify import judge
 from securevfl.engine.network import RoundOverError

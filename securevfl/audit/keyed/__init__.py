@@ -1,1 +1,0 @@
-"""Verification of protocols whose results are masked from keys (`Prss`)."""

@@ -1,1 +1,0 @@
-"""Noise that was added to recorded messages, held against the noise that a claim promises."""
