@@ -27,6 +27,7 @@ from securevfl.errors import (
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.testing.runs import class_of, make, paper_conditions, simulate
+from securevfl.verified import bare_of
 
 P31, P50, P61 = 2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1
 SMALL = {"rounds": 5, "batch": 15, "width": 5, "hidden": 6}
@@ -68,7 +69,7 @@ class Spy:
         attempt = await self._attempt(batch)
         self.attempts.append((batch, attempt))
         for n in attempt.sharers:
-            self.models[n, self.server.round] = self.homes[n].quantised_model()
+            self.models[n, self.server.round] = bare_of(self.homes[n].quantised_model())
         return attempt
 
     def decode(self, results, parties, degree):
@@ -84,7 +85,7 @@ class Spy:
         config, total = self.public.config, 0
         for n in attempt.sharers:
             client = self.homes[n]
-            powers = expand(client.features[batch.part], config.degree)
+            powers = expand(bare_of(client.features[batch.part]), config.degree)
             rounded = np.floor(powers.astype(np.float64) * 2**config.data_bits + 0.5)
             data = layout.lay_out(rounded.astype(np.int64))[:, batch.rows].astype(object)
             model = self.models[n, round].astype(object)
@@ -92,6 +93,11 @@ class Spy:
             total = total + data @ model
         assert abs(total).max() <= p // 2
         return total % p
+
+
+def network_of(client):
+    """The client's network, bare."""
+    return bare_of(client.network)
 
 
 def run_with_spy(protocol, *, conditions=NONE, seed=0, outages=()):
@@ -197,10 +203,11 @@ def test_footnote_2_sums_and_averages_over_those_that_shared(masks):
     def capture(batch, attempt, embedding):
         samples = spy.public.batches["train"].samples(batch.rows)
         mean = np.mean(
-            [parties[n].network.forward(data.train[n][samples]) for n in attempt.sharers], axis=0
+            [network_of(parties[n]).forward(data.train[n][samples]) for n in attempt.sharers],
+            axis=0,
         )
         true = samples >= 0
-        embeddings.append(np.abs(embedding - mean)[true].max())
+        embeddings.append(np.abs(bare_of(embedding) - mean)[true].max())
         train(batch, attempt, embedding)
 
     server.train = capture
@@ -211,7 +218,7 @@ def test_footnote_2_sums_and_averages_over_those_that_shared(masks):
     assert max(embeddings) < 1e-5
     initial = protocol.parties()
     for n in range(6):
-        moved = (parties[n].network.values != initial[n].network.values).any()
+        moved = (network_of(parties[n]).values != network_of(initial[n]).values).any()
         assert moved == (n not in (1, 4))
 
 
@@ -226,17 +233,17 @@ def test_the_gradient_of_a_client_is_divided_by_those_that_shared():
 
     def spy(kind, payload, to=None):
         if kind == "gradient":
-            gradients.append(payload)
+            gradients.append(bare_of(payload))
         broadcast(kind, payload, to)
 
     parties[SERVER].broadcast = spy
-    initial = parties[0].network.values.copy()
+    initial = network_of(parties[0]).values.copy()
     Simulation(parties, conditions=slow_sharers(1, 4)).run()
     layout = protocol.public.batches["train"]
     samples = layout.samples(layout.draw(1))
     rows = expand(data.train[0], protocol.config.degree)[samples] * (samples >= 0)[:, None]
     step = protocol.config.lr * rows.T @ gradients[0] / 4
-    np.testing.assert_allclose(parties[0].network.values, initial - step, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(network_of(parties[0]).values, initial - step, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -356,7 +363,7 @@ def test_a_client_that_comes_back_has_its_keys_and_has_used_its_labels(tmp_path)
     client = parties[0]
     back = protocol.party(0)
     restore(back, snapshot(client, waits=0, time=0) | {"ahead": ahead(client)})
-    assert back.keys == client.keys
+    assert bare_of(back.keys) == bare_of(client.keys)
     assert len(back.keys) == 5
     assert back.answered == client.answered
     assert back.answered[0][0] == 2
@@ -409,13 +416,14 @@ def test_a_gradient_of_zeros_lets_nobody_forget_what_was_summed():
     """Nobody moves, as with dead units; clients 1 and 4 share too late and stand in no sum."""
     data, options = case("uneven", rounds=2, **PATIENT)
     parties = make("fedvs", data, **options).parties()
-    server, step = parties[SERVER], parties[SERVER].centre.step
+    centre = bare_of(parties[SERVER].centre)
+    step = centre.step
 
     def dead(*arguments):
         loss, gradient = step(*arguments)
         return loss, np.zeros_like(gradient)
 
-    server.centre.step = dead
+    centre.step = dead
     spy = Spy(parties)
     Simulation(parties, conditions=slow_sharers(1, 4)).run()
     (first, _), (second, attempt) = spy.attempts[:2]
@@ -662,7 +670,7 @@ def test_a_gradient_of_zeros_does_not_make_a_client_forget(size):
     broadcast = server.broadcast
 
     def scaled(kind, payload, to=None):
-        broadcast(kind, payload * np.float32(size) if kind == "gradient" else payload, to)
+        broadcast(kind, bare_of(payload) * np.float32(size) if kind == "gradient" else payload, to)
 
     server.broadcast = scaled
     Simulation(parties).run()
@@ -688,7 +696,7 @@ def test_coded_inference_is_the_plain_evaluation_of_rounded_values(name):
     outcome = simulate("fedvs", data, **options)
     (inference,) = [event.fields for event in outcome.events if event.name == "inference"]
     plain = outcome.protocol.scores(outcome.parties, data.test)
-    coded = outcome.parties[SERVER].test_scores
+    coded = bare_of(outcome.parties[SERVER].test_scores)
     layout = outcome.protocol.public.batches["test"]
     rows = np.arange(layout.length)
     samples = layout.samples(rows)
@@ -706,7 +714,7 @@ def test_a_test_set_of_many_attempts_is_scored_row_by_row():
     # 4096 / K coded rows an attempt: 2501 of them, the last one half padding, take two.
     data = data_of((1, 2, 1, 1, 1), test_rows=5001)
     outcome = simulate("fedvs", data, **SMALL | {"secure": True, "segments": 2})
-    coded = outcome.parties[SERVER].test_scores
+    coded = bare_of(outcome.parties[SERVER].test_scores)
     assert [len(part) for part in coded.values()] == [4096, 2 * (2501 - 2048)]
     (inference,) = [event.fields for event in outcome.events if event.name == "inference"]
     plain = outcome.protocol.scores(outcome.parties, data.test)
@@ -767,7 +775,7 @@ def heavy_protocol():
 def test_a_client_whose_part_could_wrap_stops_before_it_shares():
     protocol = heavy_protocol()
     parties = protocol.parties()
-    parties[0].network.weight.data.fill_(1.0)
+    network_of(parties[0]).weight.data.fill_(1.0)
     simulation = Simulation(parties, conditions=NONE)
     with pytest.raises(RangeError) as caught:
         simulation.run()
@@ -781,15 +789,17 @@ def test_a_client_whose_part_could_wrap_stops_before_it_shares():
 def test_large_weights_that_cancel_are_exact_and_allowed():
     protocol = heavy_protocol()
     parties = protocol.parties()
-    weight = parties[0].network.weight.data
+    weight = network_of(parties[0]).weight.data
     weight.fill_(1.0)
     weight[::2] = -1.0
     client = parties[0]
     largest = 2**13
-    assert client.row_sum == 0  # setup fills it
+    assert not client.row_sums  # setup fills it
     spy = Spy(parties)
     Simulation(parties, conditions=NONE).run()
-    assert client.row_sum * largest > (P31 - 1) // 8  # only the exact product could settle it
+    assert (
+        int(bare_of(client.row_sums["train"])) * largest > (P31 - 1) // 8
+    )  # only the exact product could settle it
     assert spy.decoded[0].tolist() == spy.wanted[0].tolist()
 
 
@@ -799,7 +809,7 @@ def test_a_clipped_weight_is_an_event():
     clipped = [event.fields for event in outcome.events if event.name == "clipped"]
     assert clipped
     assert all(fields["weights"] > 0 and fields["bound"] == 0.05 for fields in clipped)
-    bound = max(np.abs(outcome.parties[n].network.values).max() for n in range(6))
+    bound = max(np.abs(network_of(outcome.parties[n]).values).max() for n in range(6))
     assert bound <= np.float32(0.05)
 
 
@@ -845,7 +855,7 @@ def test_predicted_memory_covers_the_shares_and_what_setup_needs(p, secure):
     shares = sum(
         array.nbytes
         for n in range(6)
-        for held in parties[n].data_shares.values()
+        for held in bare_of(parties[n].data_shares).values()
         for array in held.values()
     )
     assert shares < protocol.memory() < 1.5 * shares
