@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from mmap import mmap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from securevfl.verified.parties import Hands
 
 Array = np.ndarray[Any, Any]
+Shares: TypeAlias = Element | list[Element]  # by receiver, for `Participant.share`
 _LARGE = 2**20  # bytes
 
 
@@ -52,11 +53,18 @@ def mixed(
     return made
 
 
-def encoded(party: Hands, code: LagrangeCode, segments: Element) -> list[Element]:
-    """Shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T fresh tapes."""
+def encoded(party: Hands, code: LagrangeCode, segments: Element, *, apart: bool = False) -> Shares:
+    """Shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T fresh tapes.
+
+    With `apart` each is in memory of its own, which is free when its receiver has taken it.
+    """
     Z = party.uniform(code.privacy, *segments.shape[1:], name="Z")
-    shares = [_apart(one) for one in code.encode(segments._value, masks=Z._value)]
+    shares: Any = code.encode(segments._value, masks=Z._value)
+    if apart:
+        shares = [_apart(one) for one in shares]
     if segments._world is None:
+        if not apart:
+            return Element(shares, None, party.index, None, party.field)
         return [Element(one, None, party.index, None, party.field) for one in shares]
     matrix = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)
     parts = [
@@ -66,12 +74,12 @@ def encoded(party: Hands, code: LagrangeCode, segments: Element) -> list[Element
     return mixed(matrix, parts, shares)
 
 
-def encoded_constant(party: Hands, code: LagrangeCode, value: Element) -> list[Element]:
+def encoded_constant(party: Hands, code: LagrangeCode, value: Element) -> Shares:
     """Shares of the polynomial with one value at all K data points, and T fresh tapes."""
     V = party.uniform(code.privacy, *value.shape, name="V")
     shares = code.encode_constant(value._value, masks=V._value)
     if value._world is None:
-        return [Element(one, None, party.index, None, party.field) for one in shares]
+        return Element(shares, None, party.index, None, party.field)
     p = code.field.modulus
     matrix = [
         [sum(map(int, a)) % p, *map(int, b)]

@@ -96,7 +96,8 @@ class Protected:
     def __init__(
         self, value: Any, node: Node | None, home: int | None, world: Trace | None
     ) -> None:
-        if isinstance(value, np.ndarray):
+        # A trace tells values by their views.
+        if isinstance(value, np.ndarray) and (world is not None or value.flags.writeable):
             value = value.view()
             value.flags.writeable = False
         self._value, self._node, self._home, self._world = value, node, home, world
@@ -135,18 +136,22 @@ def home_of(values: Sequence[Any], at: int | None = None) -> int | None:
     FlowError
         Where they are of two parties, or not of party `at`: nothing was sent.
     """
-    every = [value._home for value in values if isinstance(value, Protected)]
-    homes = {home for home in every if home is not None}
-    if at is not None:
-        homes |= {at}
-    if len(homes) > 1:
+    home = at
+    for value in values:
+        one = value._home if isinstance(value, Protected) else None
+        if one is None or one == home:
+            continue
+        if home is None:
+            home = one
+            continue
         said = "; ".join(describe(v) for v in values if isinstance(v, Protected))
-        whose = " and ".join(_party(one) for one in sorted(homes))
+        every = {at, *(value._home for value in values if isinstance(value, Protected))}
+        whose = " and ".join(_party(n) for n in sorted(n for n in every if n is not None))
         raise FlowError(
             f"values of {whose} in one operation, and nothing was sent: {said}. Send it first, and "
             "use what the receiver gets"
         )
-    return homes.pop() if homes else None
+    return home
 
 
 class Element(Protected):
@@ -169,6 +174,11 @@ class Element(Protected):
     ) -> None:
         super().__init__(value, node, home, world)
         self._field = field
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, which is public."""
+        return self._value.shape  # type: ignore[no-any-return]
 
     def _made(self, value: Array, op: str, args: Sequence[Any], data: Any = None) -> Element:
         """A result; `args` are Elements."""
@@ -753,11 +763,10 @@ def concatenate(values: Sequence[Element], axis: int = 0) -> Element:
     values = list(values)
     if not values or not all(isinstance(one, Element) for one in values):
         raise FlowError("concatenate: a list of Elements is needed")
-    home_of(values)
-    field = values[0]._field
+    home, field = home_of(values), values[0]._field
     whole = np.concatenate([one._value for one in values], axis)
     if values[0]._world is None:
-        return Element(whole, None, home_of(values), None, field)
+        return Element(whole, None, home, None, field)
     total, start = None, 0
     for one in values:
         numbers = np.full(whole.shape, -1, np.int64)

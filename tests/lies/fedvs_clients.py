@@ -86,10 +86,10 @@ class Colluder(Client):
 class Reshares(Client):
     """Deals its data once more, of other rows, in the round."""
 
-    def share(self, kind: str, shares: Sequence[Any] | np.ndarray) -> None:
+    def share(self, kind: str, shares: Any) -> None:
         """The model, and before it other data."""
         if kind == "model":
-            super().share("train-data", np.zeros((len(shares), 1, 1), self.public.field.dtype))
+            super().share("train-data", np.zeros((len(self.peers), 1, 1), self.public.field.dtype))
         super().share(kind, shares)
 
 

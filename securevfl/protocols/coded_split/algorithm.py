@@ -492,7 +492,7 @@ class Owner(Holder):
         public = self.public
         for part, features in self.features.items():
             X = segments_of(public, self.index, features, part)
-            self.share(f"{part}-data", encoded(self, public.code, X))
+            self.share(f"{part}-data", encoded(self, public.code, X, apart=True))
         if public.trains:
             W = self.weights.map(first_model, public.model_point, field=public.field)
             self.share("model", encoded_constant(self, public.code, W))
