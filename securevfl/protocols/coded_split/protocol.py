@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -158,9 +159,13 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         """W_n^0, from the owner's own entropy."""
         return self.network(owner, optimizer={"name": "sgd", "lr": 1.0}).values.copy()
 
-    def rounding_stream(self, step: int) -> np.random.Generator:
-        """The server's draws of a step that is rounded stochastically."""
-        return self.secret_stream(SERVER, "rounding", step)
+    @property
+    def rounding_stream(self) -> Callable[[int], np.random.Generator]:
+        """The server's draws of a step that is rounded stochastically, by its number.
+
+        It is no method, by which the server would reach everybody's columns.
+        """
+        return functools.partial(self.secrets.stream, SERVER, "rounding")
 
     def parties(self) -> dict[int, Party]:
         """The server, owners with nothing but their own columns, and helpers."""
