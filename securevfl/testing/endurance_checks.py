@@ -16,6 +16,7 @@ from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.base.messages import UPLOADS
 from securevfl.testing.basics import require
 from securevfl.testing.runs import Outcome, ProtocolLike, class_of, make, simulate
+from securevfl.verified import bare_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -136,7 +137,8 @@ def _corrupt(party: Party, kinds: Collection[str]) -> None:
 
     def lie(to: int, kind: str, payload: Any, **given: Any) -> None:
         if kind in kinds:
-            payload = stream.integers(0, 2**16, payload.shape).astype(payload.dtype)
+            right = bare_of(payload)
+            payload = stream.integers(0, 2**16, right.shape).astype(right.dtype)
         send(to, kind, payload, **given)
 
     party.send = lie  # type: ignore[method-assign]

@@ -9,6 +9,8 @@ from securevfl.engine.streams import OwnEntropy
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.testing.runs import make
+from securevfl.verified import bare_of
+from securevfl.verified.values import Protected
 from tests.protocols.test_conformance import VARIANTS, chosen
 
 # Active parties begin with one top network, which the threat model lists as public.
@@ -21,6 +23,7 @@ def networks(value, seen, path=""):
     if id(value) in seen or isinstance(value, Protocol | type | str | bytes):
         return
     seen.add(id(value))
+    value = bare_of(value) if isinstance(value, Protected) else value
     if isinstance(value, torch.nn.Module):
         for name, weight in value.named_parameters():
             yield f"{path}.{name}", weight.detach().numpy()
