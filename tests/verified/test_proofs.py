@@ -114,7 +114,7 @@ def test_a_damaged_certificate_is_refused(proved, tmp_path):
 
 def test_a_protocol_without_protected_values_is_refused():
     with pytest.raises(ConfigurationError, match="Participant"):
-        Traced("split", {}).run()
+        Traced("local", {}).run()
 
 
 def test_the_same_file_trains(proved):
