@@ -14,8 +14,8 @@ def few(protocol):
     return [one for one in settings_of(protocol) if one.name in ("resumed", "clients late")]
 
 
-def verdicts(protocol, claims, tests=()):
+def verdicts(protocol, claims):
     """Verdicts on claims of a protocol, in their order, from small runs in few settings."""
-    subject = Subject(protocol, settings=few, tests=tests)
+    subject = Subject(protocol, settings=few)
     verifiers = tuple(VERIFIERS.all().values())
     return [judge(claim, subject, verifiers).verdict for claim in claims]

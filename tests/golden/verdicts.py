@@ -48,19 +48,6 @@ ORDER = (
 )
 
 LEAKS = {
-    "fedvs": (
-        *("a formula of raw data", "more shares for client 0", "the server as a helper"),
-        *("columns as a gradient", "one round of twelve", "columns given to the server"),
-        *("a bit in who uploads", "P left out", "one stream fewer", "label used twice"),
-        *("hash of the announcement left out", "rows of Z repeat", "V is Z"),
-        *("V zero from round 4", "client 0 without V", "Z of half range", "one key for all sets"),
-        *("T=2: masks in proportion", "T=2: keys for one colluder", "unmasked from round 4"),
-        *("after a resume", "uploads of a resumed run without masks", "result_timeout: rho zero"),
-        *("secure: rho zero in inference", "rounding from the public seed"),
-        *("initial weights from the public seed", "columns in a list of all clients"),
-        *("columns in the log", "columns in a file", "models are raw data", "a share passed on"),
-        *("one client alone in the sum", "nothing written ahead"),
-    ),
     "dvfl": ("labels as a hint",),
     "local": ("labels in gradients",),
     "masked_sum": ("a column as integers", "one value a round", "a column as bytes"),

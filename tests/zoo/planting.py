@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.field import LagrangeCode
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import Outcome
@@ -183,21 +182,6 @@ def tap(party: Any, change: Callable[[dict[str, Any]], None]) -> None:
     party.send = sending
 
 
-def redraw(client: Any, change: Change) -> None:
-    """Pass the masks of a FedVS client through ``change(draw, round, place in the round)``."""
-    draw, places = client.uniform, {}  # type: ignore[var-annotated]
-
-    def uniform(shape: tuple[int, ...]) -> np.ndarray:
-        place = places.get(client.round, 0)
-        places[client.round] = place + 1
-        return change(draw(shape), client.round, place)
-
-    client.uniform = uniform
-
-
-# -- reading a finished run -----------------------------------------------------------------------
-
-
 def messages(outcome: Outcome, kind: str, round: int | None = None) -> Iterator[dict[str, Any]]:
     """Messages of a kind between different parties, with payload, size and times."""
     sent = outcome.simulation.transcript
@@ -206,60 +190,6 @@ def messages(outcome: Outcome, kind: str, round: int | None = None) -> Iterator[
     for row, payload in enumerate(payloads):
         if columns["kind"][row] == kind and round in (None, int(columns["round"][row])):
             yield {name: values[row] for name, values in columns.items()} | {"payload": payload}
-
-
-def shares(outcome: Outcome, kind: str, sender: int, round: int = 0) -> dict[int, np.ndarray]:
-    """Shares that a client sent of something, by receiver."""
-    return {
-        int(one["receiver"]): one["payload"]
-        for one in messages(outcome, kind, round)
-        if one["sender"] == sender and one["receiver"] >= 0
-    }
-
-
-def masks(outcome: Outcome, kind: str, sender: int, round: int = 0) -> np.ndarray:
-    """Z or V of a FedVS client, (T, ...), from the shares that it sent."""
-    code: LagrangeCode = outcome.protocol.code  # type: ignore[attr-defined]
-    sent, field_ = shares(outcome, kind, sender, round), code.field
-    names = sorted(sent)[: code.segments + code.privacy]
-    matrix = np.concatenate([code.data_matrix, code.mask_matrix], axis=1)[names]
-    stack = np.stack([sent[n] for n in names])
-    found = field_.matmul(field_.inv(matrix), stack.reshape(len(names), -1))
-    whole: np.ndarray = found.reshape(stack.shape)[code.segments :]
-    return whole
-
-
-def upload_masks(outcome: Outcome, round: int) -> dict[int, np.ndarray]:
-    """Masks of the uploads of a round of FedVS, P rho, by client.
-
-    The sums of products are computed from the shares that were sent and those that clients hold.
-    """
-    made: Any = outcome.protocol
-    field, found = made.code.field, {}
-    sent = {int(m["sender"]): m["payload"] for m in messages(outcome, "embedding", round)}
-    batch = next(iter(messages(outcome, "round", round)))["payload"]
-    attempt = next(iter(messages(outcome, "attempt", round)))["payload"]
-    models = {n: own_shares(outcome, n, round) for n in attempt.sharers}
-    for n, upload in sent.items():
-        held = outcome.parties[n].data_shares[batch.part]  # type: ignore[attr-defined]
-        total = np.zeros_like(upload)
-        for m in attempt.sharers:
-            total = field.add(total, field.matmul(held[m][batch.rows], models[m][n]))
-        found[n] = field.subtract(upload, total)
-    return found
-
-
-def own_shares(outcome: Outcome, sender: int, round: int) -> np.ndarray:
-    """All shares of a client's model, its own among them, from those that it sent."""
-    code: LagrangeCode = outcome.protocol.code  # type: ignore[attr-defined]
-    sent = shares(outcome, "model", sender, round)
-    names = sorted(sent)[: code.privacy + 1]
-    stack = np.stack([sent[n] for n in names])
-    ones = code.field.matmul(code.data_matrix, np.ones(code.segments, code.field.dtype))
-    known = np.concatenate([ones[:, None], code.mask_matrix], axis=1)[names]
-    parts = code.field.matmul(code.field.inv(known), stack.reshape(len(names), -1))
-    whole = parts.reshape(stack.shape)
-    return code.encode_constant(whole[0], masks=whole[1:])
 
 
 def sent_array(outcome: Outcome, wanted: np.ndarray, *kinds: str) -> bool:

@@ -17,14 +17,7 @@ LEAKS = {one.name: one for one in all_leaks()}
 VARIANTS = {one.name: one for one in sound_variants()}
 SHOWN = [name for name, one in LEAKS.items() if one.shows is not None]
 # Of these a small run without faults shows nothing, or nothing that is certain.
-NOT_SHOWN = {
-    "fedvs: after a resume",
-    "fedvs: columns in the log",
-    "fedvs: rounding from the public seed",
-    "fedvs: rows in the place of weights",
-    "fedvs: uploads of a resumed run without masks",
-    "fedvs: uploads to a server that came back without masks",
-}
+NOT_SHOWN = set()
 CAUGHT = {}
 BLAMELESS = ("dvfl: as it is",)
 
@@ -51,10 +44,9 @@ def sound_losses(protocol, options, data):
 
 
 def test_the_zoo_has_leaks_of_all_protocols_with_claims_and_names_are_unique():
-    assert len(LEAKS) == len(all_leaks()) >= 50
-    assert len(VARIANTS) == len(sound_variants()) >= 20
-    claimed = {"fedvs", "dvfl"}
-    claimed |= {"masked_sum"}
+    assert len(LEAKS) == len(all_leaks()) >= 20
+    assert len(VARIANTS) == len(sound_variants()) >= 2
+    claimed = {"dvfl", "masked_sum"}
     declaring = {"ssl_local", "local", "vflhlp", "fedhssl"}  # and claim nothing
     assert {one.protocol for one in LEAKS.values()} == claimed | declaring
     assert {one.protocol for one in VARIANTS.values()} == claimed
