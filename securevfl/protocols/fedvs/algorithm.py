@@ -274,11 +274,15 @@ class Client(KeyParticipant):
             return True
         samples = self.public.batches["train"].samples(batch.rows)
         rounding = 2.0 ** -max(24, self.public.config.model_bits)
-        (moved,) = self.network.step(
+        moved, cut = self.network.step(
             *(update, self.features["train"], gradient, samples, len(attempt.sharers), rounding),
-            shapes=[()],
-            of=[np.bool_],
+            shapes=[(), ()],
+            of=[np.bool_, np.int64],
         )
+        if self.public.tells_cut:
+            weights = int(self.opened(cut, "how many weights were cut"))
+            if weights:
+                self.record("clipped", weights=weights, bound=self.public.config.weight_bound)
         return self.public.one_sum or bool(self.opened(moved, "whether its model moved"))
 
     def is_new(self, life: int, told: bytes) -> bool:

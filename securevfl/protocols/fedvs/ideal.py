@@ -77,11 +77,13 @@ class Ideal:
         rounding = 2.0 ** -max(24, self.public.config.model_bits)
         for n, network in enumerate(self.networks):
             X = self.world.the(n, COLUMNS["train"])
-            (moved,) = network.step(
+            moved, cut = network.step(
                 *(update, X, gradient, samples, len(self.networks), rounding),
-                shapes=[()],
-                of=[np.bool_],
+                shapes=[(), ()],
+                of=[np.bool_, np.int64],
             )
+            if self.public.tells_cut:
+                self.world.output(f"weights of model {n} cut in {self.round}", cut, alone=True)
             if not self.public.one_sum:
                 self.world.output(f"whether model {n} moved in {self.round}", moved, alone=True)
 

@@ -65,7 +65,10 @@ class FedVSConfig(SupervisedOptions, BudgetedConfig):
     weight_bound: float = Field(
         16.0,
         gt=0,
-        description="Bound on the absolute value of each weight, enforced after each step.",
+        description=(
+            "Bound on the absolute value of each weight, enforced after each step. Clients tell "
+            "how many weights another bound than 16 cuts."
+        ),
     )
     tolerate_corrupt: int = Field(
         0,
@@ -192,6 +195,11 @@ class Parameters:
         Plain evaluation has no rule about sums, and clients remember none for it.
         """
         return not self.config.masked or len(self.cohorts.groups) == 1
+
+    @property
+    def tells_cut(self) -> bool:
+        """Whether clients tell how many of their weights were cut: where a bound was chosen."""
+        return self.config.weight_bound != FedVSConfig.model_fields["weight_bound"].default
 
     def order(self, part: str) -> np.ndarray:
         """Row numbers of a part in segments, (K, ceil(M/K)); -1 for padding."""

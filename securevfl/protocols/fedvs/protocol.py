@@ -70,6 +70,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     told_events: ClassVar[dict[str, str]] = {
         **SplitProtocol.told_events,
         "pretrained": "the losses of a client's pretraining, and when it stopped",
+        "clipped": "how many weights of a client were cut to weight_bound",
     }
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,

@@ -20,17 +20,17 @@ def update(
     samples: np.ndarray,
     sharers: int,
     rounding: float,
-) -> np.bool_:
+) -> tuple[np.bool_, int]:
     """One step of a client with dL/dH_n = (1/|S|) dL/dH on its own real rows (lines 33-35).
 
     Returns
     -------
-    bool
-        Whether a weight moved by more than `rounding`.
+    bool, int
+        Whether a weight moved by more than `rounding`, and how many were cut to their bound.
     """
     before = network.values.copy()
-    network.update(rows_of(features, samples), gradient / np.float32(sharers))
-    return np.bool_(float(np.abs(network.values - before).max()) > rounding)
+    cut = network.update(rows_of(features, samples), gradient / np.float32(sharers))
+    return np.bool_(float(np.abs(network.values - before).max()) > rounding), cut
 
 
 def train(
