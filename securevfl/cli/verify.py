@@ -168,11 +168,17 @@ def start(
     common, options, pairs, data_pairs = sort_out(given)
     known = protocols()[protocol].Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
-    if _provable(protocol) and run is None:
-        _prove(protocol, {**variant, **options, **chosen}, common, certificate, page)
-        return
     source = data_source(common, data_pairs)
     seed, out = common["seed"], common["out"]
+    reported = run is not None or out is not None or plain or common["data"] or common["party"]
+    if _provable(protocol) and not reported:
+        _prove(protocol, {**variant, **options, **chosen}, common, certificate, page)
+        return
+    if certificate is not None or page is not None:
+        raise ConfigurationError(
+            "verify: --certificate and --page are of a protocol by its name; leave out runs, data, "
+            "--plain and --out"
+        )
     if run is not None:
         folder, spec = run
         source, seed = _data_of(folder, spec, common), seed or spec.seed
