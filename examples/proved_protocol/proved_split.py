@@ -27,7 +27,7 @@ from securevfl.protocols.protocol import (
     announcement,
     in_rounds,
 )
-from securevfl.verified import Participant, Provable, World
+from securevfl.verified import Participant, Provable, Schedule, World, usual
 
 FIELD = PrimeField(2**61 - 1)
 
@@ -190,23 +190,29 @@ class ProvedSplit(Provable, SplitProtocol):
         """N - 2 clients: the server and one more would have the last one's embedding."""
         return len(self.peers()) - 2
 
+    def schedules(self) -> tuple[Schedule, ...]:
+        """All wait for all, so nobody is late; a client, and the server, go down and come back."""
+        return usual(len(self.peers()), waits=True)
+
     def ideal(self, world: World) -> None:
         """Each round the server may have the sum of the embeddings, and all the loss and dL/dH."""
         N = len(self.peers())
         columns = [world.the(n, "columns") for n in self.peers()]
         networks = [world.the(n, "network") for n in self.peers()]
         centre, labels = world.the(SERVER, "centre"), world.the(SERVER, "labels")
-        for r in range(1, self.config.rounds + 1):
+        for r in world.rounds("embedding"):
             samples = self.layout.samples(self.layout.draw(r))
             shape = (len(samples), self.config.width)
             total = sum(
                 network.call(embedding, X, samples, self.point, shape=shape, field=FIELD)
                 for network, X in zip(networks, columns, strict=True)
             )
+            world.output(f"sum {r}", total, to=[SERVER])
+            if r not in world.rounds("event round"):  # the server went down before the step
+                continue
             loss, gradient = centre.step(
                 *(loss_and_gradient, total, labels, samples, self.point, N), shapes=[(), shape]
             )
-            world.output(f"sum {r}", total, to=[SERVER])
             world.output(f"loss {r}", loss)
             world.output(f"gradient {r}", gradient)
             for network, X in zip(networks, columns, strict=True):

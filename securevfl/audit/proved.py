@@ -109,16 +109,26 @@ def assets_in(
     return found
 
 
-def judged_by_proof(claim: Claim, found: Sequence[Proved], world: Trace) -> ClaimVerdict:
+def judged_by_proof(
+    claim: Claim, found: Sequence[Proved], traces: Sequence[tuple[Sequence[Proved], Trace]]
+) -> ClaimVerdict:
     """The weakest verdict of the coalitions that a claim is about.
 
     Outputs that are single parties' own, such as an embedding that is sent as it is, leave the
     asset without protection where they depend on it.
+
+    Parameters
+    ----------
+    claim : Claim
+    found : sequence of Verdict
+        Of these coalitions, for all schedules.
+    traces : sequence of (sequence of Verdict, Trace)
+        Of each schedule's trace, the verdicts on all coalitions: outputs differ between traces.
     """
     if not found:
         text = f"no coalition that was traced is {claim.who}"
         return ClaimVerdict(claim, "NOT TESTED", (Evidence("proof", "silent", text),))
-    words = [_word(claim, one, world) for one in found]
+    words = [_weakest(claim, one, traces) for one in found]
     worst = min(words, key=_WORST.index)
     evidence = []
     for one, word in zip(found, words, strict=True):
@@ -128,6 +138,19 @@ def judged_by_proof(claim: Claim, found: Sequence[Proved], world: Trace) -> Clai
         bearing = "proof" if word in ("PROVED", "DP") else "gap"
         evidence.append(Evidence("proof", effect, text, bearing))  # type: ignore[arg-type]
     return ClaimVerdict(claim, worst, tuple(evidence))
+
+
+def _weakest(
+    claim: Claim, whole: Proved, traces: Sequence[tuple[Sequence[Proved], Trace]]
+) -> Verdict:
+    """The weakest verdict on one coalition of all traces, each with its own outputs."""
+    words: list[Verdict] = [
+        _word(claim, one, world)
+        for verdicts, world in traces
+        for one in verdicts
+        if one.coalition == whole.coalition
+    ]
+    return min(words, key=_WORST.index, default="NOT PROVED")
 
 
 def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
@@ -181,7 +204,13 @@ def proved_report(
     traced = Traced(made.name, kept, len(made.peers()), seed=seed)
     progress("a traced run, and a proof of each coalition")
     proof = prove_protocol(traced)
-    world, roles = traced.run(), made.roles()
+    roles = made.roles()
+    worlds: dict[str, Trace] = {}
+    for schedule in traced.schedules():
+        digest = proof.traces.get(schedule.name)
+        if digest is not None and digest not in worlds:
+            worlds[digest] = traced.run(schedule.conditions, faults=schedule.faults)
+    traces = [(proof.found[digest], world) for digest, world in worlds.items()]
     there = {frozenset(one.coalition): one for one in proof.verdicts}
     judged = []
     for claim in claims:
@@ -189,10 +218,13 @@ def proved_report(
             judged.append(elsewhere(claim))
             continue
         some = coalitions_against(claim.against, there, roles, made.colluders())
-        judged.append(judged_by_proof(claim, [there[one] for one in some], world))
+        judged.append(judged_by_proof(claim, [there[one] for one in some], traces))
     shown = tuple(Leakage(who, what, "the card") for who, what in made.card.sees.items())
+    ended = (f"{name}: there a run ends in an error" for name in proof.ended)
     ran = (f"a trace at {traced.sizes}; digest {proof.digest[:16]}",)
     parameters = {**made.describe(), "seed": seed}
     return Report(
-        made.name, parameters, tuple(judged), shown, NOT_COVERED, ran, whole=False, library=library
+        *(made.name, parameters, tuple(judged), shown, (*NOT_COVERED, *ended), ran),
+        whole=False,
+        library=library,
     )

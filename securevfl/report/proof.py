@@ -52,7 +52,7 @@ def proof_page(proof: Proof, world: Trace) -> str:
     ----------
     proof : Proof
     world : Trace
-        The run that was traced for it.
+        The run that was traced for it, in which nobody is late; it is the one that is drawn.
     """
     from securevfl._version import __version__
     from securevfl.verified.proofs import NOT_COVERED, OUTPUTS_TELL
@@ -61,7 +61,7 @@ def proof_page(proof: Proof, world: Trace) -> str:
         "proof.html",
         title=f"Proof of {proof.traced.protocol}",
         proof=proof,
-        claims=[_claim(one, world) for one in proof.verdicts],
+        claims=[_claim(*two, world) for two in zip(proof.verdicts, proof.first, strict=True)],
         ways=WAYS,
         outputs_tell=OUTPUTS_TELL,
         not_covered=NOT_COVERED,
@@ -70,13 +70,13 @@ def proof_page(proof: Proof, world: Trace) -> str:
     )
 
 
-def _claim(verdict: Verdict, world: Trace) -> dict[str, Any]:
-    """A coalition: its verdict, and its view."""
+def _claim(whole: Verdict, verdict: Verdict, world: Trace) -> dict[str, Any]:
+    """A coalition: its verdict for all schedules, and its view in the one that is drawn."""
     some = frozenset(verdict.coalition)
     moves = [step for step in verdict.steps if step.what == "move"]
     others = [step for step in verdict.steps if step.what != "move"]
     return {
-        "verdict": verdict,
+        "verdict": whole,
         "drawing": _drawn(verdict, world, some),
         "moves": moves,
         "others": others,

@@ -56,6 +56,7 @@ from securevfl.verified.chance import Chance
 from securevfl.verified.functions import FlowError
 from securevfl.verified.participants import Participant, Provable, Streams, bare_of
 from securevfl.verified.parties import Party, World
+from securevfl.verified.schedules import UNDISTURBED, Schedule, usual
 from securevfl.verified.trace import SERVER
 from securevfl.verified.values import (
     Element,
@@ -71,6 +72,7 @@ from securevfl.verified.verdicts import Judge, Verdict, decide
 
 __all__ = [
     "SERVER",
+    "UNDISTURBED",
     "Chance",
     "Element",
     "FlowError",
@@ -81,6 +83,7 @@ __all__ = [
     "Party",
     "Protected",
     "Provable",
+    "Schedule",
     "Secret",
     "Streams",
     "Verdict",
@@ -90,4 +93,5 @@ __all__ = [
     "concatenate",
     "decide",
     "stack",
+    "usual",
 ]

@@ -19,6 +19,7 @@ from securevfl.engine.streams import Secrets
 from securevfl.verified import functions
 from securevfl.verified.ciphertexts import Sealing
 from securevfl.verified.functions import FlowError
+from securevfl.verified.schedules import UNDISTURBED, Schedule
 from securevfl.verified.trace import KEY_BYTES, OPENED, PROTECTED, name_of, received
 from securevfl.verified.values import (
     Bytes,
@@ -510,6 +511,16 @@ class Provable:
         it apart from the code of the parties. Each output is ``world.output(name, value, to)``.
         """
         raise NotImplementedError
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Schedules under which it is traced: who is late, down, and back.
+
+        The first is undisturbed. It is the only one, unless a protocol returns more, such as those
+        of `securevfl.verified.usual` but for what it has no answer to. `ideal` finds in
+        ``world.messages`` who was there: `kind`, `round`, `sender` and `said` of each message, and
+        of each event of the history ("event round").
+        """
+        return (UNDISTURBED,)
 
     def colluders(self) -> int:
         """T, the most clients that pool what they have, alone and with the server."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,14 @@ from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
+from securevfl.verified import functions
 from securevfl.verified.check import Entries, Refused, check, faithful
+from securevfl.verified.functions import FlowError
 from securevfl.verified.participants import Provable
 from securevfl.verified.parties import World
 from securevfl.verified.prove import Step
 from securevfl.verified.rules import problems_of
+from securevfl.verified.schedules import UNDISTURBED, Schedule
 from securevfl.verified.trace import OPENED
 from securevfl.verified.values import tracing
 from securevfl.verified.verdicts import (
@@ -39,15 +43,16 @@ from securevfl.verified.verdicts import (
     DP,
     OPEN,
     PROVED,
+    VIOLATED,
     Judge,
+    Scope,
     Verdict,
     clear_of,
     judged,
     priced,
-    scope_of,
 )
 
-FORMAT, VERSION = "securevfl certificate", 1
+FORMAT, VERSION = "securevfl certificate", 2
 OUTPUTS_TELL = (
     "The proof does not bound what these outputs tell. Sums of embeddings are equations about each "
     "row, and as many as there are columns can give the columns away (docs/sums.md); gradients "
@@ -97,22 +102,8 @@ class Traced:
             different inputs have the same digest, or something public depends on them.
         faults : Faults, optional
             Parties that crash and come back.
-
-        Raises
-        ------
-        ConfigurationError
-            When the protocol is not written with protected values.
         """
-        cls: Any = get_protocol(self.protocol)
-        if not issubclass(cls, Provable):
-            raise ConfigurationError(
-                f"{self.protocol} is not written with protected values, so there is no trace to "
-                "prove; derive its parties from Participant and itself from Provable "
-                "(docs/proof.md)"
-            )
-        config = make_config(cls, {**cls.traced_options, **self.options})
-        made: Any = cls(config, small_data(self.parties, self.rows, inputs), seed=self.seed)
-        made.secrets = SecretSeed(inputs)
+        made = self._made(inputs)
         world = World(made.field.modulus)
         world.may_abort = True
         transcript = Transcript(payloads=True)
@@ -133,6 +124,42 @@ class Traced:
             made.ideal(world)
         world.coalitions, world.delta = made.coalitions(), made.delta()
         return world
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Schedules under which the protocol is traced, the first with nobody late.
+
+        Raises
+        ------
+        ConfigurationError
+            When the first is another one, or two have one name.
+        """
+        found = tuple(self._made(0).schedules())
+        names = [one.name for one in found]
+        if found[:1] != (UNDISTURBED,) or len(set(names)) < len(names):
+            raise ConfigurationError(
+                f"{self.protocol}: schedules begin with UNDISTURBED, and each has its own name"
+            )
+        return found
+
+    def _made(self, inputs: int) -> Any:
+        """The protocol, with inputs of a seed.
+
+        Raises
+        ------
+        ConfigurationError
+            When the protocol is not written with protected values.
+        """
+        cls: Any = get_protocol(self.protocol)
+        if not issubclass(cls, Provable):
+            raise ConfigurationError(
+                f"{self.protocol} is not written with protected values, so there is no trace to "
+                "prove; derive its parties from Participant and itself from Provable "
+                "(docs/proof.md)"
+            )
+        config = make_config(cls, {**cls.traced_options, **self.options})
+        made: Any = cls(config, small_data(self.parties, self.rows, inputs), seed=self.seed)
+        made.secrets = SecretSeed(inputs)
+        return made
 
     def problems(self) -> list[str]:
         """Rules that the protocol's own module breaks (`securevfl.verified.rules`).
@@ -185,18 +212,41 @@ class Proof:
     Attributes
     ----------
     traced : Traced
-    digest : str
-        Hash of the trace: steps, messages and outputs, without values.
+    traces : mapping of str to str
+        Schedules that were traced, and hashes of their traces: steps, messages and outputs, without
+        values.
+    ended : mapping of str to str
+        Schedules under which the run ends in an error, and the error: nothing is said of them.
+    found : mapping of str to tuple of Verdict
+        Verdicts by trace.
     verdicts : tuple of Verdict
+        Of each coalition, the weakest of all schedules.
     """
 
     traced: Traced
-    digest: str
+    traces: Mapping[str, str]
+    ended: Mapping[str, str]
+    found: Mapping[str, tuple[Verdict, ...]]
     verdicts: tuple[Verdict, ...]
+
+    @property
+    def first(self) -> tuple[Verdict, ...]:
+        """Verdicts where nobody is late, with their steps."""
+        return self.found[next(iter(self.traces.values()))]
+
+    @property
+    def digest(self) -> str:
+        """Hash of all traces."""
+        return hashlib.sha256(repr(sorted(self.traces.items())).encode()).hexdigest()
 
     def certificate(self) -> dict[str, Any]:
         """The document that `check_certificate` reads."""
         t = self.traced
+        sure = {v.coalition for v in self.verdicts if v.sure}
+        proofs = {
+            digest: [v.to_dict() for v in verdicts if v.coalition in sure]
+            for digest, verdicts in self.found.items()
+        }
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -208,28 +258,62 @@ class Proof:
             "seed": t.seed,
             "sizes": t.sizes,
             "trace": self.digest,
-            "claims": [v.to_dict() for v in self.verdicts if v.sure],
+            "schedules": dict(self.traces),
+            "proofs": proofs,
+            "claims": [replace(v, steps=()).to_dict() for v in self.verdicts if v.sure],
         }
 
 
 def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool = True) -> Proof:
-    """Trace a protocol and decide its claims.
+    """Trace a protocol under all of its schedules, and decide its claims.
 
     Parameters
     ----------
     traced : Traced
+    conditions : Conditions
+        In place of its schedules. A check accepts it where the trace is that of nobody late.
     fresh : bool
         Let a process of its own trace the protocol again, and check the certificate there. Nothing
         is PROVED without it.
+
+    Raises
+    ------
+    SecureVFLError
+        Where the run of the first schedule ends in an error, or a `FlowError` in any.
     """
-    world = traced.run(conditions)
-    where = world.differs(traced.run(conditions, inputs=1))
-    world.faults.extend(traced.problems())
-    if where:
-        world.faults.append(f"{where} is public, and changes with protected inputs")
-    judge = Judge(world)
-    verdicts = [judge.decide(some) for some in world.coalitions]
-    proof = Proof(traced, world.digest(), tuple(verdicts))
+    traces: dict[str, str] = {}
+    ended: dict[str, str] = {}
+    found: dict[str, tuple[Verdict, ...]] = {}
+    ran: set[tuple[str, ...]] = set()
+    problems = traced.problems()
+    schedules = [(one.name, one.conditions, one.faults) for one in traced.schedules()]
+    if conditions is not NONE:
+        schedules = [(UNDISTURBED.name, conditions, None)]
+    with one_thread():
+        for name, late, faults in schedules:
+            try:
+                world, again = (traced.run(late, faults=faults, inputs=i) for i in range(2))
+            except SecureVFLError as error:
+                if not traces or isinstance(error, FlowError):
+                    raise
+                ended[name] = str(error)
+                continue
+            world.faults.extend(problems)
+            where = world.differs(again)
+            if where:
+                world.faults.append(f"{where} is public, and changes with protected inputs")
+            digest = world.digest()
+            if digest not in found or world.faults:
+                called = _functions(world)
+                judge = Judge(world, runs=2 if called <= ran else 16)
+                ran |= called
+                found[digest] = tuple(judge.decide(some) for some in world.coalitions)
+            traces[name] = digest
+    verdicts = tuple(
+        _weakest(traces, [found[digest][k] for digest in traces.values()])
+        for k in range(len(world.coalitions))
+    )
+    proof = Proof(traced, traces, ended, found, verdicts)
     if not fresh or not any(v.sure for v in verdicts):
         return proof
     with tempfile.TemporaryDirectory() as folder:
@@ -241,7 +325,60 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
         if verdict.sure and why:
             verdict.verdict, verdict.text = OPEN, f"refused anew: {why}"
             verdict.steps, verdict.clear = (), ()
+            for one in (v for some in found.values() for v in some):
+                if one.coalition == verdict.coalition:
+                    one.verdict, one.text = OPEN, verdict.text
+                    one.steps, one.clear = (), ()
     return proof
+
+
+def _functions(world: World) -> set[tuple[str, ...]]:
+    """Functions that a trace has calls of."""
+    calls = {id(node.data[0]): node.data[0] for node in world.nodes if node.op == "map"}
+    return {
+        tuple(functions.identity(one) for one in (call.function, *call.named.values()))
+        for call in calls.values()
+    }
+
+
+def _weakest(schedules: Iterable[str], verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict on one coalition for all schedules: the weakest, with the schedule it is of."""
+    names = tuple(schedules)
+    order = (PROVED, DP, CLEAR, OPEN, VIOLATED)
+    ranks = [order.index(v.verdict) for v in verdicts]
+    place = ranks.index(max(ranks))
+    worst = verdicts[place]
+    if all(one is worst for one in verdicts):
+        return replace(worst, schedules=names)
+    text = worst.text
+    if text and place:  # the first schedule is the usual one
+        text = f"where {names[place]}: {text}"
+    releases, price, clear = worst.releases, worst.price, worst.clear
+    if worst.sure:
+        whole = Scope.joined([v.of for v in verdicts])
+        word, releases, price, clear = whole.word, whole.releases, whole.price, whole.clear
+    else:
+        word = worst.verdict
+
+    def joined(what: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(one for v in verdicts for one in getattr(v, what)))
+
+    judge: dict[str, dict[str, None]] = {}
+    for why, _, outputs in (said.rpartition(": ") for said in joined("judge")):
+        judge.setdefault(why, {}).update(dict.fromkeys(outputs.split(", ")))
+    return replace(
+        worst,
+        verdict=word,
+        text=text,
+        releases=releases,
+        price=price,
+        clear=clear,
+        outputs=joined("outputs"),
+        judge=tuple(f"{why}: {', '.join(some)}" for why, some in judge.items()),
+        assumptions=joined("assumptions"),
+        schedules=names,
+        steps=(),
+    )
 
 
 def _elsewhere(path: Path) -> dict[str, str]:
@@ -298,51 +435,135 @@ def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
     """
     read = read_certificate(path)
     try:
-        claims = [(tuple(map(int, c["coalition"])), c) for c in read["claims"]]
         traced = Traced(
             *(str(read["protocol"]), dict(read["options"]), int(read["parties"])),
             *(int(read["rows"]), int(read["seed"])),
         )
-    except (KeyError, TypeError, ValueError) as error:
+        traces = {str(name): str(digest) for name, digest in read["schedules"].items()}
+        claims = _by_coalition(read["claims"])
+        proofs = {str(digest): _by_coalition(some) for digest, some in read["proofs"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ConfigurationError(f"check: {path} lacks {error}") from None
-    world, again = traced.run(inputs=2), traced.run(inputs=3)
-    if {world.digest(), again.digest()} != {read["trace"]}:
-        return dict.fromkeys((who for who, _ in claims), "the protocol's trace is another one")
-    world.faults.extend(traced.problems())
+    answers: dict[tuple[int, ...], str | None] = dict.fromkeys(claims)
+    checked: dict[str, dict[tuple[int, ...], _Checked]] = {}
+    names: list[str] = []
+    said: dict[tuple[int, ...], list[_Checked]] = {who: [] for who in claims}
+    problems = traced.problems()
+    with one_thread():
+        for schedule in traced.schedules():
+            name = schedule.name
+            try:
+                world = traced.run(schedule.conditions, faults=schedule.faults, inputs=2)
+                again = traced.run(schedule.conditions, faults=schedule.faults, inputs=3)
+            except SecureVFLError as error:
+                if name in traces or isinstance(error, FlowError):
+                    why = f"where {name}, the run ends in an error: {error}"
+                    return dict.fromkeys(claims, why)
+                continue
+            digest = world.digest()
+            if {digest, again.digest()} != {traces.pop(name, "")}:
+                return dict.fromkeys(claims, f"where {name}, the protocol's trace is another one")
+            world.faults.extend(problems)
+            try:
+                entries = Entries(world)
+                faithful(entries)
+            except Refused as error:
+                return dict.fromkeys(claims, f"where {name}: {error}")
+            if digest not in checked:
+                some = proofs.get(digest, {})
+                checked[digest] = {
+                    who: _checked(world, entries, who, some.get(who)) for who in claims
+                }
+            names.append(name)
+            for who, one in checked[digest].items():
+                said[who].append(one)
+                if one.refusal and not answers[who]:
+                    answers[who] = f"where {name}: {one.refusal}"
+    if traces:
+        return dict.fromkeys(claims, f"the protocol has no schedule '{next(iter(traces))}'")
+    if UNDISTURBED.name not in names:
+        return dict.fromkeys(claims, "the usual run ends in an error")
+    for who, claim in claims.items():
+        answers[who] = answers[who] or _whole(claim, names, said[who])
+    return answers
+
+
+def _by_coalition(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[int, ...], Mapping[str, Any]]:
+    """Claims by coalition.
+
+    Raises
+    ------
+    ValueError
+        Where there are two of one.
+    """
+    found: dict[tuple[int, ...], Mapping[str, Any]] = {}
+    for claim in claims:
+        who = tuple(map(int, claim["coalition"]))
+        if who in found:
+            raise ValueError(f"one claim of {list(who)}: there are two")
+        found[who] = claim
+    return found
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """What a check found of one claim in one trace: a refusal, or its outputs and scope."""
+
+    refusal: str
+    outputs: tuple[str, ...] = ()
+    scope: Scope | None = None
+
+
+def _whole(claim: Mapping[str, Any], names: Sequence[str], some: Sequence[_Checked]) -> str | None:
+    """Reason why a claim is not what was found in all traces together."""
+    scope = Scope.joined([one.scope for one in some if one.scope is not None])
+    outputs = dict.fromkeys(name for one in some for name in one.outputs)
     try:
-        entries = Entries(world)
-        faithful(entries)
-    except Refused as why:
-        return dict.fromkeys((who for who, _ in claims), str(why))
-    return {who: _checked(world, entries, who, claim) for who, claim in claims}
+        if (claim["verdict"], claim["scope"]) != (scope.word, scope.words):
+            return f"its verdict is another one: {scope.words}"
+        if claim["releases"] != scope.releases:
+            return f"{scope.releases} values are released, not {claim['releases']}"
+        if list(claim["schedules"]) != list(names):
+            return "it is for other schedules than the protocol names"
+        if list(dict.fromkeys(claim["outputs"])) != list(outputs):
+            return "it is given other outputs than the protocol declares"
+    except (KeyError, TypeError) as error:
+        return f"it cannot be read: {error}"
+    return None
 
 
 def _checked(
-    world: World, entries: Entries, coalition: Sequence[int], claim: Mapping[str, Any]
-) -> str | None:
-    """Reason why one claim of a certificate does not hold."""
+    world: World, entries: Entries, coalition: Sequence[int], claim: Mapping[str, Any] | None
+) -> _Checked:
+    """What a check finds of one claim in one trace."""
+    if claim is None:
+        return _Checked("no proof")
     try:
         given = world.outputs_of(coalition)
-        if [output.name for output in given] != list(claim["outputs"]):
-            return "it is given other outputs than the protocol declares"
+        outputs = tuple(output.name for output in given)
+        if list(outputs) != list(claim["outputs"]):
+            return _Checked("it is given other outputs than the protocol declares")
         steps = [step_of(one) for one in claim["steps"]]
         alone, _ = judged(entries, frozenset(coalition), given)
         if alone:
-            return alone
+            return _Checked(alone)
         why, releases = check(world, coalition, given, steps, entries)
-        if why is None and releases != claim["releases"]:
-            return f"{releases} values are released, not {claim['releases']}"
-        clear = clear_of(entries, frozenset(coalition), given)
-        word = CLEAR if clear else DP if releases else PROVED
-        price = priced(world, steps)
-        prf = any(step.what == "prf" for step in steps)
-        path = any(message.kind.startswith(OPENED) for message in world.messages)
-        scope = scope_of(releases, price, clear, prf=prf, path=path)
-        if why is None and (claim["verdict"], claim["scope"]) != (word, scope):
-            return f"its verdict is another one: {scope}"
-        return why
+        if why is not None:
+            return _Checked(why or "refused")
+        if releases != claim["releases"]:
+            return _Checked(f"{releases} values are released, not {claim['releases']}")
+        scope = Scope(
+            releases,
+            priced(world, steps),
+            clear_of(entries, frozenset(coalition), given),
+            any(step.what == "prf" for step in steps),
+            any(message.kind.startswith(OPENED) for message in world.messages),
+        )
+        if (claim["verdict"], claim["scope"]) != (scope.word, scope.words):
+            return _Checked(f"its verdict is another one: {scope.words}")
+        return _Checked("", outputs, scope)
     except (KeyError, TypeError, ValueError, SecureVFLError) as error:
-        return f"it cannot be read: {error}"
+        return _Checked(f"it cannot be read: {error}")
 
 
 def step_of(written: Mapping[str, Any]) -> Step:
@@ -387,5 +608,11 @@ def lines(proof: Proof) -> list[str]:
             "NOT PROVED is no accusation: the messages named could not be explained by tapes and "
             "outputs. Look at these first."
         )
+    distinct = len(set(proof.traces.values()))
+    if len(proof.traces) > 1:
+        names = "; ".join(proof.traces)
+        found.append(f"Schedules ({len(proof.traces)}, {distinct} traces): {names}.")
+    for name, why in proof.ended.items():
+        found.append(f"No schedule of these: {name}; the run ends in an error: {why:.200}")
     found.append(f"Not covered: {', '.join(NOT_COVERED[:-1])}, and {NOT_COVERED[-1]}.")
     return found

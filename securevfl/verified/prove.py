@@ -792,11 +792,11 @@ def randomness_in(algebra: Algebra, form: Form) -> str | None:
     return None
 
 
-def erring(algebra: Algebra) -> str:
+def erring(algebra: Algebra, runs: int = 16) -> str:
     """Reason why a function may end in an error or in another shape; "" if none did.
 
     A trace is of one path. Whoever catches the error goes another way, which is not in it. So the
-    functions are run on up to 16 other inputs of all parties, drawn at random.
+    functions are run on some other inputs of all parties, drawn at random: fewer with many calls.
     """
     calls = [b for b in algebra.blocks if b.kind == "map"]
     prover = Prover(algebra, (), [])
@@ -805,7 +805,7 @@ def erring(algebra: Algebra) -> str:
         for b in algebra.blocks
         if b.kind == "secret" and b.node is not None and b.node.kind != "model"
     ]
-    for seed in range(min(16, max(2, 400 // len(calls))) if calls else 0):
+    for seed in range(min(runs, max(2, 400 // len(calls))) if calls else 0):
         run = prover._values({b.number: prover._anew(b, seed) for b in inputs})
         for block in calls:
             assert block.node is not None

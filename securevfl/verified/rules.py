@@ -37,7 +37,7 @@ DUNDER = {"__init__", "__post_init__"}
 # Of a World: declared outputs only, in `ideal`. Of a party: nothing that goes around the wrapper.
 OF_WORLD = {
     *("spec", "the", "output", "released", "nodes", "messages", "inputs", "secret", "input"),
-    *("equal",),
+    *("equal", "rounds"),
 }
 AROUND = {"engine", "state_dict", "load_state_dict", "handlers", "envelope", "secrets", "world"}
 BASES = {"Protected", "Element", "Secret", "Key", "Model", "World", "Hands"}

@@ -28,6 +28,7 @@ from securevfl.verified.values import (
     Sealed,
     SealingKey,
     Secret,
+    _advanced,
     bare,
     describe,
     fitted,
@@ -130,10 +131,13 @@ class Call:
         """Run it on values of its protected arguments, in order."""
         given = iter(values)
         args = [next(given) if isinstance(one, Node) else one for one in self.inputs]
-        held = [(copy.deepcopy(one) if _is_state(one) else one) for one in args]
-        before = [functions.fingerprint(one) for one in held if _is_state(one)]
+        # The model of a step is copied by `_advanced` itself.
+        own = int(self.function is _advanced)
+        states = [k for k, one in enumerate(args) if k >= own and _is_state(one)]
+        held = [copy.deepcopy(one) if k in states else one for k, one in enumerate(args)]
+        before = [functions.fingerprint(held[k]) for k in states]
         found = functions.call(_named(self.function, self.named), held)
-        if [functions.fingerprint(one) for one in held if _is_state(one)] != before:
+        if [functions.fingerprint(held[k]) for k in states] != before:
             raise FlowError(
                 f"{self.title} changes the model that it is given: use step, which keeps the change"
             )
@@ -189,7 +193,11 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A message, or an event of the history, which everybody reads (`to` is None)."""
+    """A message, or an event of the history, which everybody reads (`to` is None).
+
+    `said` is what is public in it, with "part 1", ... in the place of protected values. Outputs may
+    depend on it (`Provable.ideal`): who was in time is public.
+    """
 
     sender: int
     to: int | None
@@ -197,6 +205,7 @@ class Message:
     round: int
     parts: tuple[Part, ...]
     public: str  # digest of what is public in it
+    said: Any = dataclasses.field(default=None, compare=False, repr=False)
 
     def seen_by(self, coalition: frozenset[int]) -> bool:
         """Whether the coalition receives it from somebody else."""
@@ -409,6 +418,13 @@ class Trace:
         whom = None if to is None else frozenset(to)
         self.outputs.append(Output(name, value._node, value._value, whom, alone, together))
 
+    def rounds(self, kind: str) -> list[int]:
+        """Rounds in which a kind of message was sent, or an event recorded ("event round").
+
+        Who was in time is public, so declared outputs may depend on it.
+        """
+        return sorted({message.round for message in self.messages if message.kind == kind})
+
     def outputs_of(self, coalition: Iterable[int]) -> list[Output]:
         """Outputs that a member of the coalition may have."""
         some = frozenset(coalition)
@@ -443,7 +459,7 @@ class Trace:
         self._bare_inputs(public)
         self._told.setdefault(kind, {}).setdefault(round, public)
         self.messages.append(
-            Message(sender, to, kind, round, tuple(found), functions.digest(public))
+            Message(sender, to, kind, round, tuple(found), functions.digest(public), public)
         )
 
     def told(self, kind: str) -> Mapping[int, Any]:

@@ -13,10 +13,78 @@ from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Found, Step, erring, remembering, search, view_of
 from securevfl.verified.trace import OPENED, Output, Trace, name_of
 
+IDEAL_PRF = "ideal PRF"
 PATH = "opened values lead the way that was traced"
 PROVED, DP, OPEN, VIOLATED = "PROVED", "DP", "NOT PROVED", "VIOLATED"
 CLEAR = "NOT PROTECTED"
 _MOST_NAMED = 6  # values that are sent as they are, in the words of a verdict
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Words of a verdict with a certificate, and what it is for: never a bare one.
+
+    Attributes
+    ----------
+    releases : int
+        Values that are released with noise.
+    price : str
+        What they cost, given the weights.
+    clear : tuple of str
+        Values of single parties that are sent as they are.
+    prf : bool
+        Whether streams under keys are taken for uniform.
+    path : bool
+        Whether the run opens values, and decides on them.
+    schedules : int
+        Schedules of who is late and down.
+    """
+
+    releases: int
+    price: str
+    clear: tuple[str, ...]
+    prf: bool
+    path: bool
+    schedules: int = 1
+
+    @classmethod
+    def joined(cls, some: Sequence[Scope]) -> Scope:
+        """The scope of one verdict for several schedules: all that is said of any of them.
+
+        Releases are the most of one schedule; all prices are named, as none need be the highest
+        for each party.
+        """
+        prices = dict.fromkeys(one.price for one in some if one.price)
+        return cls(
+            max(one.releases for one in some),
+            " or ".join(prices),
+            tuple(dict.fromkeys(name for one in some for name in one.clear)),
+            any(one.prf for one in some),
+            any(one.path for one in some),
+            len(some),
+        )
+
+    @property
+    def word(self) -> str:
+        """The verdict."""
+        return CLEAR if self.clear else DP if self.releases else PROVED
+
+    @property
+    def words(self) -> str:
+        """The verdict with its scope."""
+        many = f"schedules ({self.schedules})" if self.schedules > 1 else "schedule"
+        where = f"for these batches, shapes and {many}{', this path' * self.path}"
+        where += ", ideal PRF" * self.prf
+        paid = f"{self.releases} releases, {self.price}, given the weights"
+        if not self.clear:
+            return f"DP, {paid}, {where}" if self.releases else f"PROVED {where}, given the outputs"
+        names, more = ", ".join(self.clear[:_MOST_NAMED]), len(self.clear) - _MOST_NAMED
+        names += f" and {more} more" if more > 0 else ""
+        one = len(self.clear) == 1
+        are, them = ("is sent as it is", "it") if one else ("are sent as they are", "them")
+        paid = paid.replace("releases", "releases with noise", 1) + ", and nothing else,"
+        beside = paid if self.releases else "nothing"
+        return f"{CLEAR}: {names} {are}; {beside} beside {them} (proved, {where})"
 
 
 @dataclass
@@ -48,6 +116,8 @@ class Verdict:
         The certificate says that it learns nothing beside the outputs.
     steps : tuple of Step
         The certificate.
+    schedules : tuple of str
+        Schedules that it is for; empty for that of one trace.
     """
 
     verdict: str
@@ -62,6 +132,7 @@ class Verdict:
     clear: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     messages: tuple[str, ...] = field(default=(), repr=False)
+    schedules: tuple[str, ...] = ()
 
     @property
     def sure(self) -> bool:
@@ -71,11 +142,15 @@ class Verdict:
     @property
     def scope(self) -> str:
         """The verdict, never bare."""
-        if not self.sure:
-            return self.verdict
-        prf = any(step.what == "prf" for step in self.steps)
+        return self.of.words if self.sure else self.verdict
+
+    @property
+    def of(self) -> Scope:
+        """What it is for, where it has a certificate."""
+        prf = any(one.startswith(IDEAL_PRF) for one in self.assumptions)
         path = any(one.startswith(PATH) for one in self.assumptions)
-        return scope_of(self.releases, self.price, self.clear, prf=prf, path=path)
+        many = max(1, len(self.schedules))
+        return Scope(self.releases, self.price, self.clear, prf, path, many)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -83,9 +158,16 @@ class Verdict:
 
 
 class Judge:
-    """Verdicts of one trace. What all claims share is computed once."""
+    """Verdicts of one trace. What all claims share is computed once.
 
-    def __init__(self, world: Trace) -> None:
+    Parameters
+    ----------
+    world : Trace
+    runs : int
+        Most runs of all functions on other inputs (`securevfl.verified.prove.erring`).
+    """
+
+    def __init__(self, world: Trace, *, runs: int = 16) -> None:
         self.world = world
         self.algebra: Algebra | None = None
         self.entries: Entries | None = None
@@ -96,7 +178,7 @@ class Judge:
             if self.fault is None:
                 self.entries = Entries(world)
                 faithful(self.entries)
-                self.fault = erring(self.algebra) or remembering(self.algebra) or None
+                self.fault = erring(self.algebra, runs) or remembering(self.algebra) or None
         except Refused as why:
             self.fault = str(why)
         except (SecureVFLError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -184,8 +266,8 @@ class Judge:
         said = ["parties follow the protocol; the library's kernels, engine and types do theirs"]
         if any(step.what == "prf" for step in found.steps):
             said.append(
-                "ideal PRF (HKDF and AES-256), keys hidden one after the other; who drops out is "
-                "not chosen by what was seen"
+                f"{IDEAL_PRF} (HKDF and AES-256), keys hidden one after the other; who drops out "
+                "is not chosen by what was seen"
             )
         if any(message.kind.startswith(OPENED) for message in self.world.messages):
             said.append(f"{PATH} (what the protocol opens to decide on)")
@@ -237,36 +319,6 @@ def clear_of(
             one.name for one in told if not all(map(others.spanned, entries.of(one.node)))
         )
     )
-
-
-def scope_of(releases: int, price: str, clear: Sequence[str], *, prf: bool, path: bool) -> str:
-    """A verdict with a certificate, in words: never a bare one.
-
-    Parameters
-    ----------
-    releases : int
-        Values that are released with noise.
-    price : str
-        What they cost, given the weights.
-    clear : sequence of str
-        Values of single parties that are sent as they are.
-    prf : bool
-        Whether streams under keys are taken for uniform.
-    path : bool
-        Whether the run opens values, and decides on them.
-    """
-    where = f"for these batches, shapes and schedule{', this path' * path}{', ideal PRF' * prf}"
-    if not clear:
-        if releases:
-            return f"DP, {releases} releases, {price}, given the weights, {where}"
-        return f"PROVED {where}, given the outputs"
-    names = ", ".join(clear[:_MOST_NAMED])
-    more = f" and {len(clear) - _MOST_NAMED} more" if len(clear) > _MOST_NAMED else ""
-    one = len(clear) == 1
-    are, them = ("is sent as it is", "it") if one else ("are sent as they are", "them")
-    paid = f"{releases} releases with noise, {price}, given the weights, and nothing else,"
-    beside = paid if releases else "nothing"
-    return f"{CLEAR}: {names}{more} {are}; {beside} beside {them} (proved, {where})"
 
 
 def judged(
@@ -367,4 +419,4 @@ def _alone(
     return ""
 
 
-__all__ = ["Judge", "Verdict", "clear_of", "decide", "judged", "scope_of", "view_of", "who"]
+__all__ = ["Judge", "Scope", "Verdict", "clear_of", "decide", "judged", "view_of", "who"]

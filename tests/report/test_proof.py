@@ -37,7 +37,9 @@ def test_the_page_draws_each_coalitions_view_and_says_what_explains_it(traced):
 def test_what_is_not_explained_stands_out(traced):
     world = traced.run()
     every = Judge(world).decide(set(range(2)) | {-1})  # the last client's embedding is left
-    page = proof_page(Proof(traced, world.digest(), (every,)), world)
+    digest = world.digest()
+    proof = Proof(traced, {"nobody is late": digest}, {}, {digest: (every,)}, (every,))
+    page = proof_page(proof, world)
     assert f"v-{every.verdict.lower().replace(' ', '-')}" in page
     assert every.verdict != "PROVED"
     assert every.text in page.replace("&#39;", "'")

@@ -81,6 +81,9 @@ def test_a_damaged_certificate_is_refused(proved, tmp_path):
     whole = json.dumps(proof.certificate())
     path = tmp_path / "certificate.json"
 
+    def whole_claims(read):
+        return [claim for claims in read["proofs"].values() for claim in claims]
+
     def refused(change):
         read = json.loads(whole)
         change(read)
@@ -88,18 +91,18 @@ def test_a_damaged_certificate_is_refused(proved, tmp_path):
         return all(check_certificate(path).values())
 
     def without_a_step(read):
-        for claim in read["claims"]:
+        for claim in whole_claims(read):
             claim["steps"].pop()
 
     def another_place(read):
-        for claim in read["claims"]:
+        for claim in whole_claims(read):
             claim["steps"][0]["places"].reverse()
 
     def another_trace(read):
-        read["trace"] = "0" * 64
+        read["schedules"] = dict.fromkeys(read["schedules"], "0" * 64)
 
     def other_outputs(read):
-        for claim in read["claims"]:
+        for claim in whole_claims(read):
             claim["outputs"] = claim["outputs"][:-1]
 
     def other_sizes(read):
@@ -107,7 +110,7 @@ def test_a_damaged_certificate_is_refused(proved, tmp_path):
 
     for change in (without_a_step, another_trace, other_outputs, other_sizes):
         assert refused(change), change.__name__
-    path.write_text(whole.replace('"version": 1', '"version": 2'))
+    path.write_text(whole.replace('"version": 2', '"version": 1'))
     with pytest.raises(ConfigurationError, match="version"):
         check_certificate(path)
 

@@ -1,0 +1,125 @@
+"""Schedules of a traced run: who is late, who is down, and who comes back.
+
+A proof is of one trace, and a trace has one schedule. So a protocol is traced under each schedule
+of a set, and a claim is proved where it is proved in all of them (`docs/proof.md`, L7).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from securevfl.engine.conditions import NONE, Conditions
+from securevfl.engine.delays import Trace
+from securevfl.engine.faults import Faults, Outage
+from securevfl.engine.network import SERVER
+
+#: Seconds that an upload takes: in time, late but within two rounds, and longer than all wait.
+IN_TIME, LATE, NEVER = 1.0, 1.5, 2 * 86400.0
+#: Part of it that sharing takes where parties crash: round 1 is shared until 0.5 s and over at 1.5.
+SHARING = 0.5
+#: Clients up to which all sets of them are late, and not only each by itself.
+MOST = 4
+_ROUNDS = 64  # after so many a pattern begins anew
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One schedule.
+
+    Attributes
+    ----------
+    name : str
+        A sentence for readers, such as "client 2 is late in every round".
+    uploads : tuple of tuple of float
+        Of each client, the seconds that an upload of round 1, 2, ... takes; it begins anew after
+        the last. Empty for none.
+    outages : tuple of Outage
+        Parties that are down.
+    sharing : float
+        Of the time of an upload, the part that sharing takes.
+    """
+
+    name: str
+    uploads: tuple[tuple[float, ...], ...] = ()
+    outages: tuple[Outage, ...] = ()
+    sharing: float = 0.0
+
+    @property
+    def conditions(self) -> Conditions:
+        """Its delays."""
+        if not self.uploads:
+            return NONE
+        uploads = tuple(Trace(seconds) for seconds in self.uploads)
+        return Conditions(self.name, uploads=uploads, share_factor=self.sharing)
+
+    @property
+    def faults(self) -> Faults | None:
+        """Its outages; None for none."""
+        return Faults(outages=self.outages, name=self.name) if self.outages else None
+
+
+UNDISTURBED = Schedule("nobody is late")
+
+
+def usual(parties: int, *, waits: bool) -> tuple[Schedule, ...]:
+    """Schedules that every protocol is traced under.
+
+    Nobody is late; a client, and the server, go down and come back, while it uploads in round 1, at
+    the beginning of round 2, and while it shares in round 2. Where others go on without a party:
+    each client late in every round, each down from round 2 on, and all sets of clients silent in
+    round 1 up to N = 4. With more clients it is each by itself, and all but the first, so that an
+    attempt is given up.
+
+    Parameters
+    ----------
+    parties : int
+        N.
+    waits : bool
+        Whether a protocol waits for all, so that lateness changes nothing.
+    """
+    clients, on_time = range(parties), _uploads(parties, set(), ())
+    found = [UNDISTURBED]
+    if not waits:
+        found += [
+            Schedule(f"client {n} is late in every round", _uploads(parties, {n}, (LATE,)))
+            for n in clients
+        ]
+        silent = (NEVER, *[IN_TIME] * (_ROUNDS - 1))
+        for some in _sets(parties):
+            said = f"client{'s' if len(some) > 1 else ''} {', '.join(map(str, some))}"
+            does = "uploads" if len(some) == 1 else "upload"
+            name = f"{said} {does} nothing in round 1"
+            found.append(Schedule(name, _uploads(parties, set(some), silent)))
+        found += [
+            Schedule(
+                f"client {n} is down from round 2 on", on_time, (Outage(n, rounds=(2, math.inf)),)
+            )
+            for n in clients
+        ]
+    for party in (parties - 1, SERVER):
+        who = "the server" if party == SERVER else f"client {party}"
+        first, second = (0.75 * IN_TIME, 0.9 * IN_TIME), (1.75 * IN_TIME, 1.9 * IN_TIME)
+        for when, outage in (
+            ("within round 1", Outage(party, seconds=first)),
+            ("before round 2", Outage(party, rounds=(2, 3))),
+            ("within round 2", Outage(party, seconds=second)),
+        ):
+            name = f"{who} goes down {when}, and comes back"
+            found.append(Schedule(name, on_time, (outage,), SHARING))
+    return tuple(found)
+
+
+def _sets(parties: int) -> Sequence[tuple[int, ...]]:
+    if parties > MOST:
+        return [*((n,) for n in range(parties)), tuple(range(1, parties))]
+    sizes = range(1, parties)
+    return [some for size in sizes for some in itertools.combinations(range(parties), size)]
+
+
+def _uploads(
+    parties: int, slow: set[int], seconds: tuple[float, ...]
+) -> tuple[tuple[float, ...], ...]:
+    return tuple(seconds if n in slow else (IN_TIME,) for n in range(parties))
