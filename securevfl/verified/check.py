@@ -160,12 +160,9 @@ class Entries:
 
     def put(self, poly: Poly, symbol: int, by: Poly) -> Poly:
         """A polynomial with another one in the place of a symbol."""
-        total: Poly = {}
-        for monomial, c in poly.items():
-            if symbol not in monomial:
-                total = self.plus(total, {monomial: c})
-                continue
-            product: Poly = {(): c}
+        total = {m: c for m, c in poly.items() if symbol not in m}
+        for monomial in poly.keys() - total.keys():
+            product: Poly = {(): poly[monomial]}
             for one in monomial:
                 product = self.times(product, by if one == symbol else {(one,): 1})
             total = self.plus(total, product)
@@ -252,12 +249,8 @@ class Checker:
         self.where: dict[int, set[tuple[int, int]]] = {}
         for r, row in enumerate(self.rows):
             for i, poly in enumerate(row):
-                self._note((r, i), poly)
-
-    def _note(self, at: tuple[int, int], poly: Poly) -> None:
-        for monomial in poly:
-            for symbol in monomial:
-                self.where.setdefault(symbol, set()).add(at)
+                for symbol in {s for monomial in poly for s in monomial}:
+                    self.where.setdefault(symbol, set()).add((r, i))
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -325,9 +318,11 @@ class Checker:
             old = self.rows[at[0]][at[1]]
             new = self.e.put(old, t, self.moved[t])
             self.rows[at[0]][at[1]] = new
-            for symbol in {x for m in old for x in m} - {x for m in new for x in m} - {t}:
+            before, after = ({x for m in q for x in m} for q in (old, new))
+            for symbol in before - after - {t}:
                 self.where[symbol].discard(at)
-            self._note(at, new)
+            for symbol in after - before:
+                self.where.setdefault(symbol, set()).add(at)
 
     def _hide(self, key: Atom) -> None:
         """Check that nothing received depends on a key but through its streams."""
@@ -404,8 +399,9 @@ class Checker:
         Refused
             Naming the first part that is not.
         """
+        seen: set[int] = set()
         for poly in self.outputs:
-            drawn = self._drawn(poly)
+            drawn = self._drawn(poly, seen)
             if drawn:
                 raise Refused(f"an output depends on {drawn}: it is no function of inputs")
         self.have: dict[int, bool] = {}
@@ -429,9 +425,12 @@ class Checker:
                     "what the coalition has"
                 )
 
-    def _drawn(self, poly: Poly) -> str:
-        """Name of a drawn leaf of a polynomial, but of releases that the coalition has, or ""."""
-        todo, seen = [s for m in poly for s in m], set()
+    def _drawn(self, poly: Poly, seen: set[int]) -> str:
+        """Name of a drawn leaf of a polynomial, but of releases that the coalition has, or "".
+
+        Atoms in `seen` were looked at before, and have none under them.
+        """
+        todo = [s for m in poly for s in m]
         while todo:
             atom = self.e.atom(todo.pop())
             if atom.base in seen:

@@ -100,6 +100,14 @@ class _Row:
     part: int
     entries: tuple[int, ...]
     form: Form
+    _named: tuple[Form, set[int]] | None = None
+
+    @property
+    def blocks(self) -> set[int]:
+        """Blocks of its form, found once."""
+        if self._named is None or self._named[0] is not self.form:
+            self._named = self.form, self.form.blocks
+        return self._named[1]
 
 
 class Prover:
@@ -130,6 +138,8 @@ class Prover:
         self._named = {
             b for form in self.outputs for b in form.linear if algebra.blocks[b].kind != "model"
         }
+        self._output_entries = [entries(algebra, form) for form in self.outputs]
+        self._declared = {b for form in self.outputs for b in form.blocks}
         for number, (_, part) in enumerate(self.view):
             self._add(number, algebra.form(part.node))
 
@@ -222,17 +232,19 @@ class Prover:
 
     def _unknown(self, form: Form) -> list[dict[Any, int]]:
         """Entries of a form without what is known."""
+        return self._without_known(entries(self.algebra, form))
+
+    def _without_known(self, rows: list[dict[Any, int]]) -> list[dict[Any, int]]:
         return [
-            {m: c for m, c in row.items() if not all(self.known(b) for b, _ in m)}
-            for row in entries(self.algebra, form)
+            {m: c for m, c in row.items() if not all(self.known(b) for b, _ in m)} for row in rows
         ]
 
     def basis(self) -> dict[Any, dict[Any, int]]:
         """Outputs in echelon form."""
         if self._basis is None:
             self._basis = {}
-            for output in self.outputs:
-                for row in self._unknown(output):
+            for output in self._output_entries:
+                for row in self._without_known(output):
                     left = self._reduced(row)
                     if left:
                         pivot = next(iter(left))
@@ -257,6 +269,8 @@ class Prover:
 
     def beyond(self, form: Form) -> bool:
         """Whether a form tells more than known blocks and outputs."""
+        if any(b not in self._declared and not self.known(b) for b in form.linear):
+            return True  # no output has this block in it, so nothing can take it away
         self.basis()
         return any(self._reduced(row) for row in self._unknown(form))
 
@@ -376,8 +390,9 @@ class Prover:
     def _release(self) -> None:
         """Releases that rows name are given, and counted."""
         found = set()
-        for form in (*(row.form for row in self.rows.values()), *self.outputs):
-            for block in form.blocks:
+        rows = (row.blocks for row in self.rows.values())
+        for blocks in (*rows, *(form.blocks for form in self.outputs)):
+            for block in blocks:
                 found |= {b for b in self.reach(block) if self.algebra.blocks[b].kind == "release"}
         for number in sorted(found):
             own = self.algebra.blocks[number]
@@ -408,7 +423,7 @@ class Prover:
                 continue
             if self.algebra.views.pivots(view) is None:
                 continue
-            if self.depends(row.form.blocks - {block}, {block}):
+            if self.depends(row.blocks - {block}, {block}):
                 continue
             found.append(block)
         return found
@@ -418,7 +433,7 @@ class Prover:
         done = False
         where: dict[int, int] = {}
         for row in self.rows.values():
-            for block in row.form.blocks:
+            for block in row.blocks:
                 where[block] = where.get(block, 0) + 1
         for number in list(self.rows):
             row = self.rows[number]
@@ -438,7 +453,7 @@ class Prover:
         view, c = row.form.linear[block]
         places = algebra.views.pivots(view)
         assert places is not None
-        forms = {n: r.form for n, r in self.rows.items() if block in r.form.blocks}
+        forms = {n: r.form for n, r in self.rows.items() if block in r.blocks}
         whole = view == algebra.views.identity(algebra.blocks[block].shape)
         try:
             if not whole or algebra.blocks[block].shape != row.form.shape:
@@ -457,7 +472,7 @@ class Prover:
         except NotExpressibleError:
             self.subst = before
             return False
-        self.subst = {**self.subst, block: solved}
+        self.subst[block] = solved
         for other, one in forms.items():
             self.rows[other].form = one
         del self.rows[number]
@@ -513,7 +528,7 @@ class Prover:
     def _keys(self) -> None:
         """Keys that a row shows, and tags of hidden keys."""
         for row in list(self.rows.values()):
-            unknown = [b for b in row.form.blocks if not self.known(b)]
+            unknown = [b for b in row.blocks if not self.known(b)]
             if len(unknown) != 1 or unknown[0] not in row.form.linear:
                 continue
             block = self.algebra.blocks[unknown[0]]
@@ -535,7 +550,7 @@ class Prover:
         users = (b for b in self.algebra.blocks if b.kind in ("prf", "agreed", "public key"))
         keyed = {key for user in users for dep in user.deps for key in dep.blocks}
         for row in self.rows.values():
-            todo, seen, tapes = list(row.form.blocks), set(), set()
+            todo, seen, tapes = list(row.blocks), set(), set()
             while todo:
                 one = todo.pop()
                 if one in seen or self.known(one):
@@ -565,15 +580,9 @@ class Prover:
 
     def _streams(self) -> None:
         """Keys that no row depends on but through their streams: these are uniform."""
-        named: set[int] = set()
-        for row in self.rows.values():
-            for block in row.form.blocks:
-                named |= {
-                    self._key(self.algebra.blocks[b])
-                    for b in self._reachable(block)
-                    if self.algebra.blocks[b].kind == "prf"
-                }
-        every = {b for row in self.rows.values() for b in row.form.blocks}
+        every = {b for row in self.rows.values() for b in row.blocks}
+        blocks = [self.algebra.blocks[b] for b in self._reachable(every)]
+        named = {self._key(block) for block in blocks if block.kind == "prf"}
         for key in sorted(named - self.ideal):
             if self.known(key) or not self._is_key(self.algebra.blocks[key]):
                 continue
@@ -583,9 +592,9 @@ class Prover:
             own = self.algebra.blocks[key]
             self._step("prf", own, text=f"streams of {own.name} are uniform: it is hidden")
 
-    def _reachable(self, block: int) -> set[int]:
-        """Blocks that a block depends on now, through moved ones as well."""
-        todo, seen = [block], set()
+    def _reachable(self, blocks: Iterable[int]) -> set[int]:
+        """Blocks that some depend on now, through moved ones as well."""
+        todo, seen = list(blocks), set()
         while todo:
             one = todo.pop()
             if one not in seen:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from securevfl.verified import SERVER, FlowError, World, combination, decide
+from securevfl.verified.check import check
 
 P31 = 2**31 - 1
 
@@ -438,3 +439,13 @@ def test_the_combination_that_leaks_is_named():
 def test_combination_takes_pairs():
     s = start()
     assert combination([(1, s.x), (2, s.x)]).shape == (4, 2)
+
+
+def test_each_output_is_looked_at_for_what_was_drawn():
+    world = World(7)
+    alice = world.party(0)
+    x, tape = world.secret(0, "x", (1,)), alice.uniform(1)
+    world.output("x", world.spec(x))
+    assert check(world, {SERVER}, world.outputs, []) == (None, 0)
+    world.output("x again", world.spec(x) + world.spec(tape))
+    assert "no function of inputs" in str(check(world, {SERVER}, world.outputs, [])[0])
