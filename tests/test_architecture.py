@@ -347,21 +347,21 @@ def test_a_folder_can_be_taken_in_at_a_glance():
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1127,
-    "audit": 17986,
+    "audit": 12194,
     "bench": 1233,
-    "cli": 4620,
+    "cli": 4626,
     "data": 8027,
     "engine": 11627,
     "field": 8869,
     "models": 4857,
     "planning": 1533,
     "privacy": 1201,
-    "protocols": 17858,
+    "protocols": 17744,
     "report": 2434,
-    "runs": 8250,
+    "runs": 8256,
     "studies": 1499,
-    "testing": 1680,
-    "verified": 6684,
+    "testing": 1682,
+    "verified": 7160,
 }
 
 

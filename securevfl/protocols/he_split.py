@@ -387,7 +387,10 @@ class HESplit(SummedEmbeddings):
             for about in (("features",) if who == "key holder" else ("features", "model"))
         )
         why = "it knows the sums, so the loss and dL/dH tell it of the server's labels and model"
-        seen = tuple(Claim("key holder", about, "none", why) for about in ("model", "labels"))
+        seen = (
+            Claim("key holder", "model", "none", why),
+            Claim("key holder", "labels", "none", why),
+        )
         open_ = tuple(
             Claim("server + key holder", about, "none", "it decrypts every embedding")
             for about in ("features", "model")

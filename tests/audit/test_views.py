@@ -7,7 +7,6 @@ import pytest
 
 from securevfl.audit import views
 from securevfl.audit.recorded_runs import run_factory
-from securevfl.audit.tapes import Tape
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.coalition import Coalition
@@ -84,23 +83,6 @@ def test_a_message_at_another_time_is_another_view(recorded, time):
     other = dataclasses.replace(seen, messages=(*others, later))
     [found] = seen.differences(other)
     assert found == f"messages {last.envelope} and {later.envelope}"
-
-
-def test_replayed_tapes_give_the_same_run(recorded):
-    made = run_factory(get_protocol("fedvs"), recorded.protocol.data.train, rounds=2, width=3,
-                 prime=2**31 - 1)  # fmt: skip
-    again = made.run(recorded.tapes, keys=recorded.keys)
-    everyone = Coalition(server=True, clients=(0, 1, 2, 3))
-    assert list(recorded.view(everyone).differences(again.view(everyone))) == []
-
-
-def test_a_tape_of_another_configuration_is_refused(recorded):
-    made = run_factory(get_protocol("fedvs"), recorded.protocol.data.train, rounds=2, width=4,
-                 prime=2**31 - 1)  # fmt: skip
-    with pytest.raises(ConfigurationError, match=r"shape \(1, 3, 4\) was asked for in round 1"):
-        made.run(recorded.tapes)
-    with pytest.raises(ConfigurationError, match="the tape has no more"):
-        made.run({0: Tape()})
 
 
 @pytest.mark.parametrize(

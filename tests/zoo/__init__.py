@@ -2,8 +2,8 @@
 
 `all_leaks` has them, and `sound_variants` protocols that were changed and that nobody may blame.
 They were written without looking at the verifiers, but for those of `declared_contents`,
-which came with the checks that find them. Methods that are proved have none here: tests/outsider has
-programs with faults, each NOT PROVED.
+which came with the checks that find them. Methods that are proved have none here: tests/outsider
+has programs with faults, each NOT PROVED.
 """
 
 from __future__ import annotations

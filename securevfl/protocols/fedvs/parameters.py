@@ -199,7 +199,7 @@ class Parameters:
     @property
     def tells_cut(self) -> bool:
         """Whether clients tell how many of their weights were cut: where a bound was chosen."""
-        return self.config.weight_bound != FedVSConfig.model_fields["weight_bound"].default
+        return bool(self.config.weight_bound != FedVSConfig.model_fields["weight_bound"].default)
 
     def order(self, part: str) -> np.ndarray:
         """Row numbers of a part in segments, (K, ceil(M/K)); -1 for padding."""
