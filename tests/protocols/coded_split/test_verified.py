@@ -23,8 +23,11 @@ MODES = {
     "corrected": (6, {"tolerate_corrupt": 1}),
     "other numbers": (4, {"rounding": "stochastic", "prepare": "scale", "degree": 2}),
     "decay": (4, {"client_weight_decay": 0.01}),
-    "budget": (4, {"sum_budget": 0.9}),
-    "released": (4, {"release": True}),
+}
+# Modes with values of single parties that are told as they are, and the first words of these.
+TELLING = {
+    "budget": (4, {"sum_budget": 0.9}, "independent columns of"),
+    "released": (4, {"release": True}, "model of"),
 }
 
 
@@ -57,6 +60,15 @@ def test_each_mode_is_proved(name):
     N, options = MODES[name]
     found = verdicts(options, N)
     assert {v.verdict for v in found.values()} == {"PROVED"}, [v.text for v in found.values()]
+
+
+@pytest.mark.parametrize("name", TELLING)
+def test_a_mode_that_tells_values_of_one_party_shows_nothing_beside(name):
+    N, options, words = TELLING[name]
+    for one, found in verdicts(options, N).items():
+        told = name == "budget" or SERVER not in one
+        assert found.verdict == ("NOT PROTECTED" if told else "PROVED"), found.text
+        assert all(value.startswith(words) for value in found.clear)
 
 
 def test_a_holder_that_crashes_and_catches_up_is_proved():
