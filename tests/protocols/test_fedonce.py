@@ -13,12 +13,13 @@ from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.engine.simulation.simulator import Simulation
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import ConfigurationError, RunError, UndeclaredMessageError
 from securevfl.models.split import measure
-from securevfl.protocols.fedonce import Guest, Server, table_of
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.fedonce import FedOnce, Guest, Server, table_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import History, make, simulate
-from securevfl.verified import bare_of
+from securevfl.verified import FlowError, bare_of
 from securevfl.verified.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, loss_of, slow
 
@@ -306,6 +307,39 @@ def test_a_label_in_the_history_is_not_endorsed(monkeypatch):
 
     monkeypatch.setattr(Server, "train", telling)
     assert proved()["client 0"].verdict in ("NOT PROVED", "VIOLATED")
+
+
+def some_of(labels):
+    return labels[:1].astype(np.float32)
+
+
+async def ask_and_tell(server):
+    await ASK(server)
+    for n in server.peers:
+        server.send(n, "embedding", server.labels.map(some_of, shape=(1,)))
+
+
+ASK = Server.ask
+
+
+def test_labels_beside_an_announcement_are_refused_and_not_endorsed_where_declared(monkeypatch):
+    monkeypatch.setattr(Server, "ask", ask_and_tell)
+    with pytest.raises(UndeclaredMessageError, match="the server sends 'embedding' to party 0"):
+        proved()
+    declared = MessageSpec("embedding", "server", "client", "gradient")
+    messages = FedOnce.messages.fget
+    monkeypatch.setattr(FedOnce, "messages", property(lambda made: (*messages(made), declared)))
+    assert proved()["client 0"].verdict in ("NOT PROVED", "VIOLATED")
+
+
+async def announce_labels(server):
+    server.announce(server.round + 1, server.labels.map(some_of, shape=(1,)))
+
+
+def test_labels_in_an_announcement_are_an_error(monkeypatch):
+    monkeypatch.setattr(Server, "ask", announce_labels)
+    with pytest.raises(FlowError, match="'round' carries Secret"):
+        proved()
 
 
 def test_a_representation_of_other_rows_is_not_endorsed(monkeypatch):
