@@ -280,9 +280,9 @@ class Client(KeyParticipant):
             of=[np.bool_, np.int64],
         )
         if self.public.tells_cut:
-            weights = int(self.opened(cut, "how many weights were cut"))
-            if weights:
-                self.record("clipped", weights=weights, bound=self.public.config.weight_bound)
+            some = cut.map(is_any, shape=(), dtype=np.bool_)
+            if self.opened(some, "whether weights were cut"):
+                self.record("clipped", weights=cut, bound=self.public.config.weight_bound)
         return self.public.one_sum or bool(self.opened(moved, "whether its model moved"))
 
     def is_new(self, life: int, told: bytes) -> bool:

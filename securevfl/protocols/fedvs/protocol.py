@@ -65,7 +65,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     tells_sums = True
     Config = FedVSConfig
     traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 4, "width": 1} | {
-        "degree": 1, "hidden": 2, "sum_budget": 0.0,
+        "degree": 1, "hidden": 8, "sum_budget": 0.0,
     }  # fmt: skip
     told_events: ClassVar[dict[str, str]] = {
         **SplitProtocol.told_events,

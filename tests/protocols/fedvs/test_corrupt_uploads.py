@@ -8,6 +8,7 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, NotEnoughResultsError
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.testing.runs import tiny_data
+from securevfl.verified import bare_of
 
 BASE = {"rounds": 4, "batch": 8, "width": 3, "hidden": 4, "segments": 2}
 
@@ -27,7 +28,7 @@ def corrupt_party(party, how):
     send = party.send
 
     def lie(to, kind, payload, **options):
-        send(to, kind, how(party, payload) if kind == "embedding" else payload, **options)
+        send(to, kind, how(party, bare_of(payload)) if kind == "embedding" else payload, **options)
 
     party.send = lie
 

@@ -12,6 +12,7 @@ from securevfl.protocols.fedvs.parameters import FedVSConfig
 from securevfl.protocols.fedvs.protocol import FedVS
 from securevfl.testing.conformance import CHECKS
 from securevfl.testing.runs import simulate
+from securevfl.verified import bare_of
 
 FEW = {"pretrain_epochs": 2, "pretrain_batch": 16, "corruption": 0.6, "temperature": 1.0}
 SMALL = FEW | {"rounds": 3, "batch": 12, "width": 4, "hidden": 4}
@@ -33,7 +34,7 @@ def test_clients_start_from_the_networks_of_vflhlp(who):
     ours = simulate("fedvs", few(), pretrain=who, segments=1, **still)
     theirs = simulate("vflhlp", few(), variant=who, client="pn", weight_bound=16.0, **still)
     for k in range(5):
-        mine = weights_of(ours.parties[k].network)["weight"]
+        mine = weights_of(bare_of(ours.parties[k].network))["weight"]
         if k == 0 and who == "p":
             fresh = weights_of(ours.protocol.network(0))["weight"]
             np.testing.assert_allclose(mine, fresh, atol=1e-6)
@@ -45,7 +46,9 @@ def test_clients_start_from_the_networks_of_vflhlp(who):
 def test_weights_stay_within_the_bound_that_rules_out_wrapping():
     wild = SMALL | {"pretrain_optimizer": "sgd", "pretrain_lr": 50.0, "weight_bound": 0.5}
     outcome = simulate("fedvs", few(), pretrain="full", segments=1, **wild)
-    largest = [np.abs(weights_of(outcome.parties[k].network)["weight"]).max() for k in range(5)]
+    largest = [
+        np.abs(weights_of(bare_of(outcome.parties[k].network))["weight"]).max() for k in range(5)
+    ]
     assert max(largest) <= 0.5
 
 
@@ -54,10 +57,12 @@ def test_the_sum_of_embeddings_begins_with_client_0_s_own_scores(centre):
     still = SMALL | {"lr": 1e-12, "optimizer": "sgd", "centre": centre}
     outcome = simulate("fedvs", few(), pretrain="full", segments=1, **still)
     active, rows = outcome.parties[0], outcome.protocol.data.train[0]
-    own = active.network.forward(rows)
+    own = bare_of(active.network).forward(rows)
     alone = active.pretraining.means.scores(own)
     # All other embeddings at 0: the mean is a fifth of client 0's.
-    np.testing.assert_allclose(outcome.parties[SERVER].centre.scores(own / 5), alone, atol=1e-4)
+    np.testing.assert_allclose(
+        bare_of(outcome.parties[SERVER].centre).scores(own / 5), alone, atol=1e-4
+    )
 
 
 def test_client_0_is_no_one_whom_the_claims_protect_from_its_own_server():
