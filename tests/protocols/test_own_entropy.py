@@ -20,6 +20,7 @@ AT_SETUP = {"coded_split"}  # draws weights in setup, by `tests/protocols/coded_
 
 def networks(value, seen, path=""):
     """Weights of all networks that an object refers to, by where they are."""
+    value = bare_of(value) if isinstance(value, Protected) else value
     if id(value) in seen or isinstance(value, Protocol | type | str | bytes):
         return
     seen.add(id(value))

@@ -58,7 +58,7 @@ def test_the_sum_of_embeddings_begins_with_client_0_s_own_scores(centre):
     outcome = simulate("fedvs", few(), pretrain="full", segments=1, **still)
     active, rows = outcome.parties[0], outcome.protocol.data.train[0]
     own = bare_of(active.network).forward(rows)
-    alone = active.pretraining.means.scores(own)
+    alone = bare_of(active.pretraining.own).means.scores(own)
     # All other embeddings at 0: the mean is a fifth of client 0's.
     np.testing.assert_allclose(
         bare_of(outcome.parties[SERVER].centre).scores(own / 5), alone, atol=1e-4
