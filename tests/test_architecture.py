@@ -356,7 +356,7 @@ MOST_LINES = {
     "models": 4857,
     "planning": 1533,
     "privacy": 1201,
-    "protocols": 17744,
+    "protocols": 17747,
     "report": 2434,
     "runs": 8256,
     "studies": 1499,

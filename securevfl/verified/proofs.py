@@ -507,7 +507,7 @@ def _by_coalition(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[int, ...], 
 
 @dataclass(frozen=True)
 class _Checked:
-    """What a check found of one claim in one trace: a refusal, or its outputs and scope."""
+    """Answer of a check on one claim in one trace: a refusal, or its outputs and scope."""
 
     refusal: str
     outputs: tuple[str, ...] = ()
@@ -535,7 +535,7 @@ def _whole(claim: Mapping[str, Any], names: Sequence[str], some: Sequence[_Check
 def _checked(
     world: World, entries: Entries, coalition: Sequence[int], claim: Mapping[str, Any] | None
 ) -> _Checked:
-    """What a check finds of one claim in one trace."""
+    """Answer of a check on one claim in one trace."""
     if claim is None:
         return _Checked("no proof")
     try:

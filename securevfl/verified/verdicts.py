@@ -146,7 +146,7 @@ class Verdict:
 
     @property
     def of(self) -> Scope:
-        """What it is for, where it has a certificate."""
+        """Scope of a verdict that has a certificate."""
         prf = any(one.startswith(IDEAL_PRF) for one in self.assumptions)
         path = any(one.startswith(PATH) for one in self.assumptions)
         many = max(1, len(self.schedules))

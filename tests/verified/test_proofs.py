@@ -117,7 +117,7 @@ def test_a_damaged_certificate_is_refused(proved, tmp_path):
 
 def test_a_protocol_without_protected_values_is_refused():
     with pytest.raises(ConfigurationError, match="Participant"):
-        Traced("local", {}).run()
+        Traced("dvfl", {}).run()
 
 
 def test_the_same_file_trains(proved):
@@ -373,9 +373,8 @@ def test_a_certificate_says_what_is_sent_as_it_is(variant, tmp_path):
     proof = prove_protocol(Traced(made, QUICK, parties=3), fresh=False)
     found = verdicts(proof)
     assert (found["server"], found["client 2"]) == ("NOT PROTECTED", "PROVED")
-    assert "server: NOT PROTECTED: sum 1 is sent as it is; nothing beside it" in "\n".join(
-        lines(proof)
-    )
+    said = "\n".join(lines(proof))
+    assert "server: NOT PROTECTED: sum 1, sum 2 are sent as they are; nothing beside them" in said
     path = tmp_path / "certificate.json"
     text = json.dumps(proof.certificate())
     path.write_text(text)
