@@ -198,7 +198,7 @@ def proved_report(
     elsewhere : callable
         Judges a claim that is none of a view, such as that of a budget of sums.
     """
-    from securevfl.verified.proofs import NOT_COVERED, Traced, prove_protocol
+    from securevfl.verified.traced.proofs import NOT_COVERED, Traced, prove_protocol
 
     kept = {name: value for name, value in options.items() if name not in made.traced_options}
     traced = Traced(made.name, kept, len(made.peers()), seed=seed)

@@ -216,7 +216,7 @@ _PAGE = typer.Option(
 
 
 def _provable(name: str) -> bool:
-    from securevfl.verified.proofs import is_provable
+    from securevfl.verified.traced.proofs import is_provable
 
     return is_provable(name)
 
@@ -229,7 +229,7 @@ def _prove(
     page: Path | None,
 ) -> None:
     """Prove the claims of a protocol of protected values, on a small traced run."""
-    from securevfl.verified.proofs import OUTPUTS_TELL, Traced, lines, prove_protocol
+    from securevfl.verified.traced.proofs import OUTPUTS_TELL, Traced, lines, prove_protocol
 
     parties = common["parties"] or 4
     with displays.busy(f"verify {protocol}"):
@@ -253,7 +253,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check a certificate: its protocol is traced again, and nothing is searched."""
-    from securevfl.verified.proofs import check_certificate, read_certificate
+    from securevfl.verified.traced.proofs import check_certificate, read_certificate
     from securevfl.verified.verdicts import who
 
     found = check_certificate(file)

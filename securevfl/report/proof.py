@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from securevfl.report.page import rendered, script_of
 
 if TYPE_CHECKING:
-    from securevfl.verified.proofs import Proof
     from securevfl.verified.trace import Message, Trace
+    from securevfl.verified.traced.proofs import Proof
     from securevfl.verified.verdicts import Verdict
 
 _LANE, _ROW, _LEFT, _TOP = 96, 22, 190, 34  # pixels
@@ -55,7 +55,7 @@ def proof_page(proof: Proof, world: Trace) -> str:
         The run that was traced for it, in which nobody is late; it is the one that is drawn.
     """
     from securevfl._version import __version__
-    from securevfl.verified.proofs import NOT_COVERED, OUTPUTS_TELL
+    from securevfl.verified.traced.proofs import NOT_COVERED, OUTPUTS_TELL
 
     return rendered(
         "proof.html",

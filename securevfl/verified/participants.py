@@ -1,8 +1,8 @@
 """Parties of the engine that compute with protected values, and protocols that can be proved.
 
 An author derives clients and servers from `Participant` and the protocol from `Provable` and a base
-class of the library. The file trains as any other protocol. `securevfl.verified.proofs` runs it
-once more in the same engine, with a trace, and decides its claims.
+class of the library. The file trains as any other protocol. `securevfl.verified.traced.proofs` runs
+it once more in the same engine, with a trace, and decides its claims.
 """
 
 from __future__ import annotations

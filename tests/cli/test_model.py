@@ -127,9 +127,9 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
     monkeypatch.setattr(
         "securevfl.runs.from_folder.export_folder", lambda run, out, **_: called.append(out) or []
     )
-    monkeypatch.setattr("securevfl.verified.proofs.check_certificate", lambda _: {(-1,): ""})
+    monkeypatch.setattr("securevfl.verified.traced.proofs.check_certificate", lambda _: {(-1,): ""})
     written = {"claims": [{"coalition": [-1], "scope": "PROVED for these"}]}
-    monkeypatch.setattr("securevfl.verified.proofs.read_certificate", lambda _: written)
+    monkeypatch.setattr("securevfl.verified.traced.proofs.read_certificate", lambda _: written)
     page = Written(Path("report.html"), 1, (), ())
     monkeypatch.setattr("securevfl.report.write_report", lambda *_, **__: page)
     result = call(*shlex.split(line)[1:])
@@ -246,7 +246,7 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "target"),
     [
-        (("verify", "fedvs", "--parties", "4"), "securevfl.verified.proofs.prove_protocol"),
+        (("verify", "fedvs", "--parties", "4"), "securevfl.verified.traced.proofs.prove_protocol"),
         (("verify", "dvfl", "--parties", "4"), "securevfl.verify"),
         (("plan", "--data", "digits"), "securevfl.planning.forecast.plan"),
         (("bench", "round"), "securevfl.bench.rounds.bench_round"),

@@ -30,7 +30,7 @@ from typing import Any
 from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.testing.runs import make, tiny_data
-from securevfl.verified.proofs import Traced, is_provable, prove_protocol
+from securevfl.verified.traced.proofs import Traced, is_provable, prove_protocol
 from tests.audit import few_settings
 from tests.zoo import all_leaks
 

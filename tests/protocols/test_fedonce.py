@@ -20,7 +20,7 @@ from securevfl.protocols.fedonce import FedOnce, Guest, Server, table_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import History, make, simulate
 from securevfl.verified import FlowError, bare_of
-from securevfl.verified.proofs import Traced, prove_protocol
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, loss_of, slow
 
 N = 4

@@ -9,7 +9,7 @@ from securevfl.engine.network import SERVER
 from securevfl.protocols import he_split
 from securevfl.protocols.he_split import Client, Server
 from securevfl.verified import FlowError
-from securevfl.verified.proofs import Traced, prove_protocol
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.joint import slow
 
 pytest.importorskip("tenseal")

@@ -17,7 +17,7 @@ from securevfl.protocols.multivfl.algorithm import DataOwner, LabelOwner
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from securevfl.verified import FlowError, bare_of
-from securevfl.verified.proofs import Traced, prove_protocol
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, loss_of
 
 SMALL = {

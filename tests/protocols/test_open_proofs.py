@@ -8,7 +8,7 @@ import pytest
 from securevfl.protocols import split, vafl, vfb2
 from securevfl.protocols.base import open_embeddings
 from securevfl.verified import bare_of
-from securevfl.verified.proofs import Traced, prove_protocol
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 
 N = 3
 

@@ -11,7 +11,7 @@ from securevfl.protocols.secagg_split.algorithm import Client
 from securevfl.protocols.secagg_split.parameters import Opening
 from securevfl.protocols.secagg_split.protocol import SecAggSplit
 from securevfl.verified import concatenate
-from securevfl.verified.proofs import Traced, prove_protocol
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.joint import slow
 
 ONE = {"rounds": 1}

@@ -18,7 +18,7 @@ from securevfl.privacy.release_counts import most_releases
 from securevfl.protocols.wait_dp.algorithm import Client, Server
 from securevfl.testing.runs import make, resume_from, simulate, state_at
 from securevfl.verified import FlowError, bare_of
-from securevfl.verified.proofs import Traced, prove_protocol
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, powers
 
 SMALL = {"rounds": 8, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from securevfl.cli.app import app
 from securevfl.report.proof import WAYS, proof_page
-from securevfl.verified.proofs import Proof, Traced, prove_protocol
+from securevfl.verified.traced.proofs import Proof, Traced, prove_protocol
 from securevfl.verified.verdicts import Judge
 
 SIZES = {"rounds": 1, "batch": 3, "width": 1}

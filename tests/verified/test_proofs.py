@@ -18,7 +18,7 @@ from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.field import PrimeField
 from securevfl.testing.runs import simulate
 from securevfl.verified import SERVER, FlowError, Participant, World, bare_of, decide
-from securevfl.verified.proofs import Traced, check_certificate, lines, prove_protocol
+from securevfl.verified.traced.proofs import Traced, check_certificate, lines, prove_protocol
 from securevfl.verified.values import describe, tracing
 
 SOURCE = Path(__file__).parents[2] / "examples" / "proved_protocol" / "proved_split.py"
@@ -49,7 +49,7 @@ def variant(install, monkeypatch):
         importlib.invalidate_caches()
         path.with_suffix(".pyc").unlink(missing_ok=True)
         exec(compile(text, str(path), "exec"), module.__dict__)
-        import securevfl.verified.proofs as proofs
+        import securevfl.verified.traced.proofs as proofs
 
         monkeypatch.setattr(proofs, "get_protocol", lambda _: module.ProvedSplit)
         return "proved_split"

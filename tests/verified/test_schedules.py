@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-import securevfl.verified.proofs as proofs
-from securevfl.verified.proofs import Traced, check_certificate, lines, prove_protocol
+import securevfl.verified.traced.proofs as proofs
 from securevfl.verified.schedules import UNDISTURBED, usual
+from securevfl.verified.traced.proofs import Traced, check_certificate, lines, prove_protocol
 from tests.verified.some import DOWN, Few, GivesUp, SameRows, SomeSum, TapeAgain
 
 

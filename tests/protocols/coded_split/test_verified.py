@@ -11,7 +11,7 @@ from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make
 from securevfl.verified import Judge, bare_of, proofs
 from securevfl.verified.batched import masked
-from securevfl.verified.proofs import Traced, prove_protocol
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.coded_split.twin import DIGITS
 
 SIZES = {"rounds": 2}

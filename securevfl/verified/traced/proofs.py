@@ -384,7 +384,7 @@ def _weakest(schedules: Iterable[str], verdicts: Sequence[Verdict]) -> Verdict:
 def _elsewhere(path: Path) -> dict[str, str]:
     """Answers of a fresh process on each claim: "" where it accepts it."""
     code = (
-        "import json, sys; from securevfl.verified.proofs import check_certificate as c; "
+        "import json, sys; from securevfl.verified.traced.proofs import check_certificate as c; "
         "print(json.dumps({','.join(map(str, k)): v or '' for k, v in c(sys.argv[1]).items()}))"
     )
     paths = os.pathsep.join(one for one in sys.path if one)

@@ -1,0 +1,1 @@
+"""Proofs of protocols that the engine runs."""
