@@ -24,7 +24,9 @@ from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.protocols.base.split import SplitProtocol
+from securevfl.protocols.coded_split.quantisation import first_model, segments_of
 from securevfl.runs.threads import one_thread
+from securevfl.verified import bare_of
 from tests.oracles.stand_ins import in_place_of
 
 _NOTHING = 1e-6  # of the largest part: rounding takes away what is less
@@ -111,9 +113,9 @@ def apart_at_first(made: Protocol, parties: Mapping[int, Any]) -> str:
 def _variances(made: Protocol, client: int, party: Any) -> tuple[float, float] | None:
     """Mean variance over rows of a client's columns, and of its entries; None if it has none."""
     if isinstance(made, SharedModels):
-        shared = made.integers(party)
-        rows = made.code.field.signed(np.concatenate(shared.data["train"])).astype(np.float64)
-        columns, entries = rows, rows @ made.code.field.signed(shared.model).astype(np.float64)
+        data, model = integers_of(made, party)
+        rows = made.code.field.signed(np.concatenate(data)).astype(np.float64)
+        columns, entries = rows, rows @ made.code.field.signed(model).astype(np.float64)
     else:
         columns = made.data.train[client][:_ROWS].astype(np.float64)
         entries = made.embed(party, made.data.train[client][:_ROWS])
@@ -186,7 +188,7 @@ def other_sums(made: Protocol) -> str:
             super().send(sending)
 
     def stepping(centre: Centre, H: np.ndarray, samples: np.ndarray, labels: np.ndarray) -> Any:
-        if centre is getattr(parties[SERVER], "centre", None):
+        if centre is bare_of(getattr(parties[SERVER], "centre", None)):
             true = samples >= 0
             rows = {n: made.data.train[n][samples[true]] for n in range(made.data.parties)}
             own = {n: np.asarray(made.embed(parties[n], x)) for n, x in rows.items()}
@@ -224,6 +226,13 @@ def _words(varied: np.ndarray, few: np.ndarray, needed: int, when: str = "") -> 
     )
 
 
+def integers_of(made: SharedModels, owner: Any) -> tuple[np.ndarray, np.ndarray]:
+    """X-bar of the training rows, (K, rows, columns), and W-bar before the first step."""
+    public = owner.public
+    data = segments_of(public, owner.index, owner.features["train"], "train")
+    return bare_of(data), first_model(bare_of(owner.weights), public.model_point)
+
+
 def _varied(made: Protocol, client: int, party: Any) -> np.ndarray | None:
     """Spread of each entry of a client's embedding over its rows, (h,); None if it has none."""
     if not isinstance(made, SharedModels):
@@ -232,8 +241,8 @@ def _varied(made: Protocol, client: int, party: Any) -> np.ndarray | None:
             return None
         moved: np.ndarray = np.ptp(embedding, axis=0).astype(np.float64)
     else:
-        shared = made.integers(party)
-        columns = np.concatenate(shared.data["train"])
-        weights = abs(made.code.field.signed(shared.model[(columns != columns[0]).any(axis=0)]))
+        data, model = integers_of(made, party)
+        columns = np.concatenate(data)
+        weights = abs(made.code.field.signed(model[(columns != columns[0]).any(axis=0)]))
         moved = weights.max(axis=0, initial=0).astype(np.float64)
     return moved

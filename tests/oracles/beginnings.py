@@ -36,6 +36,8 @@ from securevfl.runs.engines.run import Interrupted, resume, run
 from securevfl.runs.organisations.organisation import Organisation
 from securevfl.runs.storage import SUMMARY
 from securevfl.runs.threads import one_thread
+from securevfl.verified import bare_of
+from securevfl.verified.values import Protected
 from tests.oracles.stand_ins import in_place_of
 
 _STARTS = 3  # of one run: at its beginning, and resumed twice
@@ -52,8 +54,12 @@ def arrays_of(party: Party) -> list[np.ndarray]:
 
 
 def _arrays(thing: Any, deep: int) -> Iterator[np.ndarray]:
+    if isinstance(thing, Protected):
+        thing = bare_of(thing)
     if isinstance(thing, np.ndarray):
         yield thing
+    elif hasattr(thing, "parameters") and hasattr(thing, "state_dict"):  # a network
+        yield from (one.numpy(force=True) for one in thing.parameters())
     elif hasattr(thing, "detach") and hasattr(thing, "numpy"):
         yield thing.numpy(force=True)
     elif not deep or isinstance(thing, (type, Protocol, VerticalDataset)):

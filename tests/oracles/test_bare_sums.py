@@ -5,6 +5,7 @@ import pytest
 
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 from tests.oracles.bare_sums import bare_at_first, bare_at_last, other_sums, parts_of
 
 
@@ -24,7 +25,7 @@ def test_an_entry_that_only_some_clients_keep_is_found(keeping, bare):
     parties = made.parties()
     parts = parts_of(made, parties)
     for n in made.peers()[keeping:]:
-        parties[n].network.weight.data[:, 1] *= 1e-4
+        bare_of(parties[n].network).weight.data[:, 1] *= 1e-4
     found = bare_at_last(made, parts, parties)
     assert bool(found) == bare
     if bare:
@@ -36,7 +37,7 @@ def test_what_was_little_at_first_may_stay_so():
     made = make("fedvs")
     parties = made.parties()
     for n in made.peers()[1:]:
-        parties[n].network.weight.data[:, 1] *= 1e-4
+        bare_of(parties[n].network).weight.data[:, 1] *= 1e-4
     assert bare_at_first(made, parties) == ""  # a millionth is nothing, and this is more
     parts = parts_of(made, parties)
     assert (parts[:, 1] > 1e-2).sum() == 1
@@ -82,7 +83,8 @@ def test_sums_of_parts_of_embeddings_are_found(monkeypatch, name):
 
         def dropped(self, own, embed=embed):
             embedding = embed(self, own)
-            return embedding * (3 * (np.arange(embedding.shape[1]) % 3 == self.index % 3))
+            kept = 3 * (np.arange(embedding.shape[1]) % 3 == self.index % 3)
+            return embedding.map(lambda H: H * kept)
 
         monkeypatch.setattr(cls, "embed", dropped)
     assert "are not those of the mean of the embeddings of clients" in other_sums(made)

@@ -1,6 +1,7 @@
 """Ways in which runs of users begin, resume and predict are held against what is verified."""
 
 import hashlib
+from functools import partial
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -19,6 +20,7 @@ from securevfl.runs.engines.own_tables import LocalTableFactory
 from securevfl.runs.engines.ray import PartyFactory
 from securevfl.runs.organisations.organisation import Organisation
 from securevfl.testing.runs import make
+from securevfl.verified import Element
 from tests.oracles.beginnings import beginning_faults
 from tests.oracles.hosted_runs import weak_keys
 
@@ -78,6 +80,10 @@ def test_parties_that_are_made_of_the_public_seed_are_found(
 def test_a_prediction_that_draws_from_the_seed_is_found(monkeypatch):
     infer = prediction.infer
 
+    def drawn(party, source, *shape, name):
+        value, field = party.field.random(shape, source), party.field
+        return Element(value, None, party.index, None, field)
+
     def seeded(protocol, parties, spec, *rest):
         predictors = protocol.predictors
 
@@ -85,7 +91,7 @@ def test_a_prediction_that_draws_from_the_seed_is_found(monkeypatch):
             found = predictors(*given)
             for n, party in found.items():
                 source = SeededSource(keyed_stream(spec.seed, n, "prediction").bytes(32))
-                party.uniform = lambda shape, one=source: protocol.code.field.random(shape, one)
+                party.uniform = partial(drawn, party, source)
             return found
 
         protocol.predictors = made

@@ -8,7 +8,8 @@ from securevfl.data import VerticalDataset
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.testing.runs import make
-from tests.oracles.bare_sums import apart_at_first, few_in_low_digits
+from securevfl.verified import bare_of
+from tests.oracles.bare_sums import apart_at_first, few_in_low_digits, integers_of
 
 SOUND = ["fedvs", "coded_split", "split"]
 
@@ -19,7 +20,7 @@ def few_in_low(protocol, made):
         return ""
     if isinstance(made, SharedModels):  # models stay in shares after the first one
         parties = made.parties()
-        models = [{n: made.integers(parties[n]).model for n in range(made.owners)}]
+        models = [{n: integers_of(made, parties[n])[1] for n in range(made.owners)}]
     else:
         used = RunFactory(made).run().models
         rounds = sorted(set.intersection(*(set(own) for own in used.values())))
@@ -45,7 +46,7 @@ def test_weights_of_another_size_are_found(name, large, told):
     made = make(name)
     parties = made.parties()
     for n in made.peers()[large:]:
-        parties[n].network.weight.data *= 0.01
+        bare_of(parties[n].network).weight.data *= 0.01
     found = apart_at_first(made, parties)
     assert bool(found) is told
     assert not told or f"of clients {[*range(large)]} are more than 10 times" in found
