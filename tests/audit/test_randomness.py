@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 import securevfl
-from securevfl.audit.randomness import unexplained, unused, watch
+from securevfl.audit.randomness import unexplained, watch
 from securevfl.audit.recorded_runs import run_factory
-from securevfl.audit.statistical import digest, repeats
+from securevfl.audit.statistical import digest
 from securevfl.audit.tapes import Tape
-from securevfl.field import LagrangeCode, PrimeField, sampling
-from securevfl.field.error_correction import projections
+from securevfl.field import PrimeField, sampling
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.testing.leaky import leaky
 from tests.audit.banned_randomness import banned_randomness
 
 ROOT = Path(securevfl.__file__).parent
@@ -40,39 +38,11 @@ def test_every_draw_of_a_run_comes_from_the_sampler_with_fresh_bytes():
     assert sum(call.nbytes for call in log.calls) == drawn
 
 
-@pytest.mark.parametrize("name", ["64-bit seed", "short seed", "constant seed", "small masks"])
-def test_masks_of_another_origin_are_named(name):
-    with watch() as log:
-        recorded = run_of(leaky(name))
-    assert len(list(unexplained(log, recorded.tapes.values()))) == sum(
-        len(tape.draws) for tape in recorded.tapes.values()
-    )
-    assert bool(log.insecure) == ("seed" in name)
-
-
 def test_a_result_explains_one_draw_only():
     with watch() as log:
         z = FIELD.random((3, 3))
     tape = Tape([z, z.copy()], [0, 1])
     assert list(unexplained(log, [tape])) == ["draw 1 of tape 0"]
-
-
-@pytest.mark.parametrize("p", [2**50 - 2**14 + 1, 2**61 - 1])
-def test_weights_of_decoding_are_no_masks_that_were_thrown_away(p):
-    """With two projections, as at 50 bits, the weights of a row are as large as a mask may be."""
-    code = LagrangeCode(PrimeField(p), parties=7, segments=1, privacy=1)
-    shares = code.encode(code.field.random((1, 6)), masks=code.field.random((1, 6)))
-    shares[3] = shares[4]
-    with watch() as log:
-        kept = code.field.random((projections(code.field), 6))
-        code.decode_with_errors(shares, range(7), degree=2)
-    assert len(log.calls) > 1
-    assert kept.nbytes in [call.nbytes for call in log.calls[1:]]
-    assert unused(log, [Tape([kept], [0])]) == 0
-    with watch() as more:
-        code.field.random(kept.shape)
-    log.calls += more.calls
-    assert unused(log, [Tape([kept], [0])]) == 1
 
 
 def test_watching_ends():
@@ -146,27 +116,6 @@ print(os.read(read, 32) == F.random(8).tobytes())
     assert done.stdout.strip() == "False"
 
 
-def starts(name, count):
-    """Digests of the first masks of fresh processes, two at a time."""
-    code = f"from securevfl.testing.leaky import first_masks; print(first_masks({name!r}))"
-    command = [sys.executable, "-c", code]
-    found = []
-    for _ in range(count // 2):
-        pair = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-        found += [process.communicate(timeout=60)[0].strip() for process in pair]
-    return found
-
-
-@pytest.mark.parametrize(("name", "count"), [("constant seed", 2), ("short seed", 6)])
-def test_fresh_processes_repeat_the_masks_of_short_seeds(name, count):
-    """Six starts of a 2-bit seed repeat surely: there are four seeds."""
-    assert repeats(starts(name, count), 64, 2**31 - 1).rejected
-
-
-def test_fresh_processes_do_not_repeat_masks():
-    assert not repeats(starts(None, 4), 64, 2**31 - 1).rejected
-
-
 # Who may use what, and why. Masks are made in field/sampling.py alone.
 ALLOWED = {
     "field/sampling.py": {"os.urandom"},
@@ -191,7 +140,6 @@ ALLOWED = {
     "runs/identities.py": {"import secrets"},  # likewise
     "runs/engines/own_tables.py": {"import secrets"},  # likewise
     "runs/prediction.py": {"import secrets"},  # likewise
-    "testing/leaky.py": {"os.urandom"},  # planted short seeds
     "report/live.py": {"import secrets"},  # the path of a page, which is no secret of a run
     "testing/inspection.py": {"import random", "np.random.get_state"},  # looks at their state
 }

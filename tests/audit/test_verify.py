@@ -5,6 +5,7 @@ import re
 from typing import get_args
 
 import pytest
+from securevfl.testing.leaky import leaky
 
 import securevfl
 from securevfl.audit.verdicts import Report, Verdict, conclude
@@ -15,7 +16,6 @@ from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.split import Split
-from securevfl.testing.leaky import leaky
 from securevfl.testing.runs import make, tiny_data
 from tests.audit import few_settings
 
@@ -74,7 +74,7 @@ def test_a_protocol_that_cannot_be_made_ends_in_a_verdict():
         def __init__(self, *given, **options):
             raise RuntimeError("no party today")
 
-    report = verify(Unmade, tiny_data(), tests=(), whole=False)
+    report = verify(Unmade, tiny_data(), whole=False)
     assert [one.verdict for one in report.claims] == ["COULD NOT BE CHECKED"]
     assert "ended in RuntimeError: no party today" in report.claims[0].evidence[0].text
     assert not report.whole
@@ -82,7 +82,7 @@ def test_a_protocol_that_cannot_be_made_ends_in_a_verdict():
 
 def test_options_that_cannot_run_are_an_error_and_no_verdict():
     with pytest.raises(ConfigurationError, match=r"need R \+ 2A = 13 results"):
-        verify("fedvs", tiny_data(), segments=6, tests=(), whole=False)
+        verify("fedvs", tiny_data(), segments=6, whole=False)
 
 
 def test_the_evidence_of_a_proof_names_all_its_parts(masked):

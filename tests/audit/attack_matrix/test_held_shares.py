@@ -18,6 +18,7 @@ from securevfl.engine.network import SERVER
 from securevfl.field import PrimeField
 from securevfl.models.polynomial_network import expand
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.verified import bare_of
 
 ROWS = 220
 SMALL = {"width": 24, "hidden": 16, "batch": 55}
@@ -38,10 +39,10 @@ def seen(name="coded_split", rounds=8, every=False, parties=8, **options):
 
 def steps_of(found):
     """The dealt steps of the first epoch by training row, as the server logged them."""
-    layout, log = found.protocol.train_layout(), found.parties[SERVER].log
+    layout, log = found.protocol.train_layout(), bare_of(found.parties[SERVER].log)
     rows = {}
     for t in range(1, layout.per_epoch + 1):
-        values = log[t - 1].reshape(-1, log[t - 1].shape[-1])
+        values = found.protocol.code.field.signed(log[t - 1].reshape(-1, log[t - 1].shape[-1]))
         rows |= dict(zip(layout.samples(layout.draw(t)).tolist(), values, strict=True))
     return rows
 
@@ -107,7 +108,7 @@ def test_batches_that_nobody_announces_have_rows_all_the_same():
 def test_steps_are_those_that_were_dealt_and_not_the_gradients_before_rounding():
     found = seen(every=True)
     config, step = found.protocol.config, found.steps()[2]
-    dealt = found.parties[SERVER].log[2][0]
+    dealt = found.protocol.code.field.signed(bare_of(found.parties[SERVER].log[2])[0])
     assert np.allclose(step.gradient * -config.rate(3) * 2**12 / 8, dealt, atol=1e-3)
 
 

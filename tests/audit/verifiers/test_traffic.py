@@ -13,6 +13,7 @@ from securevfl.engine.party import SERVER
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import make, tiny_data
+from securevfl.verified import bare_of
 from tests.audit.few_settings import few
 
 SMALL = {"rounds": 6, "batch": 20}
@@ -35,7 +36,7 @@ def leaking(change, name="fedvs"):
 
     def sharing(client, share, kind, shares):
         if change is order and kind == "model" and bit(client):
-            for n in reversed(range(len(shares))):
+            for n in reversed(range(shares.shape[0])):
                 client.send(n, kind, shares[n])
         else:
             share(kind, shares)
@@ -44,7 +45,7 @@ def leaking(change, name="fedvs"):
 
 
 def bit(client):
-    features = client.features
+    features = bare_of(client.features)
     own = features["train"] if isinstance(features, dict) else features
     return bool(own[3, 1] > 0.5 * (own[:, 1].min() + own[:, 1].max()))
 
@@ -65,7 +66,11 @@ def order(client, send, to, kind, payload, more):
 
 
 def late_once_resumed(client, send, to, kind, payload, more):
-    slow = kind == "embedding" and client.resumptions and float(client.features["train"][3].sum())
+    slow = (
+        kind == "embedding"
+        and client.resumptions
+        and float(bare_of(client.features)["train"][3].sum())
+    )
     send(to, kind, payload, **more | ({"after": 1e-6 * slow} if slow else {}))
 
 
@@ -76,17 +81,17 @@ def longer(client, send, to, kind, payload, more):
 
 
 def of_the_network(client, send, to, kind, payload, more):
-    slow = kind == "embedding" and client.network.values[0, 0] > 0
+    slow = kind == "embedding" and bare_of(client.network).values[0, 0] > 0
     send(to, kind, payload, **more | ({"after": 1e-6} if slow else {}))
 
 
 def of_constant_columns(client, send, to, kind, payload, more):
-    slow = kind == "shared" and np.ptp(client.features["train"], axis=0).argmin()
+    slow = kind == "shared" and np.ptp(bare_of(client.features)["train"], axis=0).argmin()
     send(to, kind, payload, **more | ({"after": 1e-6 * int(slow)} if slow else {}))
 
 
 def of_test_rows(client, send, to, kind, payload, more):
-    slow = kind == "embedding" and float(client.features["test"][:3].sum())
+    slow = kind == "embedding" and float(bare_of(client.features)["test"][:3].sum())
     send(to, kind, payload, **more | ({"after": 1e-6 * slow} if slow else {}))
 
 
@@ -153,7 +158,7 @@ def test_the_order_of_shares_is_seen_by_clients():
 
 def telling(client, send, to, kind, payload, more):
     if kind == "embedding":
-        client.record("moved", by=float(client.network.values[0, 0]))
+        client.record("moved", by=float(bare_of(client.network).values[0, 0]))
     send(to, kind, payload, **more)
 
 
