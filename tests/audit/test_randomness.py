@@ -127,7 +127,7 @@ ALLOWED = {
     "audit/equal_sums.py": {"np.random.default_rng"},  # tables of a theorem's instance
     "verified/trace.py": {"np.random.default_rng"},  # numbers of inputs that are given by shape
     "verified/prove.py": {"np.random.default_rng"},  # other inputs, for a refutation
-    "verified/proofs.py": {"np.random.default_rng"},  # a small table
+    "verified/traced/proofs.py": {"np.random.default_rng"},  # a small table
     "verified/parties.py": {"os.urandom"},  # keys of protected values
     "writing.py": {"import secrets"},  # names of files that stand beside what they replace
     "audit/games/guessing.py": {"import secrets"},  # coins of the games
@@ -137,7 +137,7 @@ ALLOWED = {
     "engine/cluster/ray_connection.py": {"import secrets"},  # the token of a cluster
     "runs/assembly.py": {"import secrets"},  # the name of a run, bound into its seals
     "runs/alignment.py": {"import secrets"},  # likewise
-    "runs/identities.py": {"import secrets"},  # likewise
+    "runs/organisations/identities.py": {"import secrets"},  # likewise
     "runs/engines/own_tables.py": {"import secrets"},  # likewise
     "runs/prediction.py": {"import secrets"},  # likewise
     "report/live.py": {"import secrets"},  # the path of a page, which is no secret of a run

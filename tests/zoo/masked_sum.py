@@ -19,7 +19,6 @@ from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.protocol import (
     Card,
-    Draw,
     MessageKey,
     MessageSpec,
     RunSecrets,
@@ -182,12 +181,6 @@ class MaskedSum(SplitProtocol):
         )
 
     @property
-    def draws(self) -> tuple[Draw, ...]:
-        """r_n."""
-        shape = (self.batch_rows, self.config.width)
-        return (Draw("r", "client", lambda n, r: shape if r else None, ("mask", "embedding")),)
-
-    @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Every message that a party may send."""
         shape, N = (self.batch_rows, self.config.width), self.data.parties
@@ -197,7 +190,6 @@ class MaskedSum(SplitProtocol):
             dtype=FIELD.dtype.name,
             modulus=FIELD.modulus,
             count=lambda key: int(key.round > 0 and key.receiver == (key.sender + 1) % N),
-            recompute=lambda secrets, key: secrets.draw(key.sender, "r", key.round),
         )
         turned = shape[::-1] if self.extras.turned else shape
         upload = MessageSpec(
@@ -206,7 +198,6 @@ class MaskedSum(SplitProtocol):
             dtype="" if self.extras.within else FIELD.dtype.name,
             modulus=FIELD.modulus,
             count=in_rounds,
-            recompute=self.upload_at,
         )
         gradient = MessageSpec(
             *("gradient", "server", "client", "gradient"),
@@ -225,13 +216,3 @@ class MaskedSum(SplitProtocol):
 
         spec = MessageSpec(kind, "client", "server", "measure", count=in_rounds)
         return replace(spec, recompute=formula) if self.extras.formulas else spec
-
-    def upload_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """An upload by its formula."""
-        n, layout, network = key.sender, self.batches(1), self.network(key.sender)
-        table = secrets.data(n)["train"]
-        network.load_state_dict(secrets.state(key)["network"])
-        own = rows_of(table, layout.samples(layout.draw(key.round)))
-        masks = (secrets.draw(m % self.data.parties, "r", key.round) for m in (n, n - 1))
-        upload = masked(POINT.quantize(network.forward(own)), *masks)
-        return self.extras.framed(upload, table, layout, key.round)
