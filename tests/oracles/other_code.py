@@ -25,6 +25,7 @@ from securevfl.audit.proof.linear_algebra import coefficients
 from securevfl.field import FixedPoint, LagrangeCode, PrimeField
 from securevfl.field.prss import Prss
 from securevfl.models.split import Centre
+from securevfl.verified import bare_of
 from tests.oracles.known_answers import elements
 from tests.oracles.pseudo_random import derived
 
@@ -319,7 +320,7 @@ def own_layers(party: Any) -> str:
 
     What goes back through them is their own, and dL/dH is computed again through them.
     """
-    for centre in (one for one in vars(party).values() if isinstance(one, Centre)):
+    for centre in (one for one in map(bare_of, vars(party).values()) if isinstance(one, Centre)):
         for name, layer in centre.network.named_modules():
             hooks = any(vars(layer).get(hook) for hook in _HOOKS)
             torchs = type(layer).__module__.startswith("torch.") and "forward" not in vars(layer)

@@ -10,6 +10,7 @@ from securevfl.field.prss import Prss, _Streams
 from securevfl.models.networks import CENTRES
 from securevfl.models.split import Centre
 from securevfl.testing.runs import make
+from securevfl.verified import bare_of
 from tests.oracles.other_code import OtherCode, own_layers, times
 
 PRIMES = [97, 2**31 - 1, 4294967291, 2**61 - 1]
@@ -222,7 +223,7 @@ def instead():
 def test_a_layer_that_is_not_torchs_is_named(make_layer):
     party = make("fedvs").parties()[SERVER]
     assert own_layers(party) == ""
-    party.centre.network = nn.Sequential(nn.Linear(4, 4), make_layer())
+    bare_of(party.centre).network = nn.Sequential(nn.Linear(4, 4), make_layer())
     assert "has a layer of its own (1, " in own_layers(party)
 
 

@@ -236,7 +236,7 @@ def test_what_one_holder_has_taken_can_be_freed_before_the_next_takes_its_own(mo
     sent = {}
 
     def share(self, kind, shares):
-        sent[kind, self.index] = list(map(bare_of, shares))
+        sent[kind, self.index] = list(bare_of(shares))
         super(Owner, self).share(kind, shares)
 
     monkeypatch.setattr(Owner, "share", share, raising=False)
