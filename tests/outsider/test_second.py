@@ -11,10 +11,11 @@ import pytest
 from numpy.polynomial import Polynomial
 
 from securevfl.errors import RangeError
-from securevfl.verified import SERVER, FlowError, World, decide, proofs
+from securevfl.verified import SERVER, FlowError, World, decide
 from securevfl.verified.check import check
 from securevfl.verified.prove import Step
 from securevfl.verified.rules import problems
+from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.outsider.second import CHANGES, KNOWN, LEAKS, SOUND, VARIANTS, Change, Program
 

@@ -14,18 +14,10 @@ from securevfl.testing.runs import make
 from tests.audit.few_settings import few
 
 FILLED = {"absent": "zeros", "timeout": 1.0}
-COLLECT = Server.collect
 
 
 def claim_on_labels(made, who):
     return next(one for one in made.claims if (one.who, one.asset) == (who, "labels"))
-
-
-async def sleeps_by_a_label(self, kind, *, timeout=None, **asked):
-    found = await COLLECT(self, kind, timeout=timeout, **asked)
-    if kind == "embedding" and len(found) < len(self.peers):
-        await self.sleep(1e-3 * float(self.labels[self.round]))
-    return found
 
 
 def verdict(made, who="client"):
@@ -37,13 +29,6 @@ def test_a_sound_method_has_the_same_traffic_in_all_settings():
     found = verdict(make("fedonce", **FILLED))
     assert found.verdict == "NO VIOLATION FOUND"
     assert "(a small run, resumed, clients late) have the same traffic for client" in found.words
-
-
-def test_a_server_that_waits_by_a_label_where_somebody_is_late_is_found(monkeypatch):
-    monkeypatch.setattr(Server, "collect", sleeps_by_a_label)
-    found = verdict(make("fedonce", **FILLED))
-    assert found.verdict == "VIOLATED"
-    assert "traffic depends on the labels (clients late)" in found.words
 
 
 def test_what_only_others_see_is_no_influence_on_a_party():

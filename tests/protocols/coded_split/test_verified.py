@@ -9,8 +9,9 @@ from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.parameters import UPLOAD
 from securevfl.protocols.coded_split.server import Server
 from securevfl.testing.runs import make
-from securevfl.verified import Judge, bare_of, proofs
+from securevfl.verified import Judge, bare_of
 from securevfl.verified.batched import masked
+from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.coded_split.twin import DIGITS
 
