@@ -15,6 +15,8 @@ from tests.audit.few_settings import few
 
 FILLED = {"absent": "zeros", "timeout": 1.0}
 
+COLLECT = Server.collect
+
 
 def claim_on_labels(made, who):
     return next(one for one in made.claims if (one.who, one.asset) == (who, "labels"))
