@@ -350,7 +350,7 @@ def test_a_folder_can_be_taken_in_at_a_glance():
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1127,
-    "audit": 12194,
+    "audit": 12173,
     "bench": 1233,
     "cli": 4626,
     "data": 8027,
@@ -359,7 +359,7 @@ MOST_LINES = {
     "models": 4857,
     "planning": 1533,
     "privacy": 1201,
-    "protocols": 17747,
+    "protocols": 17451,
     "report": 2434,
     "runs": 8256,
     "studies": 1499,

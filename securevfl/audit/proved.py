@@ -41,12 +41,14 @@ def coalitions_against(
     there : iterable of frozenset
         The coalitions that were decided.
     roles : mapping
-        Numbers of the parties of each role. A role in the plural is all that have it.
+        Numbers of the parties of each role, with blanks or underscores. A role in the plural is
+        all that have it.
     threshold : int
         The most clients that pool what they have.
     """
     if adversary.behaviour != "honest-but-curious" or adversary.uploads:
         return []
+    roles = {name.replace("_", " "): numbers for name, numbers in roles.items()}
     clients = set(roles.get("client", ()))
     sizes = _sizes(adversary.clients, len(clients), threshold)
     members = _of_role(adversary.role, roles)

@@ -13,7 +13,6 @@ from securevfl.engine.delays import Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.shared_models import SharedModels
 
 _RESUMED_IN = 4  # round in which a run is broken off
 ROWS = 200  # of small instances
@@ -66,7 +65,6 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         yield Setting("results late", often, _delays(protocol, late, share_factor=0.1))
         yield from _faults(protocol, often)
         yield from _scripted(protocol, often, timeout)
-        yield from _uploads_lost(protocol, often, timeout)
     if _has(protocol, "tolerate_corrupt"):
         wrong = max(1, int(protocol.config.tolerate_corrupt))
         options = {"tolerate_corrupt": wrong} | ({} if timed is None else timed[0])
@@ -144,25 +142,6 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
         yield Setting(words, two, uploads, faults, multiple=2 * K)
         words = "uploads late, all come back without their notes, some down"
         yield Setting(words, three, uploads, faults, multiple=3 * K, loses_notes=True)
-
-
-def _uploads_lost(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iterator[Setting]:
-    """All are down, twice, while their uploads are on the way, where models stay in shares.
-
-    By chance who comes back there seldom uploads again what it uploaded before: the round is
-    decided by then.
-    """
-    if not isinstance(protocol, SharedModels):
-        return
-    uploads = frozenset((round, n, "upload") for round in (2, 3) for n in protocol.peers())
-    slow = _Late("late", nanoseconds=int(0.4e9 * timeout), messages=uploads)
-    outages = tuple(
-        Outage(n, seconds=(begin * timeout, (begin + 0.1) * timeout))
-        for n in protocol.peers()
-        for begin in (0.2, 0.9)
-    )
-    crashes = Faults(outages=outages, tick=timeout / 20)
-    yield Setting("all crash, uploads lost", often, slow, crashes)
 
 
 def rows_of(protocol: Protocol) -> int:

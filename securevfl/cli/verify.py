@@ -42,7 +42,7 @@ _STYLES = {
 }
 _NO_VERIFIER = "no verifier has anything to test of it in these runs"
 _SMALL = (
-    "--quick: the configuration itself was not run. Verdicts are about small runs, and none "
+    "The configuration itself was not run. Verdicts are about small runs, and none "
     "licenses a word about all rows and rounds."
 )
 _HELP = (

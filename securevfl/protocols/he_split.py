@@ -376,15 +376,14 @@ class HESplit(SummedEmbeddings):
         }[self.config.scheme]
         given = "given the sums over the quorum, honest but curious"
         under = f"{given}, under {rests}; not over dL/dH"
-        reasons = {
-            "server": under,
-            "server + T clients without the key holder": under,
-            "key holder": f"{given}: it decrypts sums {opened}; not over dL/dH",
-        }
-        hidden = tuple(
-            Claim(who, about, "computational", why, given=(SUMS,))
-            for who, why in reasons.items()
-            for about in (("features",) if who == "key holder" else ("features", "model"))
+        decrypts = f"{given}: it decrypts sums {opened}; not over dL/dH"
+        hidden = (
+            *(
+                Claim(who, about, "computational", under, given=(SUMS,))
+                for who in ("server", "server + T clients without the key holder")
+                for about in ("features", "model")
+            ),
+            Claim("key holder", "features", "computational", decrypts, given=(SUMS,)),
         )
         why = "it knows the sums, so the loss and dL/dH tell it of the server's labels and model"
         seen = (

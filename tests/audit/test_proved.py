@@ -9,7 +9,7 @@ from securevfl.audit.proved import assets_in, coalitions_against
 from securevfl.privacy.adversary import Adversary
 from securevfl.verified import SERVER, World
 
-ROLES = {"server": (SERVER,), "client": (0, 1, 2, 3), "key holder": (3,), "active party": (0, 1)}
+ROLES = {"server": (SERVER,), "client": (0, 1, 2, 3), "key_holder": (3,), "active party": (0, 1)}
 SOME = ({0}, {1}, {2}, {3}, {0, 1}, {2, 3}, {0, 1, 2})
 WITH_SERVER = ({SERVER}, {SERVER, 0}, {SERVER, 3}, {SERVER, 0, 1})
 THERE = [frozenset(some) for some in SOME + WITH_SERVER]
@@ -66,3 +66,13 @@ def test_the_claims_of_a_card_are_judged_by_proofs(install):
     }
     assert "given sum 1" in report.claims[0].words
     assert all(one.evidence for one in report.claims)
+
+
+def test_a_claim_about_a_role_is_judged_by_coalitions_with_it(monkeypatch):
+    report = securevfl.verify("he_split", securevfl.load_dataset("breast-cancer", parties=4))
+    words = {(one.who, one.about): one.verdict for one in report.claims}
+    hidden = "server + T clients without the key holder"
+    assert words[hidden, "features"] == words["server", "features"] == "PROVED"
+    assert words["key holder", "features"] == "PROVED"
+    assert words["server + key holder", "features"] == "NOT PROTECTED"
+    assert "NOT TESTED" not in words.values()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+import securevfl
 from securevfl.verified.rules import problems, problems_of
+
+ROOT = Path(securevfl.__file__).parent
+NOT_PROVED = {"cvfl", "dvfl", "fedhssl", "local", "ssl_local", "vflhlp"}
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -67,3 +72,33 @@ def test_the_line_is_the_one_that_breaks_the_rule():
 
 def test_the_example_breaks_none():
     assert problems_of(EXAMPLES / "proved_protocol" / "proved_split.py") == []
+
+
+# Errors that a method's parties catch, beside the ends of waits. What is caught decides what comes
+# next, so it must not depend on protected values of honest parties.
+CAUGHT = {
+    # Uploads that disagree: honest ones never do.
+    ("protocols.fedvs.algorithm", "(CorruptResultsError, NotEnoughResultsError)"),
+    # Before a run: what the configuration, and the data of the simulation's owner, allow.
+    ("protocols.fedvs.protocol", "RangeError"),
+    ("protocols.fedvs.parameters", "ConfigurationError"),
+    ("protocols.coded_split.parameters", "ConfigurationError"),
+    # In a function: its result, 0 or 1, is a value like any other.
+    ("protocols.secagg_split.signatures", "InvalidSignature"),
+    # Texts of options.
+    ("protocols.base.registry", "ValidationError"),
+    ("protocols.base.options", "(TypeError, ValueError)"),
+}
+
+
+def test_methods_with_proofs_catch_no_error_that_values_decide():
+    found = set()
+    for path in (ROOT / "protocols").rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if module.split(".")[1] in NOT_PROVED:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler):
+                found.add((module, "" if node.type is None else ast.unparse(node.type)))
+    ends = {"TimeoutError", "RoundOverError"}
+    assert {one for one in found if one[1] not in ends} == CAUGHT

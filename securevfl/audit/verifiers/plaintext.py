@@ -222,11 +222,8 @@ def _values(run: RecordedRun, client: int, asset: str) -> Iterator[bytes]:
     own = run.data(client)["train"]
     yield from _needles(own)
     protocol = run.protocol
-    if isinstance(protocol, CodedProtocol):
+    if isinstance(protocol, CodedProtocol | SharedModels):
         for segment in protocol.quantised_columns()[client]:
-            yield from _windows(segment, segment.dtype)
-    elif isinstance(protocol, SharedModels):
-        for segment in protocol.integers(run.parties[client]).data["train"]:
             yield from _windows(segment, segment.dtype)
 
 

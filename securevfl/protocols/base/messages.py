@@ -1,4 +1,4 @@
-"""Declarations of messages, of secret draws and of hypotheses, which each protocol makes.
+"""Declarations of messages, which each protocol makes.
 
 The engine refuses a message that is not declared (`securevfl.engine.message_rules`). Verifiers
 recompute what is declared, and attacks read the messages that name their rows. So none of them
@@ -117,8 +117,6 @@ class MessageSpec:
         verdict on the content of the message is stronger than NOT TESTED.
     punctual : bool
         Whether the formula holds only where nobody is late, absent or wrong.
-    noise : GaussianNoise, optional
-        The noise that its rows have, in the place of a formula.
     source : str
         Line of the algorithm, or equation.
     modulus : int, optional
@@ -139,124 +137,8 @@ class MessageSpec:
     row_by_row: bool = False
     recompute: Formula | None = None
     punctual: bool = False
-    noise: GaussianNoise | None = None
     source: str = ""
     modulus: int | None = None
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """Assumption on which the security of a protocol rests, as checked on a recorded run.
-
-    Attributes
-    ----------
-    text : str
-        The assumption, with its numbers.
-    holds : bool
-    """
-
-    text: str
-    holds: bool
-
-
-@dataclass(frozen=True)
-class Draw:
-    """One uniform secret value that a party draws; no draw is used twice.
-
-    Attributes
-    ----------
-    name : str
-        Its letter in the paper.
-    role : str
-        Role of the party that draws it.
-    shape : callable
-        Party and round to its shape, None where it draws none then; rounds count from 0, the
-        setup.
-    kinds : tuple of str
-        Kinds of message that depend on it.
-    dtype : str
-        Of its elements where they are no field elements, such as the bytes of a key.
-    """
-
-    name: str
-    role: str
-    shape: Callable[[int, int], tuple[int, ...] | None]
-    kinds: tuple[str, ...]
-    dtype: str = ""
-
-
-@dataclass(frozen=True)
-class GaussianNoise:
-    """Noise that the rows of a kind of message have: clip, add N(0, sigma^2), round.
-
-    A verifier takes what a row is without noise away from what was sent, so nothing here is read
-    from the noise that a party says it has added. sigma follows from epsilon, delta and C
-    (`securevfl.audit.noise.calibration`), with neighbours that differ in one row replaced.
-
-    Attributes
-    ----------
-    asset : {"features", "labels"}
-        What it protects.
-    epsilon, delta, clip : float
-        Of one release of a row; C bounds the norm of a row.
-    clip_option : str
-        Option that sets C. A verifier runs it with a smaller C, so that rows are clipped.
-    rows : callable
-        Training row of each row of the release; -1 for padding.
-    exact : callable
-        The release without clipping and noise, (rows, width).
-    releases : int
-        Largest number of releases of one row of one sender in a whole run.
-    mean_loss : bool
-        Whether the release is dL/dH of a mean loss: the samples' own gradients, the number of true
-        rows times it, are clipped and noised, and padding stays zero.
-    joint : bool
-        Whether all messages of a kind, round and sender are parts of one release.
-    whole : callable, optional
-        The release that a message is part of, from all that was sent; the message's own array
-        (`array_of`) if not given.
-    part : callable, optional
-        The array of a message from the release; the release itself if not given.
-    frame : callable, optional
-        The payload of a message from its array; the array itself if not given.
-    """
-
-    asset: Literal["features", "labels"]
-    epsilon: float
-    delta: float
-    clip: float
-    clip_option: str
-    rows: Callable[[RunSecrets, MessageKey], np.ndarray]
-    exact: Formula
-    releases: int
-    mean_loss: bool = False
-    joint: bool = False
-    whole: Formula | None = None
-    part: Callable[[RunSecrets, MessageKey, np.ndarray], np.ndarray] | None = None
-    frame: Callable[[RunSecrets, MessageKey, np.ndarray], Any] | None = None
-
-
-@dataclass(frozen=True)
-class RandomisedLabels:
-    """Labels that a party replaces by randomised response, once, before it uses them.
-
-    Attributes
-    ----------
-    epsilon : float
-    classes : int
-    role : str
-        Whose labels they are.
-    true : callable
-        All secrets of a run to the labels that the party was given.
-    used : callable
-        All secrets of a run and a message of that party to the labels that it trained on then.
-    """
-
-    epsilon: float
-    classes: int
-    role: str
-    true: Callable[[RunSecrets], np.ndarray]
-    used: Callable[[RunSecrets, MessageKey], np.ndarray]
 
 
 _Exposed = Literal["embedding", "upload", "gradient", "gradient share"]

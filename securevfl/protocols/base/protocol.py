@@ -23,12 +23,7 @@ from securevfl.privacy.claims import Claim
 from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.card import Card, Exposure
 from securevfl.protocols.base.messages import (
-    Draw,
-    Hypothesis,
-    MessageKey,
     MessageSpec,
-    RandomisedLabels,
-    RunSecrets,
     exposures_of,
 )
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
@@ -287,35 +282,6 @@ class Protocol(ABC):
         makes no parties. Errors are those of `predictors`.
         """
         raise ConfigurationError(_NOT_CODED.format(name=self.name))
-
-    @property
-    def draws(self) -> tuple[Draw, ...]:
-        """Every uniform secret value that the parties draw, in the order of one party's draws.
-
-        Empty where nothing is secret. Initial weights and other secret choices that are not
-        uniform (`secret_stream`) are none.
-        """
-        return ()
-
-    @property
-    def randomised_labels(self) -> RandomisedLabels | None:
-        """Labels that are replaced by randomised response before they are used; None for none."""
-        return None
-
-    def ideal_output(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """Value that the receiver of a message may learn from it, such as a decoded sum.
-
-        None where the protocol does not say.
-        """
-        return None
-
-    def hypotheses(self, secrets: RunSecrets) -> tuple[Hypothesis, ...]:
-        """Assumptions of computational claims besides the primitives, checked on a recorded run.
-
-        For example: keys are used once, thresholds suffice. Empty where none was stated: then no
-        verdict on a computational claim is stronger than NO VIOLATION FOUND.
-        """
-        return ()
 
     def released(self, rounds: int | None = None) -> Odometer | None:
         """Equations that decoded sums give about a row in so many rounds, all if not given.

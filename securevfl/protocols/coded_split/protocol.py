@@ -37,7 +37,7 @@ from securevfl.protocols.coded_split.evaluation import (
 )
 from securevfl.protocols.coded_split.ideal import declare
 from securevfl.protocols.coded_split.options import REFUSED, CodedSplitConfig
-from securevfl.protocols.coded_split.parameters import UPLOAD, check_numbers, make_parameters
+from securevfl.protocols.coded_split.parameters import check_numbers, make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
 from securevfl.protocols.coded_split.quantisation import (
     Preparation,
@@ -344,19 +344,9 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return self.public.prss
 
     @property
-    def result_degree(self) -> int:
-        """3: of data, models that have been stepped, and their product."""
-        return UPLOAD
-
-    @property
     def owners(self) -> int:
         """n_o."""
         return self.public.owners
-
-    @property
-    def releases_models(self) -> bool:
-        """The option `release`."""
-        return bool(self.config.release)
 
     def quantised_columns(self) -> dict[int, np.ndarray]:
         """X-bar of the training rows by owner."""
