@@ -231,6 +231,9 @@ def _prove(
     """Prove the claims of a protocol of protected values, on a small traced run."""
     from securevfl.verified.traced.proofs import OUTPUTS_TELL, Traced, lines, prove_protocol
 
+    for path in (certificate, page):
+        if path is not None and not path.parent.is_dir():
+            raise ConfigurationError(f"verify: there is no folder {path.parent}; make it first")
     parties = common["parties"] or 4
     with displays.busy(f"verify {protocol}"):
         proof = prove_protocol(Traced(protocol, dict(options), parties, seed=common["seed"] or 0))

@@ -53,3 +53,11 @@ def test_the_command_line_writes_the_page(traced, tmp_path):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["claims"]
     assert all(words in file.read_text() for words in list(WAYS.values())[:2])
+
+
+def test_a_folder_that_is_not_there_is_named_before_anything_is_proved(traced, tmp_path):
+    for option in ("--page", "--certificate"):
+        asked = ["verify", traced.protocol, option, str(tmp_path / "none" / "file")]
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code != 0
+        assert "make it first" in f"{done.output} {done.exception}"
