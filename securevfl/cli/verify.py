@@ -42,7 +42,7 @@ _STYLES = {
 }
 _NO_VERIFIER = "no verifier has anything to test of it in these runs"
 _SMALL = (
-    "The configuration itself was not run. Verdicts are about small runs, and none "
+    "Small runs: the configuration itself was not run. Verdicts are about them, and none "
     "licenses a word about all rows and rounds."
 )
 _HELP = (

@@ -30,7 +30,7 @@ from securevfl.protocols.base.messages import MessageKey, MessageSpec, in_setup
 from securevfl.protocols.base.open_embeddings import FIELD
 from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.protocols.base.split_step import aggregated, split_step
-from securevfl.verified import Chance, Model, Participant, Provable, Secret, World
+from securevfl.verified import Chance, Model, Participant, Provable, Secret, World, bare_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -484,7 +484,7 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """A guest's representation of rows."""
-        embedding: np.ndarray = client.learner.encode(rows)
+        embedding: np.ndarray = bare_of(client.learner).encode(rows)
         return embedding
 
     @property

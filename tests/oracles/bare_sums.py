@@ -166,7 +166,7 @@ def other_sums(made: Protocol) -> str:
     is late. Nothing is said of protocols with noise, of numbers with fewer than 4 bits, and of
     models that nobody has.
     """
-    noisy = any(spec.noise is not None for spec in made.messages)
+    noisy = any(one.strength == "differential" for one in made.claims)
     if noisy or not isinstance(made, SplitProtocol) or isinstance(made, SharedModels):
         return ""
     config = made.config

@@ -35,7 +35,7 @@ from securevfl.protocols.wait_dp.parameters import (
     check_budget,
     check_mechanisms,
 )
-from securevfl.verified import Provable, World
+from securevfl.verified import Provable, World, bare_of
 
 
 class WaitDP(Provable, EmbeddingProtocol):
@@ -209,7 +209,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """Embeddings clipped as in training, without noise: evaluation releases nothing."""
-        embedding: np.ndarray = client.network.forward(rows)
+        embedding: np.ndarray = bare_of(client.network).forward(rows)
         if not self.privacy.embeddings:
             return embedding
         return clip_rows(embedding, self.privacy.clip).astype(np.float32)
