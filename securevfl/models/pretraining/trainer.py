@@ -252,10 +252,10 @@ class Pretraining:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Names of what `run` returns."""
+        """Names of what `run` returns, beside the number of rows, which is known before."""
         stops = self.supervised and getattr(self.config, "pretrain_stop", None) is not None
         more = ("epochs", "held_out_loss") if stops and self.config.pretrain_epochs else ()
-        return ("rows", "loss", *more)
+        return ("loss", *more)
 
     def state_dict(self) -> dict[str, Any]:
         """State of the encoder and of what it is trained with."""

@@ -19,11 +19,11 @@ from securevfl.errors import CorruptResultsError, NotEnoughResultsError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre
-from securevfl.models.weights import weights_of
 from securevfl.privacy.release_counts import refuse_exceeding
 from securevfl.privacy.released_equations import independent_columns, visits_allowed
 from securevfl.protocols.base.decoding import decode_results, is_any, rows_in_order
 from securevfl.protocols.base.mask_keys import KeyParticipant
+from securevfl.protocols.base.pretraining import Beginning, all_labels, take_over
 from securevfl.protocols.base.sum_budget import (
     affords,
     agree_on_unknowns,
@@ -45,13 +45,9 @@ from securevfl.protocols.fedvs.quantisation import (
 from securevfl.protocols.fedvs.schedule import coding_operations
 from securevfl.protocols.fedvs.steps import (
     both_classes,
-    head_weight,
-    joined,
     measured,
-    pretrain,
     scores_of,
     take_head,
-    take_over,
     train,
     update,
 )
@@ -64,7 +60,7 @@ from securevfl.protocols.fedvs.terms import (
     check_rows,
     why_not_announced,
 )
-from securevfl.verified import Element, Key, Model, Participant, Secret, concatenate
+from securevfl.verified import Element, Key, Participant, Secret, concatenate
 from securevfl.verified.batched import Beside, encoded, encoded_constant, masked
 
 PROTECTED: Mapping[str, str] = {
@@ -214,7 +210,8 @@ class Client(KeyParticipant):
         """Share the data (lines 2-10), agree on keys; with pre-training, pre-train before."""
         field = self.public.field
         if self.pretraining is not None:
-            await self.pretraining.make(self.features["train"], self.network)
+            await self.pretraining.make(self.features["train"])
+            self.network.step(take_over, self.pretraining.own)
         for part, X in self.features.items():
             how = self.public.config.degree, self.public.data_point, self.public.order(part)
             shape = *how[2].shape, self.weights
@@ -355,40 +352,6 @@ class Client(KeyParticipant):
             return int(self.rows * h * (widths + masking))
         part = kind.removesuffix("-data")
         return coding_operations(public.batches[part].length * own, N) if kind != part else 0
-
-
-class Beginning:
-    """Pre-training of a client on all its rows, before the first round.
-
-    Parameters
-    ----------
-    client : Client
-    own : Pretraining
-    """
-
-    def __init__(self, client: Client, own: Pretraining) -> None:
-        self.client, self.own = client, client.own_model("pretraining", own)
-        self.names = own.told
-        self.head: dict[str, tuple[int, ...]] | None = None
-        if own.supervised:
-            self.head = {name: weight.shape for name, weight in weights_of(own.means).items()}
-
-    async def make(self, features: Secret, network: Model) -> None:
-        """Pre-train, and start from the result; the server is sent the head that knows labels."""
-        client = self.client
-        given: list[Any] = [client.streams, features, list(self.names)]
-        if self.head is not None:
-            given.append(await client.receive("labels", sender=SERVER))
-        kinds = [np.int64 if name in ("rows", "epochs") else np.float64 for name in self.names]
-        told = self.own.step(pretrain, *given, shapes=[()] * len(kinds), of=kinds)
-        client.record("pretrained", **dict(zip(self.names, told, strict=True)))
-        network.step(take_over, self.own)
-        if self.head is not None:
-            head = {
-                name: self.own.call(head_weight, name, shape=shape)
-                for name, shape in self.head.items()
-            }
-            client.send(SERVER, "head", head)
 
 
 def moves(party: Participant, gradient: Secret) -> bool:
@@ -606,11 +569,7 @@ class Server(Participant):
             columns, config = dict.fromkeys(self.peers), self.public.config
             self.unknowns = await agree_on_unknowns(self, "fedvs", None, columns, config)
         if self.public.config.pretrain == "full":
-            own = self.labels["train"]
-            if self.alone_labels is not None:
-                rows = own.shape[0] + self.alone_labels.shape[0]
-                own = own.map(joined, self.alone_labels, shape=(rows,))
-            self.send(0, "labels", own)
+            self.send(0, "labels", all_labels(self.labels["train"], self.alone_labels))
             head = await self.receive("head")
             weight, *others = head.values()
             self.centre.step(take_head, weight, list(head), len(self.peers), *others)

@@ -114,14 +114,6 @@ def messages_of(
     return every
 
 
-def pretraining_messages() -> tuple[MessageSpec, ...]:
-    """Messages between the server and client 0, one organisation, with ``pretrain=full``."""
-    return (
-        MessageSpec("labels", "server", "active", "labels", count=in_setup, source="ours"),
-        MessageSpec("head", "active", "server", "weights", count=in_setup, source="ours"),
-    )
-
-
 def last_training_round(public: Parameters) -> int | None:
     """Last round of training; None where attempts may be given up, which depends on chance."""
     config = public.config

@@ -27,13 +27,14 @@ from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.mask_keys import key_posts
 from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.pretraining import pretraining_messages
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_of, unknowns_posts
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
-from securevfl.protocols.fedvs.declaration import messages_of, pretraining_messages
+from securevfl.protocols.fedvs.declaration import messages_of
 from securevfl.protocols.fedvs.ideal import declare
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,

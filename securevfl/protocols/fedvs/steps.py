@@ -1,4 +1,4 @@
-"""Functions of protected values in FedVS: steps, pre-training and measures of its parties."""
+"""Functions of protected values in FedVS: steps and measures of its parties."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from securevfl.models.polynomial_network import PolynomialNetwork
-from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre, measure, rows_of
-from securevfl.models.weights import load_weights, parameters_of, weights_of
-from securevfl.verified import Streams
+from securevfl.models.weights import load_weights
 
 
 def update(
@@ -53,30 +51,6 @@ def both_classes(labels: np.ndarray) -> np.bool_:
 def measured(scores: np.ndarray, labels: np.ndarray, task: Any, name: str) -> float:
     """One measure of raw scores of test rows."""
     return measure(task, scores, labels).get(name, np.nan)
-
-
-def pretrain(
-    own: Pretraining, streams: Streams, features: np.ndarray, names: list[str], *labels: np.ndarray
-) -> tuple[Any, ...]:
-    """Pre-train on all own rows; what there is to say of it, by name."""
-    told = own.run(features, streams, *labels)
-    return tuple(told[name] for name in names)
-
-
-def joined(labels: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Labels of aligned rows, and of those that client 0 holds alone."""
-    return np.concatenate([labels, more])
-
-
-def take_over(network: PolynomialNetwork, own: Pretraining) -> None:
-    """Start from the result of the pre-training."""
-    load_weights(network, weights_of(own.encoder))
-
-
-def head_weight(own: Pretraining, name: str) -> np.ndarray:
-    """A weight of the server model that client 0 trained."""
-    found: np.ndarray = parameters_of(own.means)[name].numpy(force=True).copy()
-    return found
 
 
 def take_head(

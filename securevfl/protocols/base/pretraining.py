@@ -1,0 +1,123 @@
+"""Pre-training of clients on their own rows, before the first round, with protected values.
+
+FedVS, VFLHLP and others begin so. A client that learns from labels is one organisation with the
+server, which sends it all labels of its rows; it sends the head back that it learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.engine.party import SERVER
+from securevfl.models.client_networks import ClientNetwork
+from securevfl.models.pretraining.trainer import Pretraining
+from securevfl.models.weights import load_weights, parameters_of, weights_of
+from securevfl.protocols.base.messages import MessageSpec, in_setup
+from securevfl.verified import Model, Participant, Secret, Streams, World
+
+
+def pretrain(
+    own: Pretraining, streams: Streams, features: np.ndarray, names: list[str], *labels: np.ndarray
+) -> tuple[Any, ...]:
+    """Pre-train on all own rows; what there is to say of it, by name."""
+    told = own.run(features, streams, *labels)
+    return tuple(told[name] for name in names)
+
+
+def take_over(network: ClientNetwork, own: Pretraining) -> None:
+    """Start from the result of the pre-training."""
+    load_weights(network, weights_of(own.encoder))
+
+
+def weight_of(own: Pretraining, part: str, name: str) -> np.ndarray:
+    """A weight of the encoder, or of the head, that was learnt."""
+    trained = own.encoder if part == "encoder" else own.means
+    found: np.ndarray = parameters_of(trained)[name].numpy(force=True).copy()
+    return found
+
+
+def joined(labels: np.ndarray, more: np.ndarray) -> np.ndarray:
+    """Labels of aligned rows, and of those that client 0 holds alone."""
+    return np.concatenate([labels, more])
+
+
+def all_labels(labels: Secret, more: Secret | None) -> Secret:
+    """Labels of all rows of client 0, the aligned ones first, (M + m,)."""
+    if more is None:
+        return labels
+    found: Secret = labels.map(joined, more, shape=(labels.shape[0] + more.shape[0],))
+    return found
+
+
+def learnt(
+    own: Model, streams: Model, features: Secret, names: Sequence[str], *labels: Secret
+) -> dict[str, Secret]:
+    """What there is to say of a pre-training that is done here, by name."""
+    kinds = [np.int64 if name == "epochs" else np.float64 for name in names]
+    shapes = [()] * len(kinds)
+    told = own.step(pretrain, streams, features, list(names), *labels, shapes=shapes, of=kinds)
+    return dict(zip(names, told, strict=True))
+
+
+def weights_learnt(own: Model, part: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Secret]:
+    """Weights of a part by name, whose shapes are given."""
+    return {name: own.call(weight_of, part, name, shape=shape) for name, shape in shapes.items()}
+
+
+class Beginning:
+    """Pre-training of a client on all its rows, before the first round.
+
+    Parameters
+    ----------
+    client : Participant
+    own : Pretraining
+    """
+
+    def __init__(self, client: Participant, own: Pretraining) -> None:
+        self.client, self.own = client, client.own_model("pretraining", own)
+        self.names, self.alone = own.told, 0 if own.alone is None else len(own.alone)
+        self.supervised = own.supervised
+        self.shapes = shapes_of(own)
+
+    async def make(self, features: Secret, **said: Any) -> None:
+        """Pre-train; what is said of it is recorded, and the server is sent the head, if any."""
+        client = self.client
+        labels = [await client.receive("labels", sender=SERVER)] if self.supervised else []
+        rows = [one.shape[0] for one in labels] or [features.shape[0] + self.alone]
+        told = learnt(self.own, client.streams, features, self.names, *labels)
+        client.record("pretrained", **said, rows=rows[0], **told)
+        if self.supervised:
+            client.send(SERVER, "head", self.weights("head"))
+
+    def weights(self, part: str) -> dict[str, Secret]:
+        """Weights of the encoder, or of the head, by name."""
+        return weights_learnt(self.own, part, self.shapes[part])
+
+
+def shapes_of(own: Pretraining) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Shapes of the weights of an encoder, and of a head that learns labels."""
+    parts = {"encoder": own.encoder} | ({"head": own.means} if own.supervised else {})
+    return {
+        part: {name: weight.shape for name, weight in weights_of(one).items()}
+        for part, one in parts.items()
+    }
+
+
+def tell(world: World, client: int, names: Sequence[str], *labels: Secret) -> Model:
+    """Declare what all are told of a client's pre-training; the pre-training after it."""
+    own: Model = world.the(client, "pretraining")
+    streams = world.the(client, "streams")
+    for name, value in learnt(own, streams, world.the(client, "columns"), names, *labels).items():
+        world.output(f"{name} of pre-training of party {client}", value, alone=True)
+    return own
+
+
+def pretraining_messages(source: str = "ours", head: str = "") -> tuple[MessageSpec, ...]:
+    """Messages between the server and client 0, one organisation, where it learns from labels."""
+    return (
+        MessageSpec("labels", "server", "active", "labels", count=in_setup, source=source),
+        MessageSpec("head", "active", "server", "weights", count=in_setup, source=head or source),
+    )
