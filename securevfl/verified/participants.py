@@ -499,10 +499,14 @@ class Provable:
         F_p, of all its messages.
     traced_options : mapping
         Options of the run that is traced: few rounds, rows and columns.
+    traced_alone : int
+        Rows that each client of that run holds alone, besides those that all have; client 0 has
+        their labels.
     """
 
     field: ClassVar[Any]
     traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 2, "batch": 4, "width": 2}
+    traced_alone: ClassVar[int] = 0
 
     def ideal(self, world: World) -> None:
         """Declare the outputs: what a trusted party would compute of the inputs, and tell to whom.

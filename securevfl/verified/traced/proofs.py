@@ -157,9 +157,24 @@ class Traced:
                 "(docs/proof.md)"
             )
         config = make_config(cls, {**cls.traced_options, **self.options})
-        made: Any = cls(config, small_data(self.parties, self.rows, inputs), seed=self.seed)
+        made: Any = cls(config, self._data(inputs), seed=self.seed)
         made.secrets = SecretSeed(inputs)
         return made
+
+    def _data(self, inputs: int) -> VerticalDataset:
+        """Rows that all parties have, and those that the protocol wants of each party alone."""
+        cls: Any = get_protocol(self.protocol)
+        data = small_data(self.parties, self.rows + cls.traced_alone, inputs)
+        if not cls.traced_alone:
+            return data
+        M = self.rows
+        return replace(
+            data,
+            train=tuple(X[:M] for X in data.train),
+            train_labels=data.train_labels[:M],
+            alone=tuple(X[M:] for X in data.train),
+            alone_labels=data.train_labels[M:],
+        )
 
     def problems(self) -> list[str]:
         """Rules that the protocol's own module breaks (`securevfl.verified.rules`).
@@ -178,7 +193,8 @@ class Traced:
         cls: Any = get_protocol(self.protocol)
         options = {**cls.traced_options, **self.options}
         said = ", ".join(f"{name} = {value}" for name, value in options.items())
-        return f"N = {self.parties}, M = {self.rows} rows" + (f", {said}" if said else "")
+        alone = f" and {cls.traced_alone} of each alone" if cls.traced_alone else ""
+        return f"N = {self.parties}, M = {self.rows} rows{alone}" + (f", {said}" if said else "")
 
 
 def small_data(parties: int, rows: int, seed: int = 0) -> VerticalDataset:
