@@ -13,8 +13,9 @@ head, are one organisation. Client k > 0 are the passive parties.
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -22,6 +23,8 @@ from pydantic import Field
 
 from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
+from securevfl.models.aggregation import Aggregation
+from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.pretraining.trainer import (
     Pretraining,
     ProximalTerm,
@@ -31,19 +34,30 @@ from securevfl.models.pretraining.trainer import (
     pretraining_optimizer,
 )
 from securevfl.models.split import Centre
-from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import (
-    Formula,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    in_setup,
-    with_formulas,
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.open_embeddings import (
+    Ideal,
+    OpenClient,
+    OpenEmbeddings,
+    OpenServer,
+    joint_step,
+    stepped,
+    updated,
 )
 from securevfl.protocols.base.options import EmbeddingConfig
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.pretraining import (
+    WITHIN,
+    Beginning,
+    all_labels,
+    pretraining_messages,
+    shapes_of,
+    take_over,
+    tell,
+    weights_learnt,
+)
 from securevfl.protocols.base.split_training import DownstreamProtocol
+from securevfl.verified import Model, Secret, World
 
 _IMAGES = ("conv", "vgg13")  # server models whose first layer is no Linear one
 
@@ -89,6 +103,10 @@ class VflhlpConfig(SupervisedOptions, EmbeddingConfig):
         "concat", description="How embeddings are joined to the head's input."
     )
 
+    def term(self, theta: Mapping[str, Any]) -> ProximalTerm:
+        """Proximal term towards weights by name."""
+        return ProximalTerm(tuple(theta), self.beta, self.clip)
+
     @property
     def active(self) -> bool:
         """Whether step 1 is done."""
@@ -100,83 +118,176 @@ class VflhlpConfig(SupervisedOptions, EmbeddingConfig):
         return self.variant in ("full", "p")
 
 
+def held_update(
+    network: ClientNetwork,
+    features: np.ndarray,
+    samples: np.ndarray,
+    gradient: np.ndarray,
+    term: ProximalTerm,
+    *theta: np.ndarray,
+) -> np.float32:
+    """Step of theta^1 with dL/dH_1, held near Theta^1; the number of weights that were clipped."""
+    with term.pulling(network, theta):
+        return updated(network, features, samples, gradient)
+
+
+def held_step(
+    term: ProximalTerm, centre: Centre, labels: np.ndarray, *given: Any
+) -> tuple[np.ndarray | np.float32, ...]:
+    """Step of theta^0, held near Theta^0, which is given first; the loss, and dL/dH_n of each."""
+    held = len(term.names)
+    with term.pulling(centre, given[:held]):
+        return stepped(centre, labels, *given[held:])
+
+
 @dataclass(eq=False, repr=False)
-class ActiveClient(SplitClient):
+class ActiveClient(OpenClient):
     """Client 0: step 1, and the proximal term towards Theta^1 in step 3."""
 
     kept_once: ClassVar[tuple[str, ...]] = ("theta",)
+    protected: ClassVar[Mapping[str, Any]] = {**OpenClient.protected, **WITHIN}
 
-    network: Any
-    pretraining: Pretraining = field(kw_only=True)
-    config: VflhlpConfig = field(kw_only=True)
-    theta: dict[str, np.ndarray] | None = field(default=None, init=False)  # Theta^1
+    pretraining: Any
+    config: VflhlpConfig
+    theta: dict[str, Any] | None = field(default=None, init=False)  # Theta^1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.config.active:
-            config = self.config
-            self.pull = ProximalTerm(self.network, config.beta, lambda: self.theta, config.clip)
+        self.pretraining = Beginning(self, self.pretraining)
 
     async def setup(self) -> None:
         """Step 1: minimise F(f(Theta^0; h(Theta^1; X^1)), Y); the head goes to the server."""
-        if not self.config.active:
-            return
-        labels = await self.receive("labels")
-        losses = self.pretraining.run(self.features, self.secret_stream, labels)
-        self.record("pretrained", how="supervised", **losses)
-        self.theta = weights_of(self.pretraining.encoder)
-        self.send(SERVER, "head", weights_of(self.pretraining.means))
+        if self.config.active:
+            await self.pretraining.make(self.features, how="supervised")
+            self.theta = self.pretraining.weights("encoder")
+
+    def step(self, samples: Any, gradient: Secret) -> Secret:
+        """Step of theta^1, with the proximal term if there is one."""
+        if self.theta is None:
+            return super().step(samples, gradient)
+        given = self.features, samples, gradient
+        return client_step(self.network, given, self.config, self.theta)
+
+
+def client_step(
+    network: Model, given: tuple[Any, ...], config: VflhlpConfig, theta: Mapping[str, Secret]
+) -> Secret:
+    """Step of theta^1 with columns, samples and dL/dH_1; the number of weights clipped."""
+    term = config.term(theta)
+    clipped: Secret
+    (clipped,) = network.step(held_update, *given, term, *theta.values(), shapes=[()])
+    return clipped
 
 
 @dataclass(eq=False, repr=False)
-class PassiveClient(SplitClient):
+class PassiveClient(OpenClient):
     """Client k > 0: step 2, and split training from its result."""
 
-    network: Any
-    pretraining: Pretraining = field(kw_only=True)
-    config: VflhlpConfig = field(kw_only=True)
-
-    async def setup(self) -> None:
-        """Step 2: minimise InfoNCE of the projections of rows and their corrupted views."""
-        if not self.config.passive:
-            return
-        losses = self.pretraining.run(self.features, self.secret_stream)
-        self.record("pretrained", how="scarf", **losses)
-        load_weights(self.network, weights_of(self.pretraining.encoder))
-
-
-@dataclass(eq=False, repr=False)
-class Server(SplitServer):
-    """Server of the active party: gives its labels to step 1; its head has a proximal term, too."""
-
-    kept_once: ClassVar[tuple[str, ...]] = ("theta",)
-
-    alone_labels: np.ndarray | None = field(kw_only=True)
-    config: VflhlpConfig = field(kw_only=True)
-    theta: dict[str, np.ndarray] | None = field(default=None, init=False)  # Theta^0
+    pretraining: Any
+    config: VflhlpConfig
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.config.active:
-            config = self.config
-            self.pull = ProximalTerm(self.centre, config.beta, lambda: self.theta, config.clip)
+        self.pretraining = Beginning(self, self.pretraining)
+
+    async def setup(self) -> None:
+        """Step 2: minimise InfoNCE of the projections of rows and their corrupted views."""
+        if self.config.passive:
+            await self.pretraining.make(self.features, how="scarf")
+            self.network.step(take_over, self.pretraining.own)
+
+
+@dataclass(eq=False, repr=False)
+class Server(OpenServer):
+    """Server of the active party: gives its labels to step 1; its head has a proximal term, too."""
+
+    kept_once: ClassVar[tuple[str, ...]] = ("theta",)
+    protected = ActiveClient.protected
+
+    alone_labels: Any = field(kw_only=True)
+    config: VflhlpConfig = field(kw_only=True)
+    theta: dict[str, Any] | None = field(default=None, init=False)  # Theta^0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alone_labels is not None:
+            self.alone_labels = self.own("labels of rows alone", self.alone_labels)
 
     async def setup(self) -> None:
         """Send the labels to client 0 of the same organisation, and receive its head."""
-        if not self.config.active:
-            return
-        more = [] if self.alone_labels is None else [self.alone_labels]
-        self.send(0, "labels", np.concatenate([self.labels, *more]))
-        self.theta = await self.receive("head")
+        if self.config.active:
+            self.send(0, "labels", all_labels(self.labels, self.alone_labels))
+            self.theta = await self.receive("head")
+
+    def step(
+        self, embeddings: Mapping[int, Secret], samples: Any
+    ) -> tuple[Secret, dict[int, Secret]]:
+        """Loss L_vfl of a step of theta^0, with the proximal term if there is one, and dL/dH_n."""
+        given = samples, self.aggregation, embeddings
+        return server_step(self.centre, self.labels, given, self.config, self.theta)
 
 
-class Vflhlp(DownstreamProtocol):
+def server_step(
+    centre: Model,
+    labels: Secret,
+    given: tuple[Any, Aggregation, Mapping[int, Secret]],
+    config: VflhlpConfig,
+    theta: Mapping[str, Secret] | None,
+) -> tuple[Secret, dict[int, Secret]]:
+    """Loss of a step of theta^0 on samples, as they are joined, and embeddings; and dL/dH_n."""
+    if theta is None:
+        return joint_step(centre, stepped, labels, *given)
+    held = partial(held_step, config.term(theta))
+    return joint_step(centre, held, labels, *given, *theta.values())
+
+
+class IdealVflhlp(Ideal):
+    """Outputs of VFLHLP.
+
+    Attributes
+    ----------
+    encoder, head : dict of str to Secret, or None
+        Theta^1 and Theta^0.
+    """
+
+    def __init__(
+        self, world: World, clients: Sequence[int], bounded: bool, config: VflhlpConfig
+    ) -> None:
+        super().__init__(world, clients, bounded)
+        self.config = config
+        self.encoder: dict[str, Secret] | None = None
+        self.head: dict[str, Secret] | None = None
+
+    def step_1(self, own: Pretraining, more: Secret | None) -> None:
+        """Step 1: client 0 is told all its labels, and the server its head."""
+        labels = all_labels(self.labels, more)
+        self.world.output("labels", labels, to=[0], alone=True)
+        learnt, shapes = tell(self.world, 0, own.told, labels), shapes_of(own)
+        self.encoder = weights_learnt(learnt, "encoder", shapes["encoder"])
+        self.head = weights_learnt(learnt, "head", shapes["head"])
+        for weight in self.head.values():
+            self.world.output("head of party 0", weight, to=[SERVER], alone=True)
+
+    def step(self, client: int, samples: Any, gradient: Secret) -> Secret:
+        """Step of a bottom model; that of client 0 is held."""
+        if client > 0 or self.encoder is None:
+            return super().step(client, samples, gradient)
+        given = self.columns[0], samples, gradient
+        return client_step(self.networks[0], given, self.config, self.encoder)
+
+
+class Vflhlp(OpenEmbeddings, DownstreamProtocol):
     """VFLHLP on one data set with few aligned rows."""
 
     name = "vflhlp"
+    apart = True
     Config = VflhlpConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
     small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
+    traced_options: ClassVar[dict[str, Any]] = {
+        "rounds": 2, "batch": 4, "width": 2, "pretrain_epochs": 2, "pretrain_batch": 4,
+        "projection": 2, "hidden": 3,
+    }  # fmt: skip
     card = Card(
         title="VFLHLP: hybrid local pre-training for few aligned rows",
         paper="Li, Guo, Jiao, Huang, Yan, Yang, Vertical Federated Learning Hybrid Local "
@@ -243,38 +354,37 @@ class Vflhlp(DownstreamProtocol):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Messages between the active party and its server in step 1; then split training."""
-        within = (
-            MessageSpec("labels", "server", "active", "labels", count=in_setup, source="step 1"),
-            MessageSpec("head", "active", "server", "weights", count=in_setup, source="Theta^0"),
-        )
-        declared = (*(within if self.config.active else ()), *self.step_messages())
-        formulas: dict[str, Formula] = {
-            "labels": self.labels_of_step_1,
-            "head": self.head_of_step_1,
-        }
-        return with_formulas(declared, self.step_formulas | formulas)
+        within = pretraining_messages("step 1", "Theta^0") if self.config.active else ()
+        return within + self.step_messages()
 
-    def labels_of_step_1(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """All labels of client 0's rows."""
-        more = [] if self.data.alone_labels is None else [self.data.alone_labels]
-        return np.concatenate([self.labels_held(secrets), *more])
+    def inputs(self, world: World) -> IdealVflhlp:
+        """Inputs of all parties, after steps 1 and 2."""
+        config = self.config
+        ideal = IdealVflhlp(world, self.peers(), config.weight_bound is not None, config)
+        if config.active:
+            held = self.data.alone_labels is not None
+            more = world.the(SERVER, "labels of rows alone") if held else None
+            ideal.step_1(self.pretraining(0, self.own_head()), more)
+        for k in self.peers()[1:] if config.passive else ():
+            own = self.pretraining(k, self.objective(k, "scarf"))
+            ideal.networks[k].step(take_over, tell(world, k, own.told))
+        return ideal
 
-    def head_of_step_1(self, secrets: RunSecrets, key: MessageKey) -> dict[str, np.ndarray]:
-        """Theta^0: client 0's pre-training, done again with its secret choices."""
-        own = self.pretraining(key.sender, self.own_head())
-        stream = functools.partial(self.secret_stream, key.sender)
-        labels = self.labels_of_step_1(secrets, key)
-        own.run(self.rows_held(secrets, key.sender), stream, labels)
-        return weights_of(own.means)
+    def ideal_step(
+        self, ideal: Any, samples: np.ndarray, used: Mapping[int, Secret]
+    ) -> tuple[Secret, dict[int, Secret]]:
+        """A step of theta^0: the loss L_vfl, and the gradients of these clients."""
+        given = samples, self.aggregation, used
+        return server_step(ideal.centre, ideal.labels, given, self.config, ideal.head)
 
-    def client(self, index: int) -> SplitClient:
+    def client(self, index: int) -> OpenClient:
         """Client `index`, from 0."""
         network, features = self.client_network(index), self.data.train[index]
         given = (index, self.peers(), self.layout, features, network)
         means = self.own_head() if index == 0 else self.objective(index, "scarf")
         own = self.pretraining(index, means)
         kind = ActiveClient if index == 0 else PassiveClient
-        return kind(*given, pretraining=own, config=self.config)
+        return kind(*given, own, self.config, width=self.config.width)
 
     def own_head(self) -> Centre:
         """New head f of the active party's own model, as wide as one embedding."""

@@ -14,6 +14,7 @@ from securevfl.models.pretraining.self_supervised import corrupt
 from securevfl.models.weights import weights_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
 from tests.protocols.joint import loss_of
 
 SMALL = {
@@ -78,11 +79,11 @@ class Oracle:
         made = make("vflhlp", data, **options)
         self.data, self.config, self.layout = data, made.config, made.layout
         parties = made.parties()
-        self.encoders = [parties[k].network.module for k in range(data.parties)]
-        self.head = parties[SERVER].centre.network
-        own = parties[0].pretraining
+        self.encoders = [bare_of(parties[k].network).module for k in range(data.parties)]
+        self.head = bare_of(parties[SERVER].centre).network
+        own = bare_of(parties[0].pretraining.own)
         self.own = own.encoder.module, own.means.network
-        passive = {k: parties[k].pretraining for k in (1, 2)}
+        passive = {k: bare_of(parties[k].pretraining.own) for k in (1, 2)}
         self.scarf = {k: (own.encoder.module, own.means.heads) for k, own in passive.items()}
         self.losses = []
 
@@ -162,10 +163,10 @@ def test_it_is_the_paper_s_algorithm(variant):
         oracle.step_3()
     np.testing.assert_allclose(outcome.losses, oracle.losses, rtol=1e-4)
     for k, encoder in enumerate(oracle.encoders):
-        ours = weights_of(outcome.parties[k].network)
+        ours = weights_of(bare_of(outcome.parties[k].network))
         for name, weight in encoder.named_parameters():
             np.testing.assert_allclose(ours[name], weight.detach().numpy(), atol=1e-4)
-    head = weights_of(outcome.parties[SERVER].centre)["weight"]
+    head = weights_of(bare_of(outcome.parties[SERVER].centre))["weight"]
     np.testing.assert_allclose(head, oracle.head.weight.detach().numpy(), atol=1e-4)
 
 
@@ -220,10 +221,10 @@ def test_a_pull_that_diverges_does_not_where_it_is_clipped():
 def test_a_strong_pull_keeps_the_active_party_s_model():
     outcome = simulate("vflhlp", few(), **SMALL | {"beta": 5.0, "rounds": 60})
     active, head = outcome.parties[0], outcome.parties[SERVER]
-    for name, weight in weights_of(active.network).items():
-        np.testing.assert_allclose(weight, active.theta[name], atol=0.05)
-    own = weights_of(head.centre)["weight"][:, :5]
-    np.testing.assert_allclose(own, head.theta["weight"], atol=0.05)
+    for name, weight in weights_of(bare_of(active.network)).items():
+        np.testing.assert_allclose(weight, bare_of(active.theta)[name], atol=0.05)
+    own = weights_of(bare_of(head.centre))["weight"][:, :5]
+    np.testing.assert_allclose(own, bare_of(head.theta)["weight"], atol=0.05)
 
 
 def test_pretraining_sends_two_messages_within_the_active_organisation_and_none_elsewhere():

@@ -5,8 +5,9 @@ What is found is weights; the networks that are trained afterwards have optimise
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -326,63 +327,60 @@ class Pretraining:
         return {"loss": loss, "epochs": stopped.epochs, "held_out_loss": stopped.lowest}
 
 
+@dataclass(frozen=True)
 class ProximalTerm:
-    """Adds beta (theta - Theta) to dL/dtheta, the gradient of beta/2 |theta - Theta|^2.
+    """Gradient beta (theta - Theta) of beta/2 |theta - Theta|^2, for steps of an optimiser.
 
-    It is added before each step of the model's optimiser. Where Theta's tensor is smaller, it is
-    compared with the first entries of theta's: those columns of a head's first layer that read the
-    first party's embedding.
-
-    Parameters
+    Attributes
     ----------
-    model : Centre or ClientNetwork
+    names : tuple of str
+        Of the weights of Theta, in their order. Where Theta's tensor is smaller, it is compared
+        with the first entries of theta's: those columns of a head's first layer that read the first
+        party's embedding.
     beta : float
-    target : callable
-        Theta by name of the weight; None as long as there is none.
-    clip : float, optional
+    clip : float or None
         Largest norm of the whole gradient, the term included; a longer one is shortened to it.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        beta: float,
-        target: Callable[[], Mapping[str, np.ndarray] | None],
-        clip: float | None = None,
-    ) -> None:
-        self.model = model
-        self.beta = beta
-        self.clip = clip
-        self._target = target
-        self._read: tuple[Any, dict[str, Any]] = (None, {})
-        model.optimizer.register_step_pre_hook(self._add)
+    names: tuple[str, ...]
+    beta: float
+    clip: float | None = None
 
-    def _add(self, optimizer: Any, arguments: Any, keywords: Any) -> None:
+    @contextlib.contextmanager
+    def pulling(
+        self, model: Centre | ClientNetwork, target: Sequence[np.ndarray]
+    ) -> Iterator[None]:
+        """Add the gradient before each step of the model's optimiser that is made inside.
+
+        Parameters
+        ----------
+        model : Centre or ClientNetwork
+        target : sequence of ndarray
+            Theta, in the order of `names`.
+        """
         import torch
 
-        with torch.no_grad():
-            for name, (parameter, region, wanted) in self._pairs().items():
-                if parameter.grad is None:
-                    raise AssertionError(f"{name} has no gradient")
-                parameter.grad[region] += self.beta * (parameter[region] - wanted)
-        if self.clip is not None:
-            weights = parameters_of(self.model).values()
-            torch.nn.utils.clip_grad_norm_(list(weights), self.clip)
+        own = parameters_of(model)
+        pairs = [
+            (own[name], tuple(slice(n) for n in wanted.shape), tensor(wanted).to(own[name].device))
+            for name, wanted in zip(self.names, target, strict=True)
+        ]
 
-    def _pairs(self) -> dict[str, Any]:
-        """Weight, its compared part, and Theta's tensor, by name."""
+        def add(*_: Any) -> None:
+            with torch.no_grad():
+                for parameter, region, wanted in pairs:
+                    if parameter.grad is None:
+                        raise AssertionError("a weight has no gradient")
+                    parameter.grad[region] += self.beta * (parameter[region] - wanted)
+            if self.clip is not None:
+                torch.nn.utils.clip_grad_norm_(list(own.values()), self.clip)
 
-        target = self._target()
-        if target is None:
-            return {}
-        if self._read[0] is not target:
-            own = parameters_of(self.model)
-            tensors = {name: tensor(w).to(own[name].device) for name, w in target.items()}
-            self._read = (target, tensors)
-        return {
-            name: (p, tuple(slice(n) for n in self._read[1][name].shape), self._read[1][name])
-            for name, p in parameters_of(self.model).items()
-        }
+        trained: Any = model
+        hook = trained.optimizer.register_step_pre_hook(add)
+        try:
+            yield
+        finally:
+            hook.remove()
 
 
 def check_stop(protocol: str, config: SupervisedOptions, *, on_labels: bool) -> None:

@@ -112,11 +112,17 @@ class OpenClient(Participant):
 
     def update(self, samples: Any, gradient: Secret) -> None:
         """Step with dL/dH_n; clipped weights are recorded as an event."""
-        (clipped,) = self.network.step(updated, self.features, samples, gradient, shapes=[()])
+        clipped = self.step(samples, gradient)
         if self.bound is not None:
             count = int(self.opened(clipped, "clipped weights"))
             if count:
                 self.record("clipped", weights=count, bound=self.bound)
+
+    def step(self, samples: Any, gradient: Secret) -> Secret:
+        """Step of the bottom model with dL/dH_n; the number of weights that were clipped."""
+        clipped: Secret
+        (clipped,) = self.network.step(updated, self.features, samples, gradient, shapes=[()])
+        return clipped
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
@@ -278,11 +284,17 @@ class Ideal:
 
     def update(self, client: int, samples: Any, gradient: Secret) -> None:
         """A client's step; all are told how many weights were clipped, where there is a bound."""
+        clipped = self.step(client, samples, gradient)
+        if self.bounded:
+            self.world.output(f"clipped weights of party {client}", clipped, alone=True)
+
+    def step(self, client: int, samples: Any, gradient: Secret) -> Secret:
+        """Step of a client's bottom model; the number of weights that were clipped."""
+        clipped: Secret
         (clipped,) = self.networks[client].step(
             updated, self.columns[client], samples, gradient, shapes=[()]
         )
-        if self.bounded:
-            self.world.output(f"clipped weights of party {client}", clipped, alone=True)
+        return clipped
 
 
 class OpenEmbeddings(Provable):

@@ -6,7 +6,7 @@ server, which sends it all labels of its rows; it sends the head back that it le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,12 @@ import numpy as np
 from securevfl.engine.party import SERVER
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.pretraining.trainer import Pretraining
-from securevfl.models.weights import load_weights, parameters_of, weights_of
+from securevfl.models.weights import load_weights, weights_of
 from securevfl.protocols.base.messages import MessageSpec, in_setup
 from securevfl.verified import Model, Participant, Secret, Streams, World
+
+#: Messages within the organisation of client 0 and the server.
+WITHIN: Mapping[str, str] = {"labels": "real", "head": "real"}
 
 
 def pretrain(
@@ -32,11 +35,9 @@ def take_over(network: ClientNetwork, own: Pretraining) -> None:
     load_weights(network, weights_of(own.encoder))
 
 
-def weight_of(own: Pretraining, part: str, name: str) -> np.ndarray:
-    """A weight of the encoder, or of the head, that was learnt."""
-    trained = own.encoder if part == "encoder" else own.means
-    found: np.ndarray = parameters_of(trained)[name].numpy(force=True).copy()
-    return found
+def weights_in(own: Pretraining, part: str) -> tuple[np.ndarray, ...]:
+    """Weights of the encoder, or of the head, that were learnt."""
+    return tuple(weights_of(own.encoder if part == "encoder" else own.means).values())
 
 
 def joined(labels: np.ndarray, more: np.ndarray) -> np.ndarray:
@@ -64,7 +65,8 @@ def learnt(
 
 def weights_learnt(own: Model, part: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Secret]:
     """Weights of a part by name, whose shapes are given."""
-    return {name: own.call(weight_of, part, name, shape=shape) for name, shape in shapes.items()}
+    found = own.call(weights_in, part, shapes=list(shapes.values()))
+    return dict(zip(shapes, found, strict=True))
 
 
 class Beginning:
@@ -107,7 +109,7 @@ def shapes_of(own: Pretraining) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def tell(world: World, client: int, names: Sequence[str], *labels: Secret) -> Model:
-    """Declare what all are told of a client's pre-training; the pre-training after it."""
+    """A client's pre-training after it was done; all are told what is recorded of it."""
     own: Model = world.the(client, "pretraining")
     streams = world.the(client, "streams")
     for name, value in learnt(own, streams, world.the(client, "columns"), names, *labels).items():

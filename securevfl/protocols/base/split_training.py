@@ -7,7 +7,7 @@ add their pre-training to these classes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from securevfl.protocols.base.embedding import EmbeddingProtocol
 
 class DownstreamProtocol(EmbeddingProtocol):
     """A method that pre-trains, then trains split on the aligned rows."""
+
+    traced_alone: ClassVar[int] = 3  # unaligned rows of each client in the run that is proved
 
     def alone(self, index: int) -> np.ndarray | None:
         """Unaligned rows of client `index`; None where no party has any."""

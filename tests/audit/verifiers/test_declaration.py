@@ -16,7 +16,7 @@ from securevfl.testing.runs import make, tiny_data
 from tests.audit.few_settings import few
 from tests.zoo.declared_contents import LEAKS
 
-METHODS = (*("cvfl", "dvfl", "ssl_local", "local", "vflhlp", "fedhssl"),)
+METHODS = (*("cvfl", "dvfl", "ssl_local", "local", "fedhssl"),)
 FEW = {"dvfl": {"guest_epochs": 3, "host_epochs": 3}}
 
 
@@ -93,7 +93,6 @@ def test_every_message_of_a_sound_run_equals_its_formula(name):
         ("cvfl", {"mode": "sync", "active": 2}),
         ("cvfl", {"q": 3.0, "slow": "0,1"}),
         ("local", {"rows": "aligned"}),
-        ("vflhlp", {"variant": "p", "aggregation": "max"}),
     ],
 )
 def test_formulas_hold_with_other_options(name, options):

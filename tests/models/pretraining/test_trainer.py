@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
@@ -118,13 +117,17 @@ def test_rows_of_a_party_are_the_aligned_ones_first():
 # -- the pull --------------------------------------------------------------------------------------
 
 
+def pulled(model, target, beta, clip=None):
+    return ProximalTerm(tuple(target), beta, clip).pulling(model, list(target.values()))
+
+
 @pytest.mark.parametrize("kind", ["mlp", "pn"])
 def test_the_pull_is_the_gradient_of_the_penalty(kind):
     net, plain = network(kind), network(kind)
     target = {name: w + 0.5 for name, w in weights_of(net).items()}
-    ProximalTerm(net, 0.3, lambda: target)
     X, gradient = clicks(9)[0], np.random.default_rng(1).normal(size=(9, 3)).astype(np.float32)
-    net.update(X, gradient)
+    with pulled(net, target, 0.3):
+        net.update(X, gradient)
     plain.update(X, gradient)
     for name, weight in weights_of(net).items():
         # theta - Theta = -0.5, so the step differs by -lr beta (-0.5).
@@ -135,10 +138,10 @@ def test_the_pull_is_the_gradient_of_the_penalty(kind):
 def test_a_head_is_pulled_where_it_reads_the_first_party(kind):
     own, plain = head(6, kind), head(6, kind)
     target = {name: w + 1 for name, w in weights_of(head(3, kind)).items()}
-    ProximalTerm(own, 0.2, lambda: target)
     X, y = np.random.default_rng(1).normal(size=(8, 6)).astype(np.float32), np.arange(8) % 2
     start = weights_of(own)
-    own.step(X, np.arange(8), y)
+    with pulled(own, target, 0.2):
+        own.step(X, np.arange(8), y)
     plain.step(X, np.arange(8), y)
     for name, weight in weights_of(own).items():
         wanted = weights_of(plain)[name]
@@ -152,29 +155,22 @@ def test_a_head_is_pulled_where_it_reads_the_first_party(kind):
 def test_a_clipped_gradient_has_the_largest_norm():
     net = network()
     target = {name: w + 50 for name, w in weights_of(net).items()}
-    ProximalTerm(net, 2.0, lambda: target, clip=0.3)
     before = weights_of(net)
-    net.update(clicks(9)[0], np.ones((9, 3), np.float32))
+    with pulled(net, target, 2.0, clip=0.3):
+        net.update(clicks(9)[0], np.ones((9, 3), np.float32))
     moved = [weights_of(net)[name] - weight for name, weight in before.items()]
     norm = np.sqrt(sum((step**2).sum() for step in moved))
     assert norm == pytest.approx(0.1 * 0.3, rel=1e-4)  # lr times the clip
 
 
-def test_without_a_target_nothing_is_pulled_and_a_new_one_is_read():
-    own, plain, held = head(), head(), {"now": None}
-    ProximalTerm(own, 1.0, lambda: held["now"])
+def test_a_step_outside_of_the_pull_is_as_if_there_were_none():
+    own, plain = head(), head()
+    frozen = {name: w + 1 for name, w in weights_of(own).items()}
+    for array in frozen.values():
+        array.setflags(write=False)  # as a function of protected values is given it
+    with pulled(own, frozen, 1.0):
+        pass
     X, y = np.ones((4, 3), np.float32), np.array([0, 1, 1, 1])
     own.step(X, np.arange(4), y)
     plain.step(X, np.arange(4), y)
     assert all((weights_of(own)[n] == w).all() for n, w in weights_of(plain).items())
-    frozen = {name: w * 0 for name, w in weights_of(own).items()}
-    for array in frozen.values():
-        array.setflags(write=False)  # as a checkpoint gives it back
-    held["now"] = frozen
-    distance = sum((w**2).sum() for w in weights_of(own).values())
-    for _ in range(30):
-        own.optimizer.zero_grad()
-        for parameter in own.network.parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        own.optimizer.step()
-    assert sum((w**2).sum() for w in weights_of(own).values()) < 0.01 * distance
