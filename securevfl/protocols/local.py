@@ -8,7 +8,7 @@ organisation; the other clients take no part.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,13 +17,19 @@ from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.models.aggregation import make_aggregation
-from securevfl.models.pretraining.trainer import own_rows
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, RunSecrets, last_word, with_formulas
+from securevfl.protocols.base.messages import MessageSpec, last_word
+from securevfl.protocols.base.open_embeddings import (
+    FIELD,
+    Ideal,
+    OpenClient,
+    OpenEmbeddings,
+    OpenServer,
+)
 from securevfl.protocols.base.options import EmbeddingConfig
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_training import DownstreamProtocol
+from securevfl.verified import Participant, World
 
 
 class LocalConfig(EmbeddingConfig):
@@ -38,7 +44,7 @@ class LocalConfig(EmbeddingConfig):
     )
 
 
-class Idle(Party):
+class Idle(Participant):
     """Client that takes no part; it only receives the end of the run."""
 
     async def run(self) -> None:
@@ -47,7 +53,7 @@ class Idle(Party):
 
 
 @dataclass(eq=False, repr=False)
-class Server(SplitServer):
+class Server(OpenServer):
     """Server of the active party; client 0 is its only peer."""
 
     others: Sequence[int] = field(kw_only=True)
@@ -58,7 +64,7 @@ class Server(SplitServer):
         self.broadcast("stop", None, to=self.others)
 
 
-class Local(DownstreamProtocol):
+class Local(OpenEmbeddings, DownstreamProtocol):
     """Client 0 alone on one data set."""
 
     name = "local"
@@ -104,8 +110,10 @@ class Local(DownstreamProtocol):
             others=others,
             max_steps=self.config.rounds,
         )
-        active = SplitClient(0, self.peers(), self.layout, features, self.client_network(0))
-        return {SERVER: server, 0: active} | {k: Idle(k, self.peers()) for k in others}
+        given = (0, self.peers(), self.layout, features, self.client_network(0))
+        active = OpenClient(*given, width=self.config.width)
+        idle: dict[int, Party] = {k: Idle(k, self.peers(), FIELD) for k in others}
+        return {SERVER: server, 0: active} | idle
 
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role: client 0 is the active party, the others are idle."""
@@ -115,25 +123,15 @@ class Local(DownstreamProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Messages of split training with client 0, and the end for the others."""
         others = len(self.peers()) > 1
-        trained = with_formulas(self.step_messages(client="active"), self.step_formulas)
-        return (*trained, *[last_word("idle")] * others)
+        return (*self.step_messages(client="active"), *[last_word("idle")] * others)
 
-    def rows_held(self, secrets: RunSecrets, index: int) -> np.ndarray:
-        """Client 0's rows: the aligned ones, or all that have a label."""
-        aligned = super().rows_held(secrets, index)
-        return own_rows(aligned, self.alone(index))[: len(self.used[1])]
+    def inputs(self, world: World) -> Ideal:
+        """Inputs of the active party."""
+        return Ideal(world, (0,), self.config.weight_bound is not None)
 
-    def labels_held(self, secrets: RunSecrets) -> np.ndarray:
-        """Their labels."""
-        aligned, more = super().labels_held(secrets), self.data.alone_labels
-        labels = aligned if more is None else np.concatenate([aligned, more])
-        return labels[: len(self.used[1])]
-
-    def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """The head's scores of client 0's embedding."""
-        models: Any = parties
-        scores: np.ndarray = models[SERVER].centre.scores(self.embed(models[0], features[0]))
-        return scores
+    def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
+        """Client 0 alone."""
+        return (0,)
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Sample indices of a batch; -1 for unaligned rows of client 0."""

@@ -85,6 +85,6 @@ def test_a_protocol_without_an_end_is_a_verdict():
 
 
 def test_a_report_says_which_library_judged():
-    report = verify("local", tiny_data(), whole=False, rounds=1, limit=LONG)
+    report = verify("cvfl", tiny_data(), whole=False, rounds=1, limit=LONG)
     assert report.library == library() == report.to_dict()["library"]
     assert report.verdict("any party", "messages") == "NO VIOLATION FOUND"

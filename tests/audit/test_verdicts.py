@@ -90,7 +90,7 @@ def test_a_protocol_that_cannot_run_small_is_no_traceback(monkeypatch):
     def parties(self):
         raise RuntimeError("no parties today")
 
-    broken = type("Broken", (get_protocol("local"),), {"parties": parties})
+    broken = type("Broken", (get_protocol("cvfl"),), {"parties": parties})
     report = verify(broken, tiny_data(), whole=False, rounds=1)
     own = {f.verdict for f in report.claims}
     assert own == {"COULD NOT BE CHECKED"}
@@ -107,7 +107,7 @@ def test_no_way_to_end_a_protocol_ends_the_verifier(error):
     def parties(self):
         raise error
 
-    broken = type("Broken", (get_protocol("local"),), {"parties": parties})
+    broken = type("Broken", (get_protocol("cvfl"),), {"parties": parties})
     report = verify(broken, tiny_data(), whole=False, rounds=1)
     own = {f.verdict for f in report.claims}
     assert own == {"COULD NOT BE CHECKED"}
@@ -119,7 +119,7 @@ def test_what_a_protocol_says_of_itself_may_raise(name):
         raise ValueError("not today")
 
     what = raises if name == "describe" else property(raises)
-    broken = type("Broken", (get_protocol("local"),), {name: what})
+    broken = type("Broken", (get_protocol("cvfl"),), {name: what})
     report = verify(broken, tiny_data(), whole=False, rounds=1)
     if name == "claims":
         assert report.claims[0].words.endswith("reading the claims ended in ValueError: not today")
@@ -177,7 +177,7 @@ def installed(monkeypatch):
 def test_the_verifier_of_an_entry_point_is_used(installed):
     assert isinstance(Skeptic(), Verifier)
     installed(Skeptic())
-    report = verify("local", tiny_data(), whole=False, rounds=1)
+    report = verify("cvfl", tiny_data(), whole=False, rounds=1)
     assert report.verdict("any party", "messages") == "VIOLATED"
     assert report.verdict("server", "features") == "CONFIRMED OPEN"
 
@@ -185,7 +185,7 @@ def test_the_verifier_of_an_entry_point_is_used(installed):
 def test_an_entry_point_that_is_no_verifier_is_refused(installed):
     installed(object())
     with pytest.raises(ConfigurationError, match="is no verifier"):
-        verify("local", tiny_data(), whole=False, rounds=1)
+        verify("cvfl", tiny_data(), whole=False, rounds=1)
 
 
 @pytest.mark.verdicts

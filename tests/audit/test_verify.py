@@ -33,7 +33,7 @@ def plain():
 
 @pytest.fixture(scope="module")
 def unproved():
-    return verify("local", tiny_data(), whole=False)
+    return verify("cvfl", tiny_data(), whole=False)
 
 
 def verdicts(report):
@@ -58,7 +58,7 @@ def test_small_runs_are_called_so(plain, capsys):
 
 
 def test_a_protocol_that_cannot_be_made_ends_in_a_verdict():
-    class Unmade(get_protocol("local")):
+    class Unmade(get_protocol("cvfl")):
         def __init__(self, *given, **options):
             raise RuntimeError("no party today")
 
@@ -83,7 +83,7 @@ def test_plain_claims_are_those_of_the_paper(plain):
 
 
 def test_claims_that_nothing_is_protected_are_demonstrated():
-    report = verify("local", tiny_data(), whole=False)
+    report = verify("cvfl", tiny_data(), whole=False)
     none = [f for f in report.claims if f.notion == "none"]
     assert {f.verdict for f in none} == {"CONFIRMED OPEN"}
     assert all("nothing is claimed" in f.words for f in none)
@@ -116,7 +116,7 @@ def test_the_json_form(report, request):
 
 def test_verify_is_a_public_name():
     assert securevfl.verify is verify
-    assert isinstance(verify("local", tiny_data(), whole=False), Report)
+    assert isinstance(verify("cvfl", tiny_data(), whole=False), Report)
 
 
 def test_an_unknown_claim_is_a_key_error(masked):
@@ -132,11 +132,11 @@ def command(monkeypatch, capsys, *arguments):
 
 
 def test_the_command_prints_verdicts_or_json(monkeypatch, capsys, tmp_path):
-    arguments = ["verify", "local", "--parties", "4", "--rounds", "8", "--out", str(tmp_path)]
+    arguments = ["verify", "cvfl", "--parties", "4", "--rounds", "8", "--out", str(tmp_path)]
     code, said = command(monkeypatch, capsys, *arguments)
     assert code == 0
     assert "CONFIRMED OPEN" in said.out
-    assert "Ran: local, 4 parties" in said.out
+    assert "Ran: cvfl, 4 parties" in said.out
     code, said = command(monkeypatch, capsys, *arguments, "--quick", "--json")
     assert code == 0
     assert json.loads(said.out) == json.loads((tmp_path / "verify.json").read_text())

@@ -49,7 +49,6 @@ ORDER = (
 
 LEAKS = {
     "dvfl": ("labels as a hint",),
-    "local": ("labels in gradients",),
     "masked_sum": ("a column as integers", "one value a round", "a column as bytes"),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from securevfl.protocols import split, vafl, vfb2
+from securevfl.protocols import local, split, vafl, vfb2
 from securevfl.protocols.base import open_embeddings
 from securevfl.verified import bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
@@ -197,4 +197,47 @@ def test_a_mistake_in_vfb2_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_VFB2[name]
     monkeypatch.setattr(kind, method, planted)
     verdicts = found("vfb2", rounds=3)
+    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+
+
+# -- the active party alone ------------------------------------------------------------------------
+
+
+def test_what_the_active_party_s_organisation_has_is_all_that_is_sent():
+    verdicts = found("local", fresh=True)
+    assert verdicts["client 0"].clear == ("loss", "dL/dH of party 0")
+    assert verdicts["client 1"].clear == ("loss",)
+    assert verdicts["server"].clear == ("embedding of party 0", "loss")
+    whole = verdicts.pop("server + client 0")
+    assert whole.verdict == "PROVED"  # they are one organisation
+    assert set(words(verdicts).values()) == {"NOT PROTECTED"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rows": "aligned"}, {"aggregation": "concat", "client": "mlp"}, {"weight_bound": 100.0}],
+    ids=str,
+)
+def test_each_mode_of_local_is_proved(options):
+    assert set(words(found("local", **options)).values()) == {"NOT PROTECTED", "PROVED"}
+
+
+def told_to_idle_clients(self, kind, payload, to=None):
+    for n in to or self.peers:
+        self.send(n, kind, self.labels if n else payload)
+
+
+IN_LOCAL = {
+    "a column in embeddings": (open_embeddings.OpenClient, "embed", sees_a_column, "server"),
+    "labels in gradients": (open_embeddings.OpenServer, "answer", labelled, "client 0"),
+    "labels for the others": (local.Server, "broadcast", told_to_idle_clients, "client 1"),
+}
+
+
+@pytest.mark.parametrize("name", IN_LOCAL)
+def test_a_mistake_in_local_is_not_proved(name, monkeypatch):
+    kind, method, planted, who = IN_LOCAL[name]
+    monkeypatch.setattr(kind, method, planted)
+    monkeypatch.setattr(local.Server, "protected", {**local.Server.protected, "stop": "real"})
+    verdicts = found("local")
     assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope

@@ -7,7 +7,6 @@ what the method computes, so only somebody who computes it again can tell.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from tests.zoo.planting import (
 )
 
 DECLARED = (("any party", "messages"),)
-MARK = np.float32(0.5)  # what labels are shifted by, so that zeros are no labels
 
 
 # -- what clients send -----------------------------------------------------------------------------
@@ -87,25 +85,6 @@ def _filled(payload: Any, column: np.ndarray) -> Any:
 # -- what the label holders send -------------------------------------------------------------------
 
 
-def _labels_in_gradients(protocol: Protocol, parties: dict[int, Any]) -> None:
-    """The first entry of each row's gradient is its label."""
-    server = parties[SERVER]
-    answer = server.answer
-
-    def answering(batch: np.ndarray, step: Any) -> None:
-        labels = server.labels[server.batches.samples(batch)] + MARK
-        told = {n: _first_column(own, labels) for n, own in step.gradients.items()}
-        answer(batch, replace(step, gradients=told))
-
-    server.answer = answering
-
-
-def _first_column(own: np.ndarray, values: np.ndarray) -> np.ndarray:
-    found: np.ndarray = own.copy()
-    found[:, 0] = values
-    return found
-
-
 def _mean_of_one(protocol: Protocol, parties: dict[int, Any]) -> None:
     """The server sends all clients the upper layers of client 1 in the place of the mean."""
     server = parties[SERVER]
@@ -130,28 +109,6 @@ def _mean_of_one(protocol: Protocol, parties: dict[int, Any]) -> None:
 def _array(payload: Any) -> np.ndarray:
     found: np.ndarray = payload[-1] if isinstance(payload, tuple) else payload
     return found
-
-
-def _labels_told(kind: str) -> Callable[[Outcome], bool]:
-    """Test whether the first column of all such messages is of labels, shifted."""
-
-    def shows(outcome: Outcome) -> bool:
-        found = [_array(one["payload"])[:, 0] - MARK for one in messages(outcome, kind)]
-        labels = set(outcome.protocol.data.train_labels.tolist())
-        return bool(found) and all(set(one.tolist()) <= labels for one in found)
-
-    return shows
-
-
-def _columns_told(outcome: Outcome) -> bool:
-    """Whether the first entries of embeddings are values of the sender's best column."""
-
-    def told(one: dict[str, Any]) -> bool:
-        own = telling_column(outcome.protocol.data.train[int(one["sender"])])
-        return set(_array(one["payload"])[:, 0].tolist()) <= {0.0, *own.tolist()}
-
-    found = [told(one) for one in messages(outcome, "embedding")]
-    return bool(found) and all(found)
 
 
 def _bits_told(outcome: Outcome) -> bool:
@@ -196,8 +153,8 @@ def _mean_is_of_one(outcome: Outcome) -> bool:
     )
 
 
-_COLUMNS, _LABELS = "columns in a declared message", "labels in a declared message"
-_ANOTHER, _KNOWN_SCALAR = "another's value in a declared message", "secrets that are known"
+_COLUMNS = "columns in a declared message"
+_ANOTHER = "another's value in a declared message"
 
 
 def _leak(protocol: str, name: str, cause: str, says: str, plant: Any,
@@ -210,9 +167,6 @@ LEAKS = (
     _leak("ssl_local", "bits in embeddings", _COLUMNS,
           "The last bit of each embedding's first entry is a bit of its row.",
           every(_with_bits), _bits_told),
-    _leak("local", "labels in gradients", _LABELS,
-          "The first entry of each row's gradient is its label.", _labels_in_gradients,
-          _labels_told("gradient")),
     _leak("fedhssl", "columns for projections", _COLUMNS,
           "Projections are values of a column.", _column_as("projection"),
           _column_in("projection")),

@@ -285,7 +285,7 @@ class EmbeddingProtocol(SplitProtocol):
         server: Any = parties[SERVER]
         used = self.evaluated(parties)
         embeddings = {n: self.embed(parties[n], features[n]) for n in used}
-        joint = self.aggregation.combine(*gather(embeddings, self.data.parties))
+        joint = self.aggregation.combine(*gather(embeddings, self.aggregation.parties))
         scores: np.ndarray = server.centre.scores(joint)
         return scores
 

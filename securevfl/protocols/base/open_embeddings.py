@@ -273,9 +273,11 @@ class Ideal:
     ) -> None:
         """Tell all the loss, and each client its gradient, with which it steps.
 
-        With `alone` they may depend on the labels alone, beside what a client has itself.
+        With `alone` they may depend on the labels alone, beside what a client has itself. So they
+        do where there is one client.
         """
         loss, gradients = found
+        alone = alone or len(self.columns) == 1
         self.world.output("loss", loss, alone=alone)
         for n, gradient in gradients.items():
             self.world.output(f"dL/dH of party {n}", gradient, to=[n], alone=alone)

@@ -16,7 +16,7 @@ from securevfl.testing.runs import make, tiny_data
 from tests.audit.few_settings import few
 from tests.zoo.declared_contents import LEAKS
 
-METHODS = (*("cvfl", "dvfl", "ssl_local", "local", "fedhssl"),)
+METHODS = (*("cvfl", "dvfl", "ssl_local", "fedhssl"),)
 FEW = {"dvfl": {"guest_epochs": 3, "host_epochs": 3}}
 
 
@@ -68,7 +68,7 @@ def changed(client, send, to, kind, payload, more):
 
 
 PLANTS = (raw_columns_as_gradient, foreign_sender, doubled, changed)
-PLANTED = [(name, plant) for name in ("local",) for plant in PLANTS]
+PLANTED = [(name, plant) for name in ("cvfl",) for plant in PLANTS]
 
 
 @pytest.mark.parametrize(("name", "plant"), PLANTED)
@@ -92,7 +92,6 @@ def test_every_message_of_a_sound_run_equals_its_formula(name):
     [
         ("cvfl", {"mode": "sync", "active": 2}),
         ("cvfl", {"q": 3.0, "slow": "0,1"}),
-        ("local", {"rows": "aligned"}),
     ],
 )
 def test_formulas_hold_with_other_options(name, options):
@@ -117,7 +116,7 @@ def test_what_small_runs_show_is_said_though_a_setting_fails():
         def settings(self):
             raise ValueError("no setting today")
 
-    found = judge(AS_DECLARED, Failing(make(planted("local", changed))), every()[:1])
+    found = judge(AS_DECLARED, Failing(make(planted("cvfl", changed))), every()[:1])
     assert found.verdict == "VIOLATED"
     assert "a small run: round 1" in found.words
     assert "ended in ValueError: no setting today" in found.words
