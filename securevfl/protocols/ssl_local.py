@@ -13,13 +13,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from securevfl.models.pretraining.trainer import Pretraining, PretrainingOptions, check_rows
-from securevfl.models.weights import load_weights, weights_of
+from securevfl.models.pretraining.trainer import PretrainingOptions, check_rows
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec, with_formulas
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.open_embeddings import Ideal, OpenClient, OpenEmbeddings, OpenServer
 from securevfl.protocols.base.options import EmbeddingConfig
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
+from securevfl.protocols.base.pretraining import Beginning, take_over, tell
 from securevfl.protocols.base.split_training import DownstreamProtocol
+from securevfl.verified import World
 
 
 class SslLocalConfig(PretrainingOptions, EmbeddingConfig):
@@ -34,26 +35,32 @@ class SslLocalConfig(PretrainingOptions, EmbeddingConfig):
 
 
 @dataclass(eq=False, repr=False)
-class Client(SplitClient):
+class Client(OpenClient):
     """Client k: pre-trains on all its rows, then trains on the aligned ones."""
 
-    pretraining: Pretraining = field(kw_only=True)
+    pretraining: Any = field(kw_only=True)
     method: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.pretraining = Beginning(self, self.pretraining)
 
     async def setup(self) -> None:
         """Pre-train, and start from the result."""
-        losses = self.pretraining.run(self.features, self.secret_stream)
-        self.record("pretrained", how=self.method, **losses)
-        load_weights(self.network, weights_of(self.pretraining.encoder))
+        await self.pretraining.make(self.features, how=self.method)
+        self.network.step(take_over, self.pretraining.own)
 
 
-class SslLocal(DownstreamProtocol):
+class SslLocal(OpenEmbeddings, DownstreamProtocol):
     """Self-supervised pre-training at each party, then split training."""
 
     name = "ssl_local"
     Config = SslLocalConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
     small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
+    traced_options: ClassVar[dict[str, Any]] = {
+        "rounds": 2, "batch": 4, "width": 2, "pretrain_epochs": 1, "pretrain_batch": 4,
+    }  # fmt: skip
     card = Card(
         title="FedLocal SSL: self-supervised pre-training at every party",
         paper="He et al., A Hybrid Self-Supervised Learning Framework for Vertical Federated "
@@ -80,14 +87,14 @@ class SslLocal(DownstreamProtocol):
         for k in self.peers():
             check_rows(self.name, f"client {k}", len(self.all_rows(k)))
 
-    def server(self) -> SplitServer:
+    def server(self) -> OpenServer:
         """The server."""
-        return self.make_server(SplitServer)
+        return self.make_server(OpenServer)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Messages of split training: pre-training sends none."""
-        return with_formulas(self.step_messages(), self.step_formulas)
+        return self.step_messages()
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
@@ -98,9 +105,17 @@ class SslLocal(DownstreamProtocol):
             self.layout,
             features,
             network,
+            width=self.config.width,
             pretraining=self.pretraining(index, self.objective(index, self.config.method)),
             method=self.config.method,
         )
+
+    def inputs(self, world: World) -> Ideal:
+        """Inputs of all parties, after each client's pre-training, of whose loss all are told."""
+        ideal = super().inputs(world)
+        for n, network in ideal.networks.items():
+            network.step(take_over, tell(world, n, ("loss",)))
+        return ideal
 
     def describe(self) -> dict[str, Any]:
         """Numbers of the base class, and the method."""

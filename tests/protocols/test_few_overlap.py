@@ -82,9 +82,9 @@ def test_training_starts_from_what_every_party_learnt_alone(method):
     outcome = simulate("ssl_local", data, method=method, **options)
     fresh = make("ssl_local", data, method=method, **options)
     for k in range(3):
-        learnt = weights_of(outcome.parties[k].pretraining.encoder)
+        learnt = weights_of(bare_of(outcome.parties[k].pretraining.own).encoder)
         start = weights_of(fresh.client_network(k))
-        for name, weight in weights_of(outcome.parties[k].network).items():
+        for name, weight in weights_of(bare_of(outcome.parties[k].network)).items():
             np.testing.assert_allclose(weight, learnt[name], atol=1e-6)
         assert (learnt["0.weight"] != start["0.weight"]).any()
     rows = {e.party: e.fields["rows"] for e in outcome.events if e.name == "pretrained"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from securevfl.protocols import local, split, vafl, vfb2
+from securevfl.protocols import local, split, ssl_local, vafl, vfb2
 from securevfl.protocols.base import open_embeddings
 from securevfl.verified import bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
@@ -240,4 +240,58 @@ def test_a_mistake_in_local_is_not_proved(name, monkeypatch):
     monkeypatch.setattr(kind, method, planted)
     monkeypatch.setattr(local.Server, "protected", {**local.Server.protected, "stop": "real"})
     verdicts = found("local")
+    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+
+
+# -- pre-training without labels, then split training ----------------------------------------------
+
+
+def test_losses_of_pretraining_are_told_to_all_and_nothing_else_of_it():
+    verdicts = found("ssl_local", fresh=True)
+    assert set(words(verdicts).values()) == {"NOT PROTECTED"}
+    losses, sent = (
+        [f"{what} of party {n}" for n in range(N)] for what in ("loss of pre-training", "embedding")
+    )
+    assert verdicts["client 0"].clear == tuple(losses[1:])
+    assert verdicts["server"].clear == (*losses, *sent)
+    assert verdicts["server + client 1"].clear == (*losses[::2], *sent[::2])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "byol", "aggregation": "mean"},
+        {"method": "moco", "memory": 8, "client": "mlp"},
+        {"method": "scarf", "aggregation": "max"},
+        {"pretrain_epochs": 0},
+    ],
+    ids=str,
+)
+def test_each_mode_of_ssl_local_is_proved(options):
+    assert set(words(found("ssl_local", **options)).values()) == {"NOT PROTECTED"}
+
+
+async def told_a_mean(self):
+    await started_anew(self)
+    self.network.step(ssl_local.take_over, self.pretraining.own)
+    self.record("learnt", mean=self.features.map(np.mean, shape=(), dtype=np.float64))
+
+
+async def started_anew(self):
+    """Pre-trains, and forgets to start from the result."""
+    await self.pretraining.make(self.features, how=self.method)
+
+
+IN_SSL_LOCAL = {
+    "a column in embeddings": ("embed", sees_a_column, "server"),
+    "a mean in the history": ("setup", told_a_mean, "client 1"),
+    "no start from the result": ("setup", started_anew, "server"),
+}
+
+
+@pytest.mark.parametrize("name", IN_SSL_LOCAL)
+def test_a_mistake_in_ssl_local_is_not_proved(name, monkeypatch):
+    method, planted, who = IN_SSL_LOCAL[name]
+    monkeypatch.setattr(ssl_local.Client, method, planted)
+    verdicts = found("ssl_local")
     assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.engine.party import ANNOUNCE, SERVER
+from securevfl.engine.party import SERVER
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.testing.runs import Outcome
 from tests.zoo.encrypted import every
@@ -29,23 +29,6 @@ DECLARED = (("any party", "messages"),)
 
 
 # -- what clients send -----------------------------------------------------------------------------
-
-
-def _with_bits(client: Any) -> None:
-    """The last bit of each embedding's first entry is a bit of its row."""
-    embed, best = client.embed, _best(client.features)
-
-    def embedding(own: np.ndarray) -> np.ndarray:
-        found: np.ndarray = embed(own).copy()
-        bits, told = found.view(np.uint32), own.reshape(len(own), -1)[:, best] > 0.5
-        bits[:, 0] = (bits[:, 0] & ~np.uint32(1)) | told
-        return found
-
-    client.embed = embedding
-
-
-def _best(features: np.ndarray) -> int:
-    return int(features.reshape(len(features), -1).std(axis=0).argmax())
 
 
 def _column_as(kind: str) -> Plant:
@@ -100,28 +83,7 @@ def _mean_of_one(protocol: Protocol, parties: dict[int, Any]) -> None:
     server.collect, server.broadcast = collecting, sending
 
 
-# -- private set intersection by a scalar that is known ----------------------------------------
-
-
 # -- seeing them -----------------------------------------------------------------------------------
-
-
-def _array(payload: Any) -> np.ndarray:
-    found: np.ndarray = payload[-1] if isinstance(payload, tuple) else payload
-    return found
-
-
-def _bits_told(outcome: Outcome) -> bool:
-    made: Any = outcome.protocol
-    batches = {int(one["round"]): one["payload"] for one in messages(outcome, ANNOUNCE)
-               if one["receiver"] == 0}  # fmt: skip
-    for one in messages(outcome, "embedding"):
-        samples = made.layout.samples(batches[int(one["round"])])
-        own = telling_column(made.data.train[int(one["sender"])])[samples] > 0.5
-        bits = np.ascontiguousarray(one["payload"]).view(np.uint32)[:, 0] & 1
-        if (bits != own)[samples >= 0].any():
-            return False
-    return True
 
 
 def _column_in(kind: str) -> Callable[[Outcome], bool]:
@@ -164,9 +126,6 @@ def _leak(protocol: str, name: str, cause: str, says: str, plant: Any,
 
 
 LEAKS = (
-    _leak("ssl_local", "bits in embeddings", _COLUMNS,
-          "The last bit of each embedding's first entry is a bit of its row.",
-          every(_with_bits), _bits_told),
     _leak("fedhssl", "columns for projections", _COLUMNS,
           "Projections are values of a column.", _column_as("projection"),
           _column_in("projection")),

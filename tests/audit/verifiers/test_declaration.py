@@ -16,7 +16,7 @@ from securevfl.testing.runs import make, tiny_data
 from tests.audit.few_settings import few
 from tests.zoo.declared_contents import LEAKS
 
-METHODS = (*("cvfl", "dvfl", "ssl_local", "fedhssl"),)
+METHODS = (*("cvfl", "dvfl", "fedhssl"),)
 FEW = {"dvfl": {"guest_epochs": 3, "host_epochs": 3}}
 
 
