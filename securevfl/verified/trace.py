@@ -131,8 +131,8 @@ class Call:
         """Run it on values of its protected arguments, in order."""
         given = iter(values)
         args = [next(given) if isinstance(one, Node) else one for one in self.inputs]
-        # The model of a step is copied by `_advanced` itself.
-        own = int(self.function is _advanced)
+        # The models of a step are copied by `_advanced` itself, which is given their number first.
+        own = 1 + args[0] if self.function is _advanced else 0
         states = [k for k, one in enumerate(args) if k >= own and _is_state(one)]
         held = [copy.deepcopy(one) if k in states else one for k, one in enumerate(args)]
         before = [functions.fingerprint(held[k]) for k in states]

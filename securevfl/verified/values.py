@@ -550,7 +550,7 @@ class Model(Protected):
         With `shapes` it returns as many arrays; these and `of` are as in `step`.
         """
         if shapes:
-            return self._results(function, others, shapes, of, changes=False)
+            return self._results(function, others, shapes, of, changes=0)
         kind = ("field", field) if field is not None else ("real", np.dtype(dtype))
         return mapped(function, (self, *others), shape, kind)
 
@@ -560,6 +560,7 @@ class Model(Protected):
         *others: Any,
         shapes: Sequence[Sequence[int]] = (),
         of: Sequence[Any] = (),
+        changes: int = 1,
     ) -> tuple[Any, ...]:
         """``function(model, *others)``, which changes the model and returns arrays.
 
@@ -569,8 +570,11 @@ class Model(Protected):
             Shapes of the arrays that it returns; none if not given.
         of : sequence of PrimeField or dtype
             The field or the dtype of each array; float32 if not given.
+        changes : int
+            Number of models that it changes: this one, and so many less one of `others`, which
+            begin with them.
         """
-        return self._results(function, others, shapes, of, changes=True)
+        return self._results(function, others, shapes, of, changes=changes)
 
     def _results(
         self,
@@ -579,10 +583,14 @@ class Model(Protected):
         shapes: Sequence[Sequence[int]],
         of: Sequence[Any],
         *,
-        changes: bool,
+        changes: int,
     ) -> tuple[Any, ...]:
-        """Arrays that a function returns, and the model after it, if that changes."""
+        """Arrays that a function returns, and the models after it that it changes."""
         values, home = (self, *others), home_of((self, *others))
+        models = values[:changes]
+        if len({id(one) for one in models if isinstance(one, Model)}) < changes:
+            said = ", ".join(map(describe, models))
+            raise FlowError(f"step: {changes} models are to be changed, and the first are {said}")
         kinds = [_kind(one) for one in of or [np.float32] * len(shapes)]
         if self._world is None:
             found = function(self._value, *[bare(one) for one in others])
@@ -592,16 +600,16 @@ class Model(Protected):
                 for one, shape, kind in every
             )
         if changes:
-            made = self._world.called(_advanced, values, function=function)
+            made = self._world.called(_advanced, (changes, *values), function=function)
         else:
             made = self._world.called(function, values)
         results = tuple(
             made.result(k, tuple(shape), kind, home)
-            for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True), int(changes))
+            for k, (shape, kind) in enumerate(zip(shapes, kinds, strict=True), changes)
         )
-        if changes:
-            advanced = made.result(0, (), ("model", None), home)
-            self._node, self._value = advanced._node, advanced._value
+        for k, model in enumerate(models):
+            advanced = made.result(k, (), ("model", None), home)
+            model._node, model._value = advanced._node, advanced._value
         return results
 
     def state_dict(self) -> Any:
@@ -619,11 +627,11 @@ class Model(Protected):
         self._value.load_state_dict(state)
 
 
-def _advanced(model: Any, *values: Any, function: Callable[..., Any]) -> tuple[Any, ...]:
-    """The model after a step, and what the step returned."""
-    after = copy.deepcopy(model)
-    found = function(after, *values)
-    return (after, *(found if isinstance(found, tuple) else () if found is None else (found,)))
+def _advanced(changes: int, *values: Any, function: Callable[..., Any]) -> tuple[Any, ...]:
+    """The first of the values, which are models, after a step, and what the step returned."""
+    after = [copy.deepcopy(model) for model in values[:changes]]
+    found = function(*after, *values[changes:])
+    return (*after, *(found if isinstance(found, tuple) else () if found is None else (found,)))
 
 
 def _kind(of: Any) -> tuple[str, Any]:

@@ -290,6 +290,60 @@ def weight(model):
     return model.weight
 
 
+def advance_two(model, other, columns):
+    advance(model, columns)
+    other.weight = other.weight + model.weight
+
+
+class HasTwo(Keeps):
+    """A client whose step changes two models, or is told to change the first one only."""
+
+    def __init__(self, index, changes=2):
+        super().__init__(index)
+        self.other = self.own_model("other", LinearModel())
+        self.network.step(advance_two, self.other, self.columns, changes=changes)
+
+
+def test_a_step_changes_as_many_models_as_it_says():
+    plain = HasTwo(0)
+    assert bare_of(plain.network).weight == bare_of(plain.other).weight == 6
+    with tracing(World(P31.modulus)) as world:
+        traced = HasTwo(0)
+        assert bare_of(traced.network).weight == bare_of(traced.other).weight == 6
+        assert traced.other._node.args == traced.network._node.args
+        assert world.the(0, "other")._value.weight == 0  # as it was in the beginning
+    with tracing(World(P31.modulus)), pytest.raises(FlowError, match="changes the model that it"):
+        HasTwo(0, changes=1)
+    with tracing(World(P31.modulus)), pytest.raises(FlowError, match="3 models are to be changed"):
+        HasTwo(0, changes=3)
+    with pytest.raises(FlowError, match="2 models are to be changed"):
+        plain.other.step(advance_two, plain.other, plain.columns, changes=2)
+
+
+def test_what_a_step_does_to_another_model_must_be_declared():
+    for declared, verdict in ((advance_two, "PROVED"), (advance_both, "NOT PROVED")):
+        world = World(P31.modulus)
+        alice = world.party(0)
+        x, y = (world.secret(n, "x", (2, 2), real=True) for n in (0, 1))
+        one, two = (world.input(0, name, LinearModel(), "model") for name in ("one", "two"))
+        one.step(advance_two, two, x, changes=2)
+        sent = world.party(1).send(0, "y", y)
+        alice.send(SERVER, "up", sent.map(times_weight, two))
+        network, other = world.the(0, "one"), world.the(0, "two")
+        network.step(declared, other, world.spec(x), changes=2)
+        world.output("sum", world.spec(y).map(times_weight, other), to=[SERVER])
+        assert decide(world, {SERVER}).verdict == verdict
+
+
+def advance_both(model, other, columns):
+    advance(model, columns)
+    advance(other, columns)
+
+
+def times_weight(values, model):
+    return values * model.weight
+
+
 def test_a_party_that_crashes_has_its_traced_values_again():
     with tracing(World(P31.modulus)) as world:
         party = Keeps(0)
