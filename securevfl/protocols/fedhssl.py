@@ -14,14 +14,15 @@ Then both encoders of each client, side by side, are its network in split traini
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import ANNOUNCE, SERVER
+from securevfl.engine.party import SERVER
 from securevfl.errors import ConfigurationError
 from securevfl.models.client_networks import Kind
 from securevfl.models.pretraining.cross_party import (
@@ -34,25 +35,23 @@ from securevfl.models.pretraining.cross_party import (
 from securevfl.models.pretraining.pretext import TwoViews
 from securevfl.models.pretraining.trainer import (
     PretrainingOptions,
-    Stream,
-    batches_of,
     check_rows,
     own_rows,
     pretraining_optimizer,
     self_supervise,
 )
-from securevfl.models.split import Centre, rows_of
+from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import (
-    Formula,
-    MessageKey,
-    MessageSpec,
-    RunSecrets,
-    with_formulas,
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.open_embeddings import (
+    Ideal,
+    OpenClient,
+    OpenEmbeddings,
+    OpenServer,
 )
 from securevfl.protocols.base.options import EmbeddingConfig
-from securevfl.protocols.base.split_parties import SplitClient, SplitServer
 from securevfl.protocols.base.split_training import DownstreamProtocol
+from securevfl.verified import Model, Secret, Streams, World
 
 _DRAWN = ("init", "init local")  # streams of the first weights of both encoders
 
@@ -79,26 +78,208 @@ class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
     )
 
 
+# -- functions of protected values ---------------------------------------------------------------
+
+
+def projection(
+    cross: Cross, encoders: Pair, features: np.ndarray, samples: np.ndarray
+) -> np.ndarray:
+    """z of the own rows of a batch, (rows, projection) float32."""
+    return cross.project(encoders.cross, rows_of(features, samples)).numpy()
+
+
+def meet(
+    encoders: Pair, cross: Cross, features: np.ndarray, samples: np.ndarray, *received: np.ndarray
+) -> float:
+    """Step of the cross-party encoder and its heads towards what was received; the loss."""
+    return cross.step(encoders.cross, rows_of(features, samples), received)
+
+
+def learn_alone(
+    encoders: Pair,
+    local: TwoViews,
+    cross: Cross,
+    streams: Streams,
+    epoch: int,
+    how: LocalLearning,
+    features: np.ndarray,
+    *alone: np.ndarray,
+) -> float:
+    """An epoch of the local encoder and its heads on all own rows; the loss."""
+    rows = own_rows(features, *alone or (None,))
+    local.guidance, local.guide = how.guidance, partial(cross.project, encoders.cross)
+    loss = self_supervise(
+        encoders.local,
+        local,
+        rows,
+        Batches(len(rows), 1, how.batch, streams),
+        range(epoch, epoch + 1),
+        corruption=how.corruption,
+        stream=streams,
+    )
+    local.guide = None
+    return loss
+
+
+def upper(encoders: Any, local: TwoViews) -> tuple[np.ndarray, ...]:
+    """Weights that are shared: upper layers of the local encoder, and its heads."""
+    return tuple(shared_weights(encoders.local, local).values())
+
+
+def put_shared(encoders: Any, local: TwoViews, names: Sequence[str], *weights: np.ndarray) -> None:
+    """Take the mean of what all shared."""
+    load_shared(encoders.local, local, dict(zip(names, weights, strict=True)))
+
+
+def adopt(network: Pair, encoders: Pair) -> None:
+    """Start from both encoders."""
+    network.adopt(encoders)
+
+
+def mean_loss(*losses: np.ndarray) -> float:
+    """Mean of the clients' losses."""
+    return float(np.mean(losses))
+
+
+def mean_by_rows(first: np.ndarray, rows: Sequence[int], *others: np.ndarray) -> np.ndarray:
+    """Mean of a weight, counted as often as its client has rows."""
+    return weighted_mean([{"": one} for one in (first, *others)], rows)[""]
+
+
+# -- steps of parties, and of their trusted counterpart ------------------------------------------
+
+
+@dataclass(frozen=True)
+class LocalLearning:
+    """Numbers of step 2: rows of a batch, the fraction of values that a view replaces, gamma."""
+
+    batch: int
+    corruption: float
+    guidance: float
+
+
+@dataclass
+class Learner:
+    """What a client pre-trains: its encoders, with the heads of each.
+
+    Attributes
+    ----------
+    encoders, cross, local : Model
+        Of `Pair`, `Cross` and `TwoViews`.
+    streams : Model
+    rows : tuple of Secret
+        Columns of the aligned rows; and of those that it holds alone, if any.
+    how : LocalLearning
+    shapes : mapping of str to tuple of int
+        Of the weights that are shared, by name.
+    projection : int
+        Width of a projection.
+    """
+
+    encoders: Model
+    cross: Model
+    local: Model
+    streams: Model
+    rows: tuple[Secret, ...]
+    how: LocalLearning
+    shapes: Mapping[str, tuple[int, ...]]
+    projection: int
+
+    def project(self, samples: np.ndarray) -> Secret:
+        """z of a batch."""
+        shape = (len(samples), self.projection)
+        found: Secret = self.cross.call(
+            projection, self.encoders, self.rows[0], samples, shape=shape
+        )
+        return found
+
+    def meet(self, samples: np.ndarray, received: Sequence[Secret]) -> Secret:
+        """Step 1 towards the projections of others; the loss."""
+        given = self.cross, self.rows[0], samples, *received
+        loss: Secret
+        (loss,) = self.encoders.step(meet, *given, shapes=[()], of=[np.float64], changes=2)
+        return loss
+
+    def learn_alone(self, epoch: int) -> Secret:
+        """Step 2, an epoch on all own rows; the loss."""
+        given = self.local, self.cross, self.streams, epoch, self.how, *self.rows
+        loss: Secret
+        (loss,) = self.encoders.step(learn_alone, *given, shapes=[()], of=[np.float64], changes=2)
+        return loss
+
+    def upper(self) -> dict[str, Secret]:
+        """Weights that are shared, by name."""
+        found = self.encoders.call(upper, self.local, shapes=list(self.shapes.values()))
+        return dict(zip(self.shapes, found, strict=True))
+
+    def take_mean(self, mean: Mapping[str, Secret], network: Model) -> None:
+        """Step 3: put the mean in the place of what was shared; the network starts from both."""
+        self.encoders.step(put_shared, self.local, list(mean), *mean.values(), changes=2)
+        network.step(adopt, self.encoders)
+
+
+def mean_of_losses(losses: Mapping[int, Secret]) -> Secret:
+    """Mean of the losses of all clients."""
+    first, *others = losses.values()
+    found: Secret = first.map(mean_loss, *others)
+    return found
+
+
+def mean_of_weights(
+    weights: Sequence[Mapping[str, Secret]], rows: Sequence[int]
+) -> dict[str, Secret]:
+    """Mean of the weights by name, each counted as often as its client has rows."""
+    first, *others = weights
+    return {
+        name: one.map(mean_by_rows, list(rows), *[w[name] for w in others])
+        for name, one in first.items()
+    }
+
+
+# -- the parties ---------------------------------------------------------------------------------
+
+PROTECTED: Mapping[str, Any] = {
+    **OpenClient.protected,
+    "projection": "real",
+    "met": "number",
+    "upper": ("public", "number", "real"),
+    "mean": "real",
+}
+
+
 @dataclass(eq=False, repr=False)
-class Client(SplitClient):
+class Client(OpenClient):
     """Client k: pre-trains a cross-party and a local encoder, then trains both side by side."""
 
     kept: ClassVar[tuple[str, ...]] = ("network", "encoders", "cross", "local")
+    protected = PROTECTED
 
-    network: Any
     _: KW_ONLY
-    alone: InitVar[np.ndarray | None]
-    encoders: Pair
-    cross: Cross
-    local: TwoViews
-    config: FedHsslConfig
+    alone: Any  # an array, (m, d), or None
+    encoders: Any
+    cross: Any
+    local: Any
+    how: LocalLearning
+    projection: int
 
-    def __post_init__(self, alone: np.ndarray | None) -> None:
+    def __post_init__(self) -> None:
         super().__post_init__()
-        self.rows = own_rows(self.features, alone)
-        self.local.guidance = self.config.guidance
-        cross, encoders = self.cross, self.encoders
-        self.local.guide = lambda view: cross.project(encoders.cross, view)
+        shared = shared_weights(self.encoders.local, self.local)
+        shapes = {name: weight.shape for name, weight in shared.items()}
+        self.encoders = self.own_model("encoders", self.encoders)
+        self.cross = self.own_model("cross-party heads", self.cross)
+        self.local = self.own_model("local heads", self.local)
+        self.rows = [self.features]
+        if self.alone is not None:
+            self.alone = self.own("columns of rows alone", self.alone)
+            self.rows.append(self.alone)
+        self.shapes = shapes
+
+    @property
+    def learner(self) -> Learner:
+        """What it pre-trains."""
+        models = self.encoders, self.cross, self.local, self.streams
+        return Learner(*models, tuple(self.rows), self.how, self.shapes, self.projection)
 
     async def take_part(self, announced: Any) -> None:
         """Do the work of the round: cross-party learning, local learning, or split training."""
@@ -112,40 +293,31 @@ class Client(SplitClient):
 
     async def learn_across(self, batch: np.ndarray) -> None:
         """Step 1: exchange projections of a batch; client 0 does so with each of the others."""
-        own = rows_of(self.features, self.batches.samples(batch))
-        others = [k for k in self.peers if k != self.index] if self.index == 0 else [0]
-        projected = self.cross.project(self.encoders.cross, own).numpy()
-        self.broadcast("projection", projected, to=others)
+        learner, samples = self.learner, self.batches.samples(batch)
+        others = partners(self.index, self.peers)
+        self.broadcast("projection", learner.project(samples), to=others)
         received = await self.collect("projection", senders=others)
-        loss = self.cross.step(self.encoders.cross, own, list(received.values()))
-        self.send(SERVER, "met", loss)
+        self.send(SERVER, "met", learner.meet(samples, list(received.values())))
 
     async def learn_locally(self, epoch: int) -> None:
         """Steps 2 and 3: one epoch on all own rows; upper layers and heads are averaged."""
-        encoder: Any = self.encoders.local
-        loss = self.learn_alone(epoch, self.secret_stream)
-        self.send(SERVER, "upper", (len(self.rows), loss, shared_weights(encoder, self.local)))
-        load_shared(encoder, self.local, await self.receive("mean"))
-        self.network.adopt(self.encoders)
+        learner, rows = self.learner, sum(one.shape[0] for one in self.rows)
+        loss = learner.learn_alone(epoch)
+        self.send(SERVER, "upper", (rows, loss, learner.upper()))
+        learner.take_mean(await self.receive("mean"), self.network)
 
-    def learn_alone(self, epoch: int, stream: Stream) -> float:
-        """Step 2: an epoch on all own rows; the loss."""
-        return self_supervise(
-            self.encoders.local,
-            self.local,
-            self.rows,
-            batches_of(len(self.rows), self.config, stream),
-            range(epoch, epoch + 1),
-            corruption=self.config.corruption,
-            stream=stream,
-        )
+
+def partners(client: int, clients: Sequence[int]) -> list[int]:
+    """Clients that a client meets: client 0 meets all others, and they it alone."""
+    return [k for k in clients if k != client] if client == 0 else [0]
 
 
 @dataclass(eq=False, repr=False)
-class Server(SplitServer):
+class Server(OpenServer):
     """Server: opens the rounds of pre-training, averages upper layers, then trains the head."""
 
-    kept: ClassVar[tuple[str, ...]] = (*SplitServer.kept, "done")
+    kept: ClassVar[tuple[str, ...]] = (*OpenServer.kept, "done")
+    protected = PROTECTED
 
     epochs: int = field(kw_only=True)  # of pre-training
     done: int = field(default=0, init=False)  # rounds of pre-training
@@ -166,31 +338,92 @@ class Server(SplitServer):
     async def open_cross_party(self, number: int) -> None:
         """Open step 1 on one batch of aligned rows."""
         self.announce(self.round + 1, ("cross", self.batches.draw(number)))
-        losses = await self.collect("met")
-        self.record("pretrained", how="cross", loss=float(np.mean(list(losses.values()))))
+        self.record("pretrained", how="cross", loss=mean_of_losses(await self.collect("met")))
 
     async def open_local(self, epoch: int) -> None:
         """Open step 2, and average the upper layers, weighted by rows (step 3)."""
         self.announce(self.round + 1, ("local", epoch))
-        answers = list((await self.collect("upper")).values())
-        mean = weighted_mean([own for _, _, own in answers], [rows for rows, _, _ in answers])
-        self.broadcast("mean", mean, to=self.peers)
-        self.record(
-            "pretrained", how="local", loss=float(np.mean([loss for _, loss, _ in answers]))
-        )
+        answers = await self.collect("upper")
+        rows = [one for one, _, _ in answers.values()]
+        self.broadcast("mean", mean_of_weights([w for _, _, w in answers.values()], rows),
+                       to=self.peers)  # fmt: skip
+        loss = mean_of_losses({n: loss for n, (_, loss, _) in answers.items()})
+        self.record("pretrained", how="local", loss=loss)
 
     def announced(self, batch: np.ndarray) -> Any:
         """Payload of the announcement of a round of split training."""
         return ("split", batch)
 
 
-class FedHssl(DownstreamProtocol):
+class IdealFedHssl(Ideal):
+    """Outputs of FedHSSL.
+
+    Parameters
+    ----------
+    world, clients, bounded
+        As of `Ideal`.
+    learners : mapping of int to Learner
+        What each client pre-trains.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        clients: Sequence[int],
+        bounded: bool,
+        learners: Mapping[int, Learner],
+    ) -> None:
+        super().__init__(world, clients, bounded)
+        self.learners = learners
+
+    def embed(self, client: int, samples: Any, width: int) -> Secret:
+        """H_n, of both networks."""
+        return super().embed(client, samples, 2 * width)
+
+    def meet(self, samples: np.ndarray) -> None:
+        """Step 1: who meets a client is told its projections, the server its loss."""
+        tell, clients = self.world.output, list(self.learners)
+        z = {n: learner.project(samples) for n, learner in self.learners.items()}
+        for n, one in z.items():
+            tell(f"projection of party {n}", one, to=partners(n, clients), alone=True)
+        losses = {
+            n: learner.meet(samples, [z[k] for k in partners(n, clients)])
+            for n, learner in self.learners.items()
+        }
+        for n, loss in losses.items():
+            tell(f"loss of the meeting of party {n}", loss, to=[SERVER], alone=True)
+        tell("mean loss of a meeting", mean_of_losses(losses))
+
+    def learn_alone(self, epoch: int) -> None:
+        """Steps 2 and 3: the server is told losses and upper layers, the clients their mean."""
+        tell = self.world.output
+        losses = {n: learner.learn_alone(epoch) for n, learner in self.learners.items()}
+        uppers = {n: learner.upper() for n, learner in self.learners.items()}
+        for n, loss in losses.items():
+            tell(f"loss of local learning of party {n}", loss, to=[SERVER], alone=True)
+            for weight in uppers[n].values():
+                tell(f"upper layers of party {n}", weight, to=[SERVER], alone=True)
+        rows = [sum(one.shape[0] for one in learner.rows) for learner in self.learners.values()]
+        mean = mean_of_weights(list(uppers.values()), rows)
+        for weight in mean.values():
+            tell("mean of the upper layers", weight, to=list(self.learners))
+        tell("mean loss of local learning", mean_of_losses(losses))
+        for n, learner in self.learners.items():
+            learner.take_mean(mean, self.networks[n])
+
+
+class FedHssl(OpenEmbeddings, DownstreamProtocol):
     """FedHSSL on one data set."""
 
     name = "fedhssl"
+    apart = True
     Config = FedHsslConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
     small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}
+    traced_options: ClassVar[dict[str, Any]] = {
+        "rounds": 1, "batch": 4, "width": 2, "hidden": 3, "layers": "2", "pretrain_epochs": 1,
+        "pretrain_batch": 8, "projection": 2, "predictor": 2, "memory": 4,
+    }  # fmt: skip
     card = Card(
         title="FedHSSL: hybrid self-supervised learning",
         paper="He, Kang, Zhao, Luo, Fan, Han, Yang, A Hybrid Self-Supervised Learning Framework "
@@ -269,76 +502,49 @@ class FedHssl(DownstreamProtocol):
         opening, *step = self.step_messages(width=2 * self.config.width)
         first = self.config.pretrain_epochs * (self.layout.per_epoch + 1)
         split = (replace(one, count=lambda key: int(key.round > first)) for one in step)
-        formulas: dict[str, Formula] = {
-            "projection": self.projection_at,
-            "met": self.loss_of_step_1,
-            "upper": self.result_of_step_2,
-            "mean": self.mean_of_step_3,
-        }
-        declared = (opening, *(pretraining if first else ()), *split)
-        return with_formulas(declared, self.step_formulas | formulas)
+        return (opening, *(pretraining if first else ()), *split)
 
-    def announced_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """Stage and batch or epoch of the round: steps 1 and 2 by turns, then split training."""
-        server, meetings = secrets.state(key), self.layout.per_epoch
-        epoch, place = divmod(server["done"], meetings + 1)
-        if epoch < self.config.pretrain_epochs:
-            cross = ("cross", self.layout.draw(epoch * meetings + place + 1))
-            return cross if place < meetings else ("local", epoch)
-        over = server["steps"] >= self.config.rounds
-        return "stop" if over else ("split", self.layout.draw(server["steps"] + 1))
+    def batch_of(self, round: int) -> int:
+        """Number of the batch of a round of split training."""
+        return round - int(self.config.pretrain_epochs) * (self.layout.per_epoch + 1)
 
-    def batch_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Coded rows of a round of step 1 or of split training."""
-        batch: np.ndarray = super().batch_at(secrets, key)[1]
-        return batch
-
-    def bottom_model(self, index: int) -> Any:
-        """Both encoders of a client, side by side."""
-        return Pair(*(self.client_network(index, drawn=name) for name in _DRAWN))
-
-    def client_at(self, secrets: RunSecrets, key: MessageKey) -> Client:
-        """A client with what it pre-trains as it was when it sent a message."""
-        made, state = self.client(key.sender), secrets.state(key)
-        for name in ("encoders", "cross", "local"):
-            getattr(made, name).load_state_dict(state[name])
-        return made
-
-    def aligned_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Own rows of the batch of step 1."""
-        samples = self.layout.samples(self.batch_at(secrets, key))
-        return rows_of(self.rows_held(secrets, key.sender), samples)
-
-    def projection_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Projections of the own rows of a batch."""
-        client = self.client_at(secrets, key)
-        own = self.aligned_at(secrets, key)
-        projected: np.ndarray = client.cross.project(client.encoders.cross, own).numpy()
-        return projected
-
-    def loss_of_step_1(self, secrets: RunSecrets, key: MessageKey) -> float:
-        """Loss of one step towards the projections that a client was sent."""
-        n, sent = key.sender, sorted(secrets.sent("projection", key.round).items())
-        received = [one for (_, to), one in sent if to == n]
-        before = next(
-            MessageKey("projection", key.round, *ends) for ends, _ in sent if ends[0] == n
+    def inputs(self, world: World) -> IdealFedHssl:
+        """Inputs of all parties, after pre-training."""
+        learners = {n: self.learner(world, n) for n in self.peers() if self.config.pretrain_epochs}
+        bounded = self.config.weight_bound is not None
+        ideal, meetings = (
+            IdealFedHssl(world, self.peers(), bounded, learners),
+            self.layout.per_epoch,
         )
-        client = self.client_at(secrets, before)
-        return client.cross.step(client.encoders.cross, self.aligned_at(secrets, key), received)
+        for epoch in range(self.config.pretrain_epochs):
+            for place in range(meetings):
+                ideal.meet(self.layout.samples(self.layout.draw(epoch * meetings + place + 1)))
+            ideal.learn_alone(epoch)
+        return ideal
 
-    def result_of_step_2(self, secrets: RunSecrets, key: MessageKey) -> tuple[Any, ...]:
-        """Rows, loss and shared weights after an epoch of local learning, which is done again."""
-        before = MessageKey("met", key.round - 1, key.sender, SERVER)
-        epoch = secrets.sent(ANNOUNCE, key.round)[SERVER, key.sender][1]
-        client, stream = self.client_at(secrets, before), partial(self.secret_stream, key.sender)
-        loss = client.learn_alone(epoch, stream)
-        weights = shared_weights(client.encoders.local, client.local)  # type: ignore[arg-type]
-        return len(client.rows), loss, weights
+    def learner(self, world: World, index: int) -> Learner:
+        """What a client pre-trains, as it was in the beginning."""
+        rows = ("columns", *(("columns of rows alone",) if self.data.alone else ()))
+        given = tuple(world.the(index, name) for name in rows)
+        own: Any = self.objective(index, self.config.method, "init local")
+        shared = shared_weights(self.pretraining_network(index), own)  # type: ignore[arg-type]
+        shapes = {name: weight.shape for name, weight in shared.items()}
+        return Learner(
+            world.the(index, "encoders"),
+            world.the(index, "cross-party heads"),
+            world.the(index, "local heads"),
+            world.the(index, "streams"),
+            given,
+            self.how,
+            shapes,
+            self.config.projection,
+        )
 
-    def mean_of_step_3(self, secrets: RunSecrets, key: MessageKey) -> dict[str, np.ndarray]:
-        """Mean of the clients' upper layers, weighted by rows."""
-        answers = [one for _, one in sorted(secrets.sent("upper", key.round).items())]
-        return weighted_mean([own for _, _, own in answers], [rows for rows, _, _ in answers])
+    @property
+    def how(self) -> LocalLearning:
+        """Numbers of step 2."""
+        config = self.config
+        return LocalLearning(config.pretrain_batch, config.corruption, config.guidance)
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
@@ -351,16 +557,15 @@ class FedHssl(DownstreamProtocol):
             optimizer=pretraining_optimizer(self.config),
         )
         return Client(
-            index,
-            self.peers(),
-            self.layout,
-            self.data.train[index],
-            self.bottom_model(index),
+            *(index, self.peers(), self.layout, self.data.train[index]),
+            Pair(*(self.client_network(index, drawn=name) for name in _DRAWN)),
+            width=2 * self.config.width,
             alone=self.alone(index),
             encoders=Pair(*(self.pretraining_network(index, name) for name in _DRAWN)),
             cross=cross,
             local=local,
-            config=self.config,
+            how=self.how,
+            projection=self.config.projection,
         )
 
     def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:

@@ -104,7 +104,7 @@ def test_without_epochs_it_is_split_learning_bit_for_bit():
 def test_only_upper_layers_of_local_encoders_are_shared(method):
     data = few()
     outcome = simulate("fedhssl", data, method=method, layers="7,5", **SMALL)
-    pairs = [outcome.parties[k].encoders for k in range(3)]
+    pairs = [bare_of(outcome.parties[k].encoders) for k in range(3)]
     locals_ = [weights_of(pair.local) for pair in pairs]
     crosses = [weights_of(pair.cross) for pair in pairs]
     upper = upper_names(pairs[0].local.module)
@@ -132,11 +132,11 @@ def test_shared_layers_are_the_mean_by_rows_of_what_was_sent():
     for name in payloads[0][2]:
         wanted = sum(rows / total * own[name] for rows, _, own in payloads)
         if name.startswith("encoder/"):
-            local = outcome.parties[1].encoders.local
+            local = bare_of(outcome.parties[1].encoders).local
             place = int(name.removeprefix("encoder/"))
             found = weights_of(local)[upper_names(local.module)[place]]
         else:
-            found = weights_of(outcome.parties[1].local.heads)[name.removeprefix("heads/")]
+            found = weights_of(bare_of(outcome.parties[1].local).heads)[name.removeprefix("heads/")]
         np.testing.assert_allclose(found, wanted, atol=1e-6)
 
 
@@ -152,8 +152,8 @@ def test_split_training_starts_from_both_encoders():
     for k in range(3):
         party = outcome.parties[k]
         for half in ("cross", "local"):
-            learnt = weights_of(getattr(party.encoders, half))
-            for name, weight in weights_of(getattr(party.network, half)).items():
+            learnt = weights_of(getattr(bare_of(party.encoders), half))
+            for name, weight in weights_of(getattr(bare_of(party.network), half)).items():
                 np.testing.assert_allclose(weight, learnt[name], atol=1e-6)
 
 

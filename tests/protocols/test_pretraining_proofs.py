@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from securevfl.protocols import vflhlp
+from securevfl.protocols import fedhssl, vflhlp
 from securevfl.protocols.base import open_embeddings, pretraining
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 
 N = 3
-CLIENTS = [f"client {n}" for n in range(N)]
 
 
-def found(name, fresh=False, **options):
-    """Verdicts by claim, which are all NOT PROTECTED or PROVED."""
-    proof = prove_protocol(Traced(name, options, N), fresh=fresh)
+def found(name, fresh=False, parties=N, **options):
+    """Verdicts by claim."""
+    proof = prove_protocol(Traced(name, options, parties), fresh=fresh)
     return {v.claim: v for v in proof.verdicts}
 
 
@@ -106,5 +105,92 @@ IN_VFLHLP = {
 def test_a_mistake_in_vflhlp_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_VFLHLP[name]
     monkeypatch.setattr(kind, method, planted)
-    verdicts = found("vflhlp", variant="a")
+    verdicts = found("vflhlp", variant="a", parties=2)
+    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+
+
+# -- FedHSSL ---------------------------------------------------------------------------------------
+
+
+def of_party(*names):
+    return {f"{name} of party {n}" for name in names for n in range(N)}
+
+
+TOLD = of_party("loss of the meeting", "loss of local learning", "upper layers", "embedding")
+
+
+def test_fedhssl_is_proved_in_a_process_of_its_own():
+    told = clear("fedhssl", fresh=True)
+    assert told["client 0"] == {f"projection of party {n}" for n in (1, 2)}
+    assert told["client 1"] == {"projection of party 0"}
+    assert told["server"] == TOLD
+    assert told["server + client 1"] == TOLD | {"projection of party 0"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "byol"},
+        {"method": "moco", "batch": 8},
+        {"pretrain_epochs": 2, "batch": 8, "aggregation": "mean"},
+        {"guidance": 0.0, "batch": 8},
+    ],
+    ids=str,
+)
+def test_each_method_of_fedhssl_is_proved(options):
+    told = clear("fedhssl", **options)
+    assert told["client 2"] == {"projection of party 0"}
+    assert told["server"] == TOLD
+
+
+def test_without_pretraining_fedhssl_shows_what_split_does():
+    told = clear("fedhssl", pretrain_epochs=0)
+    assert (told["client 1"], told["server"]) == (set(), of_party("embedding"))
+
+
+def columns_in_place(cross, encoders, features, samples):
+    projected = np.array(fedhssl.projection(cross, encoders, features, samples))
+    projected[:, 0] = features[samples, 0]
+    return projected
+
+
+def project_columns(self, samples):
+    shape = (len(samples), self.projection)
+    return self.cross.call(columns_in_place, self.encoders, self.rows[0], samples, shape=shape)
+
+
+async def upper_of_one(self, epoch):
+    """Clients are sent the upper layers of client 1 in the place of the mean."""
+    self.announce(self.round + 1, ("local", epoch))
+    answers = await self.collect("upper")
+    self.broadcast("mean", answers[1][2], to=self.peers)
+    loss = fedhssl.mean_of_losses({n: loss for n, (_, loss, _) in answers.items()})
+    self.record("pretrained", how="local", loss=loss)
+
+
+IN_FEDHSSL = {
+    "columns in projections": (fedhssl.Client, "learner", None, "client 0"),
+    "one client's upper layers for the mean": (
+        fedhssl.Server,
+        "open_local",
+        upper_of_one,
+        "client 0",
+    ),
+    "labels in the history": (fedhssl.Server, "details", told_labels, "client 1"),
+}
+
+
+def own_learner(self):
+    class Shows(fedhssl.Learner):
+        project = project_columns
+
+    models = self.encoders, self.cross, self.local, self.streams
+    return Shows(*models, tuple(self.rows), self.how, self.shapes, self.projection)
+
+
+@pytest.mark.parametrize("name", IN_FEDHSSL)
+def test_a_mistake_in_fedhssl_is_not_proved(name, monkeypatch):
+    kind, method, planted, who = IN_FEDHSSL[name]
+    monkeypatch.setattr(kind, method, property(own_learner) if planted is None else planted)
+    verdicts = found("fedhssl", batch=8, parties=2)
     assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope

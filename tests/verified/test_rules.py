@@ -11,7 +11,7 @@ import securevfl
 from securevfl.verified.rules import problems, problems_of
 
 ROOT = Path(securevfl.__file__).parent
-NOT_PROVED = {"cvfl", "dvfl", "fedhssl"}
+NOT_PROVED = {"cvfl", "dvfl"}
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

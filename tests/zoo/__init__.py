@@ -1,9 +1,8 @@
 """A zoo of leaks that an honest author can write: protocols with one fault each, one a cause.
 
 `all_leaks` has them, and `sound_variants` protocols that were changed and that nobody may blame.
-They were written without looking at the verifiers, but for those of `declared_contents`,
-which came with the checks that find them. Methods that are proved have none here: tests/outsider
-has programs with faults, each NOT PROVED.
+They were written without looking at the verifiers. Methods that are proved have none here:
+tests/outsider has programs with faults, each NOT PROVED.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from tests.zoo.planting import ACCUSED, ENDORSED, WITHHELD, Leak, Variant
 
 def all_leaks() -> tuple[Leak, ...]:
     """Every leak, by protocol."""
-    from tests.zoo import declared_contents, labels, researcher
+    from tests.zoo import labels, researcher
 
-    every = (labels, declared_contents, researcher)
+    every = (labels, researcher)
     return tuple(one for module in every for one in module.LEAKS)
 
 

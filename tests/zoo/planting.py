@@ -25,12 +25,6 @@ Plant = Callable[[Protocol, dict[int, Any]], None]
 Change = Callable[[np.ndarray, int, int], np.ndarray]
 
 
-def telling_column(columns: np.ndarray) -> np.ndarray:
-    """The column that varies most: others, such as an empty corner of an image, tell nothing."""
-    table = columns.reshape(len(columns), -1)
-    return np.ascontiguousarray(table[:, int(table.std(axis=0).argmax())])
-
-
 @dataclass(frozen=True)
 class Leak:
     """A protocol with one fault, and what a verifier may say of it.
@@ -139,16 +133,6 @@ def begun(base: str, after: Callable[[Any], None]) -> Any:
     return init
 
 
-def planted(protocol: str, name: str, cause: str, says: str, plant: Any, breaks: Any, shows: Any,
-            options: Any = None, expected: Any = WITHHELD,
-            around: Callable[[], AbstractContextManager[None]] = nullcontext,
-            **attributes: Any) -> Leak:  # fmt: skip
-    """A leak of a protocol that is changed by `plant`, and by attributes of its class."""
-    made = changed(protocol, plant, **attributes)
-    return Leak(f"{protocol}: {name}", protocol, cause, says, made, breaks, options or {},
-                expected, shows, around)  # fmt: skip
-
-
 def replaced(owner: Any, name: str, new: Callable[[Any], Any]) -> Any:
     """Maker of a context in which an attribute of the library is `new` of what it was."""
 
@@ -164,24 +148,6 @@ def replaced(owner: Any, name: str, new: Callable[[Any], Any]) -> Any:
     return context
 
 
-def clients(protocol: Protocol, parties: Mapping[int, Any]) -> list[Any]:
-    """Its clients, from 0."""
-    return [parties[n] for n in protocol.peers()]
-
-
-def tap(party: Any, change: Callable[[dict[str, Any]], None]) -> None:
-    """Let `change` see and edit each message of a party: to, kind, payload, round, after."""
-    send = party.send
-
-    def sending(to: int, kind: str, payload: Any, *, round: int | None = None,
-                after: float = 0.0) -> None:  # fmt: skip
-        one = {"to": to, "kind": kind, "payload": payload, "round": round, "after": after}
-        change(one)
-        send(one["to"], one["kind"], one["payload"], round=one["round"], after=one["after"])
-
-    party.send = sending
-
-
 def messages(outcome: Outcome, kind: str, round: int | None = None) -> Iterator[dict[str, Any]]:
     """Messages of a kind between different parties, with payload, size and times."""
     sent = outcome.simulation.transcript
@@ -190,12 +156,3 @@ def messages(outcome: Outcome, kind: str, round: int | None = None) -> Iterator[
     for row, payload in enumerate(payloads):
         if columns["kind"][row] == kind and round in (None, int(columns["round"][row])):
             yield {name: values[row] for name, values in columns.items()} | {"payload": payload}
-
-
-def sent_array(outcome: Outcome, wanted: np.ndarray, *kinds: str) -> bool:
-    """Whether some message of these kinds is exactly this array."""
-    return any(
-        isinstance(one["payload"], np.ndarray) and np.array_equal(one["payload"], wanted)
-        for kind in kinds
-        for one in messages(outcome, kind)
-    )
