@@ -36,27 +36,15 @@ from securevfl.protocols.base.open_embeddings import (
     stepped,
     updated,
 )
+from securevfl.protocols.base.protected_values import Shapes, loaded, mean_of, weight, weights_in
 from securevfl.protocols.multivfl.parameters import ActivationNoise
 from securevfl.verified import Model, Participant, Secret, bare_of
-
-Shapes = Mapping[str, tuple[int, ...]]  # of weights by name: these are public
-
-
-def weight(model: Any, name: str) -> np.ndarray:
-    """One array of a model's weights."""
-    found: np.ndarray = weights_of(model)[name]
-    return found
 
 
 def mean_weight(model: Any, name: str, *others: Any) -> np.ndarray:
     """One array of the mean of models' weights."""
     found: np.ndarray = average([{name: weight(one, name)} for one in (model, *others)])[name]
     return found
-
-
-def loaded(model: Any, names: Sequence[str], *weights: np.ndarray) -> None:
-    """Put weights into a model; its optimiser keeps its state."""
-    load_weights(model, dict(zip(names, weights, strict=True)))
 
 
 def begun_anew(model: Any, first: Any, names: Sequence[str], *weights: np.ndarray) -> None:
@@ -80,22 +68,6 @@ def aggregated(
 def chosen(labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Labels of some rows."""
     found: np.ndarray = labels[rows]
-    return found
-
-
-def mean(*losses: np.ndarray) -> np.ndarray:
-    """Mean of losses, float64."""
-    return np.array(np.mean([float(loss) for loss in losses]))
-
-
-def weights_in(model: Model, shapes: Shapes) -> dict[str, Secret]:
-    """Weights of a model by name."""
-    return {name: model.call(weight, name, shape=shape) for name, shape in shapes.items()}
-
-
-def mean_of(losses: Sequence[Secret]) -> Secret:
-    """Mean of losses."""
-    found: Secret = losses[0].map(mean, *losses[1:], shape=(), dtype=np.float64)
     return found
 
 

@@ -24,6 +24,7 @@ from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.open_embeddings import FIELD, embedding, joint_step, stepped, updated
+from securevfl.protocols.base.protected_values import loaded, mean_of, weights_in
 from securevfl.protocols.multivfl.algorithm import (
     Copies,
     DataOwner,
@@ -31,9 +32,6 @@ from securevfl.protocols.multivfl.algorithm import (
     Server,
     aggregate,
     chosen,
-    loaded,
-    mean_of,
-    weights_in,
 )
 from securevfl.protocols.multivfl.declaration import messages_of
 from securevfl.protocols.multivfl.parameters import MultiVflConfig, noise_of

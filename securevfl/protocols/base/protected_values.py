@@ -1,0 +1,40 @@
+"""Functions of protected values that several methods need: weights of models, and means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.models.weights import load_weights, weights_of
+from securevfl.verified import Model, Secret
+
+Shapes = Mapping[str, tuple[int, ...]]  # of weights by name: these are public
+
+
+def weight(model: Any, name: str) -> np.ndarray:
+    """One array of a model's weights."""
+    found: np.ndarray = weights_of(model)[name]
+    return found
+
+
+def loaded(model: Any, names: Sequence[str], *weights: np.ndarray) -> None:
+    """Put weights into a model; its optimiser keeps its state."""
+    load_weights(model, dict(zip(names, weights, strict=True)))
+
+
+def weights_in(model: Model, shapes: Shapes) -> dict[str, Secret]:
+    """Weights of a model by name."""
+    return {name: model.call(weight, name, shape=shape) for name, shape in shapes.items()}
+
+
+def mean(*losses: np.ndarray) -> np.ndarray:
+    """Mean of losses, float64."""
+    return np.array(np.mean([float(loss) for loss in losses]))
+
+
+def mean_of(losses: Sequence[Secret]) -> Secret:
+    """Mean of losses."""
+    found: Secret = losses[0].map(mean, *losses[1:], shape=(), dtype=np.float64)
+    return found
