@@ -50,6 +50,7 @@ from securevfl.protocols.base.open_embeddings import (
     OpenServer,
 )
 from securevfl.protocols.base.options import EmbeddingConfig
+from securevfl.protocols.base.protected_values import mean_of
 from securevfl.protocols.base.split_training import DownstreamProtocol
 from securevfl.verified import Model, Secret, Streams, World
 
@@ -136,11 +137,6 @@ def adopt(network: Pair, encoders: Pair) -> None:
     network.adopt(encoders)
 
 
-def mean_loss(*losses: np.ndarray) -> float:
-    """Mean of the clients' losses."""
-    return float(np.mean(losses))
-
-
 def mean_by_rows(first: np.ndarray, rows: Sequence[int], *others: np.ndarray) -> np.ndarray:
     """Mean of a weight, counted as often as its client has rows."""
     return weighted_mean([{"": one} for one in (first, *others)], rows)[""]
@@ -216,13 +212,6 @@ class Learner:
         """Step 3: put the mean in the place of what was shared; the network starts from both."""
         self.encoders.step(put_shared, self.local, list(mean), *mean.values(), changes=2)
         network.step(adopt, self.encoders)
-
-
-def mean_of_losses(losses: Mapping[int, Secret]) -> Secret:
-    """Mean of the losses of all clients."""
-    first, *others = losses.values()
-    found: Secret = first.map(mean_loss, *others)
-    return found
 
 
 def mean_of_weights(
@@ -338,7 +327,8 @@ class Server(OpenServer):
     async def open_cross_party(self, number: int) -> None:
         """Open step 1 on one batch of aligned rows."""
         self.announce(self.round + 1, ("cross", self.batches.draw(number)))
-        self.record("pretrained", how="cross", loss=mean_of_losses(await self.collect("met")))
+        losses = list((await self.collect("met")).values())
+        self.record("pretrained", how="cross", loss=mean_of(losses))
 
     async def open_local(self, epoch: int) -> None:
         """Open step 2, and average the upper layers, weighted by rows (step 3)."""
@@ -347,7 +337,7 @@ class Server(OpenServer):
         rows = [one for one, _, _ in answers.values()]
         self.broadcast("mean", mean_of_weights([w for _, _, w in answers.values()], rows),
                        to=self.peers)  # fmt: skip
-        loss = mean_of_losses({n: loss for n, (_, loss, _) in answers.items()})
+        loss = mean_of([loss for _, loss, _ in answers.values()])
         self.record("pretrained", how="local", loss=loss)
 
     def announced(self, batch: np.ndarray) -> Any:
@@ -392,7 +382,7 @@ class IdealFedHssl(Ideal):
         }
         for n, loss in losses.items():
             tell(f"loss of the meeting of party {n}", loss, to=[SERVER], alone=True)
-        tell("mean loss of a meeting", mean_of_losses(losses))
+        tell("mean loss of a meeting", mean_of(list(losses.values())))
 
     def learn_alone(self, epoch: int) -> None:
         """Steps 2 and 3: the server is told losses and upper layers, the clients their mean."""
@@ -407,7 +397,7 @@ class IdealFedHssl(Ideal):
         mean = mean_of_weights(list(uppers.values()), rows)
         for weight in mean.values():
             tell("mean of the upper layers", weight, to=list(self.learners))
-        tell("mean loss of local learning", mean_of_losses(losses))
+        tell("mean loss of local learning", mean_of(list(losses.values())))
         for n, learner in self.learners.items():
             learner.take_mean(mean, self.networks[n])
 

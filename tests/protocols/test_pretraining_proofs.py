@@ -164,7 +164,7 @@ async def upper_of_one(self, epoch):
     self.announce(self.round + 1, ("local", epoch))
     answers = await self.collect("upper")
     self.broadcast("mean", answers[1][2], to=self.peers)
-    loss = fedhssl.mean_of_losses({n: loss for n, (_, loss, _) in answers.items()})
+    loss = fedhssl.mean_of([loss for _, loss, _ in answers.values()])
     self.record("pretrained", how="local", loss=loss)
 
 
