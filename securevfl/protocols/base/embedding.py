@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
-from securevfl.engine.party import ANNOUNCE, SERVER, Party
+from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError
 from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.centralised import Centralised
 from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.networks import training_bytes
-from securevfl.models.split import Batches, Centre, rows_of
+from securevfl.models.split import Batches, Centre
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.messages import (
     Carries,
-    Formula,
     MessageKey,
     MessageSpec,
-    RunSecrets,
     announcement,
-    array_of,
     in_rounds,
 )
 from securevfl.protocols.base.split import SplitProtocol
@@ -68,7 +65,7 @@ class EmbeddingProtocol(SplitProtocol):
         raise NotImplementedError
 
     def make_server(self, kind: Callable[..., S], *more: Any, **options: Any) -> S:
-        """A server of a class that begins as `SplitServer`; `more` and `options` are its own."""
+        """A server of a class that begins as `OpenServer`; `more` and `options` are its own."""
         return kind(
             self.peers(),
             self.layout,
@@ -191,90 +188,6 @@ class EmbeddingProtocol(SplitProtocol):
         """Centralised model: the same networks with the same weights, without any partition."""
         networks = [self.client_network(n) for n in self.peers()]
         return Centralised(networks, self.joint_centre(), joined=self.config.aggregation)
-
-    # -- formulas of the three messages ------------------------------------------------------
-
-    @property
-    def step_formulas(self) -> dict[str, Formula]:
-        """Formulas of the messages of a step, where the server waits for all clients."""
-        return {
-            ANNOUNCE: self.announced_at,
-            "embedding": self.embedding_at,
-            "gradient": self.own_gradient_at,
-        }
-
-    def bottom_model(self, index: int) -> ClientNetwork:
-        """New bottom model of client `index`, of the class that it trains and keeps."""
-        return self.client_network(index)
-
-    def rows_held(self, secrets: RunSecrets, index: int) -> np.ndarray:
-        """Training rows of a client, as the layout counts them."""
-        rows: np.ndarray = secrets.data(index)["train"]
-        return rows
-
-    def labels_held(self, secrets: RunSecrets) -> np.ndarray:
-        """Training labels, as the layout counts them."""
-        labels: np.ndarray = secrets.data(SERVER)["train"]
-        return labels
-
-    def batch_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """Coded rows of the round of an embedding or a gradient."""
-        client = key.receiver if key.sender == SERVER else key.sender
-        batch: np.ndarray = secrets.sent(ANNOUNCE, key.round)[SERVER, client]
-        return batch
-
-    def embedding_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """H_n of a round, from a client's rows and its network when it sent the message `key`."""
-        network = self.bottom_model(key.sender)
-        network.load_state_dict(secrets.state(key)["network"])
-        samples = self.train_layout().samples(self.batch_at(secrets, key))
-        return network.forward(rows_of(self.rows_held(secrets, key.sender), samples))
-
-    def announced_at(self, secrets: RunSecrets, key: MessageKey) -> Any:
-        """Payload of an announcement: the round's batch, or the end after the last step."""
-        server = secrets.state(key)
-        over = server["steps"] + server.get("skipped", 0) >= self.config.rounds
-        return "stop" if over else self.layout.draw(key.round)
-
-    def gradient_at(self, secrets: RunSecrets, key: MessageKey, joint: np.ndarray) -> np.ndarray:
-        """dL/dH by the server's model as it was when the round of the message `key` was opened."""
-        opened = MessageKey(ANNOUNCE, key.round, SERVER, key.receiver)
-        state = secrets.state(opened)["centre"]  # one object for all receivers
-        return secrets.once(opened, "gradient", lambda: self.step_at(secrets, key, state, joint))
-
-    def step_at(
-        self, secrets: RunSecrets, key: MessageKey, centre: Any, joint: np.ndarray
-    ) -> np.ndarray:
-        """dL/dH of the batch of the message `key`.
-
-        Parameters
-        ----------
-        secrets : RunSecrets
-        key : MessageKey
-        centre : mapping or None
-            State of the server's model before the step; its first one if None.
-        joint : ndarray, (rows, width)
-            H.
-        """
-        model = self.joint_centre()
-        if centre is not None:
-            model.load_state_dict(centre)
-        samples = self.train_layout().samples(self.batch_at(secrets, key))
-        return model.step(joint, samples, self.labels_held(secrets))[1]
-
-    def joined_at(self, secrets: RunSecrets, key: MessageKey) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings of the clients that got a gradient in a round, as `gather` gives them."""
-        answered = {n for _, n in secrets.sent("gradient", key.round)}
-        sent = sorted(secrets.sent("embedding", key.round).items())
-        embeddings = {n: array_of(one) for (n, _), one in sent if n in answered}
-        return gather({n: one for n, one in embeddings.items() if one is not None},
-                      self.aggregation.parties)  # fmt: skip
-
-    def own_gradient_at(self, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-        """The receiver's part of dL/dH of a round that waited for all clients."""
-        stack, present = self.joined_at(secrets, key)
-        whole = self.gradient_at(secrets, key, self.aggregation.combine(stack, present))
-        return self.aggregation.gradient(whole, stack, present, key.receiver)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """Clients whose embeddings the experimenter's evaluation uses."""

@@ -1,8 +1,7 @@
 """Split training whose server sees single embeddings, with protected values, and what it tells.
 
 Nothing hides an embedding from the server, or dL/dH_n from client n. The declared outputs say so,
-and a proof that nothing is learnt beside them. Methods with protected values derive from these
-parties; the others from `securevfl.protocols.base.split_parties`.
+and a proof that nothing is learnt beside them.
 """
 
 from __future__ import annotations

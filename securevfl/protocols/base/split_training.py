@@ -1,8 +1,8 @@
 """Base class of methods that pre-train and then train split on the aligned rows.
 
-Their parties are those of `securevfl.protocols.base.split_parties`: with the same seed and without
-pre-training they give the same run as `split` that waits for all clients, bit for bit. Protocols
-add their pre-training to these classes.
+Their parties are those of `securevfl.protocols.base.open_embeddings`: with the same seed and
+without pre-training they give the same run as `split` that waits for all clients, bit for bit.
+Protocols add their pre-training to these classes.
 """
 
 from __future__ import annotations
