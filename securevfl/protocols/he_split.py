@@ -26,24 +26,24 @@ from pydantic import Field
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError, PrivacyError
-from securevfl.field import FixedPoint, PrimeField
+from securevfl.field import FixedPoint
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme
 from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageSpec, fixed, in_rounds, in_setup
-from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.protocols.base.summed_parties import SummedClient, SummedEmbeddings, SummedServer
+from securevfl.protocols.base.summed_parties import (
+    SummedClient,
+    SummedConfig,
+    SummedEmbeddings,
+    SummedServer,
+)
 from securevfl.verified import Element, World
 
 
-class HEConfig(SegmentedConfig):
+class HEConfig(SummedConfig):
     """Options of homomorphic aggregation."""
 
-    aggregation: Literal["mean"] = Field(
-        "mean",
-        description="How embeddings are joined. Only sums are possible here, so it is their mean.",
-    )
     scheme: Literal["ckks", "paillier"] = Field(
         "ckks",
         description=(
@@ -152,7 +152,6 @@ class Server(SummedServer):
 
     kept_once: ClassVar[tuple[str, ...]] = ("public_key",)
     protected = Client.protected
-    divides = True
 
     def __init__(self, *given: Any) -> None:
         *common, public = given
@@ -164,19 +163,14 @@ class Server(SummedServer):
         """Learn the public key, without which ciphertexts cannot be added."""
         self.public_key = await self.receive("key", sender=self.public.holder)
 
-    async def run(self) -> None:
-        """One step a round, on the first `quorum` embeddings; later ones are late."""
+    async def aggregate(self) -> tuple[Any, Sequence[int]]:
+        """Sum of the first `quorum` embeddings, which the key holder opens; later ones are late."""
         public = self.public
-        while self.steps < self.max_steps:
-            self.safe_point()
-            batch = self.batches.draw(self.round + 1)
-            self.announce(self.round + 1, batch)
-            uploads = await self.collect("embedding", count=public.quorum)
-            total = self.add_sealed(public.scheme, self.public_key, list(uploads.values()))
-            self.send(public.holder, "sum", total)
-            opened = await self.receive("opened", sender=public.holder, round=self.round)
-            self.train(self.batches.samples(batch), opened, tuple(uploads))
-        self.conclude()
+        uploads = await self.collect("embedding", count=public.quorum)
+        total = self.add_sealed(public.scheme, self.public_key, list(uploads.values()))
+        self.send(public.holder, "sum", total)
+        opened = await self.receive("opened", sender=public.holder, round=self.round)
+        return opened, tuple(uploads)
 
 
 def quorum_of(config: HEConfig, parties: int) -> int:
@@ -204,11 +198,8 @@ class HESplit(SummedEmbeddings):
     """Split learning with homomorphic encryption on one data set."""
 
     name = "he_split"
-    tells_sums = True
-    apart = True
     Config = HEConfig
-    divides = True
-    traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 2, "width": 2, "hidden": 3}
+    client_kind, server_kind = Client, Server
     card = Card(
         title="Split learning with homomorphic encryption",
         paper="CKKS (Cheon et al., 2017) or Paillier (1999); the aggregation is ours",
@@ -256,9 +247,7 @@ class HESplit(SummedEmbeddings):
         super().__init__(config, data, seed=seed)
         self.quorum = quorum_of(config, data.parties)
         self.public = self.parameters()
-        # Sums of integers stay below 2^34, far from p.
-        self.point = FixedPoint(PrimeField(2**61 - 1), bits=config.bits)
-        self.limit = self.public.scheme.limit
+        self.limit = self.public.scheme.limit  # sums of integers stay below 2^34, far from p
         self.told_to = (SERVER, config.holder)
         self.refusal = (
             "he_split: in round {round} client {client} has a quantised embedding of LARGEST, and "
@@ -337,12 +326,12 @@ class HESplit(SummedEmbeddings):
 
     def server(self) -> Server:
         """The server."""
-        made: Server = self.made_server(Server, self.parameters())
+        made: Server = self.made_server(self.parameters())
         return made
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
-        made: Client = self.made_client(Client, index, self.parameters())
+        made: Client = self.made_client(index, self.parameters())
         return made
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:

@@ -24,6 +24,12 @@ from securevfl.protocols.base.protocol import Part, Protocol
 from securevfl.protocols.base.registry import find_protocols, get_protocol, make_config
 from securevfl.protocols.base.schedule import Outline, Phase, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
+from securevfl.protocols.base.summed_parties import (
+    SummedClient,
+    SummedConfig,
+    SummedEmbeddings,
+    SummedServer,
+)
 
 __all__ = [
     "SELF",
@@ -44,6 +50,10 @@ __all__ = [
     "Shape",
     "SplitProtocol",
     "Stage",
+    "SummedClient",
+    "SummedConfig",
+    "SummedEmbeddings",
+    "SummedServer",
     "TrainingConfig",
     "announcement",
     "find_protocols",

@@ -1,16 +1,19 @@
 """Parties of split training whose server learns sums of embeddings, written for a proof.
 
 How a sum is hidden is a matter of each method: of secagg_split by masks, of he_split by encryption.
-Here is what they share: the client's embedding and step, the server's step, and the sums that a
-trusted party would tell (`SummedEmbeddings.ideal`).
+Here is what they share: the client's embedding and step, the server's rounds, and the sums that a
+trusted party would tell (`SummedEmbeddings.ideal`). A method of one's own with another way to hide
+a sum writes `SummedClient.train` (docs/own-protocol.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import BaseModel, Field
 
 from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.errors import RangeError
@@ -18,7 +21,26 @@ from securevfl.field import FixedPoint, PrimeField
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.protocols.base.embedding import EmbeddingProtocol
+from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.options import SegmentedConfig
 from securevfl.verified import Element, Participant, Provable, World
+
+
+class SummedConfig(SegmentedConfig):
+    """Options of methods whose server learns sums of embeddings."""
+
+    aggregation: Literal["mean"] = Field(
+        "mean",
+        description="How embeddings are joined. Only sums are possible here, so it is their mean.",
+    )
+    bits: int = Field(
+        24,
+        ge=1,
+        le=52,
+        description=(
+            "Number of fractional bits of an embedding's values, which are rounded to integers."
+        ),
+    )
 
 
 def embedding(
@@ -95,6 +117,10 @@ class SummedClient(Participant):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network",)
+    protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        "embedding": "field",
+        "gradient": "real",
+    }
 
     def __init__(
         self,
@@ -121,7 +147,7 @@ class SummedClient(Participant):
                 await self.train(self.batches.samples(round_.payload))
 
     async def train(self, samples: np.ndarray) -> None:
-        """One step of split training."""
+        """One step of split training: send what the server sums, and `update` with dL/dH."""
         raise NotImplementedError
 
     def quantised(self, samples: np.ndarray) -> Element:
@@ -163,7 +189,8 @@ class SummedServer(Participant):
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "answered")
-    divides: ClassVar[bool]  # dL/dH among the clients, or leaves that to them
+    protected = SummedClient.protected
+    divides: ClassVar[bool] = True  # dL/dH among the clients, or leaves that to them
 
     def __init__(
         self,
@@ -181,7 +208,27 @@ class SummedServer(Participant):
         self.labels = self.own("labels", labels)
         self.steps, self.answered = 0, np.zeros(len(self.peers), np.int64)
 
-    def train(self, samples: np.ndarray, total: Any, summed: Sequence[int], **details: Any) -> None:
+    async def run(self) -> None:
+        """Do one step a round, or none where there is no sum."""
+        while self.steps < self.max_steps:
+            self.safe_point()
+            batch = self.batches.draw(self.round + 1)
+            self.announce(self.round + 1, batch)
+            found = await self.aggregate()
+            if found is not None:
+                self.train(self.batches.samples(batch), *found)
+        self.conclude()
+
+    async def aggregate(self) -> tuple[Any, Sequence[int]] | None:
+        """Sum of embeddings, and whose; None if the round is given up. Here it waits for all."""
+        uploads = await self.collect("embedding", senders=self.peers)
+        return sum(uploads.values()), tuple(uploads)
+
+    def details(self) -> dict[str, Any]:
+        """Fields about the round for the history."""
+        return {}
+
+    def train(self, samples: np.ndarray, total: Any, summed: Sequence[int]) -> None:
         """One step on the sum of some clients' embeddings, their gradients, and the history."""
         loss, gradient = self.centre.step(
             *(loss_and_gradient, total, self.labels, samples, self.point, len(summed)),
@@ -191,7 +238,7 @@ class SummedServer(Participant):
         self.steps += 1
         self.answered[list(summed)] += 1
         self.broadcast("gradient", gradient, to=summed)
-        self.record("round", step=self.steps, loss=loss, used=len(summed), **details)
+        self.record("round", step=self.steps, loss=loss, used=len(summed), **self.details())
 
 
 class SummedEmbeddings(Provable, EmbeddingProtocol):
@@ -203,41 +250,70 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         Largest magnitude of a quantised embedding.
     refusal : str
         Text of the error beyond it, with {round}, {client} and LARGEST in it.
-    divides : bool
-        Whether the server divides dL/dH among the clients.
+    client_kind, server_kind : type
+        Classes of the parties, which begin as `SummedClient` and `SummedServer`.
     told_to : tuple of int
         Who learns the sums.
     """
 
-    point: FixedPoint
-    limit: int
-    refusal: str
-    divides: ClassVar[bool]
+    tells_sums = True
+    apart = True
+    Config: ClassVar[type[BaseModel]] = SummedConfig
+    traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 2, "batch": 2, "width": 2, "hidden": 3}
+    client_kind: ClassVar[type[SummedClient]] = SummedClient
+    server_kind: ClassVar[type[SummedServer]] = SummedServer
     told_to: tuple[int, ...] = (SERVER,)
+
+    def __init__(self, config: Any, data: Any, *, seed: int) -> None:
+        super().__init__(config, data, seed=seed)
+        p, N = getattr(config, "prime", 2**61 - 1), data.parties
+        self.point = FixedPoint(PrimeField(p), bits=config.bits)
+        # N terms of at most (p-1)/(2N) sum to at most (p-1)/2 in magnitude, which the signed range
+        # holds.
+        self.limit = (p - 1) // (2 * N)
+        self.refusal = (
+            f"{self.name}: in round {{round}} client {{client}} has a quantised embedding of "
+            f"LARGEST, and floor((p-1)/(2N)) = {self.limit}. Lower bits ({config.bits}) or bound "
+            "the weights, or use a larger prime"
+        )
 
     @property
     def field(self) -> PrimeField:
         """F_p."""
         return self.point.field
 
-    def made_client(self, kind: Any, index: int, *more: Any) -> Any:
-        """Client `index` of a class that begins as `SummedClient`."""
-        return kind(
+    def server(self) -> Any:
+        """The server."""
+        return self.made_server()
+
+    def client(self, index: int) -> Any:
+        """Client `index`, from 0."""
+        return self.made_client(index)
+
+    def made_client(self, index: int, *more: Any) -> Any:
+        """Client `index`, of `client_kind`; `more` are parameters of its own."""
+        return self.client_kind(
             *(index, self.peers(), self.layout, self.data.train[index]),
             *(self.client_network(index), self.point, self.limit, self.refusal),
             *(self.config.width, *more),
         )
 
-    def made_server(self, kind: Any, *more: Any) -> Any:
-        """A server of a class that begins as `SummedServer`."""
-        return kind(
+    def made_server(self, *more: Any) -> Any:
+        """The server, of `server_kind`; `more` are parameters of its own."""
+        return self.server_kind(
             *(self.peers(), self.layout, self.joint_centre(), self.data.train_labels),
             *(self.point, self.config.width, self.config.rounds, *more),
         )
 
     def summed(self, world: World) -> Mapping[int, Sequence[int]]:
         """Clients in the sum of each round in which one is opened, as somebody was told."""
-        raise NotImplementedError
+        return dict.fromkeys(world.rounds("embedding"), self.peers())
+
+    @property
+    def messages(self) -> tuple[MessageSpec, ...]:
+        """The announcement, what is summed, as elements of F_p, and the gradient."""
+        opening, upload, gradient = self.step_messages("masked_result", self.field.dtype.name)
+        return opening, replace(upload, modulus=self.field.modulus), gradient
 
     def told_sum(self, total: Element) -> Any:
         """The sum as the server gets it."""
@@ -277,7 +353,7 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
             self.open_values(world, embeddings, r)
             if r not in world.told("gradient"):
                 continue
-            among = (len(clients), 1) if self.divides else (1, len(clients))
+            among = (len(clients), 1) if self.server_kind.divides else (1, len(clients))
             loss, gradient = centre.step(
                 *(loss_and_gradient, self.told_sum(total), labels, samples, self.point),
                 *(len(clients), among[0]),

@@ -189,23 +189,10 @@ class Server(SummedServer):
         super().__init__(*common)
         self.public: Parameters = public
         self.config: SecAggConfig = config
-        self.given_up = 0
+        self.given_up, self.dropped = 0, 0
 
-    async def run(self) -> None:
-        """Do one step a round, or none where the round was given up."""
-        while self.steps < self.max_steps:
-            self.safe_point()
-            batch = self.batches.draw(self.round + 1)
-            self.announce(self.round + 1, batch)
-            outcome = await self.aggregate()
-            if outcome is not None:
-                total, survivors, sharers = outcome
-                dropped = sharers - len(survivors)
-                self.train(self.batches.samples(batch), total, survivors, dropped=dropped)
-        self.conclude()
-
-    async def aggregate(self) -> tuple[Element, tuple[int, ...], int] | None:
-        """Sum of x_u over U3, U3, and |U2|; None if the round is given up."""
+    async def aggregate(self) -> tuple[Element, tuple[int, ...]] | None:
+        """Sum of x_u over U3, and U3; None if the round is given up."""
         public, patience = self.public, self.config.result_timeout
         shared: dict[int, Any] = await self.collect("shared", timeout=self.config.share_timeout)
         keys = {n: shared[n] for n in public.cohorts.whole(shared)}
@@ -237,8 +224,12 @@ class Server(SummedServer):
         if len(openings) < public.threshold:
             self.give_up("opened", openings, public.threshold)
             return None
-        self.given_up = 0
-        return self.unmask(keys, uploads, openings), survivors, len(keys)
+        self.given_up, self.dropped = 0, len(keys) - len(survivors)
+        return self.unmask(keys, uploads, openings), survivors
+
+    def details(self) -> dict[str, Any]:
+        """|U2| - |U3|."""
+        return {"dropped": self.dropped}
 
     def give_up(self, did: str, who: Mapping[int, Any], needed: int) -> None:
         """End a round without a step; the next one takes another batch and fresh keys."""

@@ -11,16 +11,12 @@ from securevfl.engine.wire import message
 from securevfl.errors import PrivacyError
 from securevfl.field import LagrangeCode
 from securevfl.field.cohorts import Cohorts, most_cohorts
-from securevfl.protocols.base.options import SegmentedConfig
+from securevfl.protocols.base.summed_parties import SummedConfig
 
 
-class SecAggConfig(SegmentedConfig):
+class SecAggConfig(SummedConfig):
     """Options of secure aggregation."""
 
-    aggregation: Literal["mean"] = Field(
-        "mean",
-        description="How embeddings are joined. Only sums are possible here, so it is their mean.",
-    )
     privacy: int = Field(
         1,
         ge=1,
@@ -70,14 +66,6 @@ class SecAggConfig(SegmentedConfig):
     )
     prime: int = Field(
         2**61 - 1, description="Modulus p of the prime field in which embeddings are summed."
-    )
-    bits: int = Field(
-        24,
-        ge=1,
-        le=52,
-        description=(
-            "Number of fractional bits of an embedding's values, which are rounded to integers."
-        ),
     )
     share_timeout: float | None = Field(
         None,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError
-from securevfl.field import FixedPoint, LagrangeCode, PrimeField
+from securevfl.field import LagrangeCode
 from securevfl.field.cohorts import TOLD_APART, Cohorts, cohorts_of
 from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import LAW
@@ -29,11 +29,8 @@ class SecAggSplit(SummedEmbeddings):
     """Split learning with secure aggregation on one data set."""
 
     name = "secagg_split"
-    tells_sums = True
-    apart = True
     Config = SecAggConfig
-    divides = False
-    traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 2, "width": 2, "hidden": 3}
+    client_kind, server_kind = Client, Server
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
         "result_timeout": 60.0,
@@ -82,18 +79,9 @@ class SecAggSplit(SummedEmbeddings):
     def __init__(self, config: SecAggConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
         t, quorum = thresholds(config, data.parties)
-        prime, N = PrimeField(config.prime), data.parties
-        self.point = FixedPoint(prime, bits=config.bits)
-        # N terms of at most (p-1)/(2N) sum to at most (p-1)/2 in magnitude, which the signed range
-        # holds.
-        self.limit = (prime.modulus - 1) // (2 * N)
-        self.refusal = (
-            "secagg_split: in round {round} client {client} has a quantised embedding of LARGEST, "
-            f"and floor((p-1)/(2N)) = {self.limit}. Lower bits ({config.bits}) or bound the "
-            "weights, or use a larger prime"
-        )
+        code = {"parties": data.parties, "segments": 1, "privacy": t - 1, "degree": 1}
         self.public = Parameters(
-            shamir=LagrangeCode(prime, parties=N, segments=1, privacy=t - 1, degree=1),
+            shamir=LagrangeCode(self.field, **code),
             quorum=quorum,
             privacy=config.privacy,
             consistency=config.consistency,
@@ -118,7 +106,7 @@ class SecAggSplit(SummedEmbeddings):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Figure 4, round by round, between the announcement and the gradient."""
         p = self.field.modulus
-        batch, upload, gradient = self.step_messages("masked_result", self.field.dtype.name)
+        batch, upload, gradient = super().messages
         up, down = ("client", "server"), ("server", "client")
         keys: dict[str, Any] = {"count": in_rounds}
         named: dict[str, Any] = {"public": True, "count": in_rounds, "punctual": True}
@@ -135,7 +123,7 @@ class SecAggSplit(SummedEmbeddings):
             MessageSpec("deal", "client", "client", "key", **keys, source="rounds 0, 1", modulus=p),
             MessageSpec("shared", *up, "key", public=True, **keys, source="round 0: s_u^PK"),
             MessageSpec("sharers", *down, "control", **named, source="round 1: U2"),
-            replace(upload, source="round 2: y_u", modulus=p),
+            replace(upload, source="round 2: y_u"),
             MessageSpec("survivors", *down, "control", **named, source="round 2: U3"),
             *signed * consistency,
             MessageSpec("opening", *up, "key", **keys, source="round 4", modulus=p),
@@ -148,12 +136,12 @@ class SecAggSplit(SummedEmbeddings):
 
     def server(self) -> Server:
         """The server."""
-        made: Server = self.made_server(Server, self.public, self.config)
+        made: Server = self.made_server(self.public, self.config)
         return made
 
     def client(self, index: int) -> Client:
         """Client `index`, from 0."""
-        made: Client = self.made_client(Client, index, self.public)
+        made: Client = self.made_client(index, self.public)
         return made
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
