@@ -8,6 +8,7 @@ it once more in the same engine, with a trace, and decides its claims.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -16,6 +17,7 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Message, Party
 from securevfl.engine.streams import Secrets
+from securevfl.errors import ProtocolError
 from securevfl.verified import functions
 from securevfl.verified.ciphertexts import Sealing
 from securevfl.verified.functions import FlowError
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 PLAIN = ("field", "real")  # kinds whose values are arrays
 MISSING = object()
 _SMALL = 2**13  # elements
+_SINGLE = (np.ndarray, bool, int, float, bytes)  # payloads that are one value
 
 
 class Streams:
@@ -85,11 +88,15 @@ class Participant(Sealing, Party):
         text, one of arrays and one of bytes, as in "public key, field", are of a payload that has
         both. A tuple has one for each part of a payload that is a tuple, and "public" for parts
         without such values. All other kinds carry public numbers and texts, such as a batch's rows.
+    judged : tuple of str
+        Kinds of message of which the party itself deals with what is no value of `protected`, and
+        is given it as it came. In all other kinds it ends the run.
     field : PrimeField
         F_p, of the protocol.
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {}
+    judged: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, index: int, peers: Iterable[int], field: Any) -> None:
         Party.__init__(self, index, peers)
@@ -232,7 +239,7 @@ class Participant(Sealing, Party):
         """The next payload of these kinds, at home with this party."""
         payload = await super().receive(*kinds, **options)
         assert self.envelope is not None
-        found = self._arrived(self.envelope.kind, payload)
+        found = self._arrived(self.envelope.kind, payload, self.envelope.sender)
         self.envelope = self.envelope._replace(payload=found)
         return found
 
@@ -250,11 +257,15 @@ class Participant(Sealing, Party):
                 if int(most) < self._modulus:
                     at, field = self.index, self.field
                     return {n: Element(one, None, at, None, field) for n, one in found.items()}
-        return {sender: self._arrived(kind, payload) for sender, payload in found.items()}
+        return {sender: self._arrived(kind, payload, sender) for sender, payload in found.items()}
 
     def on(self, kind: str, handler: Callable[[Message], None]) -> None:
         """Call `handler` on each arrival of `kind`, with the payload at home with this party."""
-        super().on(kind, lambda m: handler(m._replace(payload=self._arrived(kind, m.payload))))
+
+        def arrived(m: Message) -> None:
+            handler(m._replace(payload=self._arrived(kind, m.payload, m.sender)))
+
+        super().on(kind, arrived)
 
     def record(self, event: str, **fields: Any) -> None:
         """Put an event into the history, which everybody reads: declare what it shows.
@@ -334,8 +345,14 @@ class Participant(Sealing, Party):
         self.world.arriving[id(bare)] = (bare, value)
         return bare
 
-    def _arrived(self, kind: str, payload: Any) -> Any:
-        """Protected values of a payload, at home here."""
+    def _arrived(self, kind: str, payload: Any, sender: int | None = None) -> Any:
+        """Protected values of a payload, at home here.
+
+        Raises
+        ------
+        ProtocolError
+            Where an array is none of those that were declared: it would pass for a public one.
+        """
         what = self.protected.get(kind)
         if what is None:
             return payload
@@ -349,9 +366,9 @@ class Participant(Sealing, Party):
             whole = type(payload) is np.ndarray and payload.dtype == self._dtype
             if what == "field" and whole and int(payload.max(initial=0)) < self._modulus:
                 return Element(payload, None, self.index, None, self.field)
-            if what in PLAIN and type(payload) is np.ndarray:
-                return self._wrapped(payload, what)
-            return _parts(payload, what, self._wrapped)
+            single = what in PLAIN and type(payload) in _SINGLE
+            change = functools.partial(self._wrapped, kind=kind, sender=sender, single=single)
+            return _parts(payload, what, change)
 
         def found(value: Any, what: str | None) -> Any:
             if what == "public":
@@ -360,15 +377,32 @@ class Participant(Sealing, Party):
             if noted is not None:
                 return received(noted[1], self.index)
             if isinstance(value, np.ndarray | bytes) or what == "number":
-                raise FlowError(f"{kind!r} carries an array that was not sent as a protected one")
+                raise FlowError(
+                    f"{kind!r} carries an array that was not sent as a protected one: draw masks "
+                    "by uniform or prf, and give arrays of the party's own to own"
+                )
             return value
 
         return _parts(payload, what, found)
 
-    def _wrapped(self, value: Any, what: str | None) -> Any:
-        """A value that came in an ordinary run; one of another form stays as it is, to be seen."""
-        if what == "public":
-            return value
+    def _wrapped(
+        self, value: Any, what: str, *, kind: str, sender: int | None, single: bool
+    ) -> Any:
+        """A value that came in an ordinary run; `single` where it is the whole payload."""
+        found = value if what == "public" else self._value_of(value, what)
+        raw = single or isinstance(found, np.ndarray | np.generic | bytes)
+        if kind in self.judged or what == "public" or not raw or isinstance(found, Protected):
+            return found
+        form = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else repr(type(value))
+        who = "" if sender is None else f" from {name_of(sender)}"
+        raise ProtocolError(
+            f"{kind!r}{who} to {name_of(self.index)} must hold {what!r} values, with p = "
+            f"{self.field.modulus}, and holds {form} that is none. Who sent it departs from the "
+            "protocol, or has other options"
+        )
+
+    def _value_of(self, value: Any, what: str) -> Any:
+        """The protected value that is meant; what came, where it is none that was declared."""
         if what == "number" and type(value) is float:
             return Secret(np.asarray(value), None, self.index, None)
         form = (value.dtype, value.shape[-1:]) if isinstance(value, np.ndarray) else None
@@ -380,19 +414,17 @@ class Participant(Sealing, Party):
         if what == "bytes":
             if type(value) is not bytes or len(value) % self.field.dtype.itemsize:
                 return value
-            array = np.frombuffer(value, self.field.dtype)
-            return self._wrapped(array, "field")
-        if what == "field" and form is not None:
-            field, whole = self.field, value.dtype == self.field.dtype
-            if not whole or int(value.max(initial=0)) >= field.modulus:
-                return value
-        if isinstance(value, np.ndarray | np.generic | bytes):
-            kinds = (what or "real").split(", ")
-            if len(kinds) > 1:
-                arrays = {"field", "real"}
-                kinds = [k for k in kinds if (k in arrays) != isinstance(value, bytes)]
-            return wrapped(value, (kinds[0], self.field), None, self.index, None)
-        return value
+            return self._value_of(np.frombuffer(value, self.field.dtype), "field")
+        if not isinstance(value, np.ndarray | np.generic | bytes):
+            return value
+        fit = [k for k in what.split(", ") if (k in PLAIN) != isinstance(value, bytes)]
+        if not fit or (fit[0] == "field" and not self._in_field(value)):
+            return value
+        return wrapped(value, (fit[0], self.field), None, self.index, None)
+
+    def _in_field(self, value: Any) -> bool:
+        """Whether an array holds elements of F_p."""
+        return bool(value.dtype == self._dtype and int(value.max(initial=0)) < self._modulus)
 
 
 def _kind(value: Protected) -> str:

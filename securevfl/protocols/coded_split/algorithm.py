@@ -90,6 +90,7 @@ class Holder(KeyParticipant):
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
+    judged: ClassVar[tuple[str, ...]] = tuple(PROTECTED)
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "keys")
     kept_frozen: ClassVar[tuple[str, ...]] = ("model",)
     kept_optional: ClassVar[Mapping[str, Any]] = {

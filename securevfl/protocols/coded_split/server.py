@@ -63,6 +63,7 @@ class Server(Participant):
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
+    judged: ClassVar[tuple[str, ...]] = tuple(PROTECTED)
     kept: ClassVar[tuple[str, ...]] = ("centre", "made", "steps", "answers", "test_scores")
     kept_once: ClassVar[tuple[str, ...]] = ("secret",)
     kept_frozen: ClassVar[tuple[str, ...]] = ("log",)

@@ -91,6 +91,7 @@ class Client(KeyParticipant):
     """
 
     protected: ClassVar[Mapping[str, str]] = PROTECTED
+    judged: ClassVar[tuple[str, ...]] = tuple(PROTECTED)
     kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
     kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sums", "keys")
     kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered", "noted", "released")
@@ -364,6 +365,7 @@ class Server(Participant):
     """Server: names batch and sharers, decodes the sum from the first R results, trains W_0."""
 
     protected: ClassVar[Mapping[str, str]] = PROTECTED
+    judged: ClassVar[tuple[str, ...]] = tuple(PROTECTED)
     kept: ClassVar[tuple[str, ...]] = (
         *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped"),
     )
