@@ -40,6 +40,8 @@ OF_WORLD = {
     *("equal", "rounds"),
 }
 AROUND = {"engine", "state_dict", "load_state_dict", "handlers", "envelope", "secrets", "world"}
+# Of a data set: arrays of all parties, of which the protocol's class gives each party its own.
+ARRAYS = {"train", "test", "train_labels", "test_labels", "unseen"}
 BASES = {"Protected", "Element", "Secret", "Key", "Model", "World", "Hands"}
 TOP = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign)
 
@@ -135,6 +137,7 @@ class _Reader(ast.NodeVisitor):
         if any(isinstance(one, ast.List | ast.Dict | ast.Set | ast.Call) for one in defaults):
             self.no(node, "a default that all calls share: None, or a tuple")
         self._inputs(node)
+        self._arrays(node)
         self._inside(node)
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -159,6 +162,37 @@ class _Reader(ast.NodeVisitor):
         for one in ast.walk(node):
             if isinstance(one, ast.Name) and one.id in names and one not in public:
                 self.no(one, f"{one.id} is an input: use what own returned, or .shape and len")
+
+    def _arrays(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Arrays of a data set that are read, and not given to a party: what follows is public."""
+        above = {below: one for one in ast.walk(node) for below in ast.iter_child_nodes(one)}
+        todo: list[ast.AST] = []
+        names: set[str] = set()  # of such arrays
+        for one in ast.walk(node):
+            if isinstance(one, ast.Attribute) and one.attr in ARRAYS:
+                todo += [one] * self._named(one.value, "data")
+        while todo:
+            line = at = todo.pop()
+            around = above.get(at)
+            while isinstance(around, ast.Starred | ast.keyword | ast.Tuple) or (
+                isinstance(around, ast.Subscript) and around.value is at
+            ):
+                at, around = around, above.get(around)
+            if isinstance(around, ast.Assign) and all(map(_is_local, around.targets)):
+                new = {name for target in around.targets for name in _set_by(target, at, line)}
+                todo += [n for n in ast.walk(node) if _loaded(n) in new - names]
+                names |= new
+            elif not self._takes(around):
+                self.no(line, "arrays of the data set are read by the protocol's class, and what "
+                              "follows from them is public: give each party its own")  # fmt: skip
+
+    @staticmethod
+    def _takes(around: ast.AST | None) -> bool:
+        """Whether an array is given to a party, or its public shape is asked for."""
+        if isinstance(around, ast.Call):
+            name = getattr(around.func, "id", getattr(around.func, "attr", ""))
+            return name == "len" or name[:1].isupper() or name.startswith(("make_", "made_"))
+        return isinstance(around, ast.Attribute) and around.attr == "shape"
 
     def _inside(self, node: ast.AST) -> None:
         self.within.append(getattr(node, "name", ""))
@@ -243,3 +277,24 @@ class _Reader(ast.NodeVisitor):
                 self.no(node, f"{node.func.attr} takes a function of the module, not a lambda or a "
                               "method of a party")  # fmt: skip
         self.generic_visit(node)
+
+
+def _loaded(node: ast.AST) -> str | None:
+    """A local name that is read."""
+    return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else None
+
+
+def _is_local(target: ast.AST) -> bool:
+    """Whether local names are set, and nothing that stays."""
+    parts = target.elts if isinstance(target, ast.Tuple) else [target]
+    return all(isinstance(one, ast.Name) for one in parts)
+
+
+def _set_by(target: ast.AST, value: ast.AST, part: ast.AST) -> set[str]:
+    """Names that an assignment sets to a part of its value, or to what holds it."""
+    pair = [one.elts for one in (target, value) if isinstance(one, ast.Tuple)]
+    if len(pair) == 2 and len(pair[0]) == len(pair[1]):
+        own = [t for t, v in zip(*pair, strict=True) if part in ast.walk(v)]
+    else:
+        own = [target]
+    return {n.id for one in own for n in ast.walk(one) if isinstance(n, ast.Name)}

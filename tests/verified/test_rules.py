@@ -70,6 +70,46 @@ def test_the_line_is_the_one_that_breaks_the_rule():
     assert problems(BAD["print"], "author.py") == ["author.py:2: print is on no list of names"]
 
 
+READ = """class Method:
+    def client(self, n):
+        {}
+        return Client(n, self.data.train[n])
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "top = max(abs(X).max() for X in self.data.train)",
+        "data, top = self.data, self.data.train[0].max()",
+        "X, y = self.data.train, 1; top = X[0].sum()",
+        "own = self.data.train[n]; again = own; top = again > 0",
+        "self.columns = self.data.train",
+        "top = scale(self.data.train)",
+        "top = [x for x in (1, self.data.train_labels)]",
+        "y = self.data.train_labels; top = y[0]; low = 3 if top else 2",
+    ],
+)
+def test_numbers_of_all_parties_columns_are_public_and_named(line):
+    found = problems(READ.format(line), "author.py")
+    assert any("author.py:3: arrays of the data set are read" in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "width = self.data.train[n].shape[1] + len(self.data.train_labels)",
+        "y, rounds = self.data.train_labels, 3; made = Server(n, labels=y, rounds=rounds)",
+        "more = self.data.widths, self.data.rows, self.data.num_classes",
+        "made = self.make_server(Server, *(n, self.data.train_labels))",
+        "X, rounds = self.data.train[n], self.config.rounds; rounds = rounds + 1; c = Client(n, X)",
+    ],
+)
+def test_arrays_are_given_to_parties_and_shapes_are_public(line):
+    found = problems(READ.format(line), "author.py")
+    assert not any("arrays of the data set" in one for one in found), found
+
+
 def test_the_example_breaks_none():
     assert problems_of(EXAMPLES / "proved_protocol" / "proved_split.py") == []
 
