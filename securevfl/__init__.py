@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from securevfl.runs.history import Progress
     from securevfl.runs.load import load_run
     from securevfl.runs.result import Run
+    from securevfl.verified.traced.certificates import Certificate
 
 __all__ = [
+    "Certificate",
     "Conditions",
     "ConfigurationError",
     "Forecast",
@@ -60,6 +62,7 @@ __all__ = [
 ]
 
 _EXPORTS = {
+    "Certificate": "verified.traced.certificates",
     "Conditions": "engine.conditions",
     "ConfigurationError": "errors",
     "Forecast": "planning.forecast",

@@ -75,7 +75,10 @@ ALLOWED: dict[str, set[str]] = {
         "verified",
         *("data.source", "_version", "protocols.base.defaults", "doctor", "writing"),
     },
-    "__init__": {"audit", "runs", "planning", "data", "engine.conditions", "errors", "_version"},
+    "__init__": {
+        *("audit", "runs", "planning", "data", "engine.conditions", "errors", "_version"),
+        "verified.traced",
+    },
     "__main__": {"cli"},
 }
 
