@@ -94,7 +94,7 @@ def look_again() -> None:
 def install(tmp_path, monkeypatch):
     """Put an example on the path as pip would install it, its module and its entry points.
 
-    It takes the example's folder and returns the name of its module.
+    It takes the example's folder, or a path, and returns the name of its module.
     """
     modules = []
 
@@ -127,3 +127,13 @@ def install(tmp_path, monkeypatch):
 def outside(install):
     """The example protocol as pip would install it: its file and its entry point on the path."""
     return install("own_protocol")
+
+
+@pytest.fixture
+def own_page(install, tmp_path):
+    """The protocol that docs/own-protocol.md shows, as pip would install it."""
+    from tests.docs.pages import DOCS, files_of
+
+    for name, text in files_of((DOCS / "own-protocol.md").read_text()).items():
+        tmp_path.joinpath(name).write_text(text)
+    return install(str(tmp_path))
