@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,6 +75,7 @@ MEASURES: Mapping[str, tuple[str, ...]] = {
     "binary": ("accuracy", "f1"), "multiclass": ("accuracy",), "regression": ("rmse",),
 }  # fmt: skip
 LABELS: Mapping[str, str] = {"train": "labels", "test": "test labels"}
+MOVES = "whether dL/dH moves a model"
 
 
 class Client(KeyParticipant):
@@ -358,7 +360,7 @@ class Client(KeyParticipant):
 def moves(party: Participant, gradient: Secret) -> bool:
     """Whether a gradient moves anybody; one of zeros does not."""
     some = gradient.map(is_any, shape=(), dtype=np.bool_)
-    return bool(party.opened(some, "whether dL/dH moves a model"))
+    return bool(party.opened(some, MOVES))
 
 
 class Server(Participant):
@@ -439,7 +441,7 @@ class Server(Participant):
         """
         self.batch = batch
         self.count_release(batch)
-        self.announce(self.round + 1, batch)
+        self.announce(self.round + 1, replace(batch))  # what it has found out about it stays here
         timeout = self.public.config.share_timeout
         shared = await self.collect("shared", timeout=timeout)
         self.shared = tuple(shared)
