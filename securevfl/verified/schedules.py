@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.delays import Trace
@@ -64,14 +64,14 @@ class Schedule:
 UNDISTURBED = Schedule("nobody is late")
 
 
-def usual(parties: int, *, waits: bool) -> tuple[Schedule, ...]:
+def usual(parties: int, *, waits: bool, shares: bool = False) -> tuple[Schedule, ...]:
     """Schedules that every protocol is traced under.
 
     Nobody is late; a client, and the server, go down and come back, while it uploads in round 1, at
     the beginning of round 2, and while it shares in round 2. Where others go on without a party:
     each client late in every round, each down from round 2 on, and all sets of clients silent in
     round 1 up to N = 4. With more clients it is each by itself, and all but the first, so that an
-    attempt is given up.
+    attempt is given up. Once more so, and the next attempt lacks a client.
 
     Parameters
     ----------
@@ -79,6 +79,8 @@ def usual(parties: int, *, waits: bool) -> tuple[Schedule, ...]:
         N.
     waits : bool
         Whether a protocol waits for all, so that lateness changes nothing.
+    shares : bool
+        Whether it goes on without who shares late, so that who is silent shares nothing, either.
     """
     clients, on_time = range(parties), _uploads(parties, set(), ())
     found = [UNDISTURBED]
@@ -93,12 +95,22 @@ def usual(parties: int, *, waits: bool) -> tuple[Schedule, ...]:
             does = "uploads" if len(some) == 1 else "upload"
             name = f"{said} {does} nothing in round 1"
             found.append(Schedule(name, _uploads(parties, set(some), silent)))
+            if shares:
+                name = f"{said} {does} and share{'s' * (len(some) == 1)} nothing in round 1"
+                found.append(replace(found[-1], name=name, sharing=SHARING))
         found += [
             Schedule(
                 f"client {n} is down from round 2 on", on_time, (Outage(n, rounds=(2, math.inf)),)
             )
             for n in clients
         ]
+        again = Schedule(
+            f"all clients but 0 upload nothing in round 1, and client {parties - 1} is down in "
+            "round 2",
+            _uploads(parties, set(range(1, parties)), silent),
+            (Outage(parties - 1, rounds=(2, 3)),),
+        )
+        found.append(again)
     for party in (parties - 1, SERVER):
         who = "the server" if party == SERVER else f"client {party}"
         first, second = (0.75 * IN_TIME, 0.9 * IN_TIME), (1.75 * IN_TIME, 1.9 * IN_TIME)

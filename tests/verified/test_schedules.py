@@ -42,8 +42,8 @@ def verdicts(proof):
 
 
 def test_schedules_of_those_who_wait_and_of_those_who_go_on():
-    assert len(usual(4, waits=False)) == 29
-    assert len(usual(8, waits=False)) == 32
+    assert len(usual(4, waits=False)) == 30
+    assert len(usual(8, waits=False)) == 33
     names = [one.name for one in usual(4, waits=True)]
     assert len(set(names)) == len(names) == 7
     assert "clients 1, 2, 3 upload nothing in round 1" in {s.name for s in usual(4, waits=False)}
@@ -52,7 +52,7 @@ def test_schedules_of_those_who_wait_and_of_those_who_go_on():
 def test_a_sum_of_those_who_are_there_is_proved_under_all_schedules(prove):
     proof = prove(SomeSum)
     assert set(verdicts(proof).values()) == {"PROVED"}
-    assert proof.verdicts[0].scope.startswith("PROVED for these batches, shapes and schedules (29)")
+    assert proof.verdicts[0].scope.startswith("PROVED for these batches, shapes and schedules (30)")
     assert len(set(proof.traces.values())) > 10
     assert not proof.ended
     assert any(DOWN in line for line in lines(proof))

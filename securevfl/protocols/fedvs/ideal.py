@@ -5,17 +5,22 @@ It has columns, networks and labels, and knows no share, mask or upload.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from securevfl.engine.party import SERVER
+from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.decoding import rows_in_order
-from securevfl.protocols.fedvs.algorithm import COLUMNS, LABELS, MEASURES
+from securevfl.protocols.fedvs.algorithm import COLUMNS, LABELS, MEASURES, MOVES
+from securevfl.protocols.fedvs.messages import Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 from securevfl.protocols.fedvs.quantisation import mean_of_sums, quantised_weights, segments_of
 from securevfl.protocols.fedvs.steps import both_classes, measured, scores_of, train, update
 from securevfl.verified import Element, Secret, World, stack
+from securevfl.verified.trace import OPENED
 
 
 class Ideal:
@@ -33,6 +38,19 @@ class Ideal:
         self.networks = [world.the(n, "network") for n in self.clients]
         self.centre = world.the(SERVER, "centre")
         self.X = {part: [self.segments(n, part) for n in self.clients] for part in public.batches}
+        self.summed: dict[tuple[str, int], set[int]] = {}  # since the last step, over whom
+
+    def may_tell(self, batch: Batch, sharers: Sequence[int]) -> bool:
+        """Whether no row of it stands in a sum of the same models over other clients.
+
+        Models are rounded anew in each round. So the look at outputs, which is algebra, does not
+        see that the difference of two such sums is one client's embedding, but for the rounding.
+        """
+        rows = [(batch.part, row) for row in batch.rows.tolist()]
+        some = set(sharers)
+        told = all(self.summed.get(row, some) == some for row in rows)
+        self.summed.update(dict.fromkeys(rows, some))
+        return told
 
     def segments(self, client: int, part: str) -> list[Element]:
         """X-bar of a client, by segment."""
@@ -42,43 +60,41 @@ class Ideal:
         made = X.map(segments_of, *how, shape=shape, field=public.field)
         return [made[k] for k in range(public.code.segments)]
 
-    def mean(self, part: str, rows: np.ndarray) -> Secret:
-        """H of one more round; the server may have its sums, which are exact."""
-        self.round += 1
-        public, width = self.public, self.public.config.width
-        models = []
-        for n, network in enumerate(self.networks):
+    def attempt(self, batch: Batch, sharers: Sequence[int]) -> Secret:
+        """H of the attempt of a round; the server may have its sums, which are exact."""
+        public, part, width = self.public, batch.part, self.public.config.width
+        models = {}
+        for n in sharers:
             how = self.world.the(n, "streams"), self.round, public.model_point
             shape = self.X[part][n][0].shape[1], width
-            models.append(network.call(quantised_weights, *how, shape=shape, field=public.field))
+            network = self.networks[n]
+            models[n] = network.call(quantised_weights, *how, shape=shape, field=public.field)
         sums: list[Element] = []
         for k in range(public.code.segments):
-            own = zip(self.X[part], models, strict=True)
-            sums.append(sum(X[k].rows(rows) @ W for X, W in own))
+            sums.append(sum(self.X[part][n][k].rows(batch.rows) @ models[n] for n in sharers))
             self.world.output(f"sums {self.round}, segment {k}", sums[k], to=[SERVER])
         bits = public.config.data_bits + public.config.model_bits
-        scale = public.model_point, bits, len(models)
-        shape = len(sums) * len(rows), width
+        scale = public.model_point, bits, len(sharers)
+        shape = len(sums) * len(batch.rows), width
         found: Secret = stack(sums).map(mean_of_sums, *scale, shape=shape, real=True)
         return found
 
-    def step(self) -> None:
-        """One step: all may have its loss and dL/dH."""
-        batches = self.public.batches["train"]
-        rows = batches.draw(self.round + 1)
-        H, samples = self.mean("train", rows), batches.samples(rows)
+    def step(self, H: Secret, rows: np.ndarray, sharers: Sequence[int], who: set[int]) -> None:
+        """One step, which clients `who` take: all may have its loss and dL/dH."""
+        samples = self.public.batches["train"].samples(rows)
         loss, gradient = self.centre.step(
             *(train, H, self.world.the(SERVER, LABELS["train"]), samples),
             shapes=[(), H.shape],
             of=[np.float64, np.float32],
         )
+        self.summed.clear()
         self.world.output(f"loss {self.round}", loss)
         self.world.output(f"gradient {self.round}", gradient)
         rounding = 2.0 ** -max(24, self.public.config.model_bits)
-        for n, network in enumerate(self.networks):
+        for n in sorted(who.intersection(sharers)):
             X = self.world.the(n, COLUMNS["train"])
-            moved, cut = network.step(
-                *(update, X, gradient, samples, len(self.networks), rounding),
+            moved, cut = self.networks[n].step(
+                *(update, X, gradient, samples, len(sharers), rounding),
                 shapes=[(), ()],
                 of=[np.bool_, np.int64],
             )
@@ -87,14 +103,9 @@ class Ideal:
             if not self.public.one_sum:
                 self.world.output(f"whether model {n} moved in {self.round}", moved, alone=True)
 
-    def infer(self, outputs: int, task: str) -> None:
-        """Coded inference: all may have the measures."""
+    def measure(self, scores: Mapping[int, Secret], step: int, task: str) -> None:
+        """Measures of test rows, which all may have."""
         batches, labels = self.public.batches["test"], self.world.the(SERVER, LABELS["test"])
-        step, scores = inference_step(batches.coded, batches.segments), dict[int, Secret]()
-        for start in range(0, batches.length, step):
-            rows = np.arange(start, min(start + step, batches.length), dtype=np.uint32)
-            H = self.mean("test", rows)
-            scores[start // step] = self.centre.call(scores_of, H, shape=(H.shape[0], outputs))
         names = MEASURES[task]
         if task == "binary":
             both = labels.map(both_classes, shape=(), dtype=np.bool_)
@@ -106,8 +117,13 @@ class Ideal:
             self.world.output(f"{name} of test rows", told)
 
 
-def declare(world: World, public: Parameters, rounds: int, outputs: int, task: str) -> None:
-    """Declare all outputs of a run of so many rounds."""
+def declare(world: World, public: Parameters, outputs: int, task: str) -> None:
+    """Declare all outputs of a run, of those rounds and clients that were there.
+
+    K + T uploads tell of a sum, though R are needed to decode it. They count when they are sent:
+    one that is late for an attempt that was given up reaches the server even so. A client steps
+    where it says that it has looked at dL/dH; one that is down misses the step.
+    """
     config, ideal = public.config, Ideal(world, public)
     if config.budget:
         unit = 2.0**-config.data_bits
@@ -115,7 +131,28 @@ def declare(world: World, public: Parameters, rounds: int, outputs: int, task: s
             X = world.the(n, COLUMNS["train"])
             told = X.map(independent_columns, unit, shape=(), dtype=np.int64)
             world.output(f"independent columns of {n}", told, alone=True)
-    for _ in range(rounds):
-        ideal.step()
-    if config.secure:
-        ideal.infer(outputs, task)
+    announced, attempts = world.told(ANNOUNCE), world.told("attempt")
+    uploads = Counter(m.round for m in world.messages if m.kind == "embedding")
+    looked = {(m.sender, m.round) for m in world.messages if m.kind == OPENED + MOVES}
+    scores: dict[int, Secret] = {}
+    for r, (_, sharers, *_) in sorted(attempts.items()):
+        if uploads[r] < public.code.segments + public.code.privacy:
+            continue
+        batch, ideal.round = Batch(*announced[r][1:]), r
+        if not ideal.may_tell(batch, sharers):
+            continue
+        H = ideal.attempt(batch, sharers)
+        if batch.part == "test":
+            shape, step = (H.shape[0], outputs), test_step(public)
+            if r not in world.rounds("event given_up"):
+                own = ideal.centre.call(scores_of, H, shape=shape)
+                scores[int(batch.rows[0]) // step] = own
+        elif r in world.rounds("event round"):
+            ideal.step(H, batch.rows, sharers, {n for n, at in looked if at == r})
+    if world.rounds("event inference"):
+        ideal.measure(scores, test_step(public), task)
+
+
+def test_step(public: Parameters) -> int:
+    """Test rows of each segment in one attempt."""
+    return inference_step(public.batches["test"].coded, public.batches["test"].segments)

@@ -31,7 +31,7 @@ from securevfl.protocols.base.pretraining import pretraining_messages
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
-from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_of, unknowns_posts
+from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_posts
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
 from securevfl.protocols.fedvs.declaration import messages_of
@@ -49,7 +49,7 @@ from securevfl.protocols.fedvs.parameters import (
 from securevfl.protocols.fedvs.prediction import PredictingClient, PredictingServer
 from securevfl.protocols.fedvs.quantisation import row_sum_of, segments_of
 from securevfl.protocols.fedvs.schedule import attempts, coding_operations
-from securevfl.verified import Provable, World, bare_of
+from securevfl.verified import Provable, Schedule, World, bare_of, usual
 
 if TYPE_CHECKING:
     from typing import Self
@@ -226,12 +226,13 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     def ideal(self, world: World) -> None:
         """Declare the outputs; see `securevfl.protocols.fedvs.ideal`."""
-        rounds = self.config.rounds
-        if self.config.budget:
-            unknowns = unknowns_of(self.data.train, self.config)[0]
-            rounds = rounds_allowed(self.config, unknowns, self.public.batches["train"].per_epoch)
         centre = self.centre()
-        declare(world, self.public, rounds, centre.outputs, centre.task)
+        declare(world, self.public, centre.outputs, centre.task)
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The usual ones; with `share_timeout` clients are left out that share late."""
+        waits = self.config.share_timeout is None
+        return usual(len(self.peers()), waits=False, shares=not waits)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role; with ``pretrain=full`` client 0 is the active party."""

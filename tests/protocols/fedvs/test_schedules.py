@@ -1,0 +1,84 @@
+"""FedVS is proved where clients are late, down and back; mistakes that only then show are not."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from securevfl.protocols.fedvs import protocol
+from securevfl.protocols.fedvs.algorithm import Client, Server
+from securevfl.verified.schedules import UNDISTURBED
+from tests.protocols.faulty import proof_under, weak
+
+IMPATIENT = {"share_timeout": 5.0, "result_timeout": 5.0, "cohorts": 0}
+SILENT = "clients 2, 3 upload nothing in round 1"
+AGAIN = "all clients but 0 upload nothing in round 1, and client 3 is down in round 2"
+BACK = "client 3 goes down within round 2, and comes back"
+
+
+def planted(client=Client, server=Server):
+    def change(cls, patch):
+        patch.setattr(protocol, "Client", client)
+        patch.setattr(protocol, "Server", server)
+
+    return change
+
+
+class LabelOfStep(Client):
+    """Masks by the step, so that those of an attempt that is given up are used again."""
+
+    def masked(self, upload, told):
+        attempt = dataclasses.replace(self.attempt, life=0, harmless=())
+        return super().masked(upload, attempt.told(attempt.stepped, self.batch))
+
+    def checked(self, batch, attempt):
+        self.batch, self.attempt = batch, attempt
+        return super().checked(batch, attempt)
+
+
+class TapeAhead(Client):
+    """Draws the tape of the next model beforehand; it is in the checkpoint."""
+
+    kept = (*Client.kept, "spare")
+    spare = None
+
+    def uniform(self, *shape, **named):
+        if not self.round:
+            return super().uniform(*shape, **named)
+        first = super().uniform(*shape) if self.spare is None else self.spare
+        self.spare = super().uniform(*shape)
+        return first
+
+
+class Forgetful(Client):
+    """Uploads rows to any sum."""
+
+    def consistent(self, batch, attempt):
+        self.ledger.hear_of_attempt(attempt)
+        return True
+
+
+class WhoIsThere(Server):
+    """Sums over those who shared, although others are in a sum of the same rows."""
+
+    async def attempt(self, batch):
+        self.ledger.forget(tuple(self.ledger.sums))
+        return await super().attempt(batch)
+
+
+MISTAKES = {
+    "a mask again at the retry": ({"batch": 8}, SILENT, planted(LabelOfStep)),
+    "a tape again after a crash": ({"rounds": 3}, BACK, planted(TapeAhead)),
+    "a smaller sum of the same rows": ({"batch": 8}, AGAIN, planted(Forgetful, WhoIsThere)),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_that_shows_under_a_schedule_is_not_proved(monkeypatch, name):
+    options, schedule, change = MISTAKES[name]
+    found = weak(proof_under(monkeypatch, "fedvs", IMPATIENT | options, [schedule], change))
+    assert not found[UNDISTURBED.name]
+    assert found[schedule]
+    sound = weak(proof_under(monkeypatch, "fedvs", IMPATIENT | options, [schedule]))
+    assert not any(sound.values())
