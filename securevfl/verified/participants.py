@@ -240,12 +240,17 @@ class Participant(Sealing, Party):
         payload = await super().receive(*kinds, **options)
         assert self.envelope is not None
         found = self._arrived(self.envelope.kind, payload, self.envelope.sender)
+        if self.world is not None:
+            m = self.envelope
+            self.world.taken(self.index, m.sender, m.kind, m.round)
         self.envelope = self.envelope._replace(payload=found)
         return found
 
     async def collect(self, kind: str, **options: Any) -> dict[int, Any]:
         """Payloads by sender, at home with this party."""
         found = await super().collect(kind, **options)
+        for sender in found if self.world is not None else ():
+            self.world.taken(self.index, sender, kind, self._round(options.get("round")))
         if self.world is None and self.protected.get(kind) == "field":
             many = list(found.values())
             small = all(

@@ -261,6 +261,7 @@ class Trace:
         self.may_abort = False  # an error of the library in a function ends the run for all
         self.coalitions: tuple[frozenset[int], ...] = ()
         self._told: dict[str, dict[int, Any]] = {}  # public payloads by kind and round
+        self._took: dict[str, dict[int, list[tuple[int, int]]]] = {}
         self.inputs: dict[tuple[int, str], Any] = {}  # by owner and name, for declared outputs
         self.delta = 1e-5  # of what is said of releases
 
@@ -468,6 +469,17 @@ class Trace:
         For declared outputs, which are for a schedule. Tuples are lists here.
         """
         return dict(self._told.get(kind, {}))
+
+    def taken(self, to: int, sender: int, kind: str, round: int) -> None:
+        """Take note that a party has come to a message."""
+        self._took.setdefault(kind, {}).setdefault(round, []).append((to, sender))
+
+    def took(self, kind: str) -> Mapping[int, list[tuple[int, int]]]:
+        """Receiver and sender of each message of a kind that was taken, by round.
+
+        A party that is down, or has gone on, takes none. As who was in time, this is public.
+        """
+        return self._took.get(kind, {})
 
     def whom(self, kind: str) -> Mapping[int, list[int]]:
         """Receivers of a kind of message in each round."""
