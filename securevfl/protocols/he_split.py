@@ -296,8 +296,9 @@ class HESplit(SummedEmbeddings):
         )
 
     def summed(self, world: World) -> Mapping[int, Sequence[int]]:
-        """Clients in the sum of each round: they got a gradient."""
-        return world.whom("gradient")
+        """Clients in the sum of each round that went to the key holder."""
+        came = world.took("embedding")
+        return {r: [n for _, n in came[r]] for r in world.rounds("sum")}
 
     def told_sum(self, total: Element) -> Any:
         """The sum as the key holder returns it."""

@@ -23,7 +23,7 @@ from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.verified import Element, Participant, Provable, World
+from securevfl.verified import Element, Participant, Provable, Schedule, World, usual
 
 
 class SummedConfig(SegmentedConfig):
@@ -330,13 +330,18 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         for n in openers:
             world.output(f"{name} of {n}", value, to=[n], alone=True)
 
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The usual ones; where sharing has a timeout, too, clients are left out that share late."""
+        shares = getattr(self.config, "share_timeout", None) is not None
+        return usual(len(self.peers()), waits=False, shares=shares)
+
     def ideal(self, world: World) -> None:
         """Each round the sum over those in time, and to all the loss and dL/dH."""
         columns = [world.the(n, "columns") for n in self.peers()]
         networks = [world.the(n, "network") for n in self.peers()]
         centre, labels = world.the(SERVER, "centre"), world.the(SERVER, "labels")
-        announced = world.told(ANNOUNCE)
-        for r, clients in self.summed(world).items():
+        announced, summed = world.told(ANNOUNCE), self.summed(world)
+        for r in world.rounds("embedding"):
             samples = self.layout.samples(announced[r])
             shape = (len(samples), self.config.width)
             embeddings = {
@@ -346,11 +351,16 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
                     shape=shape,
                     field=self.field,
                 )
-                for n in self.peers()
+                for n in sorted(
+                    {m.sender for m in world.messages if (m.kind, m.round) == ("embedding", r)}
+                )
             }
+            self.open_values(world, embeddings, r)
+            if r not in summed:
+                continue
+            clients = summed[r]
             total = sum(embeddings[n] for n in clients)
             world.output(f"sum {r}", total, to=self.told_to)
-            self.open_values(world, embeddings, r)
             if r not in world.told("gradient"):
                 continue
             among = (len(clients), 1) if self.server_kind.divides else (1, len(clients))
@@ -361,7 +371,7 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
             )
             self.told_all(world, f"loss {r}", loss)
             self.told_all(world, f"gradient {r}", gradient)
-            for n in clients:
+            for n in sorted(n for n, _ in world.took("gradient").get(r, ())):  # nobody who is down
                 (clipped,) = networks[n].step(
                     update, columns[n], samples, gradient, among[1], shapes=[()]
                 )

@@ -75,7 +75,6 @@ MEASURES: Mapping[str, tuple[str, ...]] = {
     "binary": ("accuracy", "f1"), "multiclass": ("accuracy",), "regression": ("rmse",),
 }  # fmt: skip
 LABELS: Mapping[str, str] = {"train": "labels", "test": "test labels"}
-MOVES = "whether dL/dH moves a model"
 
 
 class Client(KeyParticipant):
@@ -360,7 +359,7 @@ class Client(KeyParticipant):
 def moves(party: Participant, gradient: Secret) -> bool:
     """Whether a gradient moves anybody; one of zeros does not."""
     some = gradient.map(is_any, shape=(), dtype=np.bool_)
-    return bool(party.opened(some, MOVES))
+    return bool(party.opened(some, "whether dL/dH moves a model"))
 
 
 class Server(Participant):

@@ -14,13 +14,12 @@ from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.decoding import rows_in_order
-from securevfl.protocols.fedvs.algorithm import COLUMNS, LABELS, MEASURES, MOVES
+from securevfl.protocols.fedvs.algorithm import COLUMNS, LABELS, MEASURES
 from securevfl.protocols.fedvs.messages import Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 from securevfl.protocols.fedvs.quantisation import mean_of_sums, quantised_weights, segments_of
 from securevfl.protocols.fedvs.steps import both_classes, measured, scores_of, train, update
 from securevfl.verified import Element, Secret, World, stack
-from securevfl.verified.trace import OPENED
 
 
 class Ideal:
@@ -121,8 +120,8 @@ def declare(world: World, public: Parameters, outputs: int, task: str) -> None:
     """Declare all outputs of a run, of those rounds and clients that were there.
 
     K + T uploads tell of a sum, though R are needed to decode it. They count when they are sent:
-    one that is late for an attempt that was given up reaches the server even so. A client steps
-    where it says that it has looked at dL/dH; one that is down misses the step.
+    one that is late for an attempt that was given up reaches the server even so. A client that is
+    down when dL/dH comes misses the step.
     """
     config, ideal = public.config, Ideal(world, public)
     if config.budget:
@@ -133,7 +132,7 @@ def declare(world: World, public: Parameters, outputs: int, task: str) -> None:
             world.output(f"independent columns of {n}", told, alone=True)
     announced, attempts = world.told(ANNOUNCE), world.told("attempt")
     uploads = Counter(m.round for m in world.messages if m.kind == "embedding")
-    looked = {(m.sender, m.round) for m in world.messages if m.kind == OPENED + MOVES}
+    gradients = world.took("gradient")
     scores: dict[int, Secret] = {}
     for r, (_, sharers, *_) in sorted(attempts.items()):
         if uploads[r] < public.code.segments + public.code.privacy:
@@ -148,7 +147,7 @@ def declare(world: World, public: Parameters, outputs: int, task: str) -> None:
                 own = ideal.centre.call(scores_of, H, shape=shape)
                 scores[int(batch.rows[0]) // step] = own
         elif r in world.rounds("event round"):
-            ideal.step(H, batch.rows, sharers, {n for n, at in looked if at == r})
+            ideal.step(H, batch.rows, sharers, {n for n, _ in gradients.get(r, ())})
     if world.rounds("event inference"):
         ideal.measure(scores, test_step(public), task)
 
