@@ -249,8 +249,9 @@ class Participant(Sealing, Party):
     async def collect(self, kind: str, **options: Any) -> dict[int, Any]:
         """Payloads by sender, at home with this party."""
         found = await super().collect(kind, **options)
-        for sender in found if self.world is not None else ():
-            self.world.taken(self.index, sender, kind, self._round(options.get("round")))
+        if self.world is not None:
+            for sender in found:
+                self.world.taken(self.index, sender, kind, self._round(options.get("round")))
         if self.world is None and self.protected.get(kind) == "field":
             many = list(found.values())
             small = all(

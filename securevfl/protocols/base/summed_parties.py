@@ -331,7 +331,7 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
             world.output(f"{name} of {n}", value, to=[n], alone=True)
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """The usual ones; where sharing has a timeout, too, clients are left out that share late."""
+        """The usual ones; where sharing has a timeout, clients are left out that share late."""
         shares = getattr(self.config, "share_timeout", None) is not None
         return usual(len(self.peers()), waits=False, shares=shares)
 

@@ -47,7 +47,7 @@ from securevfl.protocols.coded_split.quantisation import (
 from securevfl.protocols.coded_split.schedule import memory_of, needs_of, outline_of
 from securevfl.protocols.coded_split.server import Server
 from securevfl.protocols.coded_split.steps import Steps
-from securevfl.verified import Provable, World, bare_of
+from securevfl.verified import Provable, Schedule, World, bare_of, usual
 
 if TYPE_CHECKING:
     from typing import Self
@@ -193,6 +193,10 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def field(self) -> PrimeField:
         """F_p."""
         return self.public.field
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The usual ones: nobody waits for who is late."""
+        return usual(len(self.peers()), waits=False)
 
     def ideal(self, world: World) -> None:
         """Declare the outputs; see `securevfl.protocols.coded_split.ideal`."""

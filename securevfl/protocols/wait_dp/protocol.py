@@ -35,7 +35,7 @@ from securevfl.protocols.wait_dp.parameters import (
     check_budget,
     check_mechanisms,
 )
-from securevfl.verified import Provable, World, bare_of
+from securevfl.verified import Provable, Schedule, World, bare_of, usual
 
 
 class WaitDP(Provable, EmbeddingProtocol):
@@ -159,6 +159,10 @@ class WaitDP(Provable, EmbeddingProtocol):
         """Those, and all clients together, against the labels."""
         return (*super().coalitions(), frozenset(self.peers()))
 
+    def schedules(self) -> tuple[Schedule, ...]:
+        """All wait for all, so nobody is late; a client, and the server, go down and come back."""
+        return usual(len(self.peers()), waits=True)
+
     def ideal(self, world: World) -> None:
         """Beside what is released with noise: the losses, and all that is sent without noise."""
         if self.config.noise == "seeded":
@@ -169,9 +173,7 @@ class WaitDP(Provable, EmbeddingProtocol):
         centre, labels = world.the(SERVER, "centre"), world.the(SERVER, "labels")
         if privacy.labels is not None:
             labels = world.released(SERVER, "labels")
-        for r in range(1, self.config.rounds + 1):
-            if privacy.planned(r) > self.limit and privacy.releases:
-                return
+        for r in world.rounds("embedding"):
             samples = self.layout.samples(self.layout.draw(r))
             shape = (len(samples), width)
             embeddings = [
@@ -181,6 +183,10 @@ class WaitDP(Provable, EmbeddingProtocol):
             sent = embeddings
             if privacy.embeddings:
                 sent = [world.released(n, f"embedding {r}") for n in self.peers()]
+            for n in self.peers() if not privacy.embeddings else ():
+                world.output(f"embedding {r} of {n}", sent[n], to=[SERVER], alone=True)
+            if r not in world.rounds("event round"):  # the server went down before the step
+                continue
             wide = (len(samples), self.aggregation.width(width))
             loss, gradient = centre.step(step, samples, labels, rule, *sent, shapes=[(), wide])
             if privacy.gradients:
@@ -188,8 +194,6 @@ class WaitDP(Provable, EmbeddingProtocol):
                 gradient = released.map(mean_gradient, samples, shape=wide)
             world.output(f"loss {r}", loss, alone=True)
             for n, back in enumerate(parts(gradient, rule, sent)):
-                if not privacy.embeddings:
-                    world.output(f"embedding {r} of {n}", sent[n], to=[SERVER], alone=True)
                 if not privacy.gradients:
                     world.output(f"gradient {r} of {n}", back, to=[n], alone=True)
                 inner = back
