@@ -7,14 +7,25 @@ against an adversary. The adversary stands for coalitions, and an asset for inpu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from securevfl.audit.verdicts import ClaimVerdict, Evidence, Leakage, Report, Verdict
+from securevfl.audit.verdicts import (
+    ClaimVerdict,
+    Evidence,
+    Leakage,
+    Report,
+    Verdict,
+    conclude,
+)
 from securevfl.engine.network import SERVER
+from securevfl.models.user_code import OPTIONS as OWN_CODE
+from securevfl.models.user_code import named
 from securevfl.privacy.adversary import Adversary
 from securevfl.privacy.claims import Claim
 
 if TYPE_CHECKING:
+    from securevfl.protocols.base.protocol import Protocol
     from securevfl.verified.trace import Node, Output, Trace
     from securevfl.verified.verdicts import Verdict as Proved
 
@@ -134,7 +145,7 @@ def judged_by_proof(
     worst = min(words, key=_WORST.index)
     evidence = []
     for one, word in zip(found, words, strict=True):
-        given = f", given {', '.join(one.outputs)}" if one.outputs else ""
+        given = f", given {', '.join(dict.fromkeys(one.outputs))}" if one.outputs else ""
         text = f"{one.claim}: {one.scope}{given}" + (f". {one.text}" if one.text else "")
         effect = "accuses" if word == "VIOLATED" else "supports"
         bearing = "proof" if word in ("PROVED", "DP") else "gap"
@@ -180,7 +191,7 @@ def proved_report(
     seed: int,
     progress: Callable[[str], None],
     library: str,
-    elsewhere: Callable[[Claim], ClaimVerdict],
+    examine: Callable[[Claim], list[Evidence]],
 ) -> Report:
     """Prove a protocol's claims, and say of each what was proved.
 
@@ -197,12 +208,17 @@ def proved_report(
         Told what is being done.
     library : str
         Version and hash of the library.
-    elsewhere : callable
-        Judges a claim that is none of a view, such as that of a budget of sums.
+    examine : callable
+        Evidence of verifiers on a claim. It decides where a claim is none of a view, such as that
+        of a budget of sums; else it can only accuse.
     """
     from securevfl.verified.traced.proofs import NOT_COVERED, Traced, prove_protocol
 
-    kept = {name: value for name, value in options.items() if name not in made.traced_options}
+    kept = {
+        name: named(value) if name in OWN_CODE else value  # as another process finds it again
+        for name, value in options.items()
+        if name not in made.traced_options
+    }
     traced = Traced(made.name, kept, len(made.peers()), seed=seed)
     progress("a traced run, and a proof of each coalition")
     proof = prove_protocol(traced)
@@ -217,16 +233,27 @@ def proved_report(
     judged = []
     for claim in claims:
         if claim.strength not in _OF_STRENGTH or claim.against.role == "outsider":
-            judged.append(elsewhere(claim))
+            judged.append(conclude(claim, examine(claim)))
             continue
         some = coalitions_against(claim.against, there, roles, made.colluders())
-        judged.append(judged_by_proof(claim, [there[one] for one in some], traces))
-    shown = tuple(Leakage(who, what, "the card") for who, what in made.card.sees.items())
+        found = judged_by_proof(claim, [there[one] for one in some], traces)
+        judged.append(_with_evidence(found, examine(claim)))
     ended = (f"{name}: there a run ends in an error" for name in proof.ended)
     ran = (f"a trace at {traced.sizes}; digest {proof.digest[:16]}",)
     parameters = {**made.describe(), "seed": seed}
     return Report(
-        *(made.name, parameters, tuple(judged), shown, (*NOT_COVERED, *ended), ran),
-        whole=False,
+        *(made.name, parameters, tuple(judged), leaks(made), (*NOT_COVERED, *ended), ran),
         library=library,
     )
+
+
+def _with_evidence(found: ClaimVerdict, more: Sequence[Evidence]) -> ClaimVerdict:
+    """A verdict by proof with evidence of verifiers beside it; what accuses decides."""
+    if any(one.effect == "accuses" for one in more):
+        return conclude(found.claim, (*more, *found.evidence))
+    return replace(found, evidence=(*found.evidence, *more))
+
+
+def leaks(made: Protocol) -> tuple[Leakage, ...]:
+    """Leakage by role, as the card says it."""
+    return tuple(Leakage(who, what, "the card") for who, what in made.card.sees.items())

@@ -7,20 +7,18 @@ import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from securevfl._version import __version__
 from securevfl.audit.child import ChildEndedError, in_child
-from securevfl.audit.proved import proved_report
+from securevfl.audit.proved import leaks, proved_report
 from securevfl.audit.statistical import LEVEL
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import ClaimVerdict as ClaimVerdict
-from securevfl.audit.verdicts import Evidence, Leakage, conclude
+from securevfl.audit.verdicts import Evidence, conclude
 from securevfl.audit.verdicts import Report as Report
 from securevfl.audit.verifiers.base import Verifier
-from securevfl.audit.verifiers.declaration import AS_DECLARED
 from securevfl.audit.verifiers.registry import VERIFIERS
-from securevfl.audit.verifiers.released_sums import ReleasedSums
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.models.user_code import allow_options
@@ -34,26 +32,8 @@ from securevfl.verified.participants import Provable
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
-_T = TypeVar("_T")
-
 #: What is judged where a protocol's claims cannot be read.
 THE_CARD = Claim(Adversary(role="any party"), "features", "perfect", "claims that cannot be read")
-
-NOT_COVERED = (
-    "ideal randomness and private channels are supposed; with a keystream and sealed links the "
-    "guarantee is computational",
-    "parties follow the protocol: an active server or client is another claim",
-    "how long a machine computes, and what else it leaks: times are those of a simulation",
-    "what dL/dH says by itself",
-    "what processes of organisations tell each other besides messages: beacons of how they stand",
-    "the library, Python and the machine, which are trusted: their tests are the library's own",
-    "options, conditions, rows and rounds that were not run (see what was run)",
-    "what measures and predictions in the clear tell, such as embeddings of test rows",
-    "code that hides: its author may err, and is trusted not to lie",
-    "links between parties: sealed, contents are hidden from outsiders by their ciphers",
-    "a server that knows the secret seed, from which secret choices follow in a simulation: claims "
-    "that grant decoded sums promise nothing of the columns against it",
-)
 
 
 def verify(
@@ -64,7 +44,6 @@ def verify(
     seed: int = 0,
     level: float = LEVEL,
     progress: Callable[[str], None] | None = None,
-    whole: bool = True,
     limit: float | None = None,
     **options: Any,
 ) -> Report:
@@ -73,21 +52,14 @@ def verify(
     A protocol that is written with protected values (`securevfl.verified`) is traced and proved;
     its certificate is checked by another process. The verdict on a claim is the weakest of all
     coalitions that it is about: "PROVED", "DP", "NOT PROTECTED", "NOT PROVED" or "VIOLATED".
-
-    Of any other protocol every verifier that applies to a claim examines it
-    (`securevfl.audit.verifiers.registry`), and the verdict is the strongest one that all evidence
-    together allows. These are recorded
-    runs against its declared messages (the configuration itself, and settings in which parties are
-    late, crash, are wrong or resumed), its traffic with other secrets, what the adversary was sent
-    in the clear, and whether a secret changes what it sees. None of them proves anything: the
-    strongest verdict is then NO VIOLATION FOUND.
+    Verifiers of installed packages (`securevfl.audit.verifiers.registry`) may add evidence to it:
+    what accuses makes it "VIOLATED". Nothing is proved of any other protocol: "NOT PROVED".
 
     Parameters
     ----------
     protocol : str or type of Protocol
     data : VerticalDataset, DataSource or str
-        Fixes the parties and default K. The configuration itself is run on all of it, settings on
-        some of its rows.
+        Fixes the parties and default K. A trace has few rows, of its own.
     plain : bool
         Verify the paper's evaluation, `masked=False`, and the claims as the paper makes them: the
         card of plain evaluation claims nothing against the server.
@@ -97,10 +69,6 @@ def verify(
         Failure probability of each test.
     progress : callable, optional
         Told what is being done.
-    whole : bool
-        Run the configuration itself as well, on all its rows and for all its rounds. Without it
-        the runs are small, and what a protocol does on more rows or in later rounds is not looked
-        at.
     limit : float, optional
         Seconds after which the verification is ended and nothing COULD BE CHECKED. It is made in a
         child process then, which imports the library anew: the protocol must be a name or a class
@@ -122,7 +90,7 @@ def verify(
     """
     told = progress or (lambda words: None)
     if limit is not None:
-        given = {"plain": plain, "seed": seed, "level": level, "whole": whole}
+        given = {"plain": plain, "seed": seed, "level": level}
         work = partial(_told, protocol, data, {**given, **options})
         try:
             report: Report = in_child(work, limit, told)
@@ -140,43 +108,34 @@ def verify(
     config = make_config(cls, options)
     try:
         made = cls(config, dataset, seed=seed)
-    except (KeyboardInterrupt, SecureVFLError):  # an option that cannot run is no verdict
+    except SecureVFLError:  # an option that cannot run is no verdict
         raise
-    except BaseException as error:  # as in `judge`
+    except Exception as error:
         return _unchecked(cls.name, seed, f"making the protocol {_ended_in(error)}")
+    try:
+        claims, shown = _claims(made, plain), leaks(made)
+    except Exception as error:
+        return _unchecked(cls.name, seed, f"reading the card {_ended_in(error)}")
+    subject = Subject(made, seed=seed, level=level, progress=told)
+    verifiers = tuple(VERIFIERS.all().values())
     if issubclass(cls, Provable):
         return proved_report(
             made,
-            _claims(made, plain),
+            claims,
             options,
             seed=seed,
             progress=told,
             library=library(),
-            elsewhere=lambda claim: judge(
-                claim,
-                Subject(made, seed=seed, level=level, progress=told, whole=whole),
-                (ReleasedSums(),),  # what a view tells is proved; how often rows are used is not
-            ),
+            examine=lambda claim: examine(claim, subject, verifiers),
         )
-    subject = Subject(made, seed=seed, level=level, progress=told, whole=whole)
-    stated, unread = _read(lambda: _claims(made, plain))
-    silent, _ = _read(lambda: not made.messages)
-    described, _ = _read(made.describe)
-    claims = (*(stated or ()), *[AS_DECLARED] * (not silent))
-    verifiers = tuple(VERIFIERS.all().values())
-    found = tuple(judge(claim, subject, verifiers) for claim in claims)
-    if unread:
-        failure = Evidence("card", "silent", f"reading the claims {unread}", "failure")
-        found = (conclude(THE_CARD, [failure]), *found)
+    why = f"{cls.name} is not written with protected values, so nothing is proved of it"
+    unread = Evidence("proof", "silent", f"{why}: docs/own-protocol.md", "gap")
     return Report(
         cls.name,
-        {**(described or {}), "seed": seed},
-        found,
-        _leaks(subject),
-        NOT_COVERED,
-        tuple(subject.ran),
-        whole,
-        library(),
+        {**made.describe(), "seed": seed},
+        tuple(conclude(one, [unread, *examine(one, subject, verifiers)]) for one in claims),
+        shown,
+        library=library(),
     )
 
 
@@ -193,7 +152,7 @@ def _told(
 def _unchecked(name: str, seed: int, why: str) -> Report:
     """Report of a protocol of which nothing could be checked."""
     verdict = conclude(THE_CARD, [Evidence("verify", "silent", why, "failure")])
-    return Report(name, {"seed": seed}, (verdict,), (), NOT_COVERED, (), False, library())
+    return Report(name, {"seed": seed}, (verdict,), library=library())
 
 
 @functools.cache
@@ -213,52 +172,22 @@ def _plain(cls: type[Protocol]) -> dict[str, Any]:
     return {"masked": False}
 
 
-def judge(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> ClaimVerdict:
-    """Verdict on a claim by all verifiers that apply to it; an error of one is evidence, too."""
+def examine(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> list[Evidence]:
+    """Evidence of all verifiers that apply to a claim; an error of one is evidence, too."""
     evidence: list[Evidence] = []
     for verifier in verifiers:
-        evidence += _examined(claim, subject, verifier)
-    return _concluded(claim, evidence)
-
-
-def _examined(claim: Claim, subject: Subject, verifier: Verifier) -> list[Evidence]:
-    evidence: list[Evidence] = []
-    try:
-        if verifier.applies(claim, subject.protocol):
-            evidence += verifier.examine(claim, subject, seed=subject.seed, level=subject.level)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # whatever the protocol or the verifier raises is no verdict
-        text = f"{verifier.name} {_ended_in(error)}"
-        evidence.append(Evidence(verifier.name, "silent", text, "failure"))
+        try:
+            if verifier.applies(claim, subject.protocol):
+                found = verifier.examine(claim, subject, seed=subject.seed, level=subject.level)
+                evidence += found
+        except Exception as error:
+            text = f"{verifier.name} {_ended_in(error)}"
+            evidence.append(Evidence(verifier.name, "silent", text, "failure"))
     return evidence
 
 
-def _concluded(claim: Claim, evidence: list[Evidence]) -> ClaimVerdict:
-    if claim.strength == "none":
-        evidence.append(Evidence("card", "silent", f"nothing is claimed: {claim.reason}"))
-    elif not evidence:
-        text = f"no verifier examines a {claim.strength} claim about {claim.asset} against "
-        evidence.append(Evidence("none", "silent", text + claim.who))
-    return conclude(claim, evidence)
-
-
-def _read(what: Callable[[], _T]) -> tuple[_T | None, str]:
-    """A protocol's word about itself, or none and the error in which it ended."""
-    try:
-        return what(), ""
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # as in `judge`
-        return None, _ended_in(error)
-
-
-def _ended_in(error: BaseException) -> str:
-    # Not every error of foreign code has a text form.
-    try:
-        return f"ended in {type(error).__name__}: {error}"
-    except Exception:
-        return f"ended in {type(error).__name__}"
+def _ended_in(error: Exception) -> str:
+    return f"ended in {type(error).__name__}: {error}"
 
 
 def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
@@ -270,10 +199,4 @@ def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
     return (*made.paper_claims, *rest)
 
 
-def _leaks(subject: Subject) -> tuple[Leakage, ...]:
-    """Leakage by role, as the card says it."""
-    seen, _ = _read(lambda: dict(subject.protocol.card.sees))
-    return tuple(Leakage(who, what, "the card") for who, what in (seen or {}).items())
-
-
-__all__ = ["Report", "judge", "verify"]
+__all__ = ["Report", "verify"]

@@ -32,26 +32,17 @@ _STYLES = {
     "DP": "green",
     "NOT PROVED": "yellow",
     "NOT PROTECTED": "magenta",
-    "HYPOTHESES HOLD": "green",
-    "NO VIOLATION FOUND": "cyan",
-    "TESTED BUT NOT READ": "yellow",
     "VIOLATED": "red",
-    "CONFIRMED OPEN": "magenta",
     "NOT TESTED": "yellow",
     "COULD NOT BE CHECKED": "yellow",
 }
-_NO_VERIFIER = "no verifier has anything to test of it in these runs"
-_SMALL = (
-    "Small runs: the configuration itself was not run. Verdicts are about them, and none "
-    "licenses a word about all rows and rounds."
-)
+_NO_EVIDENCE = "no proof or verifier is about it"
 _HELP = (
-    "Test the privacy claims of a protocol, or of a run. `verify PROTOCOL --help` lists "
+    "Prove the privacy claims of a protocol, or of a run. `verify PROTOCOL --help` lists "
     "its options."
-    "\n\nThe configuration itself is run, with all its rows and rounds, and so are smaller ones, "
-    "in which parties are late, crash, send wrong values, or are resumed. Each claim gets a "
-    "verdict and its evidence. `verify RUN` takes data and options from the folder of a run, and "
-    "writes verify.json there, where `report` finds it."
+    "\n\nA small run is traced, and the view of every coalition is proved from what the claim "
+    "gives it; another process checks the certificate. `verify RUN` takes data and options from "
+    "the folder of a run, and writes verify.json there, where `report` finds it."
 )
 
 
@@ -125,16 +116,11 @@ def _command(text: str, *, completing: bool) -> Any:
 
     plain = typer.Option(
         "--plain",
-        help="Test the evaluation of the paper, against what the paper claims of it.",
-    )
-    quick = typer.Option(
-        "--quick",
-        help="Make small runs only, and leave out the one with all rows and rounds.",
+        help="Take the evaluation of the paper, and what the paper claims of it.",
     )
     shared = {
         **shared_parameters("verify"),
         "plain": keyword("plain", Annotated[bool, plain], False),
-        "quick": keyword("quick", Annotated[bool, quick], False),
     }
     if _provable(name):
         shared["certificate"] = keyword("certificate", Annotated[Path | None, _CERTIFICATE], None)
@@ -145,7 +131,7 @@ def _command(text: str, *, completing: bool) -> Any:
         start(name, variant, values, None if spec is None else (Path(text), spec))
 
     single = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    about = f"Test the privacy claims of the protocol {name}: {known[name].card.title}."
+    about = f"Prove the privacy claims of the protocol {name}: {known[name].card.title}."
     single.command(name=name, cls=Command, help=about, epilog=epilog("verify PROTOCOL", name))(
         make_command(shared, fields, begin)
     )
@@ -163,7 +149,7 @@ def start(
     from securevfl.runs.catalogue import protocols
 
     given = dict(values)
-    plain, quick = given.pop("plain", False), given.pop("quick", False)
+    plain = given.pop("plain", False)
     certificate, page = given.pop("certificate", None), given.pop("page", None)
     common, options, pairs, data_pairs = sort_out(given)
     known = protocols()[protocol].Config.model_fields
@@ -192,7 +178,6 @@ def start(
             plain=plain,
             seed=seed,
             progress=progress,
-            whole=not quick,
             limit=24 * 3600.0,
             **chosen,
         )
@@ -300,9 +285,6 @@ def print_report(report: Report, attacked: str = "") -> None:
     out = output.out()
     out.print(f"[bold]{report.protocol}[/] with {escape(parameters)}")
     out.print(f"By {escape(report.library)}")
-    out.print("The runs on which it was tested are listed below, after the evidence.")
-    if not report.whole:
-        out.print(_SMALL)
     output.print_table(
         ("against", "about", "secrecy", "verdict", "failure"),
         [
@@ -327,29 +309,16 @@ def print_report(report: Report, attacked: str = "") -> None:
         ("who", "learns, outside any claim", "how it is known"),
         [(shown.who, shown.what, shown.evidence) for shown in report.shown],
     )
-    if not report.whole:
-        out.print(_SMALL)
-    for what, ways in _grouped(report.ran).items():
-        said = " | ".join(way or "as it is" for way in ways) if any(ways) else ""
-        out.print(f"Ran: {escape(what)}" + (f"; {escape(said)}." if said else "."))
+    for what in report.ran:
+        out.print(f"Proved: {escape(what)}.")
     out.print("Not covered: " + escape("; ".join(report.not_covered)) + ".")
-
-
-def _grouped(ran: Iterable[str]) -> dict[str, list[str]]:
-    """The runs that differ in their last part alone, under what they have in common."""
-    found: dict[str, list[str]] = {}
-    for text in dict.fromkeys(ran):
-        whole = "not run" in text  # its reason has sentences of its own
-        common, _, way = (text, "", "") if whole else text.rpartition("; ")
-        found.setdefault(common or way, []).append(way if common else "")
-    return found
 
 
 def _evidence(claims: Iterable[ClaimVerdict]) -> dict[tuple[ClaimVerdict, ...], list[str]]:
     """Each piece of evidence once, under all claims that it bears on."""
     bears: dict[str, list[ClaimVerdict]] = {}
     for finding in claims:
-        for part in dict.fromkeys(one.text for one in finding.evidence) or [_NO_VERIFIER]:
+        for part in dict.fromkeys(one.text for one in finding.evidence) or [_NO_EVIDENCE]:
             bears.setdefault(part, []).append(finding)
     shared: dict[tuple[ClaimVerdict, ...], list[str]] = {}
     for part, findings in bears.items():

@@ -22,27 +22,21 @@ def claims(record: Record) -> list[dict[str, Any]]:
     verdict is one on the same claim with the same parameters; any other claim is `NOT_VERIFIED`.
     """
     verdicts = {} if other_parameters(record) else {_key(found): found for found in _all(record)}
-    small = of_small_runs(record)
     made = []
     for claim in record.summary.get("claims", ()):
         own = verdicts.get(_key(claim), {})
         verdict = own.get("verdict", NOT_VERIFIED) if claim["notion"] != "none" else NO_CLAIM
         if claim.get("tells") and record.attacked:
             claim = {**claim, "source": f"{claim['source']}. {record.attacked}"}
-        made.append(_finding({**own, **claim, "verdict": verdict}, small=bool(own) and small))
+        made.append(_finding({**own, **claim, "verdict": verdict}))
     return made
-
-
-def of_small_runs(record: Record) -> bool:
-    """Whether the verification left out the configuration itself (``verify --quick``)."""
-    return (record.verification or {}).get("whole", True) is False
 
 
 def other_verdicts(record: Record) -> list[dict[str, Any]]:
     """Verdicts of the verification that are on no claim of this run."""
     own = set() if other_parameters(record) else {_key(c) for c in record.summary.get("claims", ())}
     return [
-        _finding(found, small=of_small_runs(record))
+        _finding(found)
         for found in _all(record)
         if _key(found) not in own and found["verdict"] != "NOT TESTED"
     ]
@@ -56,9 +50,8 @@ def _key(claim: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(claim.get(name) for name in ("who", "about", "notion"))
 
 
-def _finding(claim: Mapping[str, Any], *, small: bool) -> dict[str, Any]:
+def _finding(claim: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "small": small,
         **{name: claim.get(name) for name in ("who", "about", "notion", "source", "verdict")},
         "given": list(claim.get("given") or ()),
         "evidence": _evidence(claim),

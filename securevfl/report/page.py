@@ -181,7 +181,6 @@ def _run(record: Record, group: int) -> dict[str, Any]:
         "others": claims.other_verdicts(record),
         "verification": record.verification,
         "other_parameters": claims.other_parameters(record),
-        "small_runs": claims.of_small_runs(record),
         "spent": claims.spent(record),
         "card": claims.card(record.protocol),
         "reproduction": how_to_reproduce(record.config),

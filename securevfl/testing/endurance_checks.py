@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.audit.settings import settings_of
-from securevfl.audit.traffic.setting import Setting
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.party import Party
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.base.messages import UPLOADS
 from securevfl.testing.basics import require
 from securevfl.testing.runs import Outcome, ProtocolLike, class_of, make, simulate
+from securevfl.testing.settings import Setting, settings_of
 from securevfl.verified import bare_of
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ def check_endurance(
 ) -> None:
     """Whoever is late, down or wrong for a while, a protocol that goes on makes all its steps.
 
-    These are protocols whose card says "tolerates" or "fills" of absence. They are run in the
-    settings in which `securevfl.verify` runs them, with the options that these need: messages come
-    late, parties crash and come back, links lose messages, attempts fail. Each run must have as
+    These are protocols whose card says "tolerates" or "fills" of absence. They are run in settings
+    with the options that these need (`securevfl.testing.settings`): messages come late, parties
+    crash and come back, links lose messages, attempts fail. Each run must have as
     many steps as an undisturbed one, and no error. Where the protocol corrects wrong uploads, its
     losses must be those without them; and where it gives attempts up, uploads of one round that
     come after 1000 s must not hold it up so long.
@@ -81,10 +80,8 @@ def check_endurance(
 
 
 def _settings(made: Any) -> Iterator[Setting]:
-    """Settings of trainings that are not resumed and lose no notes, and one of ours."""
+    """Settings of the protocol, and one in which a round is very late."""
     for setting in settings_of(made):
-        if setting.resumed_in or setting.predicts or setting.loses_notes:
-            continue
         yield setting
         if setting.name == "results late" and "max_attempts" in setting.options:
             yield Setting(_VERY_LATE, setting.options, _OneRoundLate(_VERY_LATE))

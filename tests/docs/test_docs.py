@@ -43,7 +43,6 @@ NOT_RUN = 40
 SMALL = {
     "compare": "--rounds 2 --seeds 1 --workers 1",
     "study": "--workers 1",
-    "verify": "--quick",
     "bench round": "--rows 300 --parties 6 --features 12 --segments 1 --blocks 7 --rounds 1",
     "bench scale": "--protocols split --parties 2 --rows '' --features '' --rounds ''",
     "bench threshold": "--until 1 --laws constant --kinds dead --parties 4 --segments 1 --bisect "

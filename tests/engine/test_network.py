@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
-from securevfl.audit.recording.recorder import Recorder
+from securevfl.audit.recording import Recorder
 from securevfl.engine.network import SERVER, Network, Sending
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.host import PartyHost

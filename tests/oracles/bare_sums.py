@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.deviations import Declared
 from securevfl.engine.network import Sending
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
@@ -28,6 +27,7 @@ from securevfl.protocols.coded_split.quantisation import first_model, segments_o
 from securevfl.runs.threads import one_thread
 from securevfl.verified import bare_of
 from tests.oracles.stand_ins import in_place_of
+from tests.oracles.traffic import Declared
 
 _NOTHING = 1e-6  # of the largest part: rounding takes away what is less
 _LITTLE = 1e-2  # of the largest part, for one that was ten times as much at first

@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.audit.deviations import Deviation
-from securevfl.audit.traffic.seen import text_of
 from securevfl.engine import wire
 from securevfl.engine.network import ANY_ROUND, SERVER, Message, PartyState, Sending, name_of
 from securevfl.engine.party import Party
@@ -38,6 +36,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 from tests.oracles.frames import DocumentedLink, fresh_secrets, secret_of, written
+from tests.oracles.traffic import Deviation, text_of
 
 _RUN = "hosted"
 _ENDED_IN = 4  # round in which the hosts of a run are ended that is restarted

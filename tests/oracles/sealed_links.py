@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 
 from securevfl.audit.subject import Subject
-from securevfl.audit.traffic.pairs import other_labels, small_traffic, small_traffic_again
-from securevfl.audit.traffic.seen import Traffic, traffic_of
-from securevfl.audit.traffic.setting import ITSELF
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.security.frames import Links
 from securevfl.engine.security.sealing import Sealer, Sealing
@@ -30,6 +27,7 @@ from tests.oracles.frames import (
 from tests.oracles.hosted_runs import weak_keys
 from tests.oracles.powers import FRAMES, link_faults
 from tests.oracles.sealed_runs import SealedRun, run_sealed, talk_sealed
+from tests.oracles.traffic import Envelopes, traffic_of, with_other_data
 
 # That of 2^17 pieces of keystream, of 128 bits, two are equal, or a wrong tag is taken for right.
 _CHANCE = 2.0**-94
@@ -55,9 +53,9 @@ class SealedLinks:
         faults = subject.shared("link faults", lambda: list(_faults(subject)))
         run = subject.shared("sealed run", lambda: _sealed(subject))
         for fault in (*faults, *run.faults[:1]):
-            yield Evidence(self.name, "accuses", fault, "demonstration", 0.0)
+            yield Evidence(self.name, "accuses", fault, "test", 0.0)
         for text in subject.shared("envelopes", lambda: list(_told_by_envelopes(subject))):
-            yield Evidence(self.name, "silent", text, "channel")
+            yield Evidence(self.name, "silent", text, "gap")
         if not faults and not run.faults:
             text = (
                 "the payload is not in the wire bytes; a frame with a flipped bit, cut or "
@@ -94,10 +92,7 @@ def _faults(subject: Subject) -> Iterator[str]:
 def _sealed(subject: Subject) -> SealedRun:
     """A run with sealed links, and its second life."""
     subject.progress("a run with sealed links")
-    found = run_sealed(subject.instance())
-    end = f", ended by: {found.ended}" if found.ended else ""
-    subject.note(f"{subject.describe()}; with sealed links, resumed once{end}")
-    return found
+    return run_sealed(subject.instance())
 
 
 def _told_by_envelopes(subject: Subject) -> Iterator[str]:
@@ -106,20 +101,19 @@ def _told_by_envelopes(subject: Subject) -> Iterator[str]:
     An outsider sees all of them. Kinds whose sizes are chance, as those of ciphertexts, are left
     out, and so are times where they differ between runs with equal inputs.
     """
-    one = small_traffic(subject)
+    made = subject.instance()
+    one, data, again = traffic_of(made), made.data, None
     stream = np.random.Generator(np.random.Philox(subject.seed + 13))
-    data = subject.instance().data
     columns = {n: (own * stream.random()).astype(own.dtype) for n, own in enumerate(data.train)}
-    secrets = SecretSeed(subject.seed + 13)
-    other_ones: dict[str, Any] = {"columns": columns, "secrets": secrets}
+    other_ones: dict[str, Any] = {"columns": columns, "secrets": SecretSeed(subject.seed + 13)}
     changes: dict[str, dict[str, Any]] = {"columns or networks": other_ones}
     if data.train_labels is not None:
-        changes["labels"] = {"labels": other_labels(data.train_labels, stream), "all_rows": True}
+        changes["labels"] = {"labels": stream.permutation(data.train_labels)}
     for what, changed in changes.items():
-        other = traffic_of(subject.instance(**changed), ITSELF)
-        if one.envelopes == other.envelopes:
+        other = traffic_of(with_other_data(made, **changed))
+        if one == other:
             continue
-        again = small_traffic_again(subject)
+        again = again or traffic_of(subject.instance())
         chance = {each.kind for each in _unlike(_sizes, one, again)}
         telling = [key for key in _unlike(_sizes, one, other) if key.kind not in chance]
         if telling:
@@ -132,22 +126,22 @@ def _told_by_envelopes(subject: Subject) -> Iterator[str]:
 
 
 def _unlike(
-    by: Callable[[Traffic], dict[MessageKey, list[Any]]], one: Traffic, other: Traffic
+    by: Callable[[Envelopes], dict[MessageKey, list[Any]]], one: Envelopes, other: Envelopes
 ) -> Iterator[MessageKey]:
     """Messages of both that have another number of bytes, or other times."""
     ours, theirs = by(one), by(other)
     yield from (key for key, found in ours.items() if theirs.get(key, found) != found)
 
 
-def _sizes(traffic: Traffic) -> dict[MessageKey, list[int]]:
+def _sizes(traffic: Envelopes) -> dict[MessageKey, list[int]]:
     found: dict[MessageKey, list[int]] = {}
-    for *key, size, _, _ in traffic.envelopes:
+    for *key, size, _, _ in traffic:
         found.setdefault(MessageKey(*key), []).append(size)
     return found
 
 
-def _times(traffic: Traffic) -> dict[MessageKey, list[tuple[int, int]]]:
+def _times(traffic: Envelopes) -> dict[MessageKey, list[tuple[int, int]]]:
     found: dict[MessageKey, list[tuple[int, int]]] = {}
-    for *key, _, sent, arrived in traffic.envelopes:
+    for *key, _, sent, arrived in traffic:
         found.setdefault(MessageKey(*key), []).append((sent, arrived))
     return found

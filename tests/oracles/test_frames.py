@@ -6,8 +6,6 @@ import zlib
 import pytest
 
 from securevfl.audit.subject import Subject
-from securevfl.audit.traffic import pairs
-from securevfl.audit.traffic.seen import Traffic
 from securevfl.engine import wire
 from securevfl.engine.security.frames import Links
 from securevfl.engine.security.sealing import Sealer, Sealing
@@ -204,15 +202,14 @@ def test_sizes_that_are_chance_hide_no_size_that_depends_on_columns(monkeypatch)
     """Embeddings have another size in every run, and gradients one that depends on columns."""
     runs = []
 
-    def traffic(protocol, setting):
+    def traffic(protocol):
         """The second run has other columns, the third the first one's, the fourth other labels."""
         runs.append(protocol)
         other = len(runs) == 2
         sent = [("embedding", 1, 0, -1, 100 + len(runs)), ("gradient", 1, -1, 0, 50 + 9 * other)]
-        return Traffic(tuple((*one, 0, 0) for one in sent), (), ())
+        return tuple((*one, 0, 0) for one in sent)
 
     monkeypatch.setattr(sealed_links, "traffic_of", traffic)
-    monkeypatch.setattr(pairs, "traffic_of", traffic)
     found = list(sealed_links._told_by_envelopes(Subject(make("split", **SMALL))))
     assert len(runs) == 4
     assert found == ["the size of 'gradient' depends on columns or networks, in round 1"]
@@ -222,13 +219,12 @@ def test_sizes_that_are_chance_hide_no_size_that_depends_on_columns(monkeypatch)
 def test_times_that_depend_on_columns_or_labels_are_told(monkeypatch, changed, told):
     runs = []
 
-    def traffic(protocol, setting):
+    def traffic(protocol):
         runs.append(protocol)
         later = 3 * (len(runs) == changed)
-        return Traffic((("embedding", 1, 0, -1, 100, 5 + later, 9 + later),), (), ())
+        return (("embedding", 1, 0, -1, 100, 5 + later, 9 + later),)
 
     monkeypatch.setattr(sealed_links, "traffic_of", traffic)
-    monkeypatch.setattr(pairs, "traffic_of", traffic)
     if changed == 4:  # no run beyond that with other columns differs before
         runs.append(None)
     found = list(sealed_links._told_by_envelopes(Subject(make("split", **SMALL))))

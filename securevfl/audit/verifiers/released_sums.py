@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from securevfl.audit.equal_sums import equal_sums
-from securevfl.audit.recording.recorder import record
+from securevfl.audit.recording import record
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
 from securevfl.engine.party import SERVER
@@ -41,10 +41,10 @@ def _counted(subject: Subject) -> Evidence:
     """Visits of the row that was used most, in a run that would go on beyond the budget."""
     subject.progress("a run beyond the budget of sums")
     whole = {"batch": subject.instance().data.rows}  # of which each round is an epoch
-    odometer = subject.instance(options=whole).released()
+    odometer = subject.instance(whole).released()
     assert odometer is not None
     asked = visits_allowed(odometer.unknowns, odometer.width, odometer.budget) + _BEYOND
-    made = subject.instance(options=whole | {"rounds": asked})
+    made = subject.instance(whole | {"rounds": asked})
     run = record(made)
     summed = {m.key.round for m in run.messages if _to_server(m.key)}
     assert isinstance(made, SplitProtocol)  # others have no odometer
@@ -57,7 +57,7 @@ def _counted(subject: Subject) -> Evidence:
         f"{equations} equations for {odometer.unknowns} unknowns"
     )
     if equations >= odometer.budget * odometer.unknowns:
-        return Evidence(ReleasedSums.name, "accuses", text, "demonstration", p_value=0.0)
+        return Evidence(ReleasedSums.name, "accuses", text, "proof", p_value=0.0)
     return Evidence(ReleasedSums.name, "supports", f"E h < u: {text}", "proof")
 
 

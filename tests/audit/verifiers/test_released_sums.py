@@ -3,8 +3,9 @@
 import pytest
 
 from securevfl.audit.subject import Subject
+from securevfl.audit.verdicts import conclude
 from securevfl.audit.verifiers.released_sums import ReleasedSums
-from securevfl.audit.verify import judge
+from securevfl.audit.verify import examine
 from securevfl.data import load_dataset
 from securevfl.testing.runs import make
 
@@ -19,7 +20,7 @@ def data():
 def verdict(method, data):
     made = make(method, data, defaults={}, **OPTIONS)
     (claim,) = [c for c in made.claims if c.strength == "undetermined"]
-    return judge(claim, Subject(made, seed=0), [ReleasedSums()])
+    return conclude(claim, examine(claim, Subject(made, seed=0), [ReleasedSums()]))
 
 
 @pytest.mark.parametrize("method", ["fedvs", "coded_split"])

@@ -1,24 +1,42 @@
-"""Settings in which a configuration is run besides as it is: late, crashed, wrong, resumed."""
+"""Settings in which a protocol is run besides as it is: late, crashed or wrong parties."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from securevfl.audit.traffic.setting import Setting
-from securevfl.engine.conditions import Conditions
+from securevfl.engine.conditions import NONE, Conditions
 from securevfl.engine.delays import Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.protocol import Protocol
 
-_RESUMED_IN = 4  # round in which a run is broken off
-ROWS = 200  # of small instances
-MANY_ROWS = 2000  # of settings: whatever needs more rows there is seen by no run
-_PREDICTED = 4500  # rows of a coded prediction: a server asks for some 4096 of them at once
 _PATIENCE = 3.0  # seconds of timeouts where the configuration has none
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way to run a configuration.
+
+    Attributes
+    ----------
+    name : str
+    options : mapping
+        That differ from the configuration's.
+    conditions : Conditions
+    faults : Faults or None
+    wrong_uploads : int
+        Clients, from the first, whose uploads are replaced by random elements. Without delays the
+        first ones' uploads are among those that are decoded.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Conditions = NONE
+    faults: Faults | None = None
+    wrong_uploads: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +64,6 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
     Timeouts that the configuration does not have are set where somebody is late or down
     (`Protocol.fault_options`): without them a run waits.
     """
-    yield Setting("resumed", resumed_in=_RESUMED_IN)
     if _has(protocol, "secure") and not protocol.config.secure:
         yield Setting("coded inference", {"secure": True})
     timed = _with_timeouts(protocol)
@@ -69,12 +86,6 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
         wrong = max(1, int(protocol.config.tolerate_corrupt))
         options = {"tolerate_corrupt": wrong} | ({} if timed is None else timed[0])
         yield Setting("wrong uploads", options, wrong_uploads=wrong)
-    if protocol.prediction_messages:
-        yield Setting("coded prediction", predicts=_PREDICTED)
-        if timed is not None:
-            conditions = _delays(protocol, late, share_factor=0.1)
-            words = "coded prediction, results late"
-            yield Setting(words, often, conditions, predicts=_PREDICTED)
 
 
 def _faults(protocol: Protocol, often: dict[str, Any]) -> Iterator[Setting]:
@@ -83,7 +94,7 @@ def _faults(protocol: Protocol, often: dict[str, Any]) -> Iterator[Setting]:
     yield Setting("clients crash", often, faults=crashes)
     crashes = Faults({"client": Chain(0.5, 0.9)}, first=2)
     yield Setting("clients crash again and again", often, faults=crashes)
-    if hides_columns(protocol):  # formulas of others may need that rounds follow one another
+    if _hides_columns(protocol):
         crashes = Faults({"server": Chain(0.3, 0.9)}, first=3)
         yield Setting("server crashes", often, faults=crashes)
     if hosts := protocol.roles().get("host"):
@@ -101,19 +112,15 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
     forget who uploaded. Then as few clients share in time as no sum may have. At last all uploads
     to ten sums come too late, clients come back from a crash between the second and the third,
     and as many are down then as cannot make a sum tell anything: only the others can tell the
-    server of the first sum, whose rows it asks for again if they do not. That is run once more with
-    notes that are lost, where clients must name all rounds since their checkpoint; of three batches
-    in an epoch the one that they would forget is asked for next.
+    server of the first sum, whose rows it asks for again if they do not.
     """
     if not (_has(protocol, "share_timeout") and _has(protocol, "result_timeout")):
         return
     clients = protocol.peers()
-    half, K = clients[len(clients) // 2 :], 1
+    half = clients[len(clients) // 2 :]
     options = often | {"share_timeout": timeout, "result_timeout": timeout}
     # Each attempt asks for the same rows again.
     same = options | ({"batch": protocol.data.rows} if _has(protocol, "batch") else {})
-    if isinstance(protocol, CodedProtocol):
-        K = protocol.code.segments
 
     def late(*messages: Iterable[tuple[int, int, str]]) -> Conditions:
         every = frozenset(one for some in messages for one in some)
@@ -124,32 +131,26 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
 
     uploads = late(((1, n, "upload") for n in clients), ((1, 1, "share"), (2, 0, "share")))
     faults = Faults(outages=down(half, 0.5, 1.5))
-    yield Setting("uploads late, others down", same, uploads, faults, multiple=K)
+    yield Setting("uploads late, others down", same, uploads, faults)
     uploads = late(((2, n, "upload") for n in clients), ((2, 1, "share"), (3, 0, "share")))
     lost = Faults(outages=tuple(Outage((0, n), rounds=(2, 3), one_way=True) for n in half))
-    yield Setting("uploads late, others lack a share", same, uploads, lost, multiple=K)
+    yield Setting("uploads late, others lack a share", same, uploads, lost)
     few = int(getattr(protocol.config, "privacy", 1) or 0) + 1
     shares = late(
         ((1, n, "share") for n in clients[few:]), ((2, n, "share") for n in clients[:-few])
     )
-    yield Setting("few share in time", same, shares, multiple=K)
+    yield Setting("few share in time", same, shares)
     if isinstance(protocol, CodedProtocol) and _has(protocol, "batch"):
-        two, three = (options | {"batch": -(-rows_of(protocol) // n)} for n in (2, 3))  # an epoch
-        silent = clients[len(clients) - (K + protocol.code.privacy - 1) :]
+        two = options | {"batch": -(-protocol.data.rows // 2)}  # an epoch
+        code = protocol.code
+        silent = clients[len(clients) - (code.segments + code.privacy - 1) :]
         faults = Faults(outages=(*down(clients, 1.2, 1.6), *down(silent, 2.95, 12)))
         uploads = late((round, n, "upload") for round in range(1, 11) for n in clients)
         words = "uploads late, all come back, some down"
-        yield Setting(words, two, uploads, faults, multiple=2 * K)
-        words = "uploads late, all come back without their notes, some down"
-        yield Setting(words, three, uploads, faults, multiple=3 * K, loses_notes=True)
+        yield Setting(words, two, uploads, faults)
 
 
-def rows_of(protocol: Protocol) -> int:
-    """Rows of the instances that are run in settings: many where columns are hidden."""
-    return min(MANY_ROWS if hides_columns(protocol) else ROWS, protocol.data.rows)
-
-
-def hides_columns(protocol: Protocol) -> bool:
+def _hides_columns(protocol: Protocol) -> bool:
     """Whether masks or ciphertexts are claimed to hide columns."""
     hidden = ("perfect", "computational")
     return any(one.strength in hidden for one in protocol.claims if one.asset == "features")

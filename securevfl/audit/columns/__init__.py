@@ -1,1 +1,0 @@
-"""Search for the columns of clients in messages, by their numbers."""

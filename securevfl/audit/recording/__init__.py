@@ -1,1 +1,0 @@
-"""Recorded runs of any protocol, and the simulation that records them."""

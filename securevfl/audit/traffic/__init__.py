@@ -1,1 +1,0 @@
-"""Traffic of a run: the part that is seen without its secrets, in each of its settings."""
