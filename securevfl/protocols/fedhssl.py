@@ -407,6 +407,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
 
     name = "fedhssl"
     apart = True
+    traced_alone = 3
     Config = FedHsslConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
     small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}

@@ -68,6 +68,7 @@ class Local(OpenEmbeddings, DownstreamProtocol):
     """Client 0 alone on one data set."""
 
     name = "local"
+    traced_alone = 3
     Config = LocalConfig
     card = Card(
         title="The active party alone",

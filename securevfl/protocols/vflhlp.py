@@ -281,6 +281,7 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
 
     name = "vflhlp"
     apart = True
+    traced_alone = 3
     Config = VflhlpConfig
     check_options: ClassVar[dict[str, Any]] = {"pretrain_epochs": 2, "pretrain_batch": 32}
     small_options: ClassVar[dict[str, int]] = {"pretrain_epochs": 2}

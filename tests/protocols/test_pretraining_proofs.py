@@ -33,6 +33,13 @@ def embeddings(*parties):
     return {f"embedding of party {n}" for n in parties}
 
 
+@pytest.mark.parametrize("name", ["fedhssl", "local", "ssl_local", "vflhlp"])
+def test_methods_for_few_aligned_rows_are_traced_with_others(name):
+    traced = Traced(name, {}, N)
+    assert "and 3 of each alone" in traced.sizes
+    assert len(traced._made(0).data.alone[1]) == 3
+
+
 # -- VFLHLP ----------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ Protocols add their pre-training to these classes.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from securevfl.protocols.base.embedding import EmbeddingProtocol
 
 class DownstreamProtocol(EmbeddingProtocol):
     """A method that pre-trains, then trains split on the aligned rows."""
-
-    traced_alone: ClassVar[int] = 3  # unaligned rows of each client in the run that is proved
 
     def alone(self, index: int) -> np.ndarray | None:
         """Unaligned rows of client `index`; None where no party has any."""
