@@ -156,7 +156,7 @@ class LocalLearning:
 
 @dataclass
 class Learner:
-    """What a client pre-trains: its encoders, with the heads of each.
+    """Encoders of a client in pre-training, with the heads of each.
 
     Attributes
     ----------
@@ -266,7 +266,7 @@ class Client(OpenClient):
 
     @property
     def learner(self) -> Learner:
-        """What it pre-trains."""
+        """Its encoders and heads in pre-training."""
         models = self.encoders, self.cross, self.local, self.streams
         return Learner(*models, tuple(self.rows), self.how, self.shapes, self.projection)
 
@@ -514,7 +514,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
         return ideal
 
     def learner(self, world: World, index: int) -> Learner:
-        """What a client pre-trains, as it was in the beginning."""
+        """Encoders and heads of a client, as they were in the beginning."""
         rows = ("columns", *(("columns of rows alone",) if self.data.alone else ()))
         given = tuple(world.the(index, name) for name in rows)
         own: Any = self.objective(index, self.config.method, "init local")

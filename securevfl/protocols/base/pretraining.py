@@ -56,7 +56,7 @@ def all_labels(labels: Secret, more: Secret | None) -> Secret:
 def learnt(
     own: Model, streams: Model, features: Secret, names: Sequence[str], *labels: Secret
 ) -> dict[str, Secret]:
-    """What there is to say of a pre-training that is done here, by name."""
+    """Results of a pre-training that is done here, by name."""
     kinds = [np.int64 if name == "epochs" else np.float64 for name in names]
     shapes = [()] * len(kinds)
     told = own.step(pretrain, streams, features, list(names), *labels, shapes=shapes, of=kinds)
