@@ -87,7 +87,8 @@ class Participant(Sealing, Party):
         uint8 array, (32,)). Two of these in one
         text, one of arrays and one of bytes, as in "public key, field", are of a payload that has
         both. A tuple has one for each part of a payload that is a tuple, and "public" for parts
-        without such values. All other kinds carry public numbers and texts, such as a batch's rows.
+        without such values; a mapping has those of the keys of a dictionary, and the other keys
+        are public. All other kinds carry public numbers and texts, such as a batch's rows.
     judged : tuple of str
         Kinds of message of which the party itself deals with what is no value of `protected`, and
         is given it as it came. In all other kinds it ends the run.
@@ -483,6 +484,10 @@ def _parts(payload: Any, what: Any, change: Any) -> Any:
         if not isinstance(payload, tuple) or len(payload) != len(what):
             return payload  # of another form: for the receiver to see
         return tuple(_parts(one, w, change) for one, w in zip(payload, what, strict=True))
+    if isinstance(what, Mapping):
+        if not isinstance(payload, dict):
+            return payload
+        return {k: _parts(one, what.get(k, "public"), change) for k, one in payload.items()}
     if what == "keys":
         return change(payload, what)
     return _each(payload, lambda value: change(value, what))
