@@ -53,7 +53,7 @@ def coalitions_against(
         The coalitions that were decided.
     roles : mapping
         Numbers of the parties of each role, with blanks or underscores. A role in the plural is
-        all that have it.
+        all that have it; each of them, where all clients do and nobody else would be left.
     threshold : int
         The most clients that pool what they have.
     """
@@ -91,8 +91,11 @@ def _of_role(role: str, roles: Mapping[str, Sequence[int]]) -> list[frozenset[in
         return [frozenset()]
     if role in roles:
         return [frozenset((n,)) for n in roles[role]]
-    whole = [numbers for one, numbers in roles.items() if role in (f"{one}s", _plural(one))]
-    return [frozenset(whole[0])] if whole else []
+    plurals = {form: one for one in roles for form in (f"{one}s", f"{one} parties", _plural(one))}
+    members = frozenset(roles[plurals[role]]) if role in plurals else frozenset()
+    if members == frozenset(roles.get("client", ())):
+        return [frozenset((n,)) for n in members]
+    return [members] if members else []
 
 
 def _plural(role: str) -> str:

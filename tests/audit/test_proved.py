@@ -10,6 +10,7 @@ from securevfl.privacy.adversary import Adversary
 from securevfl.verified import SERVER, World
 
 ROLES = {"server": (SERVER,), "client": (0, 1, 2, 3), "key_holder": (3,), "active party": (0, 1)}
+ROLES |= {"passive": (2, 3), "embedding owner": (0, 1, 2, 3)}
 SOME = ({0}, {1}, {2}, {3}, {0, 1}, {2, 3}, {0, 1, 2})
 WITH_SERVER = ({SERVER}, {SERVER, 0}, {SERVER, 3}, {SERVER, 0, 1})
 THERE = [frozenset(some) for some in SOME + WITH_SERVER]
@@ -28,6 +29,8 @@ THERE = [frozenset(some) for some in SOME + WITH_SERVER]
         ("key holder", [{3}]),
         ("server + key holder", [{SERVER, 3}]),
         ("active parties", [{0, 1}]),
+        ("passive parties", [{2, 3}]),
+        ("embedding owners", [{0}, {1}, {2}, {3}]),
         ("outsider", []),
         ("malicious server", []),
         ("T uploads", []),
