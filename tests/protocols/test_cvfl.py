@@ -14,10 +14,14 @@ from securevfl.engine.network import SERVER, Message
 from securevfl.engine.party_state import restore, snapshot
 from securevfl.engine.runner import Owner, PartyRunner
 from securevfl.errors import ConfigurationError, DataError, StalledError
+from securevfl.protocols.base import open_embeddings
+from securevfl.protocols.cvfl.algorithm import ActiveParty, PassiveParty
 from securevfl.protocols.cvfl.parameters import CvflConfig
 from securevfl.protocols.cvfl.slow_parties import is_slow, pace_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, loss_of, strips
 
 SMALL = {
@@ -89,8 +93,8 @@ class Oracle:
         self.config = self.protocol.config
         self.parties = self.protocol.parties()
         self.data = dataset
-        self.bottoms = [self.parties[m].network.module for m in range(dataset.parties)]
-        self.w0 = self.parties[SERVER].centre.network
+        self.bottoms = [bare_of(self.parties[m].network).module for m in range(dataset.parties)]
+        self.w0 = bare_of(self.parties[SERVER].centre).network
         self.launched = [0] * dataset.parties
         self.losses, self.factors = [], []
 
@@ -313,9 +317,10 @@ def test_in_step_a_request_waits_for_the_step_of_the_round_before():
     assert passive.sent[2][:3] == ("embedding", 0, 2)
     with one_thread():
         twin = protocol.party(3)
+        network, features = bare_of(twin.network), bare_of(twin.features)[rows]
         for weight in (1, 2):
-            twin.network.update(twin.features[rows], np.float32(weight) * ones)
-        assert (passive.sent[2][3][1] == twin.network.forward(twin.features[rows])).all()
+            network.update(features, np.float32(weight) * ones)
+        assert (passive.sent[2][3][1] == network.forward(features)).all()
     assert passive.rests == [0, 1]
     passive.give(SERVER, "stop", None, 2)
     assert passive.runner.done
@@ -424,3 +429,86 @@ def test_real_targets_are_learnt_too():
     dataset = VerticalDataset.from_numpy(rows, rows.sum(1), task="regression", parties=4)
     outcome = simulate("cvfl", dataset, **SMALL | {"rounds": 80, "q": 1.0, "lr": 0.02})
     assert np.mean(outcome.losses[-10:]) < 0.3 * np.mean(outcome.losses[:4])
+
+
+# -- proofs ----------------------------------------------------------------------------------------
+
+
+def proved(fresh=False, **options):
+    """Verdicts by coalition: parties 0 to 3, and the collaborator."""
+    proof = prove_protocol(Traced("cvfl", options), fresh=fresh)
+    return {v.claim: v for v in proof.verdicts}
+
+
+def test_nothing_is_shown_beside_what_the_algorithms_send():
+    found = proved(fresh=True, active=2)
+    assert {v.verdict for v in found.values()} == {"NOT PROTECTED"}
+    assert set(found["client 2"].clear) == {"dF/dh of party 2", "loss", "factor"}
+    assert {"embedding of party 1", "embedding of party 3", "top model"} <= set(
+        found["client 0"].clear
+    )
+    assert {"dF/dw by party 0", "dF/dw by party 1"} <= set(found["server"].clear)
+    assert "server + clients 0, 1" in found
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "sync"},
+        {"mode": "sync", "slow": "1", "patience": 1.0, "staleness": 1, "active": 2},
+        {"mode": "single", "label_partition": "equal", "active": 2},
+        {"slow": "0,1", "q": "auto", "patience": 1.0, "active": 2, "weight_bound": 100.0},
+        {"aggregation": "max", "timeout": 2.0},
+    ],
+    ids=str,
+)
+def test_each_mode_is_proved(options):
+    assert {v.verdict for v in proved(**options).values()} == {"NOT PROTECTED"}
+
+
+def with_a_column(network, features, samples):
+    """An embedding whose first number is a column's."""
+    made = np.array(network.forward(features[samples]))
+    made[:, 0] = features[samples, 0]
+    return made
+
+
+def sees_a_column(self, samples):
+    shape = (samples.shape[0], self.width)
+    return self.network.call(with_a_column, self.features, samples, shape=shape)
+
+
+def with_labels(gradient, labels, rows):
+    return gradient + labels[rows, None].astype(np.float32)
+
+
+def labels_in_gradients(self, to, kind, payload, **more):
+    if kind == "gradient":
+        rows, part = payload
+        payload = rows, part.map(with_labels, self.labels, rows)
+    PassiveParty.send(self, to, kind, payload, **more)
+
+
+def another_norm(network, features):
+    return float(np.abs(features).sum())
+
+
+def columns_for_the_penalty(self, to, kind, payload, **more):
+    if kind == "penalty":
+        payload = self.network.call(another_norm, self.features, dtype=np.float64)
+    open_embeddings.OpenClient.send(self, to, kind, payload, **more)
+
+
+MISTAKES = {
+    "a column in embeddings": (PassiveParty, "embed", sees_a_column, "client 0"),
+    "labels in gradients": (ActiveParty, "send", labels_in_gradients, "client 2"),
+    "columns for r(theta)": (PassiveParty, "send", columns_for_the_penalty, "client 0"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_not_proved(name, monkeypatch):
+    kind, method, planted, who = MISTAKES[name]
+    monkeypatch.setattr(kind, method, planted, raising=False)
+    verdict = proved(active=2, slow="0")[who]
+    assert verdict.verdict in ("NOT PROVED", "VIOLATED"), verdict.scope

@@ -15,42 +15,190 @@ order messages arrive. The objective of a slow active party is F_l^q (equation 3
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Message, Party
+from securevfl.engine.party import ANNOUNCE, SERVER, Message
 from securevfl.models.aggregation import Aggregation
-from securevfl.models.client_networks import ClientNetwork
-from securevfl.models.split import Batches, Centre
+from securevfl.models.split import Centre
 from securevfl.models.stale import LastEmbeddings
-from securevfl.models.weights import load_weights, penalty, weights_of
+from securevfl.models.weights import penalty, weights_of
+from securevfl.protocols.base.open_embeddings import FIELD, OpenClient
+from securevfl.protocols.base.protected_values import Shapes, loaded, weights_in
 from securevfl.protocols.cvfl.parameters import CvflConfig
-from securevfl.protocols.cvfl.slow_parties import amplified, gradient_factor, is_slow, pace_of
+from securevfl.protocols.cvfl.slow_parties import Objective, amplified, is_slow, pace_of
+from securevfl.verified import Model, Participant, Secret
 
 _UNANSWERED = 1000  # launches in a row without an answer after which a party waits without limit
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Batch of a launch, which is public.
+
+    Attributes
+    ----------
+    places, rows : ndarray of int, (|B|,)
+        Its places among the labelled rows, and its rows.
+    oldest : int
+        Earliest launch of which embeddings are used.
+    """
+
+    places: np.ndarray
+    rows: np.ndarray
+    oldest: int
+
+
+def penalty_of(network: Model) -> Secret:
+    """r(theta_m) of a bottom model."""
+    found: Secret = network.call(penalty, dtype=np.float64)
+    return found
+
+
+def kept(last: LastEmbeddings, party: int, places: np.ndarray, round: int, H: np.ndarray) -> None:
+    """Keep a party's embedding of some labelled rows, where no newer one is there."""
+    last.keep(party, places, H, round)
+
+
+def launched(
+    top: Centre,
+    labels: np.ndarray,
+    last: LastEmbeddings,
+    batch: Batch,
+    aggregation: Aggregation,
+    objective: Objective,
+    senders: Sequence[int],
+    receivers: Sequence[int],
+    *given: np.ndarray,
+) -> tuple[Any, ...]:
+    """Loss of a launch, factor of equation 3, dF_l/dw_0, and dF_l/dh_m of some parties."""
+    fresh = dict(zip(senders, given, strict=False))  # after them come penalties
+    h, present = last.complete(fresh, batch.places, oldest=batch.oldest)
+    joint = aggregation.combine(h, present)
+    loss, dh, dw = top.gradients(joint, batch.rows, labels)  # lines 11 and 13
+    factor = objective.factor(loss, map(float, given[len(fresh) :]))
+    dh, dw = amplified(factor, dh, dw)  # equation 3
+    parts = [aggregation.gradient(dh, h, present, m) for m in receivers]
+    return loss, factor, *dw.values(), *parts
+
+
+def applied(centre: Centre, names: Sequence[str], *gradients: np.ndarray) -> None:
+    """w_0 -= gamma dF_l/dw_0 (Algorithm 3, line 3)."""
+    centre.apply(dict(zip(names, gradients, strict=True)))
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Results of a launch.
+
+    Attributes
+    ----------
+    loss, factor : Secret, ()
+        Of the batch; of equation 3.
+    dw : dict of str to Secret
+        dF_l/dw_0.
+    parts : dict of int to Secret
+        dF_l/dh_m of those that have embeddings in it.
+    """
+
+    loss: Secret
+    factor: Secret
+    dw: dict[str, Secret]
+    parts: dict[int, Secret]
+
+
+def launch(
+    models: tuple[Model, Secret, Model],
+    shapes: Shapes,
+    public: tuple[Batch, Aggregation, Objective],
+    receivers: Sequence[int],
+    embeddings: Mapping[int, Secret],
+    penalties: Mapping[int, Secret],
+) -> Launch:
+    """Gradients of a launch (lines 11 to 14).
+
+    Parameters
+    ----------
+    models : (Model, Secret, Model)
+        w_0^l, labels by row, and the newest embeddings.
+    shapes : mapping of str to tuple of int
+        Of w_0.
+    public : (Batch, Aggregation, Objective)
+    receivers : sequence of int
+        Parties that have embeddings in it.
+    embeddings, penalties : mapping of int to Secret
+        h_m that are fresh, and r(theta_m); the order of the latter decides the last bit.
+    """
+    top, *own = models
+    fresh = dict(sorted(embeddings.items()))
+    size = next(iter(fresh.values())).shape
+    given = (*own, *public, tuple(fresh), tuple(receivers), *fresh.values(), *penalties.values())
+    loss, factor, *found = top.call(
+        launched,
+        *given,
+        shapes=[(), (), *shapes.values(), *[size] * len(receivers)],
+        of=[np.float64] * 2 + [np.float32] * (len(shapes) + len(receivers)),
+    )
+    dw, parts = found[: len(shapes)], found[len(shapes) :]
+    return Launch(
+        loss, factor, dict(zip(shapes, dw, strict=True)), dict(zip(receivers, parts, strict=True))
+    )
+
+
+class Stale(LastEmbeddings):
+    """Newest embeddings, which are protected; of which launches they are is public.
+
+    Parameters
+    ----------
+    embeddings : Model
+        Of a `LastEmbeddings` with as many parties and rows.
+    parties, rows : int
+    """
+
+    def __init__(self, embeddings: Model, parties: int, rows: int) -> None:
+        super().__init__(parties, rows, 0)
+        self.embeddings = embeddings
+
+    def keep(self, party: int, places: np.ndarray, embedding: Any, round: int) -> None:
+        """Keep a party's embedding of some labelled rows, where no newer one is there."""
+        if self.rows:
+            self.embeddings.step(kept, party, places, round, embedding)
+        super().keep(party, places, np.empty((len(places), 0)), round)
+
+    def present(self, fresh: Iterable[int], batch: Batch) -> np.ndarray:
+        """Which embeddings a launch has, (M, |B|), bool."""
+        new = dict.fromkeys(fresh, np.empty((len(batch.places), 0)))
+        return self.complete(new, batch.places, oldest=batch.oldest)[1]
+
+    def state_dict(self) -> dict[str, Any]:
+        """State for a checkpoint: that of the embeddings."""
+        return {**self.embeddings.state_dict(), "version": self.version}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.embeddings.load_state_dict(state)
+        self.version = np.array(state["version"])
+
+
 @dataclass(eq=False, repr=False)
-class PassiveParty(Party):
+class PassiveParty(OpenClient):
     """Party m: sends embeddings to active parties, and steps theta_m with theirs (Algorithm 2).
 
     Attributes
     ----------
-    features : ndarray, (N, d_m)
-        Its columns of all training rows.
-    network : ClientNetwork
+    batches : Batches
+        Of as many rows as the largest batch that it is asked for.
+    network : Model
         theta_m, the bottom model.
-    batch : int
-        Rows of the largest batch that it is asked for.
     gradients_per_step : int
         How many active parties' gradients it waits for before a step: L in step, else 1.
     strict : bool
         Whether it steps exactly once a round, and answers no request before the step of the round
         before: in step, where nobody loses patience.
-    pending : dict of int to (ndarray, ndarray)
+    pending : dict of int to (ndarray, Secret)
         Rows and gradients that have arrived, by active party, if it is not strict.
     early : list of tuple
         Requests that wait for a step; fields of messages.
@@ -61,21 +209,21 @@ class PassiveParty(Party):
     kept: ClassVar[tuple[str, ...]] = ("network", "pending", "stepped")
     kept_optional: ClassVar[Mapping[str, Any]] = {"early": []}
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
+    protected: ClassVar[Mapping[str, Any]] = {
+        ANNOUNCE: "real",
+        "embedding": ("public", "real"),
+        "penalty": "number",
+        "gradient": ("public", "real"),
+        "top_gradient": ("number", "real", {"factor": "number"}),
+        "top": ("real", "public"),
+    }
 
-    index: int
-    peers: Sequence[int]
-    features: np.ndarray
-    network: ClientNetwork
     _: KW_ONLY
-    batch: int
     gradients_per_step: int
     strict: bool
-    pending: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict, init=False)
+    pending: dict[int, tuple[np.ndarray, Secret]] = field(default_factory=dict, init=False)
     early: list[tuple[Any, ...]] = field(default_factory=list, init=False)
     stepped: int = field(default=0, init=False)
-
-    def __post_init__(self) -> None:
-        super().__init__(self.index, self.peers)
 
     async def run(self) -> None:
         """Serve until the collaborator says stop."""
@@ -88,22 +236,22 @@ class PassiveParty(Party):
 
     def serve(self) -> None:
         """Answer requests and apply gradients, whatever else the party waits for."""
-        self.on("request", self.embed)
+        self.on("request", self.answer)
         if not self.strict:
-            self.on("gradient", self.update)
+            self.on("gradient", self.take)
 
-    def embed(self, request: Message) -> None:
+    def answer(self, request: Message) -> None:
         """Send h_m of the rows, and r(theta_m) if asked (Algorithm 1, lines 7 to 10)."""
         if self.strict and request.round > self.stepped + 1:
             self.early.append(tuple(request))
             return
         rows, slow = request.payload
-        h = self.network.forward(self.features[rows])
-        self.send(request.sender, "embedding", (rows, h), round=request.round)
+        self.send(request.sender, "embedding", (rows, self.embed(rows)), round=request.round)
         if slow:
-            self.send(request.sender, "penalty", penalty(self.network), round=request.round)
+            own = penalty_of(self.network)
+            self.send(request.sender, "penalty", own, round=request.round)
 
-    def update(self, message: Message) -> None:
+    def take(self, message: Message) -> None:
         """Step, as soon as there are gradients of enough active parties."""
         self.pending[message.sender] = message.payload  # line 2
         if len(self.pending) < self.gradients_per_step:
@@ -117,7 +265,7 @@ class PassiveParty(Party):
 
         They are waited for: a checkpoint of a round has all of its gradients, and none of the next.
         """
-        gradients: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        gradients: dict[int, tuple[np.ndarray, Secret]] = {}
         while len(gradients) < self.gradients_per_step:
             # An active party is within the round that this step ends.
             safe = not gradients and self.round == self.stepped
@@ -129,30 +277,23 @@ class PassiveParty(Party):
         self.step(gradients)
         return True
 
-    def step(self, gradients: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> None:
+    def step(self, gradients: Mapping[int, tuple[np.ndarray, Secret]]) -> None:
         """theta_m -= gamma (v + lambda grad r(theta_m)), v = J^T dF_l/dh_m (lines 2 to 6).
 
         In step, with the gradients of all active parties of the round, in the order of their
         numbers. The optimiser adds the gradient of the penalty (line 4).
         """
         for sender in sorted(gradients):
-            rows, gradient = gradients[sender]
-            clipped = self.network.update(self.features[rows], gradient)  # lines 3 to 5
-            if clipped:
-                self.record("clipped", weights=clipped, bound=self.network.bound)
+            self.update(*gradients[sender])  # lines 3 to 5
         self.stepped += 1
         waiting, self.early = self.early, []
         for request in waiting:
-            self.embed(Message(*request))
+            self.answer(Message(*request))
 
     def rest(self, round: int) -> None:
         """Keep a step, as of the launch that it followed: a passive party has no other rounds."""
         self.round = max(self.round, round)
         self.safe_point()
-
-    def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
-        return self.batch * self.network.operations if kind == "embedding" else 0
 
 
 @dataclass(eq=False, repr=False)
@@ -167,18 +308,18 @@ class ActiveParty(PassiveParty):
     ----------
     labelled_rows : ndarray of int
         G_l, in ascending order.
-    labels : ndarray, (N_l,)
-        Labels of these rows.
+    labels : Secret, (N,)
+        Labels of these rows; -1 in the place of others. Given as an array.
     batches : Batches
         Batches of places in `labelled_rows`.
-    top : Centre
-        w_0^l, the copy of the top model.
+    top : Model
+        w_0^l, the copy of the top model; given as a `Centre`.
     pace : float
         Its updates as a part of the fastest active party's.
     unanswered : int
         Launches in a row for which no new top model came.
-    stale : LastEmbeddings
-        Newest embedding of each party and labelled row.
+    stale : Stale
+        Embeddings of earlier launches.
     """
 
     kept: ClassVar[tuple[str, ...]] = (
@@ -188,19 +329,22 @@ class ActiveParty(PassiveParty):
 
     _: KW_ONLY
     labelled_rows: np.ndarray
-    labels: np.ndarray
-    batches: Batches
-    top: Centre
+    labels: Any
+    top: Any
     aggregation: Aggregation
     config: CvflConfig
     pace: float = field(default=1.0, init=False)
     unanswered: int = field(default=0, init=False)
-    stale: LastEmbeddings = field(init=False)
+    stale: Stale = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.labels: Secret = self.own("labels", self.labels)
+        self.shapes = {name: one.shape for name, one in weights_of(self.top).items()}
+        self.top: Model = self.own_model("top", self.top)
         rows = len(self.labelled_rows) if self.config.patience is not None else 0
-        self.stale = LastEmbeddings(len(self.peers), rows, self.config.width)
+        last = LastEmbeddings(len(self.peers), rows, self.width)
+        self.stale = Stale(self.own_model("stale", last), len(self.peers), rows)
 
     async def run(self) -> None:
         """Launch updates until the collaborator says stop (lines 2 to 15)."""
@@ -218,7 +362,7 @@ class ActiveParty(PassiveParty):
         """Launch one update in each round, which the collaborator announces with w_0."""
         async for round_ in self.rounds():
             with round_:
-                load_weights(self.top, round_.payload)  # lines 3 to 5
+                self.load(round_.payload)  # lines 3 to 5
                 await self.launch()
             # Not within the block: the next round may have been announced by now.
             if self.strict:
@@ -230,32 +374,35 @@ class ActiveParty(PassiveParty):
     async def launch(self) -> bool:
         """One update (lines 6 to 14); False when the run is over."""
         places = self.batches.samples(self.batches.draw(self.round))  # line 6
-        rows, slow = self.labelled_rows[places], self.is_slow
-        others = [m for m in self.peers if m != self.index]
-        self.broadcast("request", (rows, slow), to=others)
-        embeddings = {self.index: self.network.forward(self.features[rows])}
-        penalties = {self.index: penalty(self.network)} if slow else {}
-        if not await self.gather(embeddings, penalties, len(self.peers) if slow else 0):
-            return False
-        bound = self.config.staleness
         # Bounded staleness: an embedding of more than `staleness` launches ago is left out, as the
         # convergence proof needs a bound on its age.
+        bound = self.config.staleness
         oldest = 0 if bound is None else max(0, self.round - bound)
-        h, present = self.stale.complete(embeddings, places, oldest=oldest)
-        joint = self.aggregation.combine(h, present)
-        loss, dh, dw = self.top.gradients(joint, places, self.labels)  # lines 11 and 13
-        factor = gradient_factor(self.config, self.pace, loss, penalties) if slow else 1.0
-        dh, dw = amplified(factor, dh, dw)  # equation 3
-        for m in self.peers:
-            if present[m].any():
-                part = self.aggregation.gradient(dh, h, present, m)
-                self.send(m, "gradient", (rows, part))  # line 12
-        counts = {"factor": factor, "fresh": len(embeddings), "known": float(present.mean())}
-        self.send(SERVER, "top_gradient", (loss, dw, counts))  # line 14
+        batch, slow = Batch(places, self.labelled_rows[places], oldest), self.is_slow
+        others = [m for m in self.peers if m != self.index]
+        self.broadcast("request", (batch.rows, slow), to=others)
+        embeddings = {self.index: self.embed(batch.rows)}
+        penalties = {self.index: penalty_of(self.network)} if slow else {}
+        if not await self.gather(embeddings, penalties, len(self.peers) if slow else 0):
+            return False
+        present = self.stale.present(embeddings, batch)
+        found = launch(
+            (self.top, self.labels, self.stale.embeddings),
+            self.shapes,
+            (batch, self.aggregation, Objective.of(self.config, self.pace, slow=slow)),
+            [m for m in self.peers if present[m].any()],
+            embeddings,
+            penalties,
+        )
+        for m, part in found.parts.items():
+            self.send(m, "gradient", (batch.rows, part))  # line 12
+        known = float(present.mean())
+        counts = {"factor": found.factor, "fresh": len(embeddings), "known": known}
+        self.send(SERVER, "top_gradient", (found.loss, found.dw, counts))  # line 14
         return True
 
     async def gather(
-        self, embeddings: dict[int, np.ndarray], penalties: dict[int, float], penalties_needed: int
+        self, embeddings: dict[int, Secret], penalties: dict[int, Secret], penalties_needed: int
     ) -> bool:
         """Add the other parties' h_m and r(theta_m), as far as they come in time (lines 7 to 10).
 
@@ -306,8 +453,12 @@ class ActiveParty(PassiveParty):
             if self.envelope.round == self.round:
                 self.unanswered = 0
                 weights, self.pace = payload
-                load_weights(self.top, weights)
+                self.load(weights)
                 return True
+
+    def load(self, weights: Mapping[str, Secret]) -> None:
+        """w_0^l = w_0."""
+        self.top.step(loaded, tuple(weights), *weights.values())
 
     @property
     def is_slow(self) -> bool:
@@ -316,15 +467,15 @@ class ActiveParty(PassiveParty):
 
 
 @dataclass(eq=False, repr=False)
-class Collaborator(Party):
+class Collaborator(Participant):
     """Collaborator: keeps the top model w_0, and steps it with active parties' gradients.
 
     Attributes
     ----------
     parties, active : sequence of int
         Numbers of all parties, and of the L active ones.
-    centre : Centre
-        w_0, the top model.
+    centre : Model
+        w_0, the top model; given as a `Centre`.
     steps : int
         Updates of w_0 so far.
     updates : ndarray, (L,)
@@ -333,16 +484,19 @@ class Collaborator(Party):
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "updates")
     counts_rounds: ClassVar[bool] = True
+    protected = PassiveParty.protected
 
     parties: Sequence[int]
     active: Sequence[int]
-    centre: Centre
+    centre: Any
     config: CvflConfig
     steps: int = field(default=0, init=False)
     updates: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
-        super().__init__(SERVER, self.parties)
+        super().__init__(SERVER, self.parties, FIELD)
+        self.shapes = {name: one.shape for name, one in weights_of(self.centre).items()}
+        self.centre: Model = self.own_model("centre", self.centre)
         self.updates = np.zeros(len(self.active), np.int64)
 
     async def run(self) -> None:
@@ -355,7 +509,7 @@ class Collaborator(Party):
             assert self.envelope is not None
             party, round = self.envelope.sender, self.envelope.round
             self.update(party, payload)  # line 3
-            answer = (weights_of(self.centre), pace_of(self.updates, party))
+            answer = (weights_in(self.centre, self.shapes), pace_of(self.updates, party))
             self.send(party, "top", answer, round=round)  # line 4
         self.broadcast("stop", None)
 
@@ -365,7 +519,7 @@ class Collaborator(Party):
         while self.steps < self.config.rounds:
             self.safe_point()
             turn = self.steps // len(self.active) + 1
-            self.announce(turn, weights_of(self.centre), to=self.active)
+            self.announce(turn, weights_in(self.centre, self.shapes), to=self.active)
             payloads = await self.collect("top_gradient", senders=self.active)
             for party in self.active:
                 self.update(party, payloads[party])
@@ -376,7 +530,7 @@ class Collaborator(Party):
     def update(self, party: int, payload: Any) -> None:
         """w_0 -= gamma dF_l/dw_0 (line 3), and a row of the history."""
         loss, gradients, counts = payload
-        self.centre.apply(gradients)
+        self.centre.step(applied, tuple(gradients), *gradients.values())
         self.steps += 1
         self.updates[party] += 1
         if self.config.mode != "sync":

@@ -19,20 +19,24 @@ from securevfl.models.weights import refuse_running_statistics
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
-from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.messages import MessageSpec, announcement, last_word
+from securevfl.protocols.base.open_embeddings import FIELD
 from securevfl.protocols.cvfl.algorithm import ActiveParty, Collaborator, PassiveParty
-from securevfl.protocols.cvfl.declaration import messages_of
+from securevfl.protocols.cvfl.ideal import Ideal
 from securevfl.protocols.cvfl.parameters import CvflConfig, check_options
+from securevfl.verified import Provable, World
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class Cvfl(EmbeddingProtocol):
+class Cvfl(Provable, EmbeddingProtocol):
     """CVFL on one data set: `--parties` is M, and the first L = `active` of them hold labels."""
 
     name = "cvfl"
     Config = CvflConfig
+    field = FIELD
+    traced_options: ClassVar[dict[str, Any]] = {"rounds": 3, "batch": 2, "width": 2, "hidden": 2}
     fault_options: ClassVar[dict[str, Any]] = {"patience": 1.0}
     card = Card(
         title="CVFL: labels held by several parties",
@@ -136,25 +140,21 @@ class Cvfl(EmbeddingProtocol):
         gradients = active if in_step else 1
         strict = in_step and self.config.patience is None
         network, features = self.client_network(index), self.data.train[index]
+        given: dict[str, Any] = {"gradients_per_step": gradients, "strict": strict}
+        given["width"] = self.config.width
         if index >= active:
-            return PassiveParty(
-                *(index, self.peers(), features, network),
-                batch=self.batch_rows,
-                gradients_per_step=gradients,
-                strict=strict,
-            )
-        batches, labelled_rows = self.batches_of(index), self.label_sets[index]
+            return PassiveParty(index, self.peers(), self.layout, features, network, **given)
+        labelled_rows = self.label_sets[index]
+        labels = np.full_like(self.data.train_labels, -1)
+        labels[labelled_rows] = self.data.train_labels[labelled_rows]
         return ActiveParty(
-            *(index, self.peers(), features, network),
-            batch=batches.coded,
-            gradients_per_step=gradients,
-            strict=strict,
+            *(index, self.peers(), self.batches_of(index), features, network),
             labelled_rows=labelled_rows,
-            labels=self.data.train_labels[labelled_rows],
-            batches=batches,
+            labels=labels,
             top=self.top(),
             aggregation=self.aggregation,
             config=self.config,
+            **given,
         )
 
     def batches_of(self, active: int) -> Batches:
@@ -178,8 +178,66 @@ class Cvfl(EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Requests, embeddings and gradients of Algorithms 1 and 2, top models of Algorithm 3."""
-        return messages_of(self)
+        """Requests, embeddings and gradients of Algorithms 1 and 2, top models of Algorithm 3.
+
+        In step, top models and the end come with the announcement.
+        """
+        config, in_step = self.config, self.config.mode == "sync"
+        has_passive = len(self.label_sets) < self.data.parties
+
+        def batch_of(active: int) -> tuple[int, int]:
+            return min(config.batch, len(self.label_sets[active])), int(config.width)
+
+        return (
+            *[announcement("active", carries="weights", source="Algorithm 3, line 4")] * in_step,
+            MessageSpec("request", "active", "client", "control", source="Algorithm 1, line 6"),
+            MessageSpec(
+                *("embedding", "client", "active", "embedding"),
+                shape=lambda key: batch_of(key.receiver),
+                dtype="float32",
+                row_by_row=True,
+                source="Algorithm 1, line 7: h_m",
+            ),
+            *[
+                MessageSpec(
+                    *("penalty", "client", "active", "weights"),
+                    source="Algorithm 1, line 9: r(theta_m)",
+                )
+            ]
+            * (config.q != 1 and config.slow != "none"),
+            MessageSpec(
+                *("gradient", "active", "client", "gradient"),
+                shape=lambda key: batch_of(key.sender),
+                dtype="float32",
+                row_by_row=True,
+                source="Algorithm 1, line 12: dF_l/dh_m",
+            ),
+            MessageSpec(
+                *("top_gradient", "active", "server", "weights"),
+                source="Algorithm 1, line 14: dF_l/dw_0, and the loss",
+            ),
+            *[MessageSpec("top", "server", "active", "weights", source="Algorithm 3, line 4: w_0")]
+            * (not in_step),
+            *[last_word("passive" if in_step else "client")] * (has_passive or not in_step),
+        )
+
+    def coalitions(self) -> tuple[frozenset[int], ...]:
+        """Each party alone, and with the collaborator; all active ones, if others are passive."""
+        active = frozenset(self.roles()["active"])
+        some = [active, active | {SERVER}] if 1 < len(active) < self.data.parties else []
+        return (*super().coalitions(), *some)
+
+    def colluders(self) -> int:
+        """One: nothing is hidden that more of them could find."""
+        return 1
+
+    def ideal(self, world: World) -> None:
+        """All is told as it is: embeddings, r(theta_m), gradients, w_0, the losses and factors."""
+        ideal = Ideal(world, self)
+        if self.config.mode == "sync":
+            ideal.in_step()
+        else:
+            ideal.in_order_of_arrival()
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Training rows that a message names: their numbers are in it."""

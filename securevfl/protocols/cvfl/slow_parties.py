@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,31 +36,53 @@ def is_slow(config: CvflConfig, pace: float, party: int) -> bool:
     return party in named_parties(config.slow)
 
 
-def gradient_factor(
-    config: CvflConfig, pace: float, loss: float, penalties: Mapping[int, float]
-) -> float:
-    """Factor q F_l^(q-1) of a slow party's gradients, F_l the batch's loss with all penalties.
+@dataclass(frozen=True)
+class Objective:
+    """Objective F_l^q of a batch (equation 3); public numbers.
 
-    Parameters
+    Attributes
     ----------
+    q : float or "auto"
+        Its exponent; 1 where the party is not slow. "auto" solves for a factor of 1 / pace.
     pace : float
-        The party's part of the fastest one's updates; q = "auto" solves for a factor of 1/pace.
-    loss : float
-    penalties : mapping of int to float
-        r(theta_m) of all parties.
-
-    Returns
-    -------
-    float
-        At least 1, and at most `amplify_at_most`.
+        The party's part of the fastest one's updates.
+    weight_decay : float
+        lambda.
+    at_most : float
+        Largest factor.
     """
-    F = loss + config.weight_decay * sum(penalties.values())  # equation 2
-    if config.q == "auto":
+
+    q: float | str
+    pace: float
+    weight_decay: float
+    at_most: float
+
+    @classmethod
+    def of(cls, config: CvflConfig, pace: float, *, slow: bool) -> Objective:
+        """Objective of an active party."""
+        return cls(config.q if slow else 1.0, pace, config.weight_decay, config.amplify_at_most)
+
+    def factor(self, loss: float, penalties: Iterable[float]) -> float:
+        """Factor q F_l^(q-1) of the gradients, F_l the batch's loss with all penalties.
+
+        Parameters
+        ----------
+        loss : float
+        penalties : iterable of float
+            r(theta_m) of all parties; none where the party is not slow.
+
+        Returns
+        -------
+        float
+            At least 1, and at most `at_most`.
+        """
+        F = loss + self.weight_decay * sum(penalties)  # equation 2
+        if not isinstance(self.q, str):
+            return min(amplification(F, self.q), self.at_most)
         # A party with a part p of the fastest one's updates moves the model as far if each counts
         # 1/p.
-        wanted = min(1 / max(pace, 1e-9), config.amplify_at_most)
+        wanted = min(1 / max(self.pace, 1e-9), self.at_most)
         return amplification(F, chosen_exponent(F, wanted))
-    return min(amplification(F, config.q), config.amplify_at_most)
 
 
 def amplified(
