@@ -66,6 +66,7 @@ from securevfl.verified.values import (
     Secret,
     combination,
     concatenate,
+    picked,
     stack,
 )
 from securevfl.verified.verdicts import Judge, Verdict, decide
@@ -92,6 +93,7 @@ __all__ = [
     "combination",
     "concatenate",
     "decide",
+    "picked",
     "stack",
     "usual",
 ]

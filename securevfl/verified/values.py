@@ -718,6 +718,35 @@ def mapped(
     return wrapped(fitted(found, shape, kind), kind, None, home, None)
 
 
+def picked(place: Callable[..., int], given: Sequence[Any], among: Sequence[Secret]) -> Secret:
+    """One of several values of one shape, at a place that a function finds: dependent on all.
+
+    Parameters
+    ----------
+    place : callable
+        Of a module: its place, from what is `given`.
+    given : sequence
+        Protected values, each by itself, and public ones.
+    among : sequence of Secret
+        In an ordinary run none but the one at the place is looked at, so there may be many.
+    """
+    first = among[0]
+    if first._world is None:
+        found = among[functions.call(place, [bare(one) for one in given])]
+        home = home_of((found, *given))
+        return Secret(found._value, None, home, None)
+    kind = ("real", first._value.dtype)
+    values = (len(given), *given, *among)
+    chosen: Secret = mapped(_picked, values, first.shape, kind, place=place)
+    return chosen
+
+
+def _picked(count: int, *values: Any, place: Callable[..., int]) -> Array:
+    """The value at a place that is found from the first `count` values, among the others."""
+    found: Array = values[count:][place(*values[:count])]
+    return found
+
+
 def wrapped(
     value: Any, kind: tuple[str, Any], node: Node | None, home: int | None, world: Trace | None
 ) -> Any:

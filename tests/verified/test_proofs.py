@@ -17,7 +17,16 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.field import PrimeField
 from securevfl.testing.runs import simulate
-from securevfl.verified import SERVER, FlowError, Participant, World, bare_of, decide
+from securevfl.verified import (
+    SERVER,
+    FlowError,
+    Participant,
+    Secret,
+    World,
+    bare_of,
+    decide,
+    picked,
+)
 from securevfl.verified.traced.proofs import Traced, check_certificate, lines, prove_protocol
 from securevfl.verified.values import describe, tracing
 
@@ -115,9 +124,27 @@ def test_a_damaged_certificate_is_refused(proved, tmp_path):
         check_certificate(path)
 
 
-def test_a_protocol_without_protected_values_is_refused():
+def test_a_protocol_without_protected_values_is_refused(install):
     with pytest.raises(ConfigurationError, match="Participant"):
-        Traced("dvfl", {}).run()
+        Traced(install("own_protocol"), {}).run()
+
+
+def place_of(chance, items):
+    return int(abs(chance[0]) * 10) % items
+
+
+def test_one_of_several_values_depends_on_all_of_them():
+    world = World(2**31 - 1)
+    one, two = (world.secret(0, name, (3,), real=True) for name in "ab")
+    chance = world.secret(0, "chance", (1,), real=True)
+    found = picked(place_of, (chance, 2), (one, two))
+    assert {node.name for node in found._node.args} == {"a", "b", "chance"}
+    plain = [Secret(bare_of(value), None, 0, None) for value in (one, two, chance)]
+    same = picked(place_of, (plain[2], 2), plain[:2])
+    assert np.array_equal(bare_of(same), bare_of(found))
+    other = Secret(np.zeros(3), None, 1, None)
+    with pytest.raises(FlowError):
+        picked(place_of, (plain[2], 2), (other, other))
 
 
 def test_the_same_file_trains(proved):
