@@ -88,7 +88,7 @@ MISTAKES = {
     "nothing to compare": (["compare"], "issing argument"),
     "no run to attack": (["compare", "runs/nosuch", "--attacks"], "is no folder of a run"),
     "a certificate of an old card": (
-        ["verify", "dvfl", "--certificate", "c.json"],
+        ["verify", "fedhssl", "--certificate", "c.json"],
         "written with protected values",
     ),
     "unknown protocol to compare": (["compare", "fedvs", "splitt"], "did you mean split"),

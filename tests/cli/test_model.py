@@ -247,7 +247,7 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
     ("words", "target"),
     [
         (("verify", "fedvs", "--parties", "4"), "securevfl.verified.traced.proofs.prove_protocol"),
-        (("verify", "dvfl", "--parties", "4"), "securevfl.verify"),
+        (("verify", "fedhssl", "--parties", "4"), "securevfl.verify"),
         (("plan", "--data", "digits"), "securevfl.planning.forecast.plan"),
         (("bench", "round"), "securevfl.bench.rounds.bench_round"),
         (("bench", "decoding"), "securevfl.bench.decoding.map_threshold"),

@@ -13,11 +13,14 @@ from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from
 from securevfl.engine.network import SERVER, Message
 from securevfl.errors import ConfigurationError, RunError
-from securevfl.protocols.dvfl.algorithm import Host
-from securevfl.protocols.dvfl.arrays import encodings_side_by_side, own_rows
+from securevfl.protocols.dvfl import algorithm
+from securevfl.protocols.dvfl.algorithm import Guest, Host, Owner
+from securevfl.protocols.dvfl.functions import own_rows, side_by_side
 from securevfl.protocols.dvfl.schedule import RoundSchedule
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
+from securevfl.verified import bare_of
+from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, strips
 
 SMALL = {
@@ -72,19 +75,19 @@ class Oracle:
         self.was_up = dict.fromkeys(self.hosts, True)
 
     def adam(self, n):
-        network = self.parties[n].network
+        network = bare_of(self.parties[n].network)
         weights = [*network.module.parameters(), *network.head.parameters()]
         return torch.optim.Adam(weights, lr=network.optimizer.param_groups[0]["lr"])
 
     def step(self, n, rows):
-        network, x = self.parties[n].network, torch.from_numpy(np.array(rows))
+        network, x = bare_of(self.parties[n].network), torch.from_numpy(np.array(rows))
         self.optimizers[n].zero_grad()
         ((network.head(network.module(x)) - x) ** 2).mean().backward()
         self.optimizers[n].step()
 
     def encode(self, n, rows):
         with torch.no_grad():
-            return self.parties[n].network.module(torch.from_numpy(np.array(rows))).numpy()
+            return bare_of(self.parties[n].network).module(torch.from_numpy(np.array(rows))).numpy()
 
     def up(self, n, round):
         return self.schedule is None or self.schedule.alive(n, round, 0.0)
@@ -113,7 +116,7 @@ class Oracle:
             if not self.up(g, r):
                 continue
             batches = self.made.batches
-            rows = self.parties[g].features[batches.samples(batches.draw(r))]
+            rows = bare_of(self.parties[g].features)[batches.samples(batches.draw(r))]
             if writes(r):
                 for k in self.hosts:
                     if self.up(k, r) and self.linked(g, k, r):
@@ -163,7 +166,9 @@ def test_training_is_algorithm_1_under_faults(kind, period):
         wanted = np.concatenate([oracle.encode(k, codes) for k in oracle.hosts], axis=1)
     if kind not in ("none", "owner"):
         assert named(outcome, "down" if kind != "link" else "lost")
-    np.testing.assert_allclose(outcome.parties[SERVER].encodings, wanted, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        bare_of(outcome.parties[SERVER].encodings), wanted, rtol=1e-4, atol=1e-6
+    )
     for k in oracle.hosts:
         back = not oracle.was_up[k]  # only when training was over, which costs an item too
         assert len(outcome.parties[k].buffer) == len(oracle.buffers[k]) - back
@@ -174,16 +179,17 @@ def test_the_owner_trains_a_classifier_on_the_encodings():
     options = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "lr_decay": "none"}
     outcome = run(dataset, **options)
     fresh = make("dvfl", dataset, **SMALL, **options).parties()[SERVER]
-    encodings = torch.from_numpy(outcome.parties[SERVER].encodings)
-    network, labels = fresh.centre.network, torch.from_numpy(dataset.train_labels.copy())
+    encodings = torch.from_numpy(np.array(bare_of(outcome.parties[SERVER].encodings)))
+    own = bare_of(fresh.rows)
+    network, labels = bare_of(fresh.centre).network, torch.from_numpy(dataset.train_labels.copy())
     sgd = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
     losses = []
     with one_thread():
         for epoch in range(3):
             told = []
-            for turn in range(fresh.batches.per_epoch):
-                number = epoch * fresh.batches.per_epoch + turn + 1
-                rows = fresh.training_rows[fresh.batches.samples(fresh.batches.draw(number))]
+            for turn in range(own.batches.per_epoch):
+                number = epoch * own.batches.per_epoch + turn + 1
+                rows = own.training[own.batches.samples(own.batches.draw(number))]
                 sgd.zero_grad()
                 loss = torch.nn.functional.cross_entropy(network(encodings[rows]), labels[rows])
                 loss.backward()
@@ -239,7 +245,8 @@ def test_a_bounded_buffer_holds_the_last_inputs():
     whole, bounded = (run(buffer=buffer) for buffer in (None, 3))
     for k in whole.protocol.hosts:
         assert len(bounded.parties[k].buffer) == 3
-        for one, two in zip(whole.parties[k].buffer[-3:], bounded.parties[k].buffer, strict=True):
+        newest = bare_of(whole.parties[k].buffer)[-3:]
+        for one, two in zip(newest, bare_of(bounded.parties[k].buffer), strict=True):
             np.testing.assert_array_equal(one, two)
 
 
@@ -247,7 +254,9 @@ def test_memory_counts_what_the_buffers_hold():
     for options in ({}, {"buffer": 3}, {"comm_period": 2}):
         outcome = run(**options)
         held = sum(
-            item.nbytes for k in outcome.protocol.hosts for item in outcome.parties[k].buffer
+            item.nbytes
+            for k in outcome.protocol.hosts
+            for item in bare_of(outcome.parties[k].buffer)
         )
         rest = 2 * 4 * (90 + 30) * (4 * 5 + 2 * 4)
         assert outcome.protocol.memory() == held + rest
@@ -258,7 +267,9 @@ def test_a_register_keeps_the_newest_whatever_comes_late():
     outcome = run(conditions=slow, patience=20.0)
     host = outcome.parties[4]
     writes = {(n, r): codes for n, k, r, codes in sent(outcome, "activation") if k == 4}
-    first = host.buffer[4]  # read in round 6; a delay of 0.25 s is a bit more than two rounds
+    first = bare_of(
+        host.buffer[4]
+    )  # read in round 6; a delay of 0.25 s is a bit more than two rounds
     for n, age in ((0, 1), (1, 3), (2, 1)):
         np.testing.assert_array_equal(first[:, n * 5 : n * 5 + 5], writes[n, 6 - age])
     assert not first[:, 15:].any()  # it was never written to
@@ -268,7 +279,7 @@ def test_a_register_keeps_the_newest_whatever_comes_late():
 
 
 def test_encodings_of_absent_hosts_are_zero():
-    joint = encodings_side_by_side({5: np.ones((3, 2), np.float32)}, (4, 5), 2)
+    joint = side_by_side({5: np.ones((3, 2), np.float32)}, (4, 5), 2)
     assert joint.tolist() == [[0, 0, 1, 1]] * 3
 
 
@@ -293,7 +304,7 @@ def test_guests_train_on_rows_that_they_hold_alone(rest):
     places = made.batches.samples(made.batches.draw(round))
     assert (places >= 30).any()
     fresh = make("dvfl", dataset, **SMALL).parties()[0]
-    np.testing.assert_array_equal(codes, fresh.network.encode(made.features[0][places]))
+    np.testing.assert_array_equal(codes, bare_of(fresh.network).encode(made.features[0][places]))
 
 
 # -- what leaves whom ------------------------------------------------------------------------------
@@ -363,10 +374,10 @@ def test_activations_are_those_of_the_forward_pass_and_codes_of_the_trained_gues
     ):  # as the run was: some kernels divide rows among threads, and round otherwise
         for guest, host, round, codes in sent(outcome, "activation")[:8]:
             assert (host in made.hosts, round) == (True, 1)
-            wanted = fresh[guest].network.encode(made.features[guest][batch])
+            wanted = bare_of(fresh[guest].network).encode(made.features[guest][batch])
             np.testing.assert_array_equal(codes, wanted)
         for guest, _, _, codes in sent(outcome, "code"):
-            wanted = outcome.parties[guest].network.encode(data().train[guest])
+            wanted = bare_of(outcome.parties[guest].network).encode(data().train[guest])
             np.testing.assert_array_equal(codes, wanted)
     assert {(c.who, c.about): c.notion for c in made.claims} == {
         ("guest", "labels"): "perfect",
@@ -389,10 +400,10 @@ def test_codes_of_a_guest_that_is_lost_are_filled_with_its_mean():
     (one, two) = named(outcome, "filled")
     assert (one.fields, two.fields) == ({"guests": [2]}, {"guests": [2]})
     host = outcome.parties[4]
-    mean = np.concatenate([item[:, 10:15] for item in host.buffer]).mean(axis=0)
+    mean = np.concatenate([item[:, 10:15] for item in bare_of(host.buffer)]).mean(axis=0)
     codes = {n: payload for n, k, _, payload in sent(outcome, "code") if k == 4}
     joint = np.concatenate([codes[0], codes[1], np.tile(mean, (90, 1)), codes[3]], axis=1)
-    wanted = host.network.encode(joint.astype(np.float32))
+    wanted = bare_of(host.network).encode(joint.astype(np.float32))
     (encoding,) = [payload for k, _, _, payload in sent(outcome, "encoding") if k == 4]
     np.testing.assert_allclose(encoding, wanted, rtol=1e-4, atol=1e-5)
 
@@ -401,8 +412,9 @@ def test_a_host_that_is_lost_is_left_out():
     outcome = run(faults=lost(5))
     owner = outcome.parties[SERVER]
     assert owner.answered == (4,)
-    assert owner.encodings[:, :4].any()
-    assert not owner.encodings[:, 4:].any()
+    encodings = bare_of(owner.encodings)
+    assert encodings[:, :4].any()
+    assert not encodings[:, 4:].any()
     assert {event.fields["used"] for event in named(outcome, "round")} == {1}
     features = [np.array(x) for x in data().test]
     known = outcome.protocol.scores(outcome.parties, features)
@@ -418,7 +430,7 @@ def test_without_any_host_the_run_ends_in_words():
 def test_a_host_loses_the_last_item_of_its_buffer_and_what_is_written_meanwhile():
     faults = faults_from({"outage": [{"party": 4, "rounds": [6, 9]}], "tick": 1e3})
     outcome = run(faults=faults)
-    whole, one = outcome.parties[5].buffer, outcome.parties[4].buffer
+    whole, one = (bare_of(outcome.parties[k].buffer) for k in (5, 4))
     # Read in rounds 2 to 15. Down in 6 to 8: the item of round 5 is lost, rounds 6 to 8 bring none,
     # and round 9 reads what the registers held when round 6 began.
     assert (len(whole), len(one)) == (14, 10)
@@ -512,15 +524,16 @@ def test_the_owner_stops_early_and_keeps_its_best_network():
     assert len(losses) < 80
     assert np.argmin(losses) == len(losses) - 4
     owner = outcome.parties[SERVER]
-    assert len(owner.validation_rows) == 36
-    assert not set(owner.validation_rows) & set(owner.training_rows)
-    assert owner.validate()["held_out_loss"] == min(losses)
+    own = bare_of(owner.rows)
+    assert len(own.validation) == 36
+    assert not set(own.validation) & set(own.training)
+    assert bare_of(owner.validate())["held_out_loss"] == min(losses)
 
 
 def test_views_of_simclr_are_those_of_strips_or_tables():
     for dataset, shape in ((strips(), (1, 2, 8)), (data(parties=3), None)):
         outcome = run(dataset, objective="simclr")
-        assert outcome.parties[0].network.image_shape == shape
+        assert bare_of(outcome.parties[0].network).image_shape == shape
         losses = [e.fields["loss"] for e in named(outcome, "epoch") if e.party == 0]
         assert len(losses) == 2
         assert np.isfinite(losses).all()
@@ -529,7 +542,8 @@ def test_views_of_simclr_are_those_of_strips_or_tables():
 def test_guests_decode_to_the_range_of_their_own_rows():
     dataset = data()
     beyond = replace(dataset, train=(dataset.train[0] * 2, *dataset.train[1:]))
-    heads = [make("dvfl", beyond, **SMALL).parties()[n].network.head[-1] for n in (0, 1)]
+    parties = make("dvfl", beyond, **SMALL).parties()
+    heads = [bare_of(parties[n].network).head[-1] for n in (0, 1)]
     assert [type(head).__name__ for head in heads] == ["Linear", "Sigmoid"]
 
 
@@ -579,3 +593,73 @@ def test_what_a_guest_writes_before_the_hosts_round_began_is_read_in_the_next_on
     host.round = 9
     assert np.array_equal(host.written()[host.peers[0]], written[4])
     assert len(host.writings[host.peers[0]]) == 2
+
+
+# -- proofs ----------------------------------------------------------------------------------------
+
+# A host that judges itself by one row has no words of how well it learned.
+QUICK = {"batch": 1, "buffer": 1, "guest_epochs": 1, "host_epochs": 2}
+
+
+def proved(fresh=False, **options):
+    """Verdicts by coalition: guests 0 and 1, hosts 2 and 3."""
+    proof = prove_protocol(Traced("dvfl", options, parties=2, rows=4), fresh=fresh)
+    return {v.claim: v for v in proof.verdicts}
+
+
+def test_nothing_is_shown_beside_codes_encodings_and_losses():
+    found = proved(fresh=True, **QUICK)
+    assert {v.verdict for v in found.values()} == {"NOT PROTECTED"}
+    of_guest, of_host = found["client 0"].clear, found["client 2"].clear
+    assert all(name.startswith(("loss of party", "dead")) for name in of_guest)
+    assert {"activation of party 0", "code of party 1", "loss of party 3"} <= set(of_host)
+    assert {"encoding of party 2", "encoding of party 3"} <= set(found["server"].clear)
+    # A loss of the owner is of all: of labels too, and nobody is told more of these.
+    assert "loss" in found["client 0"].outputs
+    assert "loss" not in of_guest + of_host
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"objective": "simclr"}, {"stop_after": 5, "held_out": 0.25}, {"hosts": 1}],
+    ids=str,
+)
+def test_each_mode_is_proved(options):
+    found = proved(**QUICK | options)
+    assert {v.verdict for v in found.values()} == {"NOT PROTECTED"}
+    assert ("loss" in found["client 2"].clear) == ("hosts" in options)  # then of labels alone
+
+
+def with_a_column(network, features, rows):
+    """Codes whose first number is a column's."""
+    code = np.array(network.encode(features[rows]))
+    code[:, 0] = features[rows, 0]
+    return code
+
+
+def sees_a_column(self, rows):
+    return self.network.call(with_a_column, self.features, rows, shape=(len(rows), self.width))
+
+
+def first_label(loss, labels):
+    return loss + labels[0]
+
+
+def told_a_label(self):
+    given = self.encodings, self.labels, self.rows, self.steps
+    (loss,) = self.centre.step(algorithm.epoch, *given, shapes=[()], of=[np.float64])
+    return loss.map(first_label, self.labels)
+
+
+MISTAKES = {
+    "a column in codes": (Guest, "encode", sees_a_column, "client 2"),
+    "a label in the loss": (Owner, "train_epoch", told_a_label, "client 0"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_not_proved(name, monkeypatch):
+    kind, method, planted, who = MISTAKES[name]
+    monkeypatch.setattr(kind, method, planted)
+    verdict = proved(**QUICK)[who]
+    assert verdict.verdict in ("NOT PROVED", "VIOLATED"), verdict.scope

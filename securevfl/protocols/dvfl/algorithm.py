@@ -24,42 +24,69 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Message, Party
+from securevfl.engine.party import SERVER, Message
 from securevfl.errors import RunError
 from securevfl.models.early_stopping import EarlyStopping
-from securevfl.models.pretraining.autoencoder import AutoEncoder, Encoder
-from securevfl.models.split import Batches, Centre, mean_loss
-from securevfl.protocols.dvfl.arrays import encodings_side_by_side, own_rows
+from securevfl.models.split import Batches
+from securevfl.protocols.base.open_embeddings import FIELD
+from securevfl.protocols.base.protected_values import mean_of
+from securevfl.protocols.dvfl.functions import (
+    beside,
+    dead,
+    encoded,
+    encoding,
+    epoch,
+    failed,
+    mean_code,
+    of_rows,
+    over,
+    own_rows,
+    replayed,
+    restored,
+    taken,
+    trained,
+    validated,
+)
 from securevfl.protocols.dvfl.schedule import RoundSchedule
+from securevfl.verified import Model, Participant, Secret, bare_of, picked
 
 _ENOUGH = 500  # steps of Adam after which a network that is worse than the mean did not learn
 _JUDGED = 32  # inputs by which it is judged
 
 
 @dataclass(eq=False, repr=False)
-class Learner(Party):
+class Learner(Participant):
     """Guest or host: trains an encoder without labels, one round after the other by the clock.
 
     Attributes
     ----------
     schedule : RoundSchedule
         Which round it is, and what happens in it.
-    network : Encoder
-        Its encoder, with objective and optimiser.
-    losses : list of float
+    network : Model
+        Its encoder, with objective and optimiser; given as an `Encoder`.
+    chance : Model
+        Its secret choices; given as a `Chance`.
+    losses : list of Secret
         Of the iterations of this epoch so far.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network", "losses")
+    protected: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("activation", "code", "encoding"), "real"
+    )
 
     index: int
     peers: Sequence[int]  # the guests
     schedule: RoundSchedule
-    network: Encoder
-    losses: list[float] = field(default_factory=list, init=False)
+    network: Any
+    chance: Any
+    losses: list[Secret] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
-        super().__init__(self.index, self.peers)
+        super().__init__(self.index, self.peers, FIELD)
+        self.multiply_adds = int(self.network.operations)
+        self.network: Model = self.own_model("network", self.network)
+        self.chance: Model = self.own_model("chance", self.chance)
 
     async def train(self, rounds: int) -> None:
         """Do the iteration of each round up to the last one, whatever the other parties do."""
@@ -68,7 +95,7 @@ class Learner(Party):
             self.safe_point()
             self.iterate()
             if round % self.schedule.per_epoch == 0 and self.losses:
-                loss = float(np.mean(self.losses))
+                loss = mean_of(self.losses)
                 self.record("epoch", loss=loss, iterations=len(self.losses))
                 self.losses = []
             await self.sleep(max(0.0, self.schedule.start(round + 1) - self.now))
@@ -77,10 +104,22 @@ class Learner(Party):
         """Do one training round."""
         raise NotImplementedError
 
-    def step(self, inputs: np.ndarray) -> None:
+    def to_checkpoint(self, value: Any) -> Any:
+        """As of any party; losses are numbers there, as in checkpoints of before."""
+        if self.world is None and value is self.losses:
+            return [float(bare_of(loss)) for loss in self.losses]
+        return super().to_checkpoint(value)
+
+    def from_checkpoint(self, value: Any) -> Any:
+        """Inverse of `to_checkpoint`; of what a learner keeps the losses are the only list."""
+        if self.world is None and isinstance(value, list):
+            return [self._wrapped(loss, "number") for loss in value]
+        return super().from_checkpoint(value)
+
+    def step(self, inputs: Secret) -> None:
         """One step of the encoder on a batch of its inputs, on the party's own objective."""
-        views = self.secret_stream("views", self.round)
-        self.losses.append(self.network.train(inputs, views))
+        given = inputs, self.chance, self.round
+        self.losses += self.network.step(trained, *given, shapes=[()], of=[np.float64])
 
 
 @dataclass(eq=False, repr=False)
@@ -91,8 +130,10 @@ class Guest(Learner):
     ----------
     hosts : sequence of int
         Numbers of the hosts.
-    features : ndarray, (rows, d_g)
-        Its columns of all its rows, the aligned ones first.
+    features : Secret, (rows, d_g)
+        Its columns of all its rows, the aligned ones first; given as an array.
+    width : int
+        d_g, of a code.
     aligned : int
         M, the number of aligned rows.
     batches : Batches
@@ -103,30 +144,41 @@ class Guest(Learner):
 
     _: KW_ONLY
     hosts: Sequence[int]
-    features: np.ndarray
+    features: Any
+    width: int
     aligned: int
     batches: Batches
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.features: Secret = self.own("columns", self.features)
 
     async def run(self) -> None:
         """Train, then encode the aligned rows when the owner asks."""
         await self.train(self.schedule.guest_rounds)
         async for round_ in self.rounds():
             with round_:
-                codes = self.network.encode(self.features[: self.aligned])
-                self.broadcast("code", codes, to=self.hosts)
+                self.broadcast("code", self.encode(np.arange(self.aligned)), to=self.hosts)
 
     def iterate(self) -> None:
         """Guest training round: forward, write to the registers of all hosts, update."""
         places = self.batches.samples(self.batches.draw(self.round))
-        rows = self.features[own_rows(places, self.aligned, len(self.features))]
+        rows = own_rows(places, self.aligned, self.features.shape[0])
         if self.schedule.writes(self.round):  # a communication epoch (appendix F.1)
-            self.broadcast("activation", self.network.encode(rows), to=self.hosts)
-        self.step(rows)
+            self.broadcast("activation", self.encode(rows), to=self.hosts)
+        self.step(self.features.map(of_rows, rows, shape=(len(rows), self.features.shape[1])))
+
+    def encode(self, rows: np.ndarray) -> Secret:
+        """Codes of some of its rows."""
+        code: Secret = self.network.call(
+            encoded, self.features, rows, shape=(len(rows), self.width)
+        )
+        return code
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of encoding the rows it sends: the forward pass, as FedVS counts them."""
         rows = {"activation": self.batches.coded, "code": self.aligned}.get(kind, 0)
-        return rows * self.network.operations
+        return rows * self.multiply_adds
 
 
 @dataclass(eq=False, repr=False)
@@ -135,8 +187,8 @@ class Host(Learner):
 
     Attributes
     ----------
-    width : int
-        d_g, of a guest's code.
+    width, own_width : int
+        d_g, of a guest's code, and d_k, of an encoding.
     bound : int or None
         Largest number of inputs in the replay buffer; None for no bound.
     replay : bool
@@ -145,10 +197,10 @@ class Host(Learner):
         M, the number of aligned rows.
     patience : float
         Seconds for which it waits for the guests' final codes.
-    writings : dict of int to sequence of (int, ndarray)
+    writings : dict of int to sequence of (int, Secret)
         Its registers: by guest, the newest two activations that it wrote, the newest first, and
         their rounds. The clock of a guest on another machine may be ahead, by less than a round.
-    buffer : tuple of ndarray, (|B|, N d_g)
+    buffer : tuple of Secret, (|B|, N d_g)
         Replay buffer: inputs of earlier rounds, the oldest first.
     lives : int
         Number of ended incarnations; the buffer loses its last item at each rejoin.
@@ -160,17 +212,16 @@ class Host(Learner):
     kept_optional: ClassVar[Mapping[str, Any]] = {"steps": 1}  # unknown of an older checkpoint
     kept_frozen: ClassVar[tuple[str, ...]] = ("writings", "buffer")
 
-    network: AutoEncoder
     _: KW_ONLY
     width: int
+    own_width: int
     bound: int | None
     replay: bool
     aligned: int
     patience: float
-    writings: dict[int, tuple[tuple[int, np.ndarray], ...]] = field(
-        default_factory=dict, init=False
-    )
-    buffer: tuple[np.ndarray, ...] = field(default=(), init=False)
+    writings: dict[int, tuple[tuple[int, Secret], ...]] = field(default_factory=dict, init=False)
+    buffer: tuple[Secret, ...] = field(default=(), init=False)
+    saved: tuple[Any, ...] = field(default=(), init=False)  # the buffer as checkpoints hold it
     lives: int = field(default=0, init=False)
     steps: int = field(default=0, init=False)
 
@@ -180,13 +231,20 @@ class Host(Learner):
         if self.lives < self.epoch:  # after a crash the last item of the buffer is lost (D.2)
             self.lives = self.epoch
             self.buffer = self.buffer[:-1]
+        self.saved = tuple(Learner.to_checkpoint(self, read) for read in self.buffer)
         await self.train(self.schedule.rounds)
         async for round_ in self.rounds():
             with round_:
                 codes = await self.collect("code", timeout=self.patience)
                 if codes and self.learned():
                     self.tell_dead(codes)
-                    self.send(SERVER, "encoding", self.network.encode(self.complete(codes)))
+                    shape = (self.aligned, self.own_width)
+                    own = self.network.call(encoding, self.complete(codes), shape=shape)
+                    self.send(SERVER, "encoding", own)
+
+    def to_checkpoint(self, value: Any) -> Any:
+        """As of any party; a buffer grows long, so that its items are put into this form once."""
+        return self.saved if value is self.buffer else super().to_checkpoint(value)
 
     def write(self, message: Message) -> None:
         """Put a guest's activations into its register, unless newer ones are there."""
@@ -194,7 +252,7 @@ class Host(Learner):
         both = sorted(((message.round, message.payload), *others), key=itemgetter(0), reverse=True)
         self.writings = {**self.writings, message.sender: tuple(both[:2])}
 
-    def written(self) -> dict[int, np.ndarray]:
+    def written(self) -> dict[int, Secret]:
         """Activations of guests that wrote before this round, new or stale."""
         known = {
             guest: [one for round, one in held if round < self.round]
@@ -205,41 +263,44 @@ class Host(Learner):
     def iterate(self) -> None:
         """Host training round: on the registers if they were written, else on an earlier input."""
         if self.schedule.writes(self.round - 1) and (written := self.written()):
-            read = self.read(written)
-            self.buffer = (*self.buffer, read)[-(self.bound or len(self.buffer) + 1) :]
-            self.step(self.buffer[-1])
+            read = self.side_by_side(written)
+            most = self.bound or len(self.buffer) + 1
+            self.buffer = (*self.buffer, read)[-most:]
+            self.saved = (*self.saved, Learner.to_checkpoint(self, read))[-most:]
+            self.step(read)
             self.steps += 1
         elif self.replay and self.buffer:
-            place = self.secret_stream("replay", self.round).integers(len(self.buffer))
-            self.step(self.buffer[place])
+            self.step(picked(replayed, (self.chance, self.round, len(self.buffer)), self.buffer))
             self.steps += 1
 
-    def read(self, written: Mapping[int, np.ndarray]) -> np.ndarray:
-        """All registers side by side; zero for a guest that never wrote."""
-        empty = np.zeros((len(next(iter(written.values()))), self.width), np.float32)
-        return np.concatenate([written.get(g, empty) for g in self.peers], axis=1)
+    def side_by_side(self, codes: Mapping[int, Secret]) -> Secret:
+        """Codes of all guests side by side; zero for a guest that has none."""
+        return joined(codes, self.peers, self.width)
 
-    def complete(self, codes: Mapping[int, np.ndarray]) -> np.ndarray:
+    def complete(self, codes: Mapping[int, Secret]) -> Secret:
         """All guests' codes side by side; the mean of earlier ones for a guest that sent none."""
         missing = [g for g in self.peers if g not in codes]
         if missing:
             self.record("filled", guests=missing)
-        parts = [codes[g] if g in codes else self.mean_code(g) for g in self.peers]
-        return np.concatenate(parts, axis=1)
+        filled = {g: self.mean_code(g) for g in missing if self.buffer}
+        return self.side_by_side({**codes, **filled})
 
-    def mean_code(self, guest: int) -> np.ndarray:
-        """Mean code of a guest in the buffer, once for each aligned row; zero without a buffer."""
+    def mean_code(self, guest: int) -> Secret:
+        """Mean code of a guest in the buffer, once for each aligned row."""
         place = self.peers.index(guest) * self.width
-        known = [inputs[:, place : place + self.width] for inputs in self.buffer]
-        mean = np.mean(np.concatenate(known), axis=0) if known else np.zeros(self.width)
-        return np.tile(mean.astype(np.float32), (self.aligned, 1))
+        first, *others = self.buffer
+        given = place, self.width, self.aligned
+        code: Secret = first.map(mean_code, *given, *others, shape=(self.aligned, self.width))
+        return code
 
-    def tell_dead(self, codes: Mapping[int, np.ndarray]) -> None:
+    def tell_dead(self, codes: Mapping[int, Secret]) -> None:
         """Say how many numbers of the guests' codes are the same for all rows."""
-        dead = sum(int((code == code[0]).all(axis=0).sum()) for code in codes.values())
-        if dead:
+        first, *others = codes.values()
+        found = first.map(dead, *others, shape=(), dtype=np.int64)
+        count = int(self.opened(found, f"dead codes at {self.index}"))
+        if count:
             text = (
-                f"dvfl: {dead} of the {len(codes) * self.width} numbers of the guests' codes are "
+                f"dvfl: {count} of the {len(codes) * self.width} numbers of the guests' codes are "
                 "the same for all rows, and tell nothing. guest_activation=relu with a large "
                 "guest_lr makes such numbers, and so do columns that are constant"
             )
@@ -248,7 +309,8 @@ class Host(Learner):
     def learned(self) -> bool:
         """Whether it has something to encode with; a host without a step is left out.
 
-        It is judged on the inputs that it trained on last: an aligned row may lack a guest.
+        It is judged on the inputs that it trained on last: an aligned row may lack a guest. What is
+        looked at are the error and the variance if the former is larger, and else that it is not.
 
         Raises
         ------
@@ -262,10 +324,11 @@ class Host(Learner):
             )
             self.record("notice", text=f"{text} wrote")
             return False
-        inputs = np.concatenate(self.buffer[-_JUDGED:]) if self.buffer else np.zeros((0, 1))
-        if len(inputs) < 2:
+        last = self.buffer[-_JUDGED:]
+        if sum(read.shape[0] for read in last) < 2:
             return True
-        error, variance = self.network.error(inputs), float(np.mean(np.var(inputs, axis=0)))
+        found = self.network.call(failed, *last, shape=(2,), dtype=np.float64)
+        error, variance = self.opened(found, f"failure of {self.index}")
         if error > variance:
             why = (
                 f"{who} reconstructs its last inputs with a mean square error of {error:.3g} after "
@@ -278,11 +341,11 @@ class Host(Learner):
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of encoding the aligned rows."""
-        return self.aligned * self.network.operations if kind == "encoding" else 0
+        return self.aligned * self.multiply_adds if kind == "encoding" else 0
 
 
 @dataclass(eq=False, repr=False)
-class Owner(Party):
+class Owner(Participant):
     """Owner of the labels: keeps the time of the rounds, then trains on the hosts' encodings.
 
     Attributes
@@ -291,16 +354,16 @@ class Owner(Party):
         Their numbers.
     schedule : RoundSchedule
         Which round it is.
-    centre : Centre
-        The classifier.
+    centre : Model
+        The classifier; given as a `Centre`.
     width : int
         d_k, of a host's encoding.
-    labels : ndarray, (M,)
-        Labels of the aligned rows.
-    batches : Batches
-        Batches of places in `training_rows`.
-    order : ndarray, (M,)
-        The aligned rows in random order: those of `batches` train, the rest validates.
+    labels : Secret, (M,)
+        Labels of the aligned rows; given as an array.
+    rows : Model
+        Which of the aligned rows train, in which batches; given as `OwnRows`.
+    validates : int
+        Number of rows that do not train.
     epochs : int
         Largest number of epochs.
     stop_after : int or None
@@ -309,36 +372,38 @@ class Owner(Party):
         Seconds for which a host waits for codes; the owner waits twice as long for encodings.
     answered : tuple of int
         Hosts whose encodings it has.
-    encodings : ndarray, (M, |K| d_k), or None
+    encodings : Secret, (M, |K| d_k), or None
         Encodings of all hosts side by side, once they are there.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "stopping", "steps", "answered")
     kept_frozen: ClassVar[tuple[str, ...]] = ("encodings",)
+    protected = Learner.protected
 
     guests: Sequence[int]
     schedule: RoundSchedule
-    centre: Centre
+    centre: Any
     _: KW_ONLY
     hosts: Sequence[int]
     width: int
-    labels: np.ndarray
-    batches: Batches
-    order: np.ndarray
+    labels: Any
+    rows: Any
+    validates: int
     epochs: int
     stop_after: int | None
     patience: float
-    stopping: EarlyStopping = field(init=False)
+    stopping: Model = field(init=False)
     steps: int = field(default=0, init=False)
     answered: tuple[int, ...] = field(default=(), init=False)
-    encodings: np.ndarray | None = field(default=None, init=False)
+    encodings: Secret | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        super().__init__(SERVER, self.guests)
-        self.training_rows = self.order[: self.batches.rows]
-        self.validation_rows = self.order[self.batches.rows :]
+        super().__init__(SERVER, self.guests, FIELD)
+        self.centre: Model = self.own_model("centre", self.centre)
+        self.labels: Secret = self.own("labels", self.labels)
+        self.rows: Model = self.own_model("chance of rows", self.rows)
         wait = self.epochs + 1 if self.stop_after is None else self.stop_after
-        self.stopping = EarlyStopping([self.centre], wait)
+        self.stopping = self.own_model("stopping", EarlyStopping([], wait))
 
     async def run(self) -> None:
         """Owner executes: let guests and hosts train, ask for the encodings, train on those."""
@@ -368,38 +433,48 @@ class Owner(Party):
                 "step sends none; raise patience, or let faults end before that round"
             )
         self.answered = tuple(encodings)
-        self.encodings = encodings_side_by_side(encodings, self.hosts, self.width)
+        self.encodings = joined(encodings, self.hosts, self.width)
 
     async def train(self) -> None:
         """Train the classifier, an epoch a round, up to the last epoch or the early stop."""
-        while self.steps < self.epochs and not self.stopping.over:
+        ended = self.stop_after is not None and self.steps > 0 and self.stopped()
+        while self.steps < self.epochs and not ended:
             self.safe_point()
             self.round += 1
             loss = self.train_epoch()
             self.steps += 1
             validation = self.validate()
-            if self.steps == self.epochs or self.stopping.over:
-                self.stopping.restore_best()
+            ended = bool(validation) and self.stopped()
+            if validation and (self.steps == self.epochs or ended):
+                self.centre.step(restored, self.stopping)
             used = len(self.answered)
             self.record("round", step=self.steps, loss=loss, used=used, **validation)
             await self.sleep(self.schedule.interval)
 
-    def train_epoch(self) -> float:
+    def train_epoch(self) -> Secret:
         """One epoch of the classifier; its mean loss."""
-        assert self.encodings is not None
-        losses = []
-        for turn in range(self.batches.per_epoch):
-            batch = self.batches.draw(self.steps * self.batches.per_epoch + turn + 1)
-            rows = self.training_rows[self.batches.samples(batch)]
-            losses.append(self.centre.step(self.encodings[rows], rows, self.labels)[0])
-        return float(np.mean(losses))
+        given = self.encodings, self.labels, self.rows, self.steps
+        (loss,) = self.centre.step(epoch, *given, shapes=[()], of=[np.float64])
+        return loss  # type: ignore[no-any-return]
 
-    def validate(self) -> dict[str, float]:
+    def validate(self) -> dict[str, Secret]:
         """Loss on the validation rows, which early stopping reads; empty without such rows."""
-        if not len(self.validation_rows):
+        if not self.validates:
             return {}
-        assert self.encodings is not None
-        scores = self.centre.scores(self.encodings[self.validation_rows])
-        loss = mean_loss(self.centre.task, scores, self.labels[self.validation_rows])
-        self.stopping.take(loss)
+        given = self.encodings, self.labels, self.rows
+        loss = self.centre.call(validated, *given, dtype=np.float64)
+        self.stopping.step(taken, self.centre, loss)
         return {"held_out_loss": loss}
+
+    def stopped(self) -> bool:
+        """Whether early stopping says that it is time to stop."""
+        return bool(self.opened(self.stopping.call(over, dtype=np.bool_), "whether it stops"))
+
+
+def joined(parts: Mapping[int, Secret], everyone: Sequence[int], width: int) -> Secret:
+    """Parts of some parties side by side; zero in the place of one that has none."""
+    first, *others = parts.values()
+    given = tuple(parts), tuple(everyone), width
+    shape = (first.shape[0], len(everyone) * width)
+    found: Secret = first.map(beside, *given, *others, shape=shape)
+    return found

@@ -19,23 +19,32 @@ from securevfl.models.pretraining.autoencoder import (
 from securevfl.models.split import Batches, Centre
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import MessageSpec
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, announcement, fixed
+from securevfl.protocols.base.open_embeddings import FIELD
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.dvfl.algorithm import Guest, Host, Owner
-from securevfl.protocols.dvfl.arrays import encodings_side_by_side
-from securevfl.protocols.dvfl.declaration import messages_of
+from securevfl.protocols.dvfl.functions import OwnRows, side_by_side
+from securevfl.protocols.dvfl.ideal import Ideal
 from securevfl.protocols.dvfl.parameters import DvflConfig, check_data, check_schedule
 from securevfl.protocols.dvfl.schedule import RoundSchedule
+from securevfl.verified import Chance, Provable, World, bare_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 
-class Dvfl(Protocol):
+class Dvfl(Provable, Protocol):
     """DVFL on one data set: the clients are guests, and hosts come after them by number."""
 
     name = "dvfl"
     Config = DvflConfig
+    field = FIELD
+    # Hosts learn well enough that none says it did not: numbers in such words would be public.
+    traced_options: ClassVar[dict[str, Any]] = {
+        "rounds": 2, "guest_epochs": 2, "host_epochs": 30, "hosts": 2, "batch": 8, "width": 2,
+        "hidden": 2, "guest_activation": "leaky_relu", "host_width": 16, "host_hidden": 16,
+        "host_lr": 0.03,
+    }  # fmt: skip
     small_options: ClassVar[Mapping[str, int]] = {"guest_epochs": 3, "host_epochs": 3}
     check_options: ClassVar[Mapping[str, Any]] = {
         "guest_epochs": 4,
@@ -122,8 +131,10 @@ class Dvfl(Protocol):
         """Guest `index`, from 0."""
         return Guest(
             *(index, self.peers(), self.schedule, self.guest_network(index)),
+            Chance(self.secrets, index),
             hosts=self.hosts,
             features=self.features[index],
+            width=self.config.width,
             aligned=self.data.rows,
             batches=self.batches,
         )
@@ -132,7 +143,9 @@ class Dvfl(Protocol):
         """Host `index`; the first one has the number N."""
         return Host(
             *(index, self.peers(), self.schedule, self.host_network(index)),
+            Chance(self.secrets, index),
             width=self.config.width,
+            own_width=self.config.host_width,
             bound=self.config.buffer,
             replay=self.config.replay,
             aligned=self.data.rows,
@@ -150,8 +163,8 @@ class Dvfl(Protocol):
             hosts=self.hosts,
             width=config.host_width,
             labels=data.train_labels,
-            batches=batches,
-            order=self.secret_stream(SERVER, "held out").permutation(data.rows),
+            rows=OwnRows(self.secret_stream(SERVER, "held out").permutation(data.rows), batches),
+            validates=validation,
             epochs=config.rounds,
             stop_after=config.stop_after,
             patience=config.patience,
@@ -219,7 +232,7 @@ class Dvfl(Protocol):
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
         """A guest's code of rows."""
-        code: np.ndarray = client.network.encode(rows)
+        code: np.ndarray = bare_of(client.network).encode(rows)
         return code
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
@@ -228,9 +241,9 @@ class Dvfl(Protocol):
         codes = [self.embed(models[g], rows) for g, rows in enumerate(features)]
         joint = np.concatenate(codes, axis=1)
         owner = models[SERVER]
-        encodings = {k: models[k].network.encode(joint) for k in owner.answered or self.hosts}
-        all_hosts = encodings_side_by_side(encodings, self.hosts, self.config.host_width)
-        scores: np.ndarray = owner.centre.scores(all_hosts)
+        encodings = {k: self.embed(models[k], joint) for k in owner.answered or self.hosts}
+        all_hosts = side_by_side(encodings, self.hosts, self.config.host_width)
+        scores: np.ndarray = bare_of(owner.centre).scores(all_hosts)
         return scores
 
     @property
@@ -251,7 +264,7 @@ class Dvfl(Protocol):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Labels stay with the owner; features are not protected, for codes depend on them."""
-        ends = "; given that training ends: that it diverges tells of labels"
+        ends = "; given the losses of the history, and that training ends, for both tell of labels"
         why = "it receives nothing that depends on them; what its own columns tell of them remains"
         codes = "it receives codes only, made without labels"
         return (
@@ -265,7 +278,54 @@ class Dvfl(Protocol):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Activations of the guest training round; at the end codes and encodings."""
-        return messages_of(self)
+        config, aligned = self.config, self.data.rows
+
+        def when_written(key: MessageKey) -> int:
+            return int(self.schedule.writes(key.round))
+
+        def at_the_end(key: MessageKey) -> int:
+            return int(key.round > self.schedule.rounds)
+
+        return (
+            MessageSpec(
+                *("activation", "guest", "host", "embedding"),
+                shape=fixed(self.batches.coded, config.width),
+                dtype="float32",
+                count=when_written,
+                source="guest training round",
+            ),
+            announcement("guest", sender="owner", source="section 5: the owner asks"),
+            announcement("host", sender="owner", source="section 5: the owner asks"),
+            MessageSpec(
+                *("code", "guest", "host", "embedding"),
+                shape=fixed(aligned, config.width),
+                dtype="float32",
+                count=at_the_end,
+                row_by_row=True,
+                source="section 5: the intersection",
+            ),
+            MessageSpec(
+                *("encoding", "host", "owner", "embedding"),
+                shape=fixed(aligned, config.host_width),
+                dtype="float32",
+                count=at_the_end,
+                source="section 5: the intersection",
+            ),
+        )
+
+    def coalitions(self) -> tuple[frozenset[int], ...]:
+        """Each party alone; all guests; the owner with a host."""
+        guests = frozenset(self.peers())
+        alone = [frozenset((n,)) for n in (*self.peers(), *self.hosts, SERVER)]
+        return (*alone, guests, *(frozenset((SERVER, k)) for k in self.hosts))
+
+    def ideal(self, world: World) -> None:
+        """Hosts are told activations and codes, the owner encodings, and all are told the losses.
+
+        A host's reconstruction is looked at, and whether numbers of codes are dead; with early
+        stopping also whether it is time to stop.
+        """
+        Ideal(world, self).run()
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
         """Row numbers and codes of a disclosing message: all aligned rows, in order."""
