@@ -14,7 +14,7 @@ import numpy as np
 
 from securevfl.errors import CheckpointError
 from securevfl.field.prss import KEY, Prss
-from securevfl.protocols.base.messages import MessageKey, MessageSpec, RunSecrets, in_setup
+from securevfl.protocols.base.messages import MessageKey, MessageSpec, in_setup
 from securevfl.protocols.base.received import check_array
 from securevfl.protocols.base.schedule import Post, hollow
 from securevfl.verified import Key, Participant
@@ -100,28 +100,6 @@ def key_messages(prss: Prss, source: str) -> tuple[MessageSpec, MessageSpec]:
             source=f"{source}: what it draws; nothing is sent",
         ),
     )
-
-
-def dealt_keys(prss: Prss, secrets: RunSecrets, key: MessageKey) -> np.ndarray:
-    """Formula of "key": the keys of blocks without the receiver, of those that the sender drew."""
-    drawn = secrets.sent("own-keys", 0)[key.sender, key.sender]
-    own = dict(zip(prss.dealt(key.sender), drawn, strict=True))
-    return as_array([own[one] for one in prss.sent(key.sender, key.receiver)])
-
-
-def keys_of(prss: Prss, secrets: RunSecrets, client: int) -> dict[int, bytes]:
-    """k_A of every A without the client, as they were drawn."""
-    every = every_key(prss, {n: drawn for (n, _), drawn in secrets.sent("own-keys", 0).items()})
-    return {key: every[key] for key in prss.held(client)}
-
-
-def every_key(prss: Prss, drawn: Mapping[int, Sequence[bytes]]) -> dict[int, bytes]:
-    """All keys, from those that each client drew."""
-    return {
-        key: one
-        for client, keys in drawn.items()
-        for key, one in zip(prss.dealt(client), keys, strict=True)
-    }
 
 
 def key_posts(prss: Prss) -> tuple[Post, ...]:

@@ -1,22 +1,19 @@
 """Declarations of messages, which each protocol makes.
 
-The engine refuses a message that is not declared (`securevfl.engine.message_rules`). Verifiers
-recompute what is declared, and attacks read the messages that name their rows. So none of them
-knows a protocol by name.
+The engine refuses a message that is not declared (`securevfl.engine.message_rules`), and attacks
+read the messages that name their rows. So neither knows a protocol by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from securevfl.engine.party import ANNOUNCE
 from securevfl.protocols.base.card import Exposure
-
-T = TypeVar("T")
 
 Carries = Literal[
     "control",  # numbers of parties and rows, and rounds; no value that depends on data
@@ -48,38 +45,6 @@ class MessageKey(NamedTuple):
     receiver: int
 
 
-class RunSecrets(Protocol):
-    """All data, states, draws and messages of a run, as the audit records them."""
-
-    def data(self, party: int) -> Any:
-        """Input of a party: its columns by part ("train", "test"), or its labels."""
-
-    def state(self, key: MessageKey) -> Mapping[str, Any]:
-        """State of the sender (`Party.kept`) when it sent the message."""
-
-    def life(self, key: MessageKey) -> int:
-        """`Party.life` of the sender when it sent the message, as the engine counts it."""
-
-    def state_before(self, key: MessageKey, counter: str) -> Mapping[str, Any] | None:
-        """State of the sender when it last sent that kind with another value of `counter`.
-
-        `counter` is a kept attribute, such as the number of steps. None where it never did.
-        """
-
-    def once(self, key: MessageKey, name: str, make: Callable[[], T]) -> T:
-        """Result of `make`, which is called once for all receivers of one sending of a message.
-
-        `name` says what it is.
-        """
-
-    def memory(self, name: str) -> dict[int, Any]:
-        """Values that formulas of a name keep from earlier rounds; empty at first."""
-
-    def sent(self, kind: str, round: int) -> Mapping[tuple[int, int], Any]:
-        """Payloads of a kind in a round, by (sender, receiver)."""
-
-
-Formula = Callable[[RunSecrets, MessageKey], Any]
 UPLOADS = ("masked_result", "result_share")  # what a client of a coded protocol computes on shares
 
 
@@ -112,11 +77,6 @@ class MessageSpec:
     row_by_row : bool
         Whether the receiver sees values of single training rows and `Protocol.shown` and
         `Protocol.named_rows` say which; attacks read these (`Protocol.exposures`).
-    recompute : callable, optional
-        The payload by the paper's formula, from all secrets of the run. Where it is missing no
-        verdict on the content of the message is stronger than NOT TESTED.
-    punctual : bool
-        Whether the formula holds only where nobody is late, absent or wrong.
     source : str
         Line of the algorithm, or equation.
     modulus : int, optional
@@ -135,8 +95,6 @@ class MessageSpec:
     count: Callable[[MessageKey], int] | None = None
     opened_by: str = ""
     row_by_row: bool = False
-    recompute: Formula | None = None
-    punctual: bool = False
     source: str = ""
     modulus: int | None = None
 
@@ -176,23 +134,11 @@ def announcement(
     )
 
 
-def with_formulas(
-    messages: Iterable[MessageSpec], formulas: Mapping[str, Formula]
-) -> tuple[MessageSpec, ...]:
-    """The messages, each with the formula of its kind where there is one."""
-    return tuple(replace(one, recompute=formulas.get(one.kind, one.recompute)) for one in messages)
-
-
-def nothing(secrets: RunSecrets, key: MessageKey) -> None:
-    """Formula of a message without content."""
-
-
 def last_word(receiver: str = "client") -> MessageSpec:
     """Message "stop", in methods whose parties do not loop over announced rounds."""
     return MessageSpec(
         *("stop", "server", receiver, "control"),
         public=True,
-        recompute=nothing,
         source="ours: the end",
     )
 

@@ -256,7 +256,7 @@ class PassiveParty(OpenClient):
         self.pending[message.sender] = message.payload  # line 2
         if len(self.pending) < self.gradients_per_step:
             return
-        self.step(self.pending)
+        self.step_with(self.pending)
         self.pending = {}
         self.rest(message.round)
 
@@ -274,10 +274,10 @@ class PassiveParty(OpenClient):
                 return False
             assert self.envelope is not None
             gradients[self.envelope.sender] = payload
-        self.step(gradients)
+        self.step_with(gradients)
         return True
 
-    def step(self, gradients: Mapping[int, tuple[np.ndarray, Secret]]) -> None:
+    def step_with(self, gradients: Mapping[int, tuple[np.ndarray, Secret]]) -> None:
         """theta_m -= gamma (v + lambda grad r(theta_m)), v = J^T dF_l/dh_m (lines 2 to 6).
 
         In step, with the gradients of all active parties of the round, in the order of their

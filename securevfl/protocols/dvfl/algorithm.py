@@ -113,7 +113,7 @@ class Learner(Participant):
     def from_checkpoint(self, value: Any) -> Any:
         """Inverse of `to_checkpoint`; of what a learner keeps the losses are the only list."""
         if self.world is None and isinstance(value, list):
-            return [self._wrapped(loss, "number") for loss in value]
+            return [self._value_of(loss, "number") for loss in value]
         return super().from_checkpoint(value)
 
     def step(self, inputs: Secret) -> None:

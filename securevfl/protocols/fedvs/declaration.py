@@ -6,7 +6,6 @@ Line numbers are those of the paper's Algorithm 1; keys of masks and announcemen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.protocols.base.mask_keys import key_messages
@@ -64,7 +63,7 @@ def messages_of(
 
     every: tuple[MessageSpec, ...] = (
         *(data(part) for part in public.batches),
-        replace(announcement("client", source="line 12: B, and the end"), punctual=True),
+        announcement("client", source="line 12: B, and the end"),
         MessageSpec(
             *("model", "client", "client", "model_share"),
             shape=lambda key: (sizes[key.sender], h),
@@ -76,14 +75,12 @@ def messages_of(
         MessageSpec(
             *("shared", "client", "server", "control"),
             count=in_rounds,
-            punctual=True,
             source="ours: rounds in which it may have uploaded since the last step",
         ),
         MessageSpec(
             *("attempt", "server", "client", "control"),
             public=True,
             count=in_rounds,
-            punctual=True,
             source="footnote 2: S, and the server's life",
         ),
         MessageSpec(

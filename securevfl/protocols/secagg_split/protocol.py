@@ -109,7 +109,7 @@ class SecAggSplit(SummedEmbeddings):
         batch, upload, gradient = super().messages
         up, down = ("client", "server"), ("server", "client")
         keys: dict[str, Any] = {"count": in_rounds}
-        named: dict[str, Any] = {"public": True, "count": in_rounds, "punctual": True}
+        named: dict[str, Any] = {"public": True, "count": in_rounds}
         identity = MessageSpec("identity", "client", "client", "key", public=True, count=in_setup)
         signed = (
             MessageSpec("signature", *up, "key", **keys, source="round 3"),
