@@ -127,8 +127,9 @@ class Wait:
     @property
     def satisfied(self) -> bool:
         """Whether enough messages were taken."""
-        if len(self.taken) < self.needed or not self.groups:
-            return len(self.taken) >= self.needed
+        enough = len(self.taken) >= self.needed
+        if not enough or not self.groups:
+            return enough
         here = {message.sender for message in self.taken}
         whole = sum(len(group) for group in self.groups if here.issuperset(group))
         return whole >= self.needed

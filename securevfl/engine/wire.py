@@ -297,7 +297,10 @@ def _encode(value: Any, out: bytearray, depth: int, modulus: int | None) -> None
     elif kind is tuple or kind is list:
         out += (b"t" if kind is tuple else b"l") + _int.pack(len(value))
         for item in value:
-            _encode(item, out, depth + 1, modulus)
+            if type(item) is int and depth < _MAX_DEPTH:
+                _encode_int(item, out)
+            else:
+                _encode(item, out, depth + 1, modulus)
     elif kind is dict:
         out += b"d" + _int.pack(len(value))
         for key, item in value.items():

@@ -49,13 +49,13 @@ def prepare(p: int, a: Array, columns: int | None = None) -> PreparedMatrix:
     `columns` says how many columns it will meet in all, where that is known: few do not repay the
     preparation.
     """
+    if columns is not None and a.size * columns <= _TINY:
+        return PortableLeft(p, a)
     from securevfl.field.kernels import left_operands
     from securevfl.field.kernels.streaming.left import MOST_TERMS, StreamingLeft
 
     tier, narrow = cpu.tier(), a.dtype == np.uint32
     vectors = p == primes.P61 if not narrow else 1 << 12 <= p < 1 << 31
-    if columns is not None and a.size * columns <= _TINY:
-        return PortableLeft(p, a)
     if p == primes.P50 and tier != "portable":
         from securevfl.field.kernels.fifty.left import prepared
 

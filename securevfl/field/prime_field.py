@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,7 +77,7 @@ class PrimeField:
                 f"be defined. {_USUAL} are the usual ones.{hint}"
             )
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of elements: uint32 below 2^32, else uint64."""
         return np.dtype(np.uint32 if self.modulus < 1 << 32 else np.uint64)
@@ -126,9 +127,9 @@ class PrimeField:
         source : Source, optional
             Where the bytes come from; the operating system's entropy when omitted.
         """
-        from securevfl.field import sampling
+        from securevfl.field.sampling import uniform
 
-        return sampling.uniform(self.modulus, self.dtype, shape, source)
+        return uniform(self.modulus, self.dtype, shape, source)
 
     # The same elements as arrays of galois.
 
@@ -413,8 +414,9 @@ class PrimeField:
             shape = a.shape if a.shape == b.shape else np.broadcast_shapes(a.shape, b.shape)
         except ValueError:
             raise FieldError(f"{name}: shapes {a.shape} and {b.shape} do not broadcast.") from None
-        a, b = (x if x.shape == shape else np.broadcast_to(x, shape) for x in (a, b))
-        a, b = (np.ascontiguousarray(x.reshape(-1)) for x in (a, b))
+        if a.shape != shape or b.shape != shape:
+            a, b = np.broadcast_to(a, shape), np.broadcast_to(b, shape)
+        a, b = np.ascontiguousarray(a.reshape(-1)), np.ascontiguousarray(b.reshape(-1))
         return a, b, np.empty(shape, self.dtype)
 
     def _square(self, a: ArrayLike, name: str) -> Array:

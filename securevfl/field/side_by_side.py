@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ class SideBySide:
     def are(self, matrices: Sequence[Array]) -> bool:
         """Whether the matrices are these very objects, in this order."""
         same = len(matrices) == len(self.matrices)
-        return same and all(a is b for a, b in zip(self.matrices, matrices, strict=True))
+        return same and all(map(operator.is_, self.matrices, matrices))
 
     def rows(self, numbers: Array) -> Array:
         """Return the rows with some numbers, (len(numbers), sum of d_n).

@@ -116,7 +116,7 @@ def masked(
 
     A label is used for one result. The bits are those of `Prss.mask` for `asked(label, of)`.
     """
-    home = home_of((result, *keys.values(), *of), party.index)
+    home = home_of((result, *of), party.index)  # a trace looks at each key that it uses
     told, own = asked(label, list(map(bare, of))), {n: key._value for n, key in keys.items()}
     value = prss.mask(party.index, own, told, result._value, degree)
     if result._world is None:
@@ -141,14 +141,14 @@ class Beside:
 
     def __init__(self) -> None:
         self._kept: SideBySide | None = None
+        self._home: int | None = None
 
     def rows(self, matrices: Sequence[Element], numbers: Array) -> Element:
         """Rows by their public numbers, (numbers, all columns)."""
-        home, first = home_of(matrices), matrices[0]
-        held = [one._value for one in matrices]
+        held, first = [one._value for one in matrices], matrices[0]
         if self._kept is None or not self._kept.are(held):
-            self._kept = SideBySide(held)
-        value = self._kept.rows(numbers)
+            self._kept, self._home = SideBySide(held), home_of(matrices)
+        value, home = self._kept.rows(numbers), self._home
         if first._world is None:
             return Element(value, None, home, None, first._field)
         made = concatenate([one.rows(numbers) for one in matrices], axis=1)

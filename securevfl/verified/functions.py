@@ -13,7 +13,7 @@ import functools
 import hashlib
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -25,21 +25,29 @@ class FlowError(SecureVFLError, TypeError):
     """A protected value was used where only public ones may be, or without having been sent."""
 
 
+_PLAIN = (bool, int, float, str, bytes, np.generic, type(None))
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[str, ...] | None:
+    """Names of what a class of frozen data is made of; None for another class."""
+    if not dataclasses.is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[union-attr]
+        return None
+    return tuple(f.name for f in dataclasses.fields(kind) if f.init)
+
+
 def is_public(value: Any) -> bool:
     """Whether a value is plainly public: numbers, texts, arrays, and containers of these."""
-    if value is None or isinstance(value, bool | int | float | str | bytes | np.generic):
+    if isinstance(value, _PLAIN):
         return True
     if isinstance(value, np.ndarray):
-        return bool(value.dtype != object)
+        return bool(value.dtype.kind != "O")
     if type(value) in (tuple, list):
         return all(is_public(one) for one in value)
     if type(value) is dict:
         return all(is_public(one) for pair in value.items() for one in pair)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        frozen = type(value).__dataclass_params__.frozen  # type: ignore[attr-defined]
-        own = [f.name for f in dataclasses.fields(value) if f.init]
-        return bool(frozen) and all(is_public(getattr(value, name)) for name in own)
-    return False
+    own = _fields(type(value))  # type: ignore[arg-type]  # a class has a hash
+    return own is not None and all(is_public(getattr(value, name)) for name in own)
 
 
 def digest(value: Any) -> str:
@@ -153,12 +161,13 @@ def _state(value: Any) -> bytes:
     return _written(value)
 
 
-def call(function: Callable[..., Any], values: Sequence[Any]) -> Any:
+def call(function: Callable[..., Any], values: Iterable[Any]) -> Any:
     """The result of a function; the arrays that it is given cannot be written to."""
-    return function(*(_locked(value) for value in values))
+    return function(*map(locked, values))
 
 
-def _locked(value: Any) -> Any:
+def locked(value: Any) -> Any:
+    """A view of an array that cannot be written to; anything else as it is."""
     if not isinstance(value, np.ndarray):
         return value
     seen = value.view()

@@ -56,10 +56,9 @@ class Hands:
     def uniform(self, *shape: Any, name: str = "r") -> Element:
         """Fresh uniform elements of the operating system's entropy: a tape."""
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
-        value = self.field.random(tuple(int(n) for n in whole))
-        return Element(
-            value, self._leaf("uniform", name, value), self.index, self.world, self.field
-        )
+        value = self.field.random(tuple(map(int, whole)))
+        node = None if self.world is None else self._leaf("uniform", name, value)
+        return Element(value, node, self.index, self.world, self.field)
 
     def key(self, name: str = "k") -> Key:
         """A fresh key: 32 bytes of the operating system's entropy."""

@@ -701,7 +701,7 @@ class _Two:
     def multiply(self, one: Any, other: Any) -> Array:
         return self.reduce(np.multiply(one, other))
 
-    def matmul(self, one: Any, other: Any) -> Array:
+    def matmul(self, one: Any, other: Any, *, trusted: bool = False) -> Array:
         return self.reduce(np.asarray(one, np.int64) @ np.asarray(other, np.int64))
 
 

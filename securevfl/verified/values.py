@@ -21,7 +21,7 @@ import contextlib
 import copy
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -71,7 +71,7 @@ _SHOWN = "It must not leave its wrapper; send it, or map it"
 class Protected:
     """A value that nothing but its own methods can look at."""
 
-    __slots__ = ("_home", "_node", "_value", "_world")
+    __slots__ = ("_field", "_home", "_node", "_value", "_world")
     __hash__ = object.__hash__
     __array_ufunc__ = None
     for _name in ("bool", "eq", "ne", "lt", "le", "gt", "ge", "contains"):
@@ -94,13 +94,18 @@ class Protected:
     del _name
 
     def __init__(
-        self, value: Any, node: Node | None, home: int | None, world: Trace | None
+        self,
+        value: Any,
+        node: Node | None,
+        home: int | None,
+        world: Trace | None,
+        field: PrimeField | None = None,
     ) -> None:
-        # A trace tells values by their views.
-        if isinstance(value, np.ndarray) and (world is not None or value.flags.writeable):
+        if world is not None and isinstance(value, np.ndarray):  # a trace tells values by views
             value = value.view()
             value.flags.writeable = False
-        self._value, self._node, self._home, self._world = value, node, home, world
+        self._value, self._node, self._home = value, node, home
+        self._world, self._field = world, field
 
     def __repr__(self) -> str:
         return f"<{describe(self)}>"
@@ -138,9 +143,9 @@ def home_of(values: Sequence[Any], at: int | None = None) -> int | None:
     """
     home = at
     for value in values:
-        one = value._home if isinstance(value, Protected) else None
-        if one is None or one == home:
+        if not isinstance(value, Protected) or value._home is None or value._home == home:
             continue
+        one = value._home
         if home is None:
             home = one
             continue
@@ -162,18 +167,8 @@ class Element(Protected):
     proof. The matrix product of two Elements is exact, too. ``*`` of two Elements is opaque.
     """
 
-    __slots__ = ("_field",)
-
-    def __init__(
-        self,
-        value: Array,
-        node: Node | None,
-        home: int | None,
-        world: Trace | None,
-        field: PrimeField,
-    ) -> None:
-        super().__init__(value, node, home, world)
-        self._field = field
+    __slots__ = ()
+    _field: PrimeField
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -182,8 +177,10 @@ class Element(Protected):
 
     def _made(self, value: Array, op: str, args: Sequence[Any], data: Any = None) -> Element:
         """A result; `args` are Elements."""
-        home, world = home_of(args), self._world
-        node = None
+        home, world, node = self._home, self._world, None
+        for one in args:
+            if one._home != home:
+                home = home_of(args)
         if world is not None:
             nodes = [one._node for one in args]
             node = world.node(op, nodes, data, shape=value.shape)
@@ -259,7 +256,7 @@ class Element(Protected):
         FlowError
             Where it is no whole number: a field knows no halves.
         """
-        if isinstance(factor, bool) or not isinstance(factor, int | np.integer):
+        if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)):
             raise FlowError(
                 f"times({describe(factor)}) of {describe(self)}: a whole number is needed. A real "
                 "factor belongs before quantisation, in a map"
@@ -310,13 +307,7 @@ class Element(Protected):
         return np.arange(math.prod(self.shape), dtype=np.int64).reshape(self.shape)
 
     def __getitem__(self, key: Any) -> Element:
-        """A public choice of entries, as of a NumPy array."""
-        for one in key if isinstance(key, tuple) else (key,):
-            parts = (one.start, one.stop, one.step) if isinstance(one, slice) else (one,)
-            for part in parts:
-                if isinstance(part, Protected):
-                    raise FlowError(f"entries of {describe(self)} chosen by {describe(part)}: the "
-                                    "choice must be public")  # fmt: skip
+        """A public choice of entries, as of a NumPy array; a protected value refuses to be one."""
         try:
             if self._world is None:
                 return self._seen(self._value[key])
@@ -586,14 +577,15 @@ class Model(Protected):
         changes: int,
     ) -> tuple[Any, ...]:
         """Arrays that a function returns, and the models after it that it changes."""
-        values, home = (self, *others), home_of((self, *others))
+        values = (self, *others)
+        home, _, given = _taken(values)
         models = values[:changes]
         if len({id(one) for one in models if isinstance(one, Model)}) < changes:
             said = ", ".join(map(describe, models))
             raise FlowError(f"step: {changes} models are to be changed, and the first are {said}")
         kinds = [_kind(one) for one in of or [np.float32] * len(shapes)]
         if self._world is None:
-            found = function(self._value, *[bare(one) for one in others])
+            found = function(*given)
             every = zip(_tuple(found, shapes), shapes, kinds, strict=True)
             return tuple(
                 wrapped(_shaped(one, shape, kind), kind, None, home, None)
@@ -634,6 +626,7 @@ def _advanced(changes: int, *values: Any, function: Callable[..., Any]) -> tuple
     return (*after, *(found if isinstance(found, tuple) else () if found is None else (found,)))
 
 
+@functools.lru_cache
 def _kind(of: Any) -> tuple[str, Any]:
     """The kind of a result: of elements of a field, or of numbers of a dtype."""
     return ("field", of) if hasattr(of, "modulus") else ("real", np.dtype(of))
@@ -655,6 +648,9 @@ def _product(one: Array, other: Array, field: PrimeField) -> Array:
     return field.multiply(one, other)
 
 
+_UNSEEN = (Sealed, Key, Ciphertext, SealingKey, OpeningKey)
+
+
 def bare(value: Any) -> Any:
     """The bare value that a function is given for an argument of `map`.
 
@@ -663,9 +659,9 @@ def bare(value: Any) -> Any:
     FlowError
         For what is neither protected by itself nor plainly public.
     """
-    if isinstance(value, Sealed | Key | Ciphertext | SealingKey | OpeningKey):
-        raise FlowError(f"map of {describe(value)}: keys are for prf, ciphertexts for decrypt")
     if isinstance(value, Protected):
+        if isinstance(value, _UNSEEN):
+            raise FlowError(f"map of {describe(value)}: keys are for prf, ciphertexts for decrypt")
         return value._value
     if functions.is_public(value):
         return value
@@ -673,6 +669,25 @@ def bare(value: Any) -> Any:
         f"map: {type(value).__name__} is neither a protected value by itself nor a public one; "
         "give protected values one by one, as map(f, *values), not in a list or an object"
     )
+
+
+def _taken(values: Sequence[Any]) -> tuple[int | None, Trace | None, list[Any]]:
+    """Home and trace of the arguments of a function, and what it is given, in one pass.
+
+    That the others are public is looked at in a trace: there is nothing to be named elsewhere.
+    """
+    home, world, given = None, None, []
+    for value in values:
+        if isinstance(value, Protected):
+            if value._world is not None:
+                world = value._world
+            if value._home != home and value._home is not None:
+                home = value._home if home is None else home_of(values)
+            value = value._value if not isinstance(value, _UNSEEN) else bare(value)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            value = functions.locked(value)
+        given.append(value)
+    return home, world, given
 
 
 def fitted(found: Any, shape: Sequence[int], kind: tuple[str, Any]) -> Any:
@@ -685,7 +700,7 @@ def fitted(found: Any, shape: Sequence[int], kind: tuple[str, Any]) -> Any:
     if what == "signature":
         return bytes(found)
     array = np.asarray(found)
-    if tuple(array.shape) != tuple(shape):
+    if array.shape != tuple(shape):
         raise FlowError(
             f"map: the function returned the shape {array.shape}, and {tuple(shape)} was declared; "
             "a shape must not depend on protected values"
@@ -708,14 +723,23 @@ def mapped(
     **named: Callable[..., Any],
 ) -> Any:
     """One call of a function, traced where a trace is written; `named` are functions for it."""
-    home = home_of(values)
-    given = [bare(value) for value in values]
-    world = next((v._world for v in values if isinstance(v, Protected)), None)
-    shape = tuple(int(n) for n in shape)
+    home, world, given = _taken(values)
+    shape = tuple(map(int, shape))
     if world is not None:
         return world.called(function, values, **named).result(None, shape, kind, home)
-    found = functions.call(functools.partial(function, **named), given)
-    return wrapped(fitted(found, shape, kind), kind, None, home, None)
+    return wrapped(fitted(function(*given, **named), shape, kind), kind, None, home, None)
+
+
+_KINDS: Mapping[str, type[Protected]] = {
+    "model": Model,
+    "key": Key,
+    "public key": PublicKey,
+    "signature": Bytes,
+    "noised": Noised,
+    "sealing key": SealingKey,
+    "opening key": OpeningKey,
+    "sealed": Ciphertext,
+}
 
 
 def picked(place: Callable[..., int], given: Sequence[Any], among: Sequence[Secret]) -> Secret:
@@ -754,18 +778,7 @@ def wrapped(
     what, of = kind
     if what == "field":
         return Element(value, node, home, world, of)
-    if what == "model":
-        return Model(value, node, home, world)
-    kinds: dict[str, Any] = {
-        "key": Key,
-        "public key": PublicKey,
-        "signature": Bytes,
-        "noised": Noised,
-        "sealing key": SealingKey,
-        "opening key": OpeningKey,
-        "sealed": Ciphertext,
-    }
-    return kinds.get(what, Secret)(value, node, home, world)
+    return _KINDS.get(what, Secret)(value, node, home, world)
 
 
 def integers(value: Any, what: str) -> Array:
@@ -798,7 +811,7 @@ def public_element(value: Array, field: PrimeField, world: Trace | None) -> Elem
 def concatenate(values: Sequence[Element], axis: int = 0) -> Element:
     """Elements side by side along an axis, as numpy.concatenate."""
     values = list(values)
-    if not values or not all(isinstance(one, Element) for one in values):
+    if set(map(type, values)) != {Element}:
         raise FlowError("concatenate: a list of Elements is needed")
     home, field = home_of(values), values[0]._field
     whole = np.concatenate([one._value for one in values], axis)

@@ -37,6 +37,7 @@ _SCALARS: dict[type, Any] = {
 _RESULTS: dict[str, Any] = {
     "none": None, "bool": ctypes.c_bool, "int64": ctypes.c_int64, "uint64": ctypes.c_uint64,
 }  # fmt: skip
+_WHOLE = frozenset((bool, np.int64, np.uint64, np.uint32, np.int32))
 _HEAD = object.__basicsize__  # Bytes that all objects of Python begin with.
 _LEAST, _GREATEST = -(2**63), 2**63 - 1
 _lock = threading.Lock()
@@ -101,7 +102,10 @@ def _flatten(values: tuple[Any, ...], kinds: list[Any], words: list[Any]) -> Non
     """Append the kinds of values and the words that stand for them; each tuple ends with None."""
     for value in values:
         kind = type(value)
-        if kind is int or kind is float:
+        if kind in _WHOLE:
+            kinds.append(kind)
+            words.append(int(value))
+        elif kind is int or kind is float:
             if kind is int and not _LEAST <= value <= _GREATEST:  # A word would wrap in silence.
                 raise OverflowError(f"kernels take integers of 64 bits with a sign, got {value}.")
             kinds.append(kind)
@@ -111,7 +115,11 @@ def _flatten(values: tuple[Any, ...], kinds: list[Any], words: list[Any]) -> Non
             words.append(id(value))
         elif kind is tuple:
             kinds.append(tuple)
-            _flatten(value, kinds, words)
+            if set(map(type, value)) == {int} and _LEAST <= min(value) <= max(value) <= _GREATEST:
+                kinds += map(type, value)
+                words += value
+            else:
+                _flatten(value, kinds, words)
             kinds.append(None)
         else:
             kinds.append(kind)

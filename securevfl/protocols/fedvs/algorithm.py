@@ -318,7 +318,7 @@ class Client(KeyParticipant):
 
     def checked(self, batch: Batch, attempt: Attempt) -> Attempt:
         """The attempt, if its sharers keep the guarantee; else an error, and no upload."""
-        check_attempt(self.public, batch, attempt)
+        check_attempt(self.public, attempt)
         return attempt
 
     def consistent(self, batch: Batch, attempt: Attempt) -> bool:

@@ -196,7 +196,7 @@ class Parameters:
         """
         return not self.config.masked or len(self.cohorts.groups) == 1
 
-    @property
+    @functools.cached_property
     def tells_cut(self) -> bool:
         """Whether clients tell how many of their weights were cut: where a bound was chosen."""
         return bool(self.config.weight_bound != FedVSConfig.model_fields["weight_bound"].default)
@@ -207,7 +207,7 @@ class Parameters:
         order = batches.samples(np.arange(batches.length))
         return order.reshape(batches.segments, batches.length)
 
-    @property
+    @functools.cached_property
     def lower(self) -> str:
         """Options that may be lowered where a sum could wrap, in words."""
         config = self.config

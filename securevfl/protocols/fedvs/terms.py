@@ -14,20 +14,19 @@ from securevfl.protocols.base.received import check_array, check_element
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.sums import Sum
-from securevfl.verified import bare_of
+from securevfl.verified import Element, bare_of
 
 
-def check_attempt(public: Parameters, batch: Batch, attempt: Attempt) -> None:
+def check_attempt(public: Parameters, attempt: Attempt) -> None:
     """Refuse an attempt whose sum could single out a client, or that has no proper label.
 
     A repeated client, or a number that is no client's, could reduce a sum to one client's value.
-    So could a row that has two numbers (`check_rows`).
+    So could a row that has two numbers: `check_rows` looks at the rows when they are announced.
 
     Raises
     ------
     ProtocolError
     """
-    check_rows(public, batch)
     N = public.code.parties
     sharers = set(attempt.sharers) & set(range(N))
     repeated = len(sharers) < len(attempt.sharers)
@@ -97,9 +96,10 @@ def check_models(
     ProtocolError
         Naming the first such sender.
     """
-    what, h = f"fedvs: 'model' of round {round}", public.config.width
+    what, h, field = f"fedvs: 'model' of round {round}", public.config.width, public.field
     for n, share in shares.items():
-        check_element(what, n, share, (columns[n], h), public.field)
+        if type(share) is not Element or share.shape != (columns[n], h):
+            check_element(what, n, share, (columns[n], h), field)
 
 
 def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> None:
