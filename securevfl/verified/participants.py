@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 PLAIN = ("field", "real")  # kinds whose values are arrays
 MISSING = object()
 _SMALL = 2**13  # elements
+_SIZE, _DTYPE = operator.attrgetter("size"), operator.attrgetter("dtype")
+_LEAVES = (Protected, np.ndarray)
 _SINGLE = (np.ndarray, bool, int, float, bytes)  # payloads that are one value
 
 
@@ -244,7 +247,8 @@ class Participant(Sealing, Party):
         if self.world is not None:
             m = self.envelope
             self.world.taken(self.index, m.sender, m.kind, m.round)
-        self.envelope = self.envelope._replace(payload=found)
+        if found is not payload:
+            self.envelope = self.envelope._replace(payload=found)
         return found
 
     async def collect(self, kind: str, **options: Any) -> dict[int, Any]:
@@ -253,17 +257,15 @@ class Participant(Sealing, Party):
         if self.world is not None:
             for sender in found:
                 self.world.taken(self.index, sender, kind, self._round(options.get("round")))
-        if self.world is None and self.protected.get(kind) == "field":
-            many = list(found.values())
-            small = all(
-                type(one) is np.ndarray and one.dtype == self._dtype and one.size < _SMALL
-                for one in many
-            )  # of these one pass finds the largest
-            if many and small:
-                most = np.concatenate([one.ravel() for one in many]).max(initial=0)
-                if int(most) < self._modulus:
-                    at, field = self.index, self.field
-                    return {n: Element(one, None, at, None, field) for n, one in found.items()}
+        if kind not in self.protected:
+            return found
+        many, at, field = found.values(), self.index, self.field
+        what = self.protected[kind] if self.world is None else None
+        if what == "field" and set(map(type, many)) == {np.ndarray}:
+            small = max(map(_SIZE, many)) < _SMALL and set(map(_DTYPE, many)) == {self._dtype}
+            # One pass finds the largest element of all small arrays.
+            if small and int(np.concatenate([*many], None).max(initial=0)) < self._modulus:
+                return {n: Element(one, None, at, None, field) for n, one in found.items()}
         return {sender: self._arrived(kind, payload, sender) for sender, payload in found.items()}
 
     def on(self, kind: str, handler: Callable[[Message], None]) -> None:
@@ -272,7 +274,7 @@ class Participant(Sealing, Party):
         def arrived(m: Message) -> None:
             handler(m._replace(payload=self._arrived(kind, m.payload, m.sender)))
 
-        super().on(kind, arrived)
+        super().on(kind, arrived if kind in self.protected else handler)
 
     def record(self, event: str, **fields: Any) -> None:
         """Put an event into the history, which everybody reads: declare what it shows.
@@ -318,14 +320,14 @@ class Participant(Sealing, Party):
                 home_of((payload,), self.index)
             return payload._value
         if what is None:
+            if self.world is None:
+                return payload  # of public values alone: the wire refuses all others
             for value in _values(payload):
                 if isinstance(value, Protected):
                     raise FlowError(
                         f"send: {kind!r} carries {describe(value)}; name the kind in "
                         f"{type(self).__name__}.protected, as 'field' or 'real'"
                     )
-            if self.world is None:
-                return payload
         if self.world is None:
             home_of(list(_values(payload)), self.index)
             return _parts(payload, what, _packed)
@@ -373,6 +375,8 @@ class Participant(Sealing, Party):
             whole = type(payload) is np.ndarray and payload.dtype == self._dtype
             if what == "field" and whole and int(payload.max(initial=0)) < self._modulus:
                 return Element(payload, None, self.index, None, self.field)
+            if what == "real" and type(payload) is np.ndarray:
+                return Secret(payload, None, self.index, None)
             single = what in PLAIN and type(payload) in _SINGLE
             change = functools.partial(self._wrapped, kind=kind, sender=sender, single=single)
             return _parts(payload, what, change)
@@ -453,7 +457,9 @@ def bare_of(value: Any) -> Any:
 
 def _values(payload: Any) -> Iterable[Any]:
     """All values in a payload."""
-    if isinstance(payload, Mapping):
+    if isinstance(payload, _LEAVES):
+        yield payload
+    elif isinstance(payload, Mapping):
         for value in payload.values():
             yield from _values(value)
     elif isinstance(payload, list | tuple):
@@ -468,6 +474,8 @@ def _values(payload: Any) -> Iterable[Any]:
 
 def _each(payload: Any, change: Any) -> Any:
     """A payload with each of its values changed."""
+    if isinstance(payload, _LEAVES):
+        return change(payload)
     if isinstance(payload, dict):
         return {key: _each(value, change) for key, value in payload.items()}
     if isinstance(payload, list | tuple):

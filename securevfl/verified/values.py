@@ -290,7 +290,7 @@ class Element(Protected):
                 f"matrix product of {describe(one)} and {describe(two)}: two matrices are needed, "
                 "with as many columns as rows; reshape vectors first"
             )
-        value = self._field.matmul(one._value, two._value)
+        value = self._field.matmul(one._value, two._value, trusted=True)
         return self._made(value, "matmul", (one, two))
 
     def _index(self, places: Array) -> Element:
