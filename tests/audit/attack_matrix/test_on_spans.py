@@ -71,13 +71,13 @@ def test_degree_one_gives_the_space_and_no_column():
 
 
 def test_other_rows_need_steps_that_are_linear():
-    found = other_rows(case("fedvs:width=64,degree=1"))
+    found = other_rows(case("fedvs:width=64,degree=1,rounds=2"))
     assert isinstance(found, NoView)
     assert "adam" in found.reason
 
 
 def test_inner_products_are_used_with_other_rows():
-    found = other_rows(case("coded_split:width=64,degree=1"))
+    found = other_rows(case("coded_split:width=64,degree=1,rounds=2"))
     assert isinstance(found, Outcome)
     assert found.samples == 134
     assert found.success > 0.3
