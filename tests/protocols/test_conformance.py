@@ -108,6 +108,9 @@ CUTS = {  # fewer than fifty: encryption, signatures, or many rounds at each rep
     "vflhlp": 20,
 }
 
+# Rounds of those that are costly and learn in half of the forty.
+ROUNDS = dict.fromkeys(("secagg_split, signed", "multivfl", "multivfl, noisy"), 20)
+
 # Settings in which a variant has too few results in time, however often it asks.
 ENDS = {
     "coded_split, all": (
@@ -159,6 +162,8 @@ def test_every_protocol_conforms(variant, check):
     usual = 50 if variant == protocol else 15  # a variant keeps what its protocol keeps
     asked = {"cuts": CUTS.get(variant, usual)} if CHECKS[check] is check_resume else {}
     asked |= {"leave_out": ENDS.get(variant, ())} if CHECKS[check] is check_endurance else {}
+    if check == "training" and variant in ROUNDS:
+        asked["rounds"] = ROUNDS[variant]
     CHECKS[check](protocol, None if data is None else data(), **asked, **options)
 
 
