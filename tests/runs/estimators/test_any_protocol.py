@@ -20,7 +20,7 @@ SMALL = {"width": 8, "hidden": 16}
 
 
 @parametrize_with_checks(
-    [VFLClassifier("split", 3, **LONGER), VFLRegressor("split", 3, **LONGER)],
+    [VFLClassifier("split", 3, **QUICK | {"rounds": 30}), VFLRegressor("split", 3, **LONGER)],
     expected_failed_checks=lambda _: {},
 )
 def test_the_checks_of_scikit_learn(estimator, check):
