@@ -446,18 +446,6 @@ def test_verdicts_come_from_the_folder_or_from_a_file(tmp_path):
     assert verdicts(page(folder, out=tmp_path / "r.html")) == ["PROVED", "not verified"]
 
 
-@pytest.mark.parametrize("whole", [False, True, None])
-def test_verdicts_of_a_quick_verification_are_said_to_be_of_small_runs(tmp_path, whole):
-    """Files of earlier versions do not say; theirs ran the configuration itself."""
-    config = "[derived]\nN = 4\nK = 1\n"
-    folder = write_run(tmp_path / "run", TWO_ROWS, claims=[CLAIM], config=config)
-    file = verified(tmp_path, **({} if whole is None else {"whole": whole}))
-    text = page(folder, out=tmp_path / "r.html", verifications=[file])
-    assert verdicts(text) == ["PROVED"]
-    assert ("none licenses a word about all rows" in text) == (whole is False)
-    assert ("of small runs" in text) == (whole is False)
-
-
 def test_a_verdict_on_other_parameters_is_none_on_the_run(tmp_path):
     folder = write_run(
         tmp_path / "run", TWO_ROWS, claims=[CLAIM], config="[derived]\nN = 4\nK = 2\n"
