@@ -169,7 +169,7 @@ class Stale(LastEmbeddings):
         super().keep(party, places, np.empty((len(places), 0)), round)
 
     def present(self, fresh: Iterable[int], batch: Batch) -> np.ndarray:
-        """Which embeddings a launch has, (M, |B|), bool."""
+        """Mask of the embeddings that a launch has, (M, |B|), bool."""
         new = dict.fromkeys(fresh, np.empty((len(batch.places), 0)))
         return self.complete(new, batch.places, oldest=batch.oldest)[1]
 

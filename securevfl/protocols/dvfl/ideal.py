@@ -108,7 +108,7 @@ class Ideal:
             self.step(k, picked(replayed, (self.chance[k], round, len(buffer)), buffer), round)
 
     def execute(self, asked: int) -> None:
-        """What the owner executes (section 5)."""
+        """Work of the owner (section 5)."""
         rows, config = self.made.data.rows, self.made.config
         codes = {
             g: self.encode(g, np.arange(rows))
