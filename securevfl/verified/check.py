@@ -245,12 +245,15 @@ class Checker:
         self.hidden: set[int] = set()  # bases of keys whose streams are uniform
         self.secret: set[int] = set()  # bases of secret keys that hidden ones were agreed with
         self.releases = 0
+        self._rising: list[tuple[int, int]] = []  # moved tapes, with the latest symbol of each
         self._next = len(entries.atom_of)
-        self.where: dict[int, set[tuple[int, int]]] = {}
+        #: Row, entry and monomial of each place of a symbol, so that a move touches these alone.
+        self.where: dict[int, set[tuple[int, int, tuple[int, ...]]]] = {}
         for r, row in enumerate(self.rows):
             for i, poly in enumerate(row):
-                for symbol in {s for monomial in poly for s in monomial}:
-                    self.where.setdefault(symbol, set()).add((r, i))
+                for monomial in poly:
+                    for symbol in monomial:
+                        self.where.setdefault(symbol, set()).add((r, i, monomial))
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -314,15 +317,29 @@ class Checker:
         self.fresh.add(s)
         inverse = pow(c, -1, p)
         self.moved[t] = self.e.plus({(s,): inverse}, rest, -inverse)
-        for at in list(self.where.pop(t, ())):
-            old = self.rows[at[0]][at[1]]
-            new = self.e.put(old, t, self.moved[t])
-            self.rows[at[0]][at[1]] = new
-            before, after = ({x for m in q for x in m} for q in (old, new))
-            for symbol in before - after - {t}:
-                self.where[symbol].discard(at)
-            for symbol in after - before:
-                self.where.setdefault(symbol, set()).add(at)
+        latest = max((x for m in rest for x in m if x not in self.fresh), default=t)
+        if latest > t:
+            self._rising.append((t, latest))
+        for r, i, monomial in list(self.where.get(t, ())):
+            there = self.rows[r][i]
+            product: Poly = {(): there[monomial]}
+            for one in monomial:
+                product = self.e.times(product, self.moved[t] if one == t else {(one,): 1})
+            self._set(r, i, monomial, 0)
+            for m, v in product.items():
+                self._set(r, i, m, (there.get(m, 0) + v) % p)
+
+    def _set(self, row: int, entry: int, monomial: tuple[int, ...], c: int) -> None:
+        """Set the coefficient of a monomial in a received entry."""
+        poly = self.rows[row][entry]
+        if c and monomial not in poly:
+            for symbol in monomial:
+                self.where.setdefault(symbol, set()).add((row, entry, monomial))
+        if c:
+            poly[monomial] = c
+        elif poly.pop(monomial, None) is not None:
+            for symbol in monomial:
+                self.where[symbol].discard((row, entry, monomial))
 
     def _hide(self, key: Atom) -> None:
         """Check that nothing received depends on a key but through its streams."""
@@ -361,10 +378,11 @@ class Checker:
         assumption on key agreement. It says nothing of a secret key that is a key of a PRF itself:
         there `halves` counts them.
         """
+        first = self._first(min(targets))
         todo, seen, atoms = list(symbols), set(), set()
         while todo:
             one = todo.pop()
-            if one in seen:
+            if one < first or one in seen:
                 continue
             seen.add(one)
             if one in targets:
@@ -388,6 +406,19 @@ class Checker:
             elif halves or atom.kind not in ("agreed", "public key"):
                 todo.extend(s for arg in atom.deps for q in arg for m in q for s in m)
         return False
+
+    def _first(self, target: int) -> int:
+        """The first symbol that may depend on a symbol, or on a later one.
+
+        Atoms are made of atoms before them, so what is before the symbol does not depend on it, but
+        through a tape that was moved and now stands for something later.
+        """
+        first = target
+        while True:
+            before = min((t for t, latest in self._rising if latest >= first), default=first)
+            if before >= first:
+                return first
+            first = before
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -496,9 +527,10 @@ class Checker:
     basis: dict[tuple[int, ...], Poly]
 
     def _reduced(self, poly: Poly) -> Poly:
-        for pivot, known in self.basis.items():  # in the order in which they were found
-            if pivot in poly:
-                poly = self.e.plus(poly, known, -poly[pivot])
+        if not poly.keys().isdisjoint(self.basis):
+            for pivot, known in self.basis.items():  # in the order in which they were found
+                if pivot in poly:
+                    poly = self.e.plus(poly, known, -poly[pivot])
         return poly
 
     def _spanned(self, poly: Poly) -> bool:

@@ -57,6 +57,14 @@ class Block:
     shape: tuple[int, ...]
     owner: int | None = None
     deps: tuple[Form, ...] = ()
+    _below: frozenset[int] | None = None
+
+    @property
+    def below(self) -> frozenset[int]:
+        """Blocks that its function, or its key, is computed from, found once."""
+        if self._below is None:
+            self._below = frozenset(b for dep in self.deps for b in dep.blocks)
+        return self._below
 
     @property
     def size(self) -> int:
@@ -72,6 +80,31 @@ class Form:
     linear: dict[int, tuple[int, int]] = field(default_factory=dict)  # block -> view, coefficient
     products: dict[Chain, int] = field(default_factory=dict)
     constant: tuple[int, ...] | None = None
+    _held: dict[int, dict[Chain, None]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def held(self) -> dict[int, dict[Chain, None]]:
+        """Products by the blocks in them, found once; `Algebra` keeps them up to date."""
+        if self._held is None:
+            self._held = {}
+            for chain in self.products:
+                for block, _ in chain:
+                    self._held.setdefault(block, {})[chain] = None
+        return self._held
+
+    def put(self, chain: Chain, c: int) -> None:
+        """Set the coefficient of a product."""
+        if c:
+            self.products[chain] = c
+        elif self.products.pop(chain, None) is None:
+            return
+        for block, _ in chain if self._held is not None else ():
+            if c:
+                self.held.setdefault(block, {})[chain] = None
+            elif block in self.held:
+                self.held[block].pop(chain, None)
+                if not self.held[block]:
+                    del self.held[block]
 
     def key(self) -> Any:
         """A key that equal forms have in common."""
@@ -85,6 +118,8 @@ class Form:
     @property
     def blocks(self) -> set[int]:
         """Blocks that it names."""
+        if self._held is not None:
+            return {*self.linear, *self._held}
         return {*self.linear, *(b for chain in self.products for b, _ in chain)}
 
     @property
@@ -497,16 +532,21 @@ class Algebra:
 
     def add(self, one: Form, other: Form, factor: int = 1) -> Form:
         """one + factor * other."""
-        p, total = self.p, Form(one.shape, dict(one.linear), dict(one.products), one.constant)
+        total = Form(one.shape, dict(one.linear), dict(one.products), one.constant)
+        self._add(total, other, factor)
+        return total
+
+    def _add(self, total: Form, other: Form, factor: int) -> None:
+        """Add factor * other to a form that is being made."""
+        p = self.p
         for block, (view, c) in other.linear.items():
             self._put(total, block, view, c * factor % p)
         for chain, c in other.products.items():
             self._put_chain(total, chain, c * factor)
         if other.constant is not None:
-            own = one.constant or (0,) * len(other.constant)
+            own = total.constant or (0,) * len(other.constant)
             both = zip(own, other.constant, strict=True)
             self._set_constant(total, [(a + factor * b) % p for a, b in both])
-        return total
 
     def _put(self, total: Form, block: int, view: int, c: int) -> None:
         """Add c times a view of a block."""
@@ -520,11 +560,7 @@ class Algebra:
             total.linear.pop(block, None)
 
     def _put_chain(self, total: Form, chain: Chain, c: int) -> None:
-        value = (total.products.get(chain, 0) + c) % self.p
-        if value:
-            total.products[chain] = value
-        else:
-            total.products.pop(chain, None)
+        total.put(chain, (total.products.get(chain, 0) + c) % self.p)
 
     def _set_constant(self, total: Form, flat: Sequence[int]) -> None:
         total.constant = tuple(flat) if any(flat) else None
@@ -676,27 +712,25 @@ class Algebra:
         NotExpressibleError
             Where a product would have to be seen otherwise than by rows and columns.
         """
-        if block not in form.blocks:
+        chains = form.held.get(block, {})
+        if block not in form.linear and not chains:
             return form
-        rest = Form(
-            form.shape,
-            {b: v for b, v in form.linear.items() if b != block},
-            {w: c for w, c in form.products.items() if all(b != block for b, _ in w)},
-            form.constant,
-        )
+        held = {b: dict(some) for b, some in form.held.items()}
+        linear = {b: v for b, v in form.linear.items() if b != block}
+        rest = Form(form.shape, linear, dict(form.products), form.constant, held)
+        for chain in chains:
+            rest.put(chain, 0)
         if block in form.linear:
             view, c = form.linear[block]
-            rest = self.add(rest, self.seen(by, view), c)
-        for chain, c in form.products.items():
-            if all(b != block for b, _ in chain):
-                continue
+            self._add(rest, self.seen(by, view), c)
+        for chain in chains:
             total: Form | None = None
             for b, view in chain:
                 shape = self.views.shapes[view]
                 factor = self.seen(by, view) if b == block else Form(shape, {b: (view, 1)})
                 total = factor if total is None else self.product(total, factor)
             assert total is not None
-            rest = self.add(rest, total, c)
+            self._add(rest, total, form.products[chain])
         return rest
 
     def seen(self, form: Form, view: int) -> Form:

@@ -123,6 +123,7 @@ class Prover:
         self.steps: list[Step] = []
         self.rows: dict[int, _Row] = {}
         self.subst: dict[int, Form] = {}
+        self._rising: list[tuple[int, int]] = []  # blocks in whose place later ones stand
         self.given: set[int] = set()
         self.ideal: set[int] = set()  # keys
         self.released: set[int] = set()
@@ -289,8 +290,7 @@ class Prover:
                 todo.pop()
                 continue
             block = self.algebra.blocks[top]
-            deps = () if block.kind in ("agreed", "public key") else block.deps
-            below = {b for dep in deps for b in dep.blocks}
+            below = () if block.kind in ("agreed", "public key") else block.below
             missing = [b for b in below if b not in self._reach]
             if missing:
                 todo.extend(missing)
@@ -313,10 +313,10 @@ class Prover:
         Streams under the key `skip` do not count as dependent on it, but on the protected parts of
         their labels; public and agreed keys depend on secret ones where `halves` says so.
         """
-        todo, seen = list(blocks), set()
+        todo, seen, first = list(blocks), set(), self._first(min(on))
         while todo:
             one = todo.pop()
-            if one in seen:
+            if one < first or one in seen:
                 continue
             seen.add(one)
             if one in on:
@@ -328,8 +328,25 @@ class Prover:
             if self._random(block) or (block.kind in ("agreed", "public key") and not halves):
                 continue
             own = block.kind == "prf" and self._key(block) == skip
-            todo.extend(b for dep in block.deps[int(own) :] for b in dep.blocks)
+            todo.extend({b for dep in block.deps[1:] for b in dep.blocks} if own else block.below)
         return False
+
+    def _first(self, target: int) -> int:
+        """The first block that may depend on one, or on a later one: see `Checker._first`."""
+        first, before = target, target + 1
+        while first < before:
+            before = first
+            first = min(first, *(b for b, latest in self._rising if latest >= before), before)
+        return first
+
+    def _moves(self, block: int, by: Form) -> None:
+        """Put a form in the place of a block from now on."""
+        self.subst = {**self.subst, block: by}
+        latest = max(
+            (b for b in by.blocks if self.algebra.blocks[b].kind != "fresh"), default=block
+        )
+        if latest > block:
+            self._rising.append((block, latest))
 
     def _key(self, block: Block) -> int:
         """The key of a stream."""
@@ -472,7 +489,7 @@ class Prover:
         except NotExpressibleError:
             self.subst = before
             return False
-        self.subst[block] = solved
+        self._moves(block, solved)
         for other, one in forms.items():
             self.rows[other].form = one
         del self.rows[number]
@@ -516,7 +533,7 @@ class Prover:
         turned, factor = algebra.views.pivoted(view, tuple(places), own.shape)
         total = algebra.add(total, algebra.seen(inner, turned), factor)
         forms = {n: algebra.substitute(form, block, total) for n, form in forms.items()}
-        self.subst = {**self.subst, block: total}
+        self._moves(block, total)
         return made.number, forms
 
     def _origin(self, block: int) -> tuple[int, tuple[int, ...]]:
@@ -548,7 +565,7 @@ class Prover:
         So are keys that only sign: no stream, agreed key or public key is made of them.
         """
         users = (b for b in self.algebra.blocks if b.kind in ("prf", "agreed", "public key"))
-        keyed = {key for user in users for dep in user.deps for key in dep.blocks}
+        keyed = {key for user in users for key in user.below}
         for row in self.rows.values():
             todo, seen, tapes = list(row.blocks), set(), set()
             while todo:
@@ -566,7 +583,7 @@ class Prover:
                     tapes.add(one)
                 elif block.kind in ("uniform", "prf"):
                     break
-                todo.extend(b for dep in block.deps for b in dep.blocks)
+                todo.extend(block.below)
             else:
                 if tapes:
                     self._generous = True
@@ -672,7 +689,7 @@ class Prover:
                 todo.extend(self.subst[one].blocks)
             elif own.kind in ("uniform", "prf", "key", "agreed", "release"):
                 return False
-            todo.extend(b for dep in own.deps for b in dep.blocks)
+            todo.extend(own.below)
         return True
 
     def _told(self, row: _Row) -> tuple[str, list[str]]:
@@ -797,7 +814,7 @@ def randomness_in(algebra: Algebra, form: Form) -> str | None:
         seen.add(block.number)
         if block.kind in ("uniform", "key", "prf", "agreed", "public key"):
             return block.name
-        todo.extend(b for dep in block.deps for b in dep.blocks)
+        todo.extend(block.below)
     return None
 
 
