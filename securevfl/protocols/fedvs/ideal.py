@@ -7,18 +7,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.models.polynomial_network import expanded_width
+from securevfl.models.pretraining.trainer import Pretraining
+from securevfl.models.weights import weights_of
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.fedvs.algorithm import COLUMNS, LABELS, MEASURES
 from securevfl.protocols.fedvs.messages import Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 from securevfl.protocols.fedvs.quantisation import mean_of_sums, quantised_weights, segments_of
-from securevfl.protocols.fedvs.steps import both_classes, measured, scores_of, train, update
+from securevfl.protocols.fedvs.steps import (
+    both_classes,
+    head_weight,
+    joined,
+    measured,
+    pretrain,
+    scores_of,
+    take_head,
+    take_over,
+    train,
+    update,
+)
 from securevfl.verified import Element, Secret, World, stack
 
 
@@ -50,6 +64,38 @@ class Ideal:
         told = all(self.summed.get(row, some) == some for row in rows)
         self.summed.update(dict.fromkeys(rows, some))
         return told
+
+    def pretrain(self, own: Mapping[int, Pretraining], alone: bool) -> None:
+        """Pre-training: all may have what is said of it; client 0 labels, and the server its head.
+
+        Networks, and with a head the server model, start from it.
+        """
+        world = self.world
+        for n, like in own.items():
+            model, names = world.the(n, "pretraining"), like.told
+            given: list[Any] = [world.the(n, "streams"), world.the(n, "columns"), list(names)]
+            if like.supervised:
+                labels = world.the(SERVER, LABELS["train"])
+                if alone:
+                    more = world.the(SERVER, "labels of rows alone")
+                    rows = labels.shape[0] + more.shape[0]
+                    labels = labels.map(joined, more, shape=(rows,))
+                world.output("labels", labels, to=[n], alone=True)
+                given.append(labels)
+            kinds = [np.int64 if name in ("rows", "epochs") else np.float64 for name in names]
+            told = model.step(pretrain, *given, shapes=[()] * len(kinds), of=kinds)
+            for name, value in zip(names, told, strict=True):
+                world.output(f"{name} of the pre-training of {n}", value, alone=True)
+            self.networks[n].step(take_over, model)
+            if like.supervised:
+                head = {
+                    name: model.call(head_weight, name, shape=weight.shape)
+                    for name, weight in weights_of(like.means).items()
+                }
+                for name, weight in head.items():
+                    world.output(f"head of {n}: {name}", weight, to=[SERVER], alone=True)
+                first, *others = head.values()
+                self.centre.step(take_head, first, list(head), len(self.clients), *others)
 
     def segments(self, client: int, part: str) -> list[Element]:
         """X-bar of a client, by segment."""
@@ -108,7 +154,7 @@ class Ideal:
         names = MEASURES[task]
         if task == "binary":
             both = labels.map(both_classes, shape=(), dtype=np.bool_)
-            self.world.output("whether test rows are of both classes", both)
+            self.world.output("whether test rows are of both classes", both, alone=True)
             names = (*names, "auc")
         found = rows_in_order(batches, scores, step)
         for name in names:
@@ -116,7 +162,13 @@ class Ideal:
             self.world.output(f"{name} of test rows", told)
 
 
-def declare(world: World, public: Parameters, outputs: int, task: str) -> None:
+def declare(
+    world: World,
+    public: Parameters,
+    outputs: int,
+    task: str,
+    pretraining: Mapping[int, Pretraining],
+) -> None:
     """Declare all outputs of a run, of those rounds and clients that were there.
 
     K + T uploads tell of a sum, though R are needed to decode it. They count when they are sent:
@@ -124,6 +176,7 @@ def declare(world: World, public: Parameters, outputs: int, task: str) -> None:
     down when dL/dH comes misses the step.
     """
     config, ideal = public.config, Ideal(world, public)
+    ideal.pretrain(pretraining, (SERVER, "labels of rows alone") in world.inputs)
     if config.budget:
         unit = 2.0**-config.data_bits
         for n in ideal.clients:

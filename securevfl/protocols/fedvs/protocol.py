@@ -227,7 +227,8 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def ideal(self, world: World) -> None:
         """Declare the outputs; see `securevfl.protocols.fedvs.ideal`."""
         centre = self.centre()
-        declare(world, self.public, centre.outputs, centre.task)
+        own = {n: found for n in self.peers() if (found := self.pretraining(n)) is not None}
+        declare(world, self.public, centre.outputs, centre.task, own)
 
     def schedules(self) -> tuple[Schedule, ...]:
         """The usual ones; with `share_timeout` clients are left out that share late."""

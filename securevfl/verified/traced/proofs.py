@@ -205,8 +205,8 @@ def small_data(parties: int, rows: int, seed: int = 0) -> VerticalDataset:
     return VerticalDataset.from_numpy(
         features,
         labels,
-        test_features=[x[:2] for x in features],
-        test_labels=labels[:2],
+        test_features=[x[:3] for x in features],  # whose numbers are no labels of theirs
+        test_labels=labels[:3],
         scaling="none",
     )
 

@@ -82,3 +82,25 @@ def test_a_mistake_that_shows_under_a_schedule_is_not_proved(monkeypatch, name):
     assert found[schedule]
     sound = weak(proof_under(monkeypatch, "fedvs", IMPATIENT | options, [schedule]))
     assert not any(sound.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "parties", "told"),
+    [
+        ({"paper": True, "degree": 2}, 4, ""),
+        ({"share_timeout": 5.0}, 4, ""),
+        ({"share_timeout": 5.0}, 6, "whether model 1 moved in 1"),  # two cohorts
+        ({"segments": 2}, 5, ""),
+        ({"privacy": 2}, 5, ""),
+        ({"pretrain": "p"}, 4, "loss of the pre-training of 1"),
+        ({"pretrain": "full"}, 4, "labels"),
+        ({"secure": True}, 4, "whether test rows are of both classes"),
+    ],
+    ids=str,
+)
+def test_options_are_proved_but_for_what_is_sent_as_it_is(monkeypatch, options, parties, told):
+    found = proof_under(monkeypatch, "fedvs", {"rounds": 1} | options, [], parties=parties)
+    assert all(v.sure for v in found.verdicts)
+    assert {v.verdict for v in found.verdicts} >= ({"NOT PROTECTED"} if told else {"PROVED"})
+    if told:
+        assert told in found.verdicts[0].clear
