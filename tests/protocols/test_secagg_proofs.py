@@ -31,7 +31,7 @@ def test_the_default_is_proved_in_a_process_of_its_own():
     assert {v.verdict for v in proof.verdicts} == {"PROVED"}
     server = next(v for v in proof.verdicts if v.claim == "server")
     assert server.scope == (
-        "PROVED for these batches, shapes and schedule, ideal PRF, given the outputs"
+        "PROVED for these batches, shapes and schedules (22), ideal PRF, given the outputs"
     )
     assert server.outputs == ("sum 1", "loss 1", "gradient 1", "sum 2", "loss 2", "gradient 2")
 
