@@ -33,7 +33,10 @@ def test_the_default_is_proved_in_a_process_of_its_own():
     assert server.scope == (
         "PROVED for these batches, shapes and schedules (22), ideal PRF, given the outputs"
     )
-    assert server.outputs == ("sum 1", "loss 1", "gradient 1", "sum 2", "loss 2", "gradient 2")
+    assert server.outputs[:6] == (
+        *("sum 1", "loss 1", "gradient 1"),
+        *("sum 2", "loss 2", "gradient 2"),
+    )
 
 
 @pytest.mark.parametrize(
