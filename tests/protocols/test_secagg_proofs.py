@@ -57,7 +57,8 @@ def test_a_clipped_model_is_told_to_everybody_and_nothing_beside_it():
     found = prove_protocol(Traced("secagg_split", ONE | {"weight_bound": 100.0}, 4), fresh=False)
     assert {v.verdict for v in found.verdicts} == {"NOT PROTECTED"}
     named = {name for v in found.verdicts for name in v.clear}
-    assert named == {f"clipped {n} 1" for n in range(4)}
+    assert named >= {f"clipped {n} 1" for n in range(4)}
+    assert all(name.startswith("clipped") for name in named)
 
 
 def test_who_drops_out_is_in_no_sum_and_its_late_upload_is_in_the_view():

@@ -7,29 +7,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.pretraining.trainer import Pretraining
-from securevfl.models.weights import weights_of
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.decoding import rows_in_order
+from securevfl.protocols.base.pretraining import (
+    all_labels,
+    shapes_of,
+    take_over,
+    tell,
+    weights_learnt,
+)
 from securevfl.protocols.fedvs.algorithm import COLUMNS, LABELS, MEASURES
 from securevfl.protocols.fedvs.messages import Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step
 from securevfl.protocols.fedvs.quantisation import mean_of_sums, quantised_weights, segments_of
 from securevfl.protocols.fedvs.steps import (
     both_classes,
-    head_weight,
-    joined,
     measured,
-    pretrain,
     scores_of,
     take_head,
-    take_over,
     train,
     update,
 )
@@ -72,26 +73,15 @@ class Ideal:
         """
         world = self.world
         for n, like in own.items():
-            model, names = world.the(n, "pretraining"), like.told
-            given: list[Any] = [world.the(n, "streams"), world.the(n, "columns"), list(names)]
+            labels = []
             if like.supervised:
-                labels = world.the(SERVER, LABELS["train"])
-                if alone:
-                    more = world.the(SERVER, "labels of rows alone")
-                    rows = labels.shape[0] + more.shape[0]
-                    labels = labels.map(joined, more, shape=(rows,))
-                world.output("labels", labels, to=[n], alone=True)
-                given.append(labels)
-            kinds = [np.int64 if name in ("rows", "epochs") else np.float64 for name in names]
-            told = model.step(pretrain, *given, shapes=[()] * len(kinds), of=kinds)
-            for name, value in zip(names, told, strict=True):
-                world.output(f"{name} of the pre-training of {n}", value, alone=True)
+                more = world.the(SERVER, "labels of rows alone") if alone else None
+                labels = [all_labels(world.the(SERVER, LABELS["train"]), more)]
+                world.output("labels", labels[0], to=[n], alone=True)
+            model = tell(world, n, like.told, *labels)
             self.networks[n].step(take_over, model)
             if like.supervised:
-                head = {
-                    name: model.call(head_weight, name, shape=weight.shape)
-                    for name, weight in weights_of(like.means).items()
-                }
+                head = weights_learnt(model, "head", shapes_of(like)["head"])
                 for name, weight in head.items():
                     world.output(f"head of {n}: {name}", weight, to=[SERVER], alone=True)
                 first, *others = head.values()

@@ -92,7 +92,7 @@ def test_a_mistake_that_shows_under_a_schedule_is_not_proved(monkeypatch, name):
         ({"share_timeout": 5.0}, 6, "whether model 1 moved in 1"),  # two cohorts
         ({"segments": 2}, 5, ""),
         ({"privacy": 2}, 5, ""),
-        ({"pretrain": "p"}, 4, "loss of the pre-training of 1"),
+        ({"pretrain": "p"}, 4, "loss of pre-training of party 1"),
         ({"pretrain": "full"}, 4, "labels"),
         ({"secure": True}, 4, "whether test rows are of both classes"),
     ],
