@@ -132,7 +132,11 @@ MISTAKES = {
 def planted(module, parties):
     def change(cls, patch):
         for one in parties:
-            patch.setattr(module, one.__mro__[1].__name__, one)
+            name = one.__mro__[1].__name__
+            if hasattr(cls, "client_kind"):
+                patch.setattr(cls, f"{name.lower()}_kind", one)
+            else:
+                patch.setattr(module, name, one)
 
     return change
 
