@@ -6,7 +6,7 @@ active party is k here, and l in the paper.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from securevfl.protocols.base.protected_values import loaded, weights_in
 from securevfl.protocols.cvfl.algorithm import Batch, Launch, applied, kept, launch, penalty_of
 from securevfl.protocols.cvfl.slow_parties import Objective, is_slow, pace_of
 from securevfl.verified import Secret, World
-
-if TYPE_CHECKING:
-    from securevfl.protocols.cvfl.protocol import Cvfl
 
 Number = tuple[int, int]  # of a launch: its active party, and which one of that
 
@@ -34,7 +31,7 @@ class Ideal:
     made : Cvfl
     """
 
-    def __init__(self, world: World, made: Cvfl) -> None:
+    def __init__(self, world: World, made: Any) -> None:
         self.world, self.made, self.config = world, made, made.config
         self.active = range(len(made.label_sets))
         self.columns = {m: world.the(m, "columns") for m in made.peers()}
