@@ -330,7 +330,7 @@ class Checker:
                 self._set(r, i, m, (there.get(m, 0) + v) % p)
 
     def _set(self, row: int, entry: int, monomial: tuple[int, ...], c: int) -> None:
-        """Set the coefficient of a monomial in a received entry."""
+        """Assignment of the coefficient of a monomial in a received entry."""
         poly = self.rows[row][entry]
         if c and monomial not in poly:
             for symbol in monomial:

@@ -93,7 +93,7 @@ class Form:
         return self._held
 
     def put(self, chain: Chain, c: int) -> None:
-        """Set the coefficient of a product."""
+        """Assignment of the coefficient of a product."""
         if c:
             self.products[chain] = c
         elif self.products.pop(chain, None) is None:

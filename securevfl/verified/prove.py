@@ -340,7 +340,7 @@ class Prover:
         return first
 
     def _moves(self, block: int, by: Form) -> None:
-        """Put a form in the place of a block from now on."""
+        """Replacement of a block by a form from now on."""
         self.subst = {**self.subst, block: by}
         latest = max(
             (b for b in by.blocks if self.algebra.blocks[b].kind != "fresh"), default=block
