@@ -112,6 +112,12 @@ def paired(folder: Path, first: str) -> list[str]:
     return [*table(rows), "", said]
 
 
+def made_by(content: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Commits of rows, which name one where it is not that of the whole content."""
+    found = dict.fromkeys(f"`{row.get('commit', content['commit'])}`" for row in rows)
+    return f"commit{'s' * (len(found) > 1)} {', '.join(found)}"
+
+
 def ours(*contents: dict[str, Any]) -> list[str]:
     """Values that the paper leaves open, seeds and commits, of one study or of some together.
 

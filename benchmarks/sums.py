@@ -36,6 +36,7 @@ from securevfl.machine import commit, describe_machine
 from securevfl.models.polynomial_network import expand
 from securevfl.runs.threads import one_thread
 from securevfl.studies.compare import comparison
+from securevfl.writing import write_durably
 
 OUT = Path(__file__).parent / "results" / "privacy" / "sums.json"
 SEEDS = 5
@@ -44,6 +45,7 @@ OPTIONS = {"width": 64, "batch": 128}
 ROWS = {"credit-card": 6000}  # training rows, all where none are named
 JOINED = {"credit-card": (2400, 48)}  # rows and rounds where views must be put together
 METHODS = ("fedvs", "coded_split")
+SEARCHED = 300  # dimensions in which directions are searched, at most
 HELPED = {"wine": 2, "breast-cancer": 1, "handwritten": 1}  # holders that K = 2 needs besides
 Row = dict[str, Any]
 
@@ -89,7 +91,8 @@ def counted(note: str) -> Row:
         return {"note": note}
     names = ("columns", "above_999", "above_99", "above_95", "mean", "elements", "guesses", "rank",
              "views", "rows")  # fmt: skip
-    return {n: json.loads(word) for n, word in zip(names, words.groups(), strict=True)}
+    found = {n: json.loads(word) for n, word in zip(names, words.groups(), strict=True)}
+    return found | ({"searched": False} if "no direction was searched" in note else {})
 
 
 def settings(name: str, rounds: int, rows: int | None = None) -> AttackSettings:
@@ -97,7 +100,9 @@ def settings(name: str, rounds: int, rows: int | None = None) -> AttackSettings:
     return AttackSettings(rows=rows or ROWS.get(name), watched=rounds)
 
 
-def cells(name: str, methods: list[str], degree: int | None) -> Iterator[tuple[Row, Row]]:
+def cells(
+    name: str, methods: list[str], degree: int | None, seeds: int
+) -> Iterator[tuple[Row, Row]]:
     """Names and options of the cells of a set."""
     for method in methods:
         for K in (1, 2):
@@ -106,22 +111,22 @@ def cells(name: str, methods: list[str], degree: int | None) -> Iterator[tuple[R
                 options |= {"degree": degree, **OPTIONS}
             if method == "coded_split" and K == 2 and name in HELPED:
                 options["helpers"] = HELPED[name]
-            for seed in range(SEEDS):
+            for seed in range(seeds):
                 yield {"data": name, "method": method, "K": K, "seed": seed}, options
 
 
-def columns_by_squares(name: str, methods: list[str]) -> None:
+def columns_by_squares(name: str, methods: list[str], seeds: int) -> None:
     """The paper's sizes, of both methods."""
     rows, rounds = JOINED.get(name, (None, 12))
-    for names, options in cells(name, methods, 2):
+    for names, options in cells(name, methods, 2, seeds):
         chosen = settings(name, rounds, rows)
         make = functools.partial(case, name, names["method"], names["seed"], chosen, **options)
         once("squares", names, make)
 
 
-def columns_at_defaults(name: str, methods: list[str]) -> None:
+def columns_at_defaults(name: str, methods: list[str], seeds: int) -> None:
     """The default options: squares in a whole run, and directions in batches of all rows."""
-    for names, options in cells(name, methods, None):
+    for names, options in cells(name, methods, None, seeds):
         one = functools.partial(case, name, names["method"], names["seed"], **options)
         once("defaults", names, functools.partial(one, settings(name, 500)))
         once("directions", names, functools.partial(one, settings(name, 12)), near_directions)
@@ -150,11 +155,16 @@ def standing_still(one: AttackCase) -> Any:
 
 
 def directions(one: AttackCase, joint: np.ndarray, columns: np.ndarray) -> Any:
-    """Those whose squares lie nearest to the span of sums, and the principal axes of the sums."""
+    """Those whose squares lie nearest to the span of sums, and the principal axes of the sums.
+
+    In spaces of many dimensions the axes alone.
+    """
     basis, lengths, _ = np.linalg.svd(joint - joint.mean(axis=0), full_matrices=False)
     basis = basis[:, lengths > 1e-9 * lengths[0]]
     few = one.stream.permutation(len(basis))[:1000]
     span = Span(few, np.linalg.qr(basis[few] - basis[few].mean(axis=0))[0], 1)
+    if span.rank > SEARCHED:  # a start takes minutes there
+        return judge(basis[few], span, columns[few], one.stream, "; no direction was searched")
     near = columns_of_span(span.basis, one.stream).values[:, : columns.shape[1]]
     guesses = np.concatenate([near, basis[few]], axis=1)
     return judge(guesses, span, columns[few], one.stream, "")
@@ -235,7 +245,7 @@ def completed(one: AttackCase, steps: int = 300) -> Row:
     if len(used) < len(X) // 2 or counted <= 0:
         return facts | {"outside": None, "chance": round(1 - r / len(X), 3)}
     for _ in range(steps):
-        W = [np.linalg.lstsq(Z[v.rows], v.values, rcond=1e-10)[0] for v in views]
+        W = [fitted(Z[v.rows], v.values) for v in views]
         grams = np.stack([(w @ w.T).ravel() for w in W])
         normal = (member @ grams).reshape(len(X), r, r)
         right = np.zeros((len(X), r))
@@ -244,18 +254,29 @@ def completed(one: AttackCase, steps: int = 300) -> Row:
         ridge = 1e-9 * np.trace(normal, axis1=1, axis2=2)[:, None, None] / r
         Z = np.linalg.solve(normal + (ridge + 1e-300) * np.eye(r), right[..., None])[..., 0]
         Z = np.linalg.qr(Z)[0]
+    rest = [v.values - Z[v.rows] @ fitted(Z[v.rows], v.values) for v in views]
+    misfit = sum((e**2).sum() for e in rest) / sum((v.values**2).sum() for v in views)
     truth = X[used] - X[used].mean(axis=0)
     truth = truth[:, truth.std(axis=0) > 0] / truth.std(axis=0)[truth.std(axis=0) > 0]
     basis = np.linalg.qr(Z[used] - Z[used].mean(axis=0))[0]
     outside = ((truth - basis @ (basis.T @ truth)) ** 2).mean(axis=0)
     found = columns_of_span(basis, one.stream).within(1e-2)
     return facts | {
+        "misfit": float(f"{np.sqrt(misfit):.1e}"),
         "outside": round(float(outside.mean()), 4),
         "chance": round(1 - r / len(used), 3),
         "columns": truth.shape[1],
         "above_95": int((likenesses(found, truth) > 0.95).sum()),
         "guesses": found.shape[1],
     }
+
+
+def fitted(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Weights of least squares by normal equations, with a ridge like that on the rows."""
+    gram = rows.T @ rows
+    ridge = 1e-10 * np.trace(gram) / len(gram)
+    found: np.ndarray = np.linalg.solve(gram + ridge * np.eye(len(gram)), rows.T @ values)
+    return found
 
 
 def wine() -> np.ndarray:
@@ -305,6 +326,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=list(PARTS))
     parser.add_argument("--data", nargs="*", default=list(PARTIES))
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of squares and defaults")
     asked = parser.parse_args()
     for part in asked.parts:
         if part not in PARTS:
@@ -313,12 +335,14 @@ def main() -> None:
             short_spans()
         if part == "epochs":
             over_epochs("wine", 16, 64, (6, 12))
+            over_epochs("breast-cancer", 32, 128, (4, 12))
+            over_epochs("digits", 64, 256, (6,))
             over_epochs("digits", 64, 128, (3, 6))
         for name in asked.data:
             if part == "squares":
-                columns_by_squares(name, asked.methods)
+                columns_by_squares(name, asked.methods, asked.seeds)
             elif part == "defaults":
-                columns_at_defaults(name, asked.methods)
+                columns_at_defaults(name, asked.methods, asked.seeds)
             elif part == "others":
                 rows_by_others(name)
             elif part == "others_defaults":
@@ -331,13 +355,21 @@ def stored() -> dict[str, Any]:
     return found
 
 
+def made_here(content: dict[str, Any], row: Row) -> Row:
+    """A row, with the commit and the machine where they are not those of the whole content."""
+    made = {"commit": commit(), "machine": describe_machine()}
+    for name, own in made.items():
+        content.setdefault(name, own)
+    return row | {name: own for name, own in made.items() if content[name] != own}
+
+
 def keep(part: str, row: Row) -> None:
     """Write one more row of a part."""
     content = stored()
-    content[part] = [*content.get(part, []), row]
-    content |= {"options": OPTIONS, "commit": commit(), "machine": describe_machine()}
+    content[part] = [*content.get(part, []), made_here(content, row)]
+    content |= {"options": OPTIONS}
     lines = (f" {json.dumps(k)}: " + _lines(v) for k, v in content.items())
-    OUT.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write_durably(OUT, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def _lines(value: Any) -> str:

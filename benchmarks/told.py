@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sums import case, near_directions
+from sums import case, made_here, near_directions
 
 import securevfl
 from securevfl.audit.attack_matrix.registry import ATTACKS
@@ -25,6 +25,7 @@ from securevfl.errors import ConfigurationError
 from securevfl.machine import commit, describe_machine
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.runs.threads import one_thread
+from securevfl.writing import write_durably
 
 OUT = Path(__file__).parent / "results" / "privacy" / "told.json"
 BUDGETS = OUT.with_name("budgets.json")
@@ -133,17 +134,17 @@ def main() -> None:
     if asked.budgets:
         by_budgets(asked.seeds)
         return
-    rows = json.loads(OUT.read_text())["cells"] if OUT.exists() else []
+    content = json.loads(OUT.read_text()) if OUT.exists() else {"cells": []}
+    rows = content["cells"]
     for seed in range(asked.seeds):
         for data in asked.sets:
             for method in METHODS:
                 if any((r["data"], r["method"], r["seed"]) == (data, method, seed) for r in rows):
                     continue
-                rows.append(cell(data, method, seed))
+                rows.append(made_here(content, cell(data, method, seed)))
                 last = {k: v for k, v in rows[-1].items() if k != "claims"}
                 print(json.dumps(last)[:600], flush=True)
-                content = {"cells": rows, "commit": commit(), "machine": describe_machine()}
-                OUT.write_text(json.dumps(content, indent=1) + "\n")
+                write_durably(OUT, json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

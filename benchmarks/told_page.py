@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pages import table
+from pages import made_by, table
 
 RESULTS = Path(__file__).parent / "results" / "privacy"
 PAGE = Path("docs/results-told.md")
@@ -28,7 +28,7 @@ SHORT = {"squares": "squares", "binary columns of sums": "binary",
 
 HEAD = """# What cards say, and what attacks got
 
-`python benchmarks/told.py` (commit {commit}), every method at its default options, {seeds}. The
+`python benchmarks/told.py` ({commits}), every method at its default options, {seeds}. The
 card is that of the configuration, about features, against the server or, where there is none, who
 gets the embeddings. Equations are those about a row at the end of the run, for each of its
 unknowns: of all clients where sums are decoded, of one client where single embeddings are sent.
@@ -145,7 +145,7 @@ def page() -> str:
     seeds = len({c["seed"] for c in cells})
     chance = max(b[2] for c in cells if (b := strongest(c, ALONE)) is not None)
     head = HEAD.format(
-        commit=found["commit"],
+        commits=made_by(found, cells),
         seeds=f"{seeds} seeds" if seeds > 1 else "one seed",
         chance=f"{chance:.2f} at most" if chance else "none",
     )
