@@ -335,7 +335,7 @@ def main() -> None:
             short_spans()
         if part == "epochs":
             over_epochs("wine", 16, 64, (6, 12))
-            over_epochs("breast-cancer", 32, 128, (4, 12))
+            over_epochs("breast-cancer", 32, 128, (12,))
             over_epochs("digits", 64, 256, (6,))
             over_epochs("digits", 64, 128, (3, 6))
         for name in asked.data:
