@@ -6,7 +6,7 @@ Who wrote, and who answered, is public. A party that is down is so for good.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +30,6 @@ from securevfl.protocols.dvfl.functions import (
 )
 from securevfl.verified import Secret, World, picked
 
-if TYPE_CHECKING:
-    from securevfl.protocols.dvfl.protocol import Dvfl
-
 JUDGED = 32  # inputs by which a host is judged
 OPENED = "opened "
 
@@ -47,7 +44,7 @@ class Ideal:
     made : Dvfl
     """
 
-    def __init__(self, world: World, made: Dvfl) -> None:
+    def __init__(self, world: World, made: Any) -> None:
         self.world, self.made, self.schedule = world, made, made.schedule
         self.guests, self.hosts = tuple(made.peers()), made.hosts
         learners = (*self.guests, *self.hosts)
