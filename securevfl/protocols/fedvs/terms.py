@@ -14,7 +14,7 @@ from securevfl.protocols.base.received import check_array, check_element
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.protocols.fedvs.sums import Sum
-from securevfl.verified import Element, bare_of
+from securevfl.verified import Element
 
 
 def check_attempt(public: Parameters, attempt: Attempt) -> None:
@@ -29,13 +29,21 @@ def check_attempt(public: Parameters, attempt: Attempt) -> None:
     """
     N = public.code.parties
     sharers = set(attempt.sharers) & set(range(N))
-    repeated = len(sharers) < len(attempt.sharers)
-    if type(attempt.life) is not int or repeated or not public.enough(attempt.sharers):
+    if type(attempt.life) is not int:
         raise ProtocolError(
-            f"fedvs: the server announced the sharers {list(attempt.sharers)} and its life "
-            f"{attempt.life!r}: {len(sharers)} different clients of {N}. Masks with "
-            f"T = {public.code.privacy} need at least T+2 sharers, each once, and the life must be "
-            "an integer. Nothing was uploaded"
+            f"fedvs: the server announced its incarnation {attempt.life!r}, which must be an "
+            "integer. Nothing was uploaded"
+        )
+    if len(sharers) < len(attempt.sharers):
+        raise ProtocolError(
+            f"fedvs: the server announced the sharers {list(attempt.sharers)}, which must be "
+            f"clients from 0 to {N - 1}, each once. Nothing was uploaded"
+        )
+    if not public.enough(attempt.sharers):
+        raise ProtocolError(
+            f"fedvs: the server announced the sharers {list(attempt.sharers)}, which are "
+            f"{len(sharers)}; masks with T = {public.code.privacy} need at least T+2. Nothing was "
+            "uploaded"
         )
     if cut := public.cohorts.cut(sharers):
         raise ProtocolError(
@@ -75,13 +83,15 @@ def check_rows(public: Parameters, batch: Batch) -> None:
 
 
 def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
-    """Refuse what is no share of as many rows as a part of the data has.
+    """Refuse what is no share of as many rows as a segment of a part of the data has.
+
+    The number of columns is not checked: a client does not know how many another one has.
 
     Raises
     ------
     ProtocolError
     """
-    columns = np.shape(bare_of(share))[-1:]
+    columns = share.shape[-1:] if isinstance(share, Element | np.ndarray) else ()
     shape = (public.batches[part].length, *columns)
     check_element(f"fedvs: '{part}-data'", sender, share, shape, public.field)
 

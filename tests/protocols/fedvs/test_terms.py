@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from securevfl.errors import RunError
-from securevfl.protocols.fedvs.messages import Batch
-from securevfl.protocols.fedvs.terms import check_rows
+from securevfl.errors import ProtocolError, RunError
+from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.terms import check_attempt, check_data, check_rows
 from securevfl.testing.runs import make
 
 PUBLIC = make("fedvs").public
@@ -36,3 +36,24 @@ def test_rows_by_another_name_are_refused(rows, words):
 def test_rows_of_a_part_that_is_not_shared_are_refused():
     with pytest.raises(RunError, match=r"part 'test'.*Nothing was uploaded"):
         check_rows(PUBLIC, Batch("test", np.array([0], np.uint32)))
+
+
+@pytest.mark.parametrize(
+    ("attempt", "words"),
+    [
+        (Attempt((0, 1, 2), life="2"), "its incarnation '2', which must be an integer"),
+        (Attempt((0, 1, 1)), "clients from 0 to 5, each once"),
+        (Attempt((0, 1, 8)), "clients from 0 to 5, each once"),
+        (Attempt((0, 1)), r"which are 2; masks with T = 1 need at least T\+2"),
+    ],
+)
+def test_an_attempt_that_is_refused_hears_of_one_cause(attempt, words):
+    batch = Batch("train", np.array([0], np.uint32))
+    with pytest.raises(ProtocolError, match=f"{words}.*Nothing was uploaded"):
+        check_attempt(PUBLIC, attempt)
+
+
+@pytest.mark.parametrize("share", [([1], [1, 2]), None, 3, np.array(3, PUBLIC.field.dtype)])
+def test_what_is_no_share_of_data_is_refused(share):
+    with pytest.raises(ProtocolError, match="'train-data'"):
+        check_data(PUBLIC, "train", 1, share)
