@@ -79,23 +79,20 @@ class Choice:
 
 
 def feasible_segments(parties: int, config: Any, shape: Shape) -> list[int]:
-    """All K with R + 2A <= N, or the one that was asked for."""
-    if config.segments is not None:
-        largest = (parties - 1) // 2 - config.privacy - config.tolerate_corrupt + 1
-        if config.segments > min(largest, shape.rows):
-            raise ConfigurationError(
-                f"plan: K = {config.segments} and T = {config.privacy} need "
-                f"{_wanted(config, config.segments)} results of {parties} parties; "
-                f"use at most {largest} segments"
-            )
-        return [config.segments]
+    """All K with R + 2A <= N and a row for each segment, or the one that was asked for."""
     found = [K for K in range(1, shape.rows + 1) if _wanted(config, K) <= parties]
     if not found:
         raise ConfigurationError(
             f"plan: no K is feasible: K = 1 and T = {config.privacy} need "
             f"{_wanted(config, 1)} results of {parties} parties. Lower privacy or add parties"
         )
-    return found
+    asked = config.segments
+    if asked is None or asked in found:
+        return found if asked is None else [asked]
+    why = f"segments need a row each, and there are {shape.rows}"
+    if (wanted := _wanted(config, asked)) > parties:
+        why = f"and T = {config.privacy} need {wanted} results of {parties} parties"
+    raise ConfigurationError(f"plan: K = {asked} {why}; use at most {found[-1]} segments")
 
 
 def _wanted(config: Any, segments: int) -> int:
@@ -134,8 +131,8 @@ def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
 
     A client holds its rows and everyone's data shares; while it deals its data it has the powers,
     field elements, their copy in segments and N shares of them; in a round the model shares of
-    all, and the streams of its masks. The sum over clients leaves out what only one of them has at
-    a time.
+    all, and the streams of its masks. A simulation holds N times the data shares that a client
+    stores, and the powers, elements and copy of one client, as clients deal one after the other.
     """
     N, K = len(shape.widths), config.segments
     size = 4 if config.prime < 2**32 else 8

@@ -37,6 +37,20 @@ def test_feasible_segments_are_those_that_the_protocol_accepts():
             assert choice.tolerated == 9 - choice.threshold
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"segments": 4}, "K = 4 and T = 1 need 9 results of 8 parties; use at most 3 segments"),
+        ({"segments": 3, "rows": 2}, "a row each, and there are 2; use at most 2 segments"),
+        ({"segments": 4, "rows": 2}, "9 results of 8 parties; use at most 2 segments"),
+        ({"segments": 1, "privacy": 4}, "no K is feasible: K = 1 and T = 4 need 9 results"),
+    ],
+)
+def test_segments_that_are_not_feasible_are_refused_with_what_is(asked, words):
+    with pytest.raises(ConfigurationError, match=words):
+        plan(**{"parties": 8, "rows": 100, "features": 16, "conditions": "none"} | asked)
+
+
 def test_a_plan_needs_no_data():
     """Widths and rows alone give the plan of a data set of that shape, but for its row sums."""
     digits = svfl.load_dataset("digits", parties=6)
