@@ -319,6 +319,11 @@ class PrimeField:
         trusted : bool
             The caller vouches that both are arrays of `dtype` with values in [0, p), as every
             result of this class is; the pass that checks the range (one read of each) is left out.
+
+        Raises
+        ------
+        FieldError
+            If shapes do not fit, a number is not in [0, p), or `out` cannot take the result.
         """
         from securevfl.field.dispatch import matmul
 
@@ -329,10 +334,11 @@ class PrimeField:
             a = self.elements(a, f"{name} a")
             b, to_prove = unproved(b, self.modulus, self.dtype, f"{name} b")
         if a.ndim == 0 or b.ndim == 0 or a.shape[-1] != b.shape[max(-2, -b.ndim)]:
-            raise FieldError(
-                f"{name}: shapes {a.shape} and {b.shape} do not fit: the last axis of a must be as "
-                f"long as the last but one of b."
-            )
+            long = "b" if b.ndim == 1 else "the last but one of b"
+            why = f"the last axis of a must be as long as {long}."
+            if a.ndim == 0 or b.ndim == 0:
+                why = "neither may be a single number."
+            raise FieldError(f"{name}: shapes {a.shape} and {b.shape} do not fit: {why}")
         left = a[None, :] if a.ndim == 1 else a
         right = b[:, None] if b.ndim == 1 else b
         try:

@@ -163,8 +163,12 @@ def test_matmul_writes_into_out_and_refuses_a_wrong_one():
         F.matmul(a, a, out=np.empty((2, 3), F.dtype))
     with pytest.raises(FieldError, match="contiguous"):
         F.matmul(a, a, out=np.empty((3, 6), F.dtype)[:, ::2])
-    with pytest.raises(FieldError, match="do not fit"):
+    with pytest.raises(FieldError, match="must be as long as the last but one of b"):
         F.matmul(a, a[:2])
+    with pytest.raises(FieldError, match="do not fit: the last axis of a must be as long as b"):
+        F.matmul(a, a[0, :2])
+    with pytest.raises(FieldError, match="do not fit: neither may be a single number"):
+        F.matmul(a, a[0, 0])
 
 
 def test_empty_operands_give_empty_or_zero_results(F):
