@@ -420,10 +420,17 @@ class Holder(KeyParticipant):
 
 
 def patience(seconds: float | None, silent: int) -> float | None:
-    """Seconds until the next question, after so many without a word; None to ask no more.
+    """Seconds until a holder asks the server again; None where it waits and asks no more.
 
-    A link may be cut for long, so a holder goes on to ask, ever more rarely. Who has heard nothing
-    for some 2,000 times as long as the first question waited takes the server as gone.
+    A link may be cut for long, so a holder asks 20 times at equal intervals, then 10 times more,
+    each after twice the wait before: in all over some 2,000 times `seconds`.
+
+    Parameters
+    ----------
+    seconds : float or None
+        `ask_timeout`; None never to ask because of silence.
+    silent : int
+        Questions that were asked since the server's last word.
     """
     if seconds is None or silent >= _EVENLY + _DOUBLED:
         return None

@@ -120,7 +120,9 @@ class CodedSplitConfig(BudgetedConfig):
         None,
         gt=0,
         description=(
-            "Seconds without a word of the server after which a holder asks for what it missed. "
+            "Seconds without a word of the server after which a holder asks for what it missed. It "
+            "asks 20 times at this interval, then 10 times more, after a wait that doubles each "
+            "time, then only waits. "
             "Default: it asks when a later step comes, and when it comes back after a crash."
         ),
     )
