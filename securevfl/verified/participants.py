@@ -448,9 +448,10 @@ def _kind(value: Protected) -> str:
 
 
 def bare_of(value: Any) -> Any:
-    """Numbers of a protected value, or of all values in a party's attribute; not for protocols.
+    """Numbers of a protected value, or of all values in a party's attribute.
 
-    It is for the experimenter's evaluation, exports, attacks and tests, which may see everything.
+    For evaluation, exports, attacks, tests, and checks of public shapes. A party does not compute
+    with it: a trace would not see what became of the numbers.
     """
     return _each(value, _bare)
 

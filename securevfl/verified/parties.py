@@ -90,13 +90,21 @@ class Hands:
         return self._stream(key, label, use, of, whole)
 
     def expand(self, seed: Any, *shape: Any) -> Element:
-        """The one stream of a seed that is used for nothing else: AES-256 in counter mode.
+        """The one stream of a seed, by AES-256 in counter mode: the same seed, the same numbers.
 
         Parameters
         ----------
         seed : Key
-            Made by `key`, `agree` or `join_key`; refused where it has streams with labels.
+            Made by `key`, `agree` or `join_key`, and used for nothing else. Only a trace checks
+            that: an ordinary run does not.
         *shape : int
+            The same in all calls for a seed; a shorter stream would be the start of a longer one.
+
+        Raises
+        ------
+        FlowError
+            While a trace is written: for a seed that also has streams with labels (`prf`), and for
+            one that was expanded to another shape.
         """
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         self._use(seed, "", ())

@@ -380,7 +380,13 @@ class Trace:
     def released(self, owner: int, name: str) -> Any:
         """Release of a party by a name that it used once, for declared outputs.
 
-        An output may be computed from it. Whoever is given the output then pays for it.
+        An output may be computed from it. In each verdict on parties that are given such an output
+        the release counts towards the epsilon of `owner`, whose rows or labels it tells of.
+
+        Raises
+        ------
+        FlowError
+            Unless the party made just one release of that name.
         """
         own = [node for node in self.nodes if node.op == "release" and node.owner == owner]
         found = [node for node in own if node.name == f"{name} by {owner}"]

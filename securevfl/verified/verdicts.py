@@ -228,7 +228,10 @@ class Judge:
         )
 
     def _strangers(self, coalition: frozenset[int]) -> str:
-        """Complaint about a party that is not there, whose view would be empty."""
+        """Complaint about a party of the coalition that is not in the run; "" where all are.
+
+        Such a party sees nothing, so anything would be proved of it.
+        """
         there = self.world.members | {message.to for message in self.world.messages}
         if coalition - there:
             return f"there is no party {min(coalition - there)} in this run"
