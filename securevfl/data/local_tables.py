@@ -265,9 +265,10 @@ class RemoteColumns(PartyPreprocessor):
 
 
 class TableOwner(Party):
-    """Owner of a local table: finds the common rows with the others, and stores its own in `place`.
+    """Owner of a local table: finds the common rows with the others, and notes where it has them.
 
-    SERVER owns the label table.
+    In `place` it stores the positions of the common rows in its table, those of training and those
+    of test rows (`keep`); the table itself stays in its file. SERVER owns the label table.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("facts",)

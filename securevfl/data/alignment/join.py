@@ -60,8 +60,9 @@ def join_parties(
     The label is in `label_table`, which is no party's, or else in exactly one party's table.
     Without an id column the tables are aligned already. `match` finds the common ids; they are
     compared in plain form if it is not given. With `keep` the rows whose id is not in every table
-    are returned besides, as their party's alone. DataError for an absent column, ids that are
-    missing, repeated or written differently, and for an empty intersection.
+    are returned besides, as their party's alone. DataError for no table, an absent label or id
+    column, a label in several tables, ids that are missing, repeated or written differently, an
+    empty intersection, and, without an id column, tables of different numbers of rows.
     """
     if not tables:
         raise DataError("no party's table was given; at least one is needed.")

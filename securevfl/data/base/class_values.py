@@ -95,8 +95,9 @@ def given_values(labels: pd.Series) -> np.ndarray:
 def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -> Given:
     """The one given label that stands behind each key.
 
-    Keys are what labels are read as: numbers, or texts without surrounding blanks. DataError for
-    two labels that are given differently and read alike, such as 1 and 1.0 in a file.
+    Keys are what labels are read as: numbers, or texts without surrounding blanks. `texts` says
+    that the labels are the texts of a file, which has no types; it is kept in the result. DataError
+    for two labels that are given differently and read alike, such as 1 and 1.0 in a file.
     """
     raw = given.tolist()
     found: dict[Hashable, object] = {}

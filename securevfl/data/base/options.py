@@ -171,8 +171,9 @@ def own_data(origin: str) -> About:
 def table_options(keywords: type, **defaults: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorate a function that takes ``**options: Unpack[keywords]``.
 
-    Its signature and docstring then show every option with its default, other keywords are a
-    TypeError as of any function, and `defaults` replace what is not given.
+    Its signature then shows every option with its default, its docstring describes each, and other
+    keywords are a TypeError, as of any function. `defaults` stand in the signature in place of
+    those of `TableOptions`, and replace what is not given or given as None.
     """
     ours = {field.name: field for field in fields(TableOptions)}
     names = [name for name in ours if name in keywords.__annotations__]
