@@ -252,10 +252,11 @@ def release_gradient(
     sigma: float,
     source: Source = SYSTEM,
 ) -> np.ndarray:
-    """Gradient of a mean loss, whose samples' own gradients are clipped and noised.
+    """Gradient of a mean loss with each sample's own gradient clipped and noised.
 
-    Row i of dL/dH is (1/b) dl_i/dH_i, b the number of true rows, which is public: b times it goes
-    through `release_rows` and is divided by b again.
+    Row i of dL/dH is (1/b) dl_i/dH_i, b the number of true rows, which is public. b times the row
+    is clipped and noised by `release_rows`, then divided by b: the noise of an entry of the result
+    has the standard deviation sigma / b.
 
     Parameters
     ----------
@@ -269,6 +270,12 @@ def release_gradient(
     Returns
     -------
     ndarray, (rows, h), float32
+        Zero in rows of padding.
+
+    Raises
+    ------
+    ConfigurationError, RangeError
+        As for `release_rows`.
     """
     rows = release_rows(own_gradients(gradient, samples), bound=bound, sigma=sigma, source=source)
     return mean_gradient(rows, samples)

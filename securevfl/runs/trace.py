@@ -75,6 +75,9 @@ class Entry:
 class Trace(Sequence[Entry]):
     """Chosen messages of a run, in the order in which they were sent.
 
+    `Run.trace` makes one, of a run that just ended or that `securevfl.load_run` read from a folder;
+    a slice of it is another.
+
     Parameters
     ----------
     columns : mapping of str to ndarray

@@ -170,9 +170,11 @@ def _moduli(protocol: Protocol) -> dict[str, int | None]:
 def check_messages(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Every message is declared: kind and roles, and where it says so shape, dtype and count.
+    """Every message that a run sends is declared, and is as declared.
 
-    A protocol that declares no messages passes; nothing that verifiers say covers it.
+    Its kind and roles must be declared, and its shape, its dtype and that there is one in the round
+    must agree where the declaration says something of them; none may be sent twice. A declared
+    message that is not sent passes. So does a protocol that declares no messages at all.
     """
     outcome = simulate(protocol, data, payloads=True, **options)
     if outcome.protocol.messages:

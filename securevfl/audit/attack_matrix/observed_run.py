@@ -88,7 +88,7 @@ class ObservedRun:
     inputs : Inputs or None
         Of the server's centre.
     used : tuple of int
-        Clients whose embeddings were in each joint one.
+        Number of clients whose embeddings were in the joint one, round by round.
     figures : mapping
         Held-out measures, virtual seconds, bytes and messages.
     """

@@ -213,12 +213,27 @@ def _nearest(basis: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def recover_model(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:
-    """W of one client, or None where nothing of it is known.
+    """Model W of one client, from shares of it; None where nothing of it is known.
+
+    T shares or fewer say nothing of W. T + 1 suffice, but for special points, where it takes more
+    (`coalition_power`).
 
     Parameters
     ----------
+    code : LagrangeCode
+        Code by which the model was shared (`LagrangeCode.encode_constant`).
     shares : mapping
         By colluding client, the share of that client's model that it holds, (columns, h).
+
+    Returns
+    -------
+    ndarray, (columns, h), or None
+        W, the weights of the client's bottom model, as elements of F_p.
+
+    Raises
+    ------
+    ConfigurationError
+        For a client that is none of the code's.
     """
     clients = sorted(shares)
     _, multiples = decoders(code, clients)

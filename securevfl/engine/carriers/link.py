@@ -86,6 +86,8 @@ class Outgoing:
     def due(self, now: float, seal: Callable[[int, Piece], bytes]) -> Iterator[bytes]:
         """Datagrams to be sent now: again, and for the first time.
 
+        One counts as sent as soon as it is yielded, so the caller must send it.
+
         Parameters
         ----------
         now : float

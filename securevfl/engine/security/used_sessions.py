@@ -71,6 +71,8 @@ def refuse_used(path: Path, session: str, run: str | None = None) -> None:
     Raises
     ------
     ConfigurationError
+        When the session was used in a run that has another token, or in any run where `run` is
+        None, or when the list cannot be read.
     """
     try:
         used = _used(path.read_text()) if path.exists() else {}
