@@ -48,7 +48,6 @@ def test_rows_of_a_part_that_is_not_shared_are_refused():
     ],
 )
 def test_an_attempt_that_is_refused_hears_of_one_cause(attempt, words):
-    batch = Batch("train", np.array([0], np.uint32))
     with pytest.raises(ProtocolError, match=f"{words}.*Nothing was uploaded"):
         check_attempt(PUBLIC, attempt)
 
