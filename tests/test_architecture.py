@@ -353,21 +353,21 @@ def test_a_folder_can_be_taken_in_at_a_glance():
 # it. "" is the modules beside the packages.
 MOST_LINES = {
     "": 1130,
-    "audit": 8524,
+    "audit": 8539,
     "bench": 1233,
     "cli": 4598,
-    "data": 8027,
-    "engine": 11631,
-    "field": 8880,
+    "data": 8031,
+    "engine": 11635,
+    "field": 8886,
     "models": 4855,
-    "planning": 1533,
-    "privacy": 1201,
-    "protocols": 18049,
+    "planning": 1530,
+    "privacy": 1208,
+    "protocols": 18065,
     "report": 2426,
-    "runs": 8256,
+    "runs": 8259,
     "studies": 1499,
-    "testing": 1565,
-    "verified": 7561,
+    "testing": 1567,
+    "verified": 7579,
 }
 
 
