@@ -60,6 +60,11 @@ class Delay:
     shape : float
         Tail index of the Pareto distribution, above 1, or the standard deviation of the logarithm
         of the lognormal distribution, above 0. The exponential distribution has none: 0.
+
+    Raises
+    ------
+    ConfigurationError
+        For a law that does not exist, and a number outside of its range.
     """
 
     mean: float = 0.0

@@ -59,7 +59,7 @@ class PolynomialNetwork:
     width : int
         Embedding width h, at least 1.
     degree : int
-        Layers D, at least 1.
+        D, at least 1: columns enter with their powers up to it (the paper's number of layers).
     stream : numpy Generator
         Draws the initial weights, uniform in +-1/sqrt(d D) as torch's Linear does; the biases
         start at zero. (The paper does not state its initialisation; this is ours.)
@@ -71,6 +71,12 @@ class PolynomialNetwork:
     Attributes
     ----------
     weight : torch tensor, (d D + 1, h), float32
+        The rows of X, ..., X^D one below the other; the last row is the biases.
+
+    Raises
+    ------
+    ConfigurationError
+        When features, width or degree is below 1.
     """
 
     def __init__(

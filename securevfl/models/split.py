@@ -266,7 +266,8 @@ class Centre:
     ) -> torch.Tensor:
         """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error.
 
-        With an own loss, that one. With ``reduction = "none"`` the loss of each row.
+        With ``reduction = "none"`` the loss of each row. An own loss takes the place of all these,
+        whatever the reduction: it is called with scores and labels alone.
         """
         from torch.nn import functional
 

@@ -61,9 +61,9 @@ def write_report(
     folders : sequence of Path
         Folders of runs and of studies, at least one.
     out : Path, optional
-        File, or an existing folder, that gets the page. If not given, the folder itself where
-        there is one, else the current folder. A report that is there is written anew; any other
-        file is left alone.
+        File, or an existing folder, that gets the page. If not given, it is the folder of the run
+        where just one is named, else the current folder. A report that is there is written anew;
+        any other file is left alone.
     figures : Path, optional
         Folder for the figures as SVG and PDF and the tables as CSV and LaTeX. It is made where it
         is not there; files in it that have the names of these are written anew.

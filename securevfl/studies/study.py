@@ -85,7 +85,9 @@ class Study:
 def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) -> Study:
     """Read a study file; with `quick`, its ``[quick]`` table is applied.
 
-    ConfigurationError when the file is missing, malformed, or has keys that mean nothing.
+    `data_dir` is the folder of published data sets, in place of the file's. ConfigurationError when
+    the file is missing or malformed, lacks a title, a data set or runs, has keys that mean nothing,
+    or names a run in ``[quick]`` that it has not.
     """
     try:
         content = tomllib.loads(path.read_text())

@@ -423,12 +423,13 @@ class Checker:
     # -- the end -----------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Check that what was received is a function of what the coalition has.
+        """Check that all received is a function of the outputs and of what the coalition has.
 
         Raises
         ------
         Refused
-            Naming the first part that is not.
+            Naming the first entry that is not, or an output that depends on something drawn and so
+            is no function of inputs.
         """
         seen: set[int] = set()
         for poly in self.outputs:

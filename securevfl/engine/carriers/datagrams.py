@@ -120,7 +120,7 @@ def read_head(data: bytes) -> Head:
     Raises
     ------
     WireError
-        For bytes that are none.
+        For more or fewer bytes than a datagram has, another version, or an unknown type.
     """
     if not _HEAD.size + _HELLO.size <= len(data) <= LARGEST_DATAGRAM:
         raise WireError(f"datagram: {len(data)} bytes are none")

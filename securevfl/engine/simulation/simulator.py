@@ -160,8 +160,8 @@ class Simulation:
         Raises
         ------
         StalledError
-            When parties wait and nothing is under way, or nothing is recorded for `patience`, or
-            for five million events of one instant.
+            When parties wait and nothing is under way; when the parties record nothing for more
+            than `patience` virtual seconds; and when one instant has more than five million events.
         """
         if not self._started:
             self._started = True

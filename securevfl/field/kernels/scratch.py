@@ -46,9 +46,10 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Array:
 
 
 def places(name: str, sizes: Sequence[int]) -> tuple[Array, list[int]]:
-    """Return such memory for pieces of some sizes in bytes, and the address of each piece.
+    """Return uninitialised memory for pieces of some sizes in bytes, and each piece's address.
 
-    Pieces start on cache lines. The memory must be held as long as the addresses are used.
+    The next call with this name on this thread reuses it. Pieces start on cache lines. The memory
+    must be held as long as the addresses are used.
     """
     starts = [0, *accumulate(-(-size // _LINE) * _LINE for size in sizes)]
     kept: dict[str, tuple[Array, int]] = _local.__dict__.setdefault("places", {})

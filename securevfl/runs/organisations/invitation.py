@@ -82,10 +82,11 @@ class Invitation:
 
 
 def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
-    """Invitations by party, and the fingerprint that all compare.
+    """Invitations by "server", "party 0", ..., and the manifest's fingerprint, by "fingerprint".
 
-    Relays are addresses, as ``securevfl relay init`` prints them. ConfigurationError for a manifest
-    without terms or relay keys, and for addresses that are none.
+    All parties compare the fingerprint. Relays are addresses, as ``securevfl relay init`` prints
+    them. ConfigurationError for a manifest without terms or relay keys, and for addresses that are
+    none.
     """
     found = Manifest.read(manifest)
     Terms.of(found).check(found.protocol, len(found.entries) - 1)
