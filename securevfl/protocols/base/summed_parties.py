@@ -114,6 +114,8 @@ class SummedClient(Participant):
         Its bottom model, a `ClientNetwork`.
     limit : int
         Largest magnitude of a quantised embedding.
+    refusal : str
+        Text of the error where one is larger, with the places {round} and {client}.
     """
 
     kept: ClassVar[tuple[str, ...]] = ("network",)
