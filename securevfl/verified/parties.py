@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import hmac
 import math
 import os
@@ -15,7 +16,7 @@ from securevfl.errors import RunError
 from securevfl.verified import functions
 from securevfl.verified.coded import encode
 from securevfl.verified.functions import FlowError
-from securevfl.verified.trace import KEY_BYTES, SERVER, Trace, field_of, received
+from securevfl.verified.trace import KEY_BYTES, OPENED, SERVER, Trace, field_of, received
 from securevfl.verified.values import (
     Bytes,
     Clipped,
@@ -140,6 +141,33 @@ class Hands:
         value = np.frombuffer(found, np.uint8)
         node = self._answer(key, label, use, of, "real", value)
         return Secret(value, node, self.index, self.world)
+
+    def coins(self, name: str, root: Secret, shown: Sequence[Secret] = ()) -> bytes:
+        """32 public bytes that a commitment decides: the SHA-256 of a name and the commitment.
+
+        Everybody sees the commitment, and so does every view: a proof needs to simulate it. The
+        bytes are a function of it, so they tell nothing more. In a trace they follow from the name
+        alone, that a certificate can be checked on another trace; the claim is one of a path.
+
+        Parameters
+        ----------
+        name : str
+            Public, one for each commitment.
+        root : Secret
+            The commitment, such as the root of a tree of `tag`s under keys that are used once.
+        shown : sequence of Secret
+            Of what it is a function, if that may be seen, too. A function of values that nobody
+            sees is simulated only where they are.
+        """
+        if not isinstance(name, str):
+            raise FlowError(f"coins: the name must be a public text, not {describe(name)}")
+        home_of((root, *shown), self.index)
+        if self.world is None:
+            own = np.ascontiguousarray(root._value).tobytes()
+            return hashlib.sha256(len(name).to_bytes(8, "big") + name.encode() + own).digest()
+        for value in (root, *shown):
+            self.world.sent(self.index, None, f"{OPENED}coins {name}", self.round, value)
+        return hashlib.sha256(name.encode()).digest()
 
     def _use(self, key: Any, label: Any, of: Sequence[Any]) -> bytes:
         """The public part of what a key is asked."""

@@ -12,16 +12,20 @@ holders are here, the server in `securevfl.protocols.coded_split.server`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from securevfl.active.dealt import BEFORE, checked, compared, no_chain
 from securevfl.engine.party import SERVER, Message
 from securevfl.errors import PrivacyError
 from securevfl.field import PrimeField
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.mask_keys import KeyParticipant
+from securevfl.protocols.base.received import refusal
 from securevfl.protocols.base.sum_budget import agree_on_unknowns
+from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.messages import (
     STORED_EVERY,
     Label,
@@ -102,6 +106,8 @@ class Holder(KeyParticipant):
         "dealt_round": 0,
         "unknowns": 0,
         "named": (),
+        "sworn": (),
+        "told_stories": (),
     }
     kept_ahead: ClassVar[tuple[str, ...]] = ("named",)
     kept_shares: ClassVar[tuple[str, ...]] = ("model",)
@@ -121,6 +127,11 @@ class Holder(KeyParticipant):
         self.released: tuple[Secret, ...] = ()  # an owner's own models, if they are released
         self.unknowns = 0
         self.named: tuple[Any, ...] = ()
+        self.sworn: tuple[Any, ...] = ()  # at the covert level: signing key, all verifying keys
+        self.dealings: tuple[Any, ...] = ()  # of the set-up, while it lasts
+        self.told_stories: tuple[Any, ...] = ()  # `covert.History`, at that level
+        if public.covert:
+            self.protected = {**PROTECTED, **covert.PROTECTED}  # type: ignore[misc]
         self.begins_once = self.budgeted  # the labels that it answered hold for all lives
 
     def zeros(self, *shape: int) -> Element:
@@ -134,6 +145,8 @@ class Holder(KeyParticipant):
 
     async def setup(self) -> None:
         """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
+        if self.public.covert:
+            self.sworn = await covert.exchange_keys(self, self.public)
         self.share_own()
         await self.agree_on_keys(self.public.prss)
         for part in self.public.batches:
@@ -141,10 +154,17 @@ class Holder(KeyParticipant):
         if self.public.trains:
             owners = range(self.public.owners)
             models = await self.collect("model", senders=owners)
+            if self.public.covert:
+                models = covert.check_shared(self, self.public, "model", models)
             for n in owners:
                 shape = self.public.sizes[n], self.public.config.width
                 check_elements(self.public, "'model'", n, models[n], shape)
             self.model = (concatenate([models[n] for n in owners]), 0, (), self.no_steps)
+        if self.public.covert:
+            root = await covert.echo(self, self.public)
+            self.history = covert.History(root, no_chain(self))
+            self.dealings = ()
+            self.model = (*self.model[:3], self.history.label(self.public))
         if self.budgeted:
             columns, config = dict(enumerate(self.public.widths)), self.public.config
             own = self.own_unknowns()
@@ -168,6 +188,8 @@ class Holder(KeyParticipant):
         """F(alpha_j) of all owners side by side; when it returns, their messages may be freed."""
         owners = range(self.public.owners)
         shares = await self.collect(f"{part}-data", senders=owners)
+        if self.public.covert:
+            shares = covert.check_shared(self, self.public, f"{part}-data", shares)
         for n in owners:
             shape = self.public.batches[part].length, self.public.sizes[n]
             check_elements(self.public, f"'{part}-data'", n, shares[n], shape)
@@ -181,6 +203,8 @@ class Holder(KeyParticipant):
         self.check_keys(self.public.prss)
         self.on("mask", self.take_mask)
         self.on("unmasked", self.deal_masks_again)
+        if self.public.covert and self.public.trains:
+            self.on("story", self.take_story)
         if self.returned:
             self.uploaded = 0  # the upload may be lost; the same label gets the same bytes
             self.ask()
@@ -228,11 +252,60 @@ class Holder(KeyParticipant):
         if kind == "request":
             check_request(self.public, payload)
             self.asked = payload
+        elif self.public.covert:
+            for number, share, parts in covert.steps_in(self, self.public, kind, step, payload):
+                self.check_step(number, share, parts)
         else:
             for number, share, digest in steps_in(self, self.public, kind, step, payload):
                 self.apply(number, share, digest)
         if self.model[1] < self.last_step and (self.model[2] or kind == "request"):
             self.ask()
+
+    @property
+    def history(self) -> covert.History:
+        """What the server dealt, at the covert level."""
+        return covert.History(*self.told_stories)
+
+    @history.setter
+    def history(self, history: covert.History) -> None:
+        self.told_stories = history.kept()
+
+    def check_step(self, number: int, share: Element, parts: covert.Parts) -> None:
+        """Check a step that was dealt, take it, and show others its story now and then."""
+        if number <= self.model[1] or number in self.model[2]:
+            return
+        own = covert.dealing_of(self.public, SERVER, "step", number)
+        told = checked(self, own, self.index, self.sworn[1], 0, share, parts)
+        self.history = self.history.with_step(self.index, number, told, parts[BEFORE])
+        self.apply(number, share, self.no_steps)
+        self.model = (*self.model[:3], self.history.label(self.public))
+        if number % covert.STORY == 0:
+            others = [n for n in self.peers if n != self.index]
+            self.broadcast("story", (number, *told[1]), others)
+            early, self.history = self.history.early, replace(self.history, early=())
+            for sender, step, story in early:
+                self.compare(sender, step, story)
+
+    def take_story(self, message: Message) -> None:
+        """Hold what another holder was dealt against what this one was dealt."""
+        payload = message.payload
+        if not isinstance(payload, tuple) or len(payload) != 3 or type(payload[0]) is not int:
+            raise refusal("coded_split: 'story'", message.sender, "of another form", "a step's")
+        self.compare(message.sender, payload[0], payload[1:])
+        self.answer()
+
+    def compare(self, sender: int, step: int, story: Any) -> None:
+        """Compare a story, or keep it until the own one is there."""
+        known = self.history
+        if step in known.own:
+            own, both = covert.dealing_of(self.public, SERVER, "step", step), (self.index, sender)
+            compared(self, own, both, self.sworn[1], 0, (known.own[step], story))
+            agreed = {*known.agreed.get(step, ()), sender}
+            recent = {n: one for n, one in known.agreed.items() if n > step - 3 * covert.STORY}
+            self.history = replace(known, agreed={**recent, step: tuple(sorted(agreed))})
+        elif step > known.step and step % covert.STORY == 0:
+            early = [one for one in known.early if one[:2] != (sender, step)]
+            self.history = replace(known, early=(*early, (sender, step, story)))
 
     def apply(self, step: int, share: Element, digest: Element) -> None:
         """Take a step that was dealt; a second deal is dropped."""
@@ -274,6 +347,8 @@ class Holder(KeyParticipant):
         """Whether it can upload the batch of the next step."""
         _, done, ahead, _ = self.model
         wanted = not ahead and self.uploaded <= done < self.last_step
+        if wanted and self.public.covert and not self.history.is_confirmed(self.public):
+            return False
         return wanted and self.has_masks(done + 1)
 
     @property
@@ -500,10 +575,16 @@ class Owner(Holder):
         public = self.public
         for part, features in self.features.items():
             X = segments_of(public, self.index, features, part)
-            self.share(f"{part}-data", encoded(self, public.code, X, apart=True))
+            if public.covert:
+                covert.share_with_proof(self, public, f"{part}-data", X)
+            else:
+                self.share(f"{part}-data", encoded(self, public.code, X, apart=True))
         if public.trains:
             W = self.weights.map(first_model, public.model_point, field=public.field)
-            self.share("model", encoded_constant(self, public.code, W))
+            if public.covert:
+                covert.share_with_proof(self, public, "model", W)
+            else:
+                self.share("model", encoded_constant(self, public.code, W))
 
     async def receive_release(self) -> None:
         """Decode the own models W_{n,1} to W_{n,K}, if they are released (line 13)."""

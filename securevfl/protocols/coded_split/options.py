@@ -98,6 +98,13 @@ class CodedSplitConfig(BudgetedConfig):
             "too many."
         ),
     )
+    security: Literal["semi-honest", "covert"] = Field(
+        "semi-honest",
+        description=(
+            "Against whom: parties that follow the protocol (semi-honest), or parties that lie, "
+            "whose dealings of data, models and steps each holder then checks (covert)."
+        ),
+    )
     secure: bool = Field(
         False, description="Whether the test set is evaluated on secret shares (coded inference)."
     )

@@ -60,6 +60,11 @@ class Parameters:
         return "train" in self.batches
 
     @property
+    def covert(self) -> bool:
+        """Whether dealings are proved and checked."""
+        return self.config.security == "covert"
+
+    @property
     def last_step(self) -> int:
         """Steps of a whole run; of a prediction none."""
         return self.config.rounds if self.trains else 0

@@ -26,6 +26,7 @@ from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.claims import claims_of
+from securevfl.protocols.coded_split.covert import covert_messages
 from securevfl.protocols.coded_split.declaration import again, messages_of
 from securevfl.protocols.coded_split.evaluation import (
     can_catch_up,
@@ -303,7 +304,8 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data, models and steps, keys, masked uploads, and control."""
-        return messages_of(self.public)
+        made = messages_of(self.public)
+        return covert_messages(self.public, made) if self.public.covert else made
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:

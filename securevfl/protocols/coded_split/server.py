@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from securevfl.active.dealt import chained, no_chain
 from securevfl.engine.party import SERVER, Message
 from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import Centre
 from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.base.sum_budget import agree_on_unknowns, budget_spent
+from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.algorithm import PROTECTED
 from securevfl.protocols.coded_split.dealing import Dealing, Dealt
 from securevfl.protocols.coded_split.decoding import decode_sums
@@ -68,8 +70,8 @@ class Server(Participant):
     kept_once: ClassVar[tuple[str, ...]] = ("secret",)
     kept_frozen: ClassVar[tuple[str, ...]] = ("log",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"stored_by": {}, "forgotten": 0, "recent": ()} | {
-        "unknowns": 0
-    }
+        "unknowns": 0, "sworn": (), "stories": (), "chain": (),
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -97,10 +99,20 @@ class Server(Participant):
         self.test_scores: dict[int, Secret] = {}
         self.asking: Request | None = None  # what it asks for after the last step
         self.unknowns = 0  # independent columns of all owners, with a budget of sums
+        self.sworn: tuple[Any, ...] = ()  # at the covert level: signing key, all verifying keys
+        self.start: Secret | None = None  # random bytes of this start
+        self.stories: tuple[Any, ...] = ()  # of each logged step its start, and the chain before it
+        self.chain: tuple[Secret, ...] = ()  # that of all steps
+        self.proved: tuple[Any, ...] = ()  # the newest step, and what is sent beside its shares
+        if public.covert:
+            self.protected = {**PROTECTED, **covert.PROTECTED}  # type: ignore[misc]
 
     async def setup(self) -> None:
         """Draw the secret of all masks; hear of the unknowns."""
         self.secret = self.key("secret")
+        if self.public.covert:
+            self.sworn = await covert.exchange_keys(self, self.public)
+            self.chain = (no_chain(self),)
         if self.public.trains and self.public.config.budget:
             columns, config = dict(enumerate(self.public.widths)), self.public.config
             self.unknowns = await agree_on_unknowns(self, "coded_split", None, columns, config)
@@ -109,6 +121,8 @@ class Server(Participant):
         """Lines 6 to 9 for every step, then the test rows from their shares if that is wanted."""
         self.on("lacks", self.deal_again)
         self.on("stored", self.forget)
+        if self.public.covert:
+            self.start = covert.new_start(self)
         for step, loss, seconds in self.recent if self.returned else ():
             used = self.public.results_needed
             self.record("again", step=step, loss=loss, used=used, round=step, time=seconds)
@@ -181,6 +195,11 @@ class Server(Participant):
             )
         self.log = (*self.log, Gbar)
         self.steps += 1
+        if public.covert:
+            self.stories = (*self.stories, (self.start, *self.chain))
+            shares = self.dealt(self.steps).shares
+            parts, link = covert.step_proofs(self, public, self.steps, Gbar, shares)
+            self.proved, self.chain = (self.steps, parts), (chained(*self.chain, link),)
 
     def mean(self, sums: Element) -> Secret:
         """H of line 6, (K|B|, h) float64."""
@@ -194,8 +213,13 @@ class Server(Participant):
         if not self.steps:
             return
         dealt = self.dealt(self.steps)
+        proved = self.proofs_of(self.steps) if self.public.covert else None
         for j in np.argsort(-self.answers, kind="stable").tolist():
-            if j < len(dealt.seeds):
+            if proved is not None:
+                own = (dealt.seeds[j],) if j < len(dealt.seeds) else (dealt.shares[j],)
+                kind = "seed" if j < len(dealt.seeds) else "deal"
+                self.send(j, kind, (*own, *proved[j]), round=self.steps)
+            elif j < len(dealt.seeds):
                 self.send(j, "seed", (dealt.digest, dealt.seeds[j]), round=self.steps)
             else:
                 self.send(j, "deal", (dealt.digest, dealt.shares[j]), round=self.steps)
@@ -205,6 +229,14 @@ class Server(Participant):
         Gbar = self.log[step - self.forgotten - 1]
         assert self.secret is not None
         return self.dealing.dealt(self, self.secret, step, Gbar)
+
+    def proofs_of(self, step: int) -> list[covert.Parts]:
+        """What is sent beside the shares of a step, the same whenever it is dealt."""
+        if self.proved and self.proved[0] == step:
+            parts: list[covert.Parts] = self.proved[1]
+            return parts
+        Gbar, shares = self.log[step - self.forgotten - 1], self.dealt(step).shares
+        return covert.step_proofs(self, self.public, step, Gbar, shares)[0]
 
     def deal_again(self, message: Message) -> None:
         """Deal a late or restarted holder the same shares of the steps that it lacks.
@@ -231,6 +263,15 @@ class Server(Participant):
             elif self.asking is not None:
                 self.send(message.sender, "request", self.asking, round=self.round)
             return
+        if self.public.covert:
+            numbers = range(first, self.steps + 1)
+            rows = [
+                (self.dealt(t).shares[message.sender], *self.proofs_of(t)[message.sender])
+                for t in numbers
+            ]
+            columns = [list(one) for one in zip(*rows, strict=True)]
+            self.send(message.sender, "missed", (first, *columns), round=self.round)
+            return
         every = [self.dealt(t) for t in range(first, self.steps + 1)]
         digests = concatenate([one.digest for one in every])
         shares = stack([one.shares[message.sender] for one in every])
@@ -246,6 +287,7 @@ class Server(Participant):
         self.stored_by[message.sender] = max(stored, self.stored_by.get(message.sender, 0))
         least = min(self.stored_by.get(j, 0) for j in self.peers)
         self.log = self.log[least - self.forgotten :]
+        self.stories = self.stories[least - self.forgotten :]
         self.forgotten = least
 
     async def infer(self, last: int) -> None:

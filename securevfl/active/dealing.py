@@ -1,0 +1,344 @@
+"""Verifiable dealing: each holder checks by itself that its share lies on one polynomial with all.
+
+A dealer encodes data by a Lagrange code of degree K+T-1, as ever, and m blinding columns b by the
+same code. It commits to all shares by the root of a tree, and the root fixes random rows r (ideal
+hash). The polynomials c_i(z) = <r_i, Gamma(z)> + b_i(z) go to everybody, by their values at the
+points of the first K + T holders. Holder j checks <r_i, Gamma_j> + b_ij = c_i(alpha_j) for all i.
+
+Theorem 1 (docs/active.md): with q hash queries and d dealings, shares on no polynomial of degree
+K+T-1 are accepted by some K+T+1 of the H honest holders with probability at most
+q^2 2^-256 + (q + d) C(H, K+T+1) (2/p)^m. Shares of T holders, with c and the root, are simulated
+without the data: beside them c is K m uniform elements (m where it is constant at the data points).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.active.statements import DIGEST, Statement, Subject, digest
+from securevfl.active.tree import root_of
+from securevfl.engine import wire
+from securevfl.errors import ConfigurationError, WireError
+from securevfl.field.lagrange import interpolation_matrix
+from securevfl.field.lagrange_code import LagrangeCode
+from securevfl.field.prime_field import PrimeField
+from securevfl.field.prss import derive
+
+Array = NDArray[Any]
+BITS = 168  # of soundness before hash queries: 2^40 of them leave 128
+DEALING = "dealing"
+NOTHING = bytes(DIGEST)  # before the first dealing
+
+
+@dataclass(frozen=True)
+class Form:
+    """What all parties know of a dealing before it begins.
+
+    Attributes
+    ----------
+    code : LagrangeCode
+    shape : tuple of int
+        Of a share: rows and columns.
+    repetitions : int
+        m, the number of checks; each is passed wrongly with probability below 2/p.
+    constant : bool
+        Whether all data points hold one array, as those of a model do.
+    """
+
+    code: LagrangeCode
+    shape: tuple[int, int]
+    repetitions: int
+    constant: bool = False
+
+    def encoded(self) -> bytes:
+        """Bytes of all attributes; equal for equal forms alone."""
+        code = self.code
+        numbers = (code.parties, code.segments, code.privacy, code.field.modulus)
+        points = (tuple(map(int, code.alphas)), tuple(map(int, code.betas)))
+        return wire.encode((numbers, points, self.shape, self.repetitions, self.constant))
+
+    @classmethod
+    @functools.lru_cache(maxsize=64)
+    def read(cls, encoded: bytes) -> Form:
+        """Inverse of `encoded`."""
+        numbers, points, shape, m, constant = wire.decode(encoded)
+        (parties, segments, privacy, p), (alphas, betas) = numbers, points
+        sizes = {"parties": parties, "segments": segments, "privacy": privacy}
+        code = LagrangeCode(PrimeField(p), **sizes, alphas=alphas, betas=betas)
+        return cls(code, tuple(shape), m, constant)
+
+
+def label_of(form: Form, signer: int, kind: str, step: int, place: int) -> bytes:
+    """Label of a holder's leaf: all that is public of the dealing, but for the run."""
+    return wire.encode(("leaf", signer, kind, step, form.encoded(), place))
+
+
+def name_of(form: Form, signer: int, kind: str, step: int) -> str:
+    """Name under which the root of a dealing decides the checks."""
+    about = hashlib.sha256(form.encoded()).hexdigest()
+    return f"dealing of {kind!r} by {signer} in step {step}, {about}"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a holder is sent beside its share.
+
+    Attributes
+    ----------
+    blind : ndarray (m,)
+        Its share of the blinding columns.
+    values : ndarray (K + T, m)
+        c at the points of the first K + T holders; all holders are sent the same.
+    path : tuple of bytes
+        From its leaf to the root.
+    nonce : bytes
+        32 bytes that only this holder is sent: without it the root tells who guesses a share.
+    statement : Statement
+        The dealer's (`Dealt`). What lacks a valid one was not received.
+    """
+
+    blind: Array
+    values: Array
+    path: tuple[bytes, ...]
+    nonce: bytes
+    statement: Statement
+
+
+def bits_of_soundness(form: Form, holders: int | None = None) -> float:
+    """Bits of theorem 1 for one hash query and no dealing before: -log2 C(H, K+T+1) (2/p)^m.
+
+    Each doubling of hash queries and dealings takes one bit.
+
+    Parameters
+    ----------
+    form : Form
+    holders : int, optional
+        H, the honest holders; all by default.
+    """
+    code = form.code
+    H = code.parties if holders is None else holders
+    sets = math.comb(H, code.size + 1)
+    if form.constant:
+        sets = max(sets, math.comb(H, code.size))
+    return form.repetitions * (math.log2(code.field.modulus) - 1) - math.log2(max(1, sets))
+
+
+def repetitions(code: LagrangeCode, bits: float = BITS) -> int:
+    """The smallest m that leaves so many bits of soundness (`bits_of_soundness`).
+
+    Raises
+    ------
+    ConfigurationError
+        Where an element is too short for it in 64 repetitions, as it is below p = 31.
+    """
+    for m in range(1, 65):
+        if bits_of_soundness(Form(code, (1, 1), m)) >= bits:
+            return m
+    raise ConfigurationError(
+        f"verifiable dealing: {bits:g} bits of soundness need more than 64 checks at p = "
+        f"{code.field.modulus}; take a larger prime"
+    )
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """Content of a dealer's statement to a holder.
+
+    Attributes
+    ----------
+    place : int
+        j, the holder.
+    leaf, path : bytes
+        Its leaf, and the digest of its path. Without that a holder could alter the path, and blame
+        the dealer for it.
+    root, hashed : bytes
+        The root and H(c), which are the same for all holders.
+    before : bytes
+        The chain of all dealings before this one: which story it goes on with.
+    """
+
+    place: int
+    leaf: bytes
+    path: bytes
+    root: bytes
+    hashed: bytes
+    before: bytes = NOTHING
+
+    def encoded(self) -> bytes:
+        """Bytes to sign."""
+        own = self.place, self.leaf, self.path, self.root, self.hashed, self.before
+        return wire.encode((DEALING, *own))
+
+    def is_beside(self, other: Dealt) -> bool:
+        """Whether both are to two holders of one dealing, whose leaves and paths alone differ."""
+        return self.common == other.common and self.place != other.place
+
+    @property
+    def common(self) -> tuple[bytes, bytes, bytes]:
+        """What the dealer says to all holders."""
+        return self.root, self.hashed, self.before
+
+    @classmethod
+    def read(cls, content: bytes) -> Dealt | None:
+        """Content that was signed; None for another form: a dealer may sign any bytes."""
+        try:
+            found = wire.decode(content)
+        except WireError:
+            return None
+        if not isinstance(found, tuple) or len(found) != 7 or found[0] != DEALING:
+            return None
+        place, *digests = found[1:]
+        if type(place) is not int or not all(isinstance(one, bytes) for one in digests):
+            return None
+        return cls(place, *digests)
+
+
+def is_signed(
+    form: Form, keys: Mapping[int, bytes], subject: Subject, place: int, share: Array, proof: Proof
+) -> bool:
+    """Whether the dealer signed what holder `place` got: else it counts as not received."""
+    if proof.statement.subject != subject or not proof.statement.is_valid(keys):
+        return False
+    if not _is_formed(form, share, proof):
+        return False
+    dealt = Dealt.read(proof.statement.content)
+    if dealt is None:
+        return False
+    leaf = leaf_of(form, subject, place, share, proof)
+    hashed = hash_of(proof.values)
+    own = Dealt(place, leaf, hash_of_path(proof.path), dealt.root, hashed, dealt.before)
+    return dealt == own
+
+
+def fault(form: Form, subject: Subject, place: int, share: Array, proof: Proof) -> str:
+    """Fault of what a dealer signed for a holder, in words; empty for none.
+
+    Parameters
+    ----------
+    form : Form
+    subject : Subject
+    place : int
+        j, the holder.
+    share : ndarray (rows, columns)
+    proof : Proof
+        Signed: `is_signed`.
+    """
+    code, dealt = form.code, Dealt.read(proof.statement.content)
+    leaf = leaf_of(form, subject, place, share, proof)
+    root = root_of(leaf, place, proof.path, code.parties)
+    if dealt is None or root != dealt.root:
+        return "the share is not under the root that was signed"
+    rows = challenge(form, coins_of(form, subject, root))
+    return off_polynomial(
+        form, place, code.field.add(checks(form, rows, share), proof.blind), proof.values
+    )
+
+
+def off_polynomial(form: Form, place: int, mine: Array, values: Array) -> str:
+    """Fault of a holder's <r_i, Gamma_j> + b_ij beside c, in words; empty for none.
+
+    Parameters
+    ----------
+    form : Form
+    place : int
+    mine : ndarray (m,)
+    values : ndarray (K + T, m)
+    """
+    code, field = form.code, form.code.field
+    known = list(code.alphas[: code.size])
+    if (
+        mine != field.matmul(interpolation_matrix(field, known, [code.alphas[place]]), values)[0]
+    ).any():
+        return "the share is not on the polynomial of the others"
+    if form.constant:
+        at_data = interpolation_matrix(field, known, list(code.betas[: code.segments]))
+        found = field.matmul(at_data, values)
+        if (found != found[:1]).any():
+            return "the data points hold different arrays"
+    return ""
+
+
+def leaf_of(form: Form, subject: Subject, place: int, share: Array, proof: Proof) -> bytes:
+    """Leaf of a holder: HKDF-SHA256 of its nonce, with all else as context."""
+    label = label_of(form, subject.signer, subject.kind, subject.step, place)
+    arrays = (np.ascontiguousarray(one).tobytes() for one in (share, proof.blind))
+    return derive(proof.nonce, b"".join((len(label).to_bytes(8, "big"), label, *arrays)))
+
+
+def coins_of(form: Form, subject: Subject, root: bytes) -> bytes:
+    """32 bytes that a root decides, as `Participant.coins` finds them."""
+    name = name_of(form, subject.signer, subject.kind, subject.step)
+    return hashlib.sha256(len(name).to_bytes(8, "big") + name.encode() + root).digest()
+
+
+def challenge(form: Form, coins: bytes) -> tuple[Array, Array]:
+    """Random vectors a_i and b_i of the checks r_i = a_i (x) b_i.
+
+    Returns
+    -------
+    ndarray (m, rows), ndarray (m, columns)
+    """
+    m, (rows, columns) = form.repetitions, form.shape
+    drawn = _uniform(form.code.field, coins, m * (rows + columns))
+    return drawn[: m * rows].reshape(m, rows), drawn[m * rows :].reshape(m, columns)
+
+
+def _uniform(field: PrimeField, seed: bytes, count: int) -> Array:
+    """Elements by rejection from SHAKE-256 of a seed."""
+    p = field.modulus
+    size = (p.bit_length() + 7) // 8
+    mask, asked = (1 << p.bit_length()) - 1, count + 16
+    while True:
+        raw = np.frombuffer(hashlib.shake_256(seed).digest(size * asked), np.uint8)
+        padded = np.zeros((asked, 8), np.uint8)
+        padded[:, :size] = raw.reshape(asked, size)
+        found = padded.view("<u8")[:, 0] & np.uint64(mask)
+        found = found[found < p]
+        if len(found) >= count:
+            return found[:count].astype(field.dtype)
+        asked *= 2
+
+
+def checks(form: Form, rows: tuple[Array, Array], array: Any) -> Any:
+    """<a_i (x) b_i, array> for all i, (m,): of an array, or of an Element."""
+    a, b = rows
+    one = np.ones((b.shape[1], 1), form.code.field.dtype)
+    if not isinstance(array, np.ndarray):
+        return (((a @ array) * b) @ one)[:, 0]
+    field = form.code.field
+    return field.matmul(field.multiply(field.matmul(a, np.ascontiguousarray(array)), b), one)[:, 0]
+
+
+def hash_of(values: Array) -> bytes:
+    """H(c)."""
+    return digest("values", np.ascontiguousarray(values).tobytes())
+
+
+def hash_of_path(path: Sequence[bytes]) -> bytes:
+    """Digest of a path."""
+    return digest("path", *path)
+
+
+def _is_formed(form: Form, share: Array, proof: Proof) -> bool:
+    """Whether arrays are of elements of F_p, in the shapes of the form."""
+    field, code, m = form.code.field, form.code, form.repetitions
+    shapes: Sequence[tuple[Array, tuple[int, ...]]] = (
+        (share, form.shape),
+        (proof.blind, (m,)),
+        (proof.values, (code.size, m)),
+    )
+    return len(proof.nonce) == DIGEST and all(
+        isinstance(one, np.ndarray)
+        and one.shape == shape
+        and one.dtype == field.dtype
+        and int(one.max(initial=0)) < field.modulus
+        for one, shape in shapes
+    )

@@ -1,0 +1,419 @@
+"""Verifiable dealing by parties of protected values: the proofs of a dealer, and a holder's check.
+
+`securevfl.verified` proves what a coalition sees of it: shares, blinds, c, root and paths follow
+from T shares of the data, for leaves are answers of keys that are used once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.active.dealing import (
+    NOTHING,
+    Dealt,
+    Form,
+    Proof,
+    challenge,
+    checks,
+    hash_of,
+    hash_of_path,
+    label_of,
+    name_of,
+    off_polynomial,
+)
+from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
+from securevfl.active.statements import DIGEST, Statement, Subject, digest, is_signed_by, signed
+from securevfl.active.tree import paths_of, root_of
+from securevfl.errors import RunError
+from securevfl.verified.parties import bytes_of
+from securevfl.verified.values import Bytes, Element, Key, Secret, public_element, stack
+
+if TYPE_CHECKING:
+    from securevfl.verified import Participant
+
+#: Of the parts beside a share, as `Participant.protected` names them.
+PARTS = ("field", "field", "real", "real", "seed", "real", "real", "signature")
+BEFORE = 6  # place of the chain among them
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """One dealing, as dealer and holders know it before.
+
+    Attributes
+    ----------
+    form : Form
+    dealer : int
+        Number of the party.
+    kind : str
+    step : int
+        0 in set-up.
+    """
+
+    form: Form
+    dealer: int
+    kind: str
+    step: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name under which its root decides the checks."""
+        return name_of(self.form, self.dealer, self.kind, self.step)
+
+    def label(self, place: int) -> bytes:
+        """Label of a holder's leaf."""
+        return label_of(self.form, self.dealer, self.kind, self.step, place)
+
+
+def proofs(
+    dealer: Participant,
+    own: Dealing,
+    signing: tuple[Key, Sequence[Any]],
+    start: Secret,
+    shares: Sequence[Element],
+    blinds: Sequence[Element],
+    nonces: Sequence[Key],
+    before: Secret,
+) -> tuple[list[tuple[Any, ...]], Secret]:
+    """What each holder is sent beside its share, `PARTS`; and the digest of the dealing.
+
+    Parameters
+    ----------
+    dealer : Participant
+    own : Dealing
+    signing : (Key, sequence of Bytes)
+        The dealer's signing key, and the verifying keys of all parties, which name the run.
+    start : Secret (32,) uint8
+        Random bytes of the dealer's start.
+    shares : sequence of Element (rows, columns)
+    blinds : sequence of Element (m,)
+        Shares of columns that are used for nothing else.
+    nonces : sequence of Key
+        Used for nothing else.
+    before : Secret (32,) uint8
+        The chain of the dealer's dealings before (`chained`).
+    """
+    form, (identity, verifiers) = own.form, signing
+    N, size = form.code.parties, form.code.size
+    leaves = [dealer.tag(nonces[j], own.label(j), of=[shares[j], blinds[j]]) for j in range(N)]
+    root = leaves[0].map(_root, *leaves[1:], shape=(DIGEST,), dtype=np.uint8)
+    rows = challenge(form, dealer.coins(own.name, root, leaves))
+    values = stack([checks(form, rows, shares[j]) + blinds[j] for j in range(size)])
+    made = []
+    for j in range(N):
+        siblings = leaves[0].map(_siblings, *leaves[1:], j, **_path_of(N))
+        about = own.dealer, own.kind, own.step, j
+        said = (*about, start, before, leaves[j], siblings, root, values)
+        signature = dealer.sign(identity, statement_text, *said, *verifiers)
+        made.append((blinds[j], values, root, siblings, nonces[j], start, before, signature))
+    return made, root.map(_link, values, shape=(DIGEST,), dtype=np.uint8)
+
+
+def checked(
+    holder: Participant,
+    own: Dealing,
+    place: int,
+    verifiers: Sequence[Any],
+    signer: int,
+    share: Element,
+    parts: tuple[Any, ...],
+) -> tuple[Secret, tuple[Any, ...]]:
+    """The digest of a dealing that a holder has checked, and what it can show of it to others.
+
+    Parameters
+    ----------
+    holder : Participant
+    own : Dealing
+    place : int
+        j.
+    verifiers : sequence of Bytes
+        The verifying keys of all parties.
+    signer : int
+        The dealer's place among them.
+    share : Element (rows, columns)
+    parts : tuple
+        `PARTS`.
+
+    Returns
+    -------
+    link : Secret (32,) uint8
+        H(root, c).
+    story : tuple
+        Start, chain, leaf, path, root, H(c) as one Secret, (6, 32) uint8, and the signature.
+
+    Raises
+    ------
+    LieFoundError
+        With evidence, where the dealer signed what fails the check.
+    RunError
+        Where it is not signed: the dispute of a pair.
+    """
+    form = own.form
+    blind, values, root, siblings, nonce, start, before, signature = _parts_of(own, place, parts)
+    leaf = holder.tag(nonce, own.label(place), of=[share, blind])
+    rows = challenge(form, holder.coins(own.name, root))
+    mine = checks(form, rows, share) + blind
+    about = own.dealer, own.kind, own.step, place
+    said = (*about, start, before, leaf, siblings, root, values)
+    limbs = holder._limbs(nonce)
+    mine.map(
+        _refuse, form.encoded(), place, signer, share, blind, limbs, signature, *said, *verifiers,
+        shape=(0,), real=True,
+    )  # fmt: skip
+    link = root.map(_link, values, shape=(DIGEST,), dtype=np.uint8)
+    shown = start.map(_shown, *said[5:], shape=(6, DIGEST), dtype=np.uint8)
+    return link, (shown, signature)
+
+
+def chained(before: Secret, *links: Secret) -> Secret:
+    """The chain after dealings whose digests are given, in their order; (32,) uint8."""
+    if not links:
+        return before
+    found: Secret = before.map(_chained, *links, shape=(DIGEST,), dtype=np.uint8)
+    return found
+
+
+def compared(
+    holder: Participant,
+    own: Dealing,
+    places: tuple[int, int],
+    verifiers: Sequence[Any],
+    signer: int,
+    stories: tuple[tuple[Any, ...], tuple[Any, ...]],
+) -> None:
+    """Hold the story that a holder was dealt against that of another one.
+
+    Parameters
+    ----------
+    holder : Participant
+    own : Dealing
+    places : (int, int)
+        The holder, and who sent the other story.
+    verifiers : sequence of Bytes
+    signer : int
+        The dealer's place among them.
+    stories : (story, story)
+        Own and other, as `checked` returns them.
+
+    Raises
+    ------
+    LieFoundError
+        With both statements, where the dealer signed two stories in one start.
+    RunError
+        Where the other story is not signed: the dispute of a pair.
+    """
+    (mine, signature), other = stories
+    formed = isinstance(other, tuple) and len(other) == 2
+    if not formed or type(other[0]) is not Secret or type(other[1]) is not Bytes:
+        raise _dispute(own.dealer, own.kind, own.step, places, "has another form than a story")
+    about = own.dealer, own.kind, own.step, places, signer
+    mine.map(_compare, *about, signature, *other, *verifiers, shape=(0,))
+
+
+def _parts_of(own: Dealing, place: int, parts: Any) -> tuple[Any, ...]:
+    form, m = own.form, own.form.repetitions
+    wanted: tuple[tuple[type[Any], tuple[int, ...]], ...] = (
+        (Element, (m,)),
+        (Element, (form.code.size, m)),
+        (Secret, (DIGEST,)),
+        (Secret, _path_of(form.code.parties)["shape"]),
+        (Key, ()),
+        (Secret, (DIGEST,)),
+        (Secret, (DIGEST,)),
+        (Bytes, ()),
+    )
+    fits = isinstance(parts, tuple) and len(parts) == len(wanted)
+    if not fits or any(
+        type(part) is not kind or part.shape != shape
+        for part, (kind, shape) in zip(parts, wanted, strict=True)
+    ):
+        raise RunError(
+            f"{own.kind!r} of step {own.step}: what party {place} got of party {own.dealer} has "
+            f"another form than a dealing. Dispute of {own.dealer} and {place}: one of both errs"
+        )
+    return tuple(parts)
+
+
+def _path_of(parties: int) -> dict[str, Any]:
+    from securevfl.active.tree import depth_of
+
+    return {"shape": (depth_of(parties), DIGEST), "dtype": np.uint8}
+
+
+def _bytes(rows: np.ndarray) -> list[bytes]:
+    return [row.tobytes() for row in rows]
+
+
+def _root(*leaves: np.ndarray) -> np.ndarray:
+    """Root of the tree of these leaves."""
+    return np.frombuffer(paths_of(_bytes(np.stack(leaves)))[0], np.uint8)
+
+
+def _siblings(*given: Any) -> np.ndarray:
+    """Path of the leaf whose number stands last."""
+    *leaves, place = given
+    path = paths_of(_bytes(np.stack(leaves)))[1][place]
+    return np.frombuffer(b"".join(path), np.uint8).reshape(len(path), DIGEST)
+
+
+def _link(root: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """H(root, c)."""
+    return np.frombuffer(digest("dealt", root.tobytes(), hash_of(values)), np.uint8)
+
+
+def _shown(
+    start: np.ndarray,
+    before: np.ndarray,
+    leaf: np.ndarray,
+    siblings: np.ndarray,
+    root: np.ndarray,
+    values: np.ndarray,
+) -> np.ndarray:
+    """Start, chain, leaf, digest of the path, root, H(c): a statement beside its subject."""
+    rest = hash_of_path(_bytes(siblings)), root.tobytes(), hash_of(values)
+    whole = b"".join((start.tobytes(), before.tobytes(), leaf.tobytes(), *rest))
+    return np.frombuffer(whole, np.uint8).reshape(6, DIGEST)
+
+
+def no_chain(party: Participant) -> Secret:
+    """The chain before the first dealing, which everybody knows."""
+    zero = public_element(np.zeros(1, party.field.dtype), party.field, party.world)
+    found: Secret = zero.map(_nothing, shape=(DIGEST,), real=True, dtype=np.uint8)
+    return found
+
+
+def _nothing(zero: np.ndarray) -> np.ndarray:
+    """The chain before the first dealing."""
+    return np.frombuffer(NOTHING, np.uint8)
+
+
+def _chained(before: np.ndarray, *links: np.ndarray) -> np.ndarray:
+    """The chain after these dealings."""
+    found = before.tobytes()
+    for link in links:
+        found = digest("chain", found, link.tobytes())
+    return np.frombuffer(found, np.uint8)
+
+
+def _compare(
+    mine: np.ndarray,
+    dealer: int,
+    kind: str,
+    step: int,
+    places: tuple[int, int],
+    signer: int,
+    signature: bytes,
+    other: np.ndarray,
+    other_signature: bytes,
+    *verifiers: bytes,
+) -> np.ndarray:
+    """Nothing, or the error of two stories, or of a story that nobody signed."""
+    statements = []
+    for place, rows, signed_by in zip(
+        places, (mine, other), (signature, other_signature), strict=True
+    ):
+        if rows.shape != (6, DIGEST) or rows.dtype != np.uint8:
+            raise _dispute(dealer, kind, step, places, "has another form than a story")
+        start, before, leaf, path, root, hashed = _bytes(rows)
+        content = Dealt(place, leaf, path, root, hashed, before).encoded()
+        subject = Subject(run_of(verifiers), 0, start, dealer, kind, step)
+        statements.append(Statement(subject, content, signed_by))
+    keys = {dealer: verifiers[signer]}
+    if not statements[1].is_valid(keys):
+        raise _dispute(dealer, kind, step, places, "lacks the dealer's signature")
+    evidence = TwoStories(*statements)
+    found = judge(evidence, keys)
+    if found is not None:
+        raise LieFoundError(found.party, found.why, evidence)
+    return np.empty(0)
+
+
+def _dispute(dealer: int, kind: str, step: int, places: tuple[int, int], why: str) -> RunError:
+    """The dispute of two holders."""
+    return RunError(
+        f"{kind!r} of step {step}: what party {places[1]} says that party {dealer} dealt it {why}. "
+        f"Dispute of {places[0]} and {places[1]}: one of both errs"
+    )
+
+
+def run_of(verifiers: Sequence[bytes]) -> bytes:
+    """Digest that stands for a run: of the verifying keys of all its parties, in order."""
+    return digest("run", *verifiers)
+
+
+def subject_of(
+    verifiers: Sequence[bytes], start: np.ndarray, dealer: int, kind: str, step: int
+) -> Subject:
+    """Subject of a dealer's statement."""
+    return Subject(run_of(verifiers), 0, start.tobytes(), dealer, kind, step)
+
+
+def statement_text(
+    dealer: int,
+    kind: str,
+    step: int,
+    place: int,
+    start: np.ndarray,
+    before: np.ndarray,
+    leaf: np.ndarray,
+    siblings: np.ndarray,
+    root: np.ndarray,
+    values: np.ndarray,
+    *verifiers: bytes,
+) -> bytes:
+    """Bytes that a dealer signs for a holder."""
+    content = _content(place, before, leaf, siblings, root, values).encoded()
+    return signed(subject_of(verifiers, start, dealer, kind, step), content)
+
+
+def _content(
+    place: int,
+    before: np.ndarray,
+    leaf: np.ndarray,
+    siblings: np.ndarray,
+    root: np.ndarray,
+    values: np.ndarray,
+) -> Dealt:
+    path = hash_of_path(_bytes(siblings))
+    return Dealt(place, leaf.tobytes(), path, root.tobytes(), hash_of(values), before.tobytes())
+
+
+def _refuse(
+    mine: np.ndarray,
+    encoded: bytes,
+    place: int,
+    signer: int,
+    share: np.ndarray,
+    blind: np.ndarray,
+    limbs: np.ndarray,
+    signature: bytes,
+    *said: Any,
+) -> np.ndarray:
+    """Nothing, or the error of a dealing that is not signed, or fails the check."""
+    dealer, kind, step, _, start, *own = said[:10]
+    verifiers = said[10:]
+    leaf, siblings, root, values = own[1:]
+    if not is_signed_by(verifiers[signer], signature, statement_text(*said)):
+        raise RunError(
+            f"{kind!r} of step {step}: what party {place} got of party {dealer} lacks its "
+            f"signature, and counts as not received. Dispute of {dealer} and {place}: one of both "
+            "errs, and nobody can tell which"
+        )
+    form = Form.read(encoded)
+    path = tuple(_bytes(siblings))
+    why = off_polynomial(form, place, mine, values)
+    if root_of(leaf.tobytes(), place, path, form.code.parties) != root.tobytes():
+        why = "the share is not under the root that was signed"
+    if not why:
+        return np.empty(0)
+    subject = subject_of(verifiers, start, dealer, kind, step)
+    content = _content(place, *own)
+    nonce = bytes_of(limbs, form.code.field)
+    assert nonce is not None
+    statement = Statement(subject, content.encoded(), signature)
+    evidence = BadDealing(form, place, share, Proof(blind, values, path, nonce, statement))
+    raise LieFoundError(dealer, f"{kind!r} of step {step} to party {place}: {why}", evidence)

@@ -1,0 +1,231 @@
+"""The judge: names a party by what it signed, and by nothing else.
+
+Nobody is blamed because he cannot prove something. A message that was not sent, or was sent without
+a valid signature, ends in the dispute of a pair, for nobody can tell who of both is at fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.active.dealing import Array, Dealt, Form, Proof, fault, is_signed
+from securevfl.active.statements import Statement, Subject
+from securevfl.errors import ConfigurationError, RunError
+from securevfl.field.lagrange_code import LagrangeCode
+from securevfl.field.prime_field import PrimeField
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class BadDealing:
+    """What a holder got, under the dealer's signature, and that fails the check.
+
+    Attributes
+    ----------
+    form : Form
+    place : int
+        The holder.
+    share : ndarray (rows, columns)
+        The holder gives it away by this; it is a share of the dealer's own values.
+    proof : Proof
+    """
+
+    form: Form
+    place: int
+    share: Array
+    proof: Proof
+
+
+@dataclass(frozen=True)
+class TwoStories:
+    """Two statements of one signer about one subject.
+
+    Attributes
+    ----------
+    one, other : Statement
+    """
+
+    one: Statement
+    other: Statement
+
+
+Evidence = BadDealing | TwoStories
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A party that signed what no honest party signs.
+
+    Attributes
+    ----------
+    party : int
+    why : str
+    """
+
+    party: int
+    why: str
+
+
+class LieFoundError(RunError):
+    """A party signed what no honest party signs; the run ends.
+
+    Attributes
+    ----------
+    party : int
+    why : str
+    evidence : BadDealing or TwoStories
+        Anybody can check it with the party's public key.
+    """
+
+    def __init__(self, party: int, why: str, evidence: Evidence) -> None:
+        super().__init__(f"party {party} lied: {why}. The evidence is under its signature")
+        self.party, self.why, self.evidence = party, why, evidence
+
+
+def judge(evidence: Evidence, keys: Mapping[int, bytes]) -> Verdict | None:
+    """The guilty party, or None where evidence shows nothing.
+
+    Parameters
+    ----------
+    evidence : BadDealing or TwoStories
+    keys : mapping of int to bytes
+        Public keys (Ed25519) by party: of the manifest, never of the evidence.
+    """
+    if isinstance(evidence, TwoStories):
+        return _two_stories(evidence, keys)
+    subject = evidence.proof.statement.subject
+    form, place, share, proof = evidence.form, evidence.place, evidence.share, evidence.proof
+    if not 0 <= place < form.code.parties:
+        return None
+    if not is_signed(form, keys, subject, place, share, proof):
+        return None
+    why = fault(form, subject, place, share, proof)
+    where = f"{subject.kind!r} of step {subject.step} to party {place}"
+    return Verdict(subject.signer, f"{where}: {why}") if why else None
+
+
+def _two_stories(evidence: TwoStories, keys: Mapping[int, bytes]) -> Verdict | None:
+    one, other = evidence.one, evidence.other
+    if not (one.is_valid(keys) and other.is_valid(keys) and one.contradicts(other)):
+        return None
+    first, second = Dealt.read(one.content), Dealt.read(other.content)
+    if first is not None and second is not None and first.is_beside(second):
+        return None
+    subject = one.subject
+    what = f"{subject.kind!r} of step {subject.step}, life {subject.life}"
+    return Verdict(subject.signer, f"{what}: two stories under one signature")
+
+
+def write_evidence(path: Path, evidence: Evidence) -> None:
+    """Write evidence as JSON; a bad dealing's file holds the share, which only its holder knew."""
+    path.write_text(json.dumps({"version": VERSION, **_written(evidence)}, indent=1) + "\n")
+
+
+def read_evidence(path: Path) -> Evidence:
+    """Evidence of a file.
+
+    Raises
+    ------
+    ConfigurationError
+        When the file cannot be read, or holds no evidence of this version.
+    """
+    try:
+        read = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"evidence: {path} cannot be read: {error}") from None
+    version = read.get("version") if isinstance(read, dict) else None
+    if version != VERSION:
+        raise ConfigurationError(
+            f"evidence: {path} has version {version}, and version {VERSION} is read here"
+        )
+    try:
+        return _read(read)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"evidence: {path} is incomplete or damaged: {error}") from None
+
+
+def _written(evidence: Evidence) -> dict[str, Any]:
+    if isinstance(evidence, TwoStories):
+        return {"one": _of_statement(evidence.one), "other": _of_statement(evidence.other)}
+    form, proof, code = evidence.form, evidence.proof, evidence.form.code
+    return {
+        "form": {
+            "prime": code.field.modulus,
+            "parties": code.parties,
+            "segments": code.segments,
+            "privacy": code.privacy,
+            "alphas": [int(one) for one in code.alphas],
+            "betas": [int(one) for one in code.betas],
+            "shape": list(form.shape),
+            "repetitions": form.repetitions,
+            "constant": form.constant,
+        },
+        "holder": evidence.place,
+        "share": evidence.share.tolist(),
+        "blind": proof.blind.tolist(),
+        "values": proof.values.tolist(),
+        "path": [one.hex() for one in proof.path],
+        "nonce": proof.nonce.hex(),
+        "statement": _of_statement(proof.statement),
+    }
+
+
+def _of_statement(statement: Statement) -> dict[str, Any]:
+    subject = statement.subject
+    return {
+        "run": subject.run.hex(),
+        "life": subject.life,
+        "start": subject.start.hex(),
+        "signer": subject.signer,
+        "kind": subject.kind,
+        "step": subject.step,
+        "content": statement.content.hex(),
+        "signature": statement.signature.hex(),
+    }
+
+
+def _read(read: Mapping[str, Any]) -> Evidence:
+    if "one" in read:
+        return TwoStories(_statement(read["one"]), _statement(read["other"]))
+    own = read["form"]
+    field = PrimeField(int(own["prime"]))
+    code = LagrangeCode(
+        field,
+        parties=int(own["parties"]),
+        segments=int(own["segments"]),
+        privacy=int(own["privacy"]),
+        alphas=own["alphas"],
+        betas=own["betas"],
+    )
+    rows, columns = own["shape"]
+    form = Form(code, (int(rows), int(columns)), int(own["repetitions"]), bool(own["constant"]))
+    share, blind, values = (
+        field.elements(np.array(read[name], object), name) for name in ("share", "blind", "values")
+    )
+    proof = Proof(
+        blind,
+        values,
+        tuple(bytes.fromhex(one) for one in read["path"]),
+        bytes.fromhex(read["nonce"]),
+        _statement(read["statement"]),
+    )
+    return BadDealing(form, int(read["holder"]), share, proof)
+
+
+def _statement(read: Mapping[str, Any]) -> Statement:
+    subject = Subject(
+        bytes.fromhex(read["run"]),
+        int(read["life"]),
+        bytes.fromhex(read["start"]),
+        int(read["signer"]),
+        str(read["kind"]),
+        int(read["step"]),
+    )
+    return Statement(subject, bytes.fromhex(read["content"]), bytes.fromhex(read["signature"]))

@@ -1,0 +1,155 @@
+"""Signed statements: what a party says under its name, so that it cannot say something else later.
+
+Two different statements by one signer about one subject are evidence against it. So a statement
+names its subject (run, life, start, step) and its content apart (docs/active.md, section 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from securevfl.engine import wire
+from securevfl.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+SIGNATURE = 64  # bytes
+DIGEST = 32  # bytes of SHA-256
+_TAG = "securevfl statement 1"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a statement is about. A signer makes one statement about each.
+
+    Attributes
+    ----------
+    run : bytes
+        Of the run: its manifest's digest, or a random number that all agreed on.
+    life : int
+        Of the signer: 1 + the highest that a quorum has signed before.
+    start : bytes
+        Random bytes of the signer's start, 16 of them. A folder that was put back begins another
+        one, so that who restores it contradicts nobody.
+    signer : int
+        Number of the party.
+    kind : str
+        Such as "model" or "history".
+    step : int
+        Round, or number of the step; 0 in set-up.
+    """
+
+    run: bytes
+    life: int
+    start: bytes
+    signer: int
+    kind: str
+    step: int
+
+    def encoded(self) -> bytes:
+        """Bytes of all attributes; equal for equal subjects alone."""
+        return wire.encode((self.run, self.life, self.start, self.signer, self.kind, self.step))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A subject, a content, and the signature of both.
+
+    Attributes
+    ----------
+    subject : Subject
+    content : bytes
+    signature : bytes
+        Ed25519, 64 bytes.
+    """
+
+    subject: Subject
+    content: bytes
+    signature: bytes
+
+    def is_valid(self, keys: Mapping[int, bytes]) -> bool:
+        """Whether the signer's key signed it.
+
+        Parameters
+        ----------
+        keys : mapping of int to bytes
+            Public keys by party, 32 bytes each.
+        """
+        key = keys.get(self.subject.signer)
+        return key is not None and is_signed_by(
+            key, self.signature, signed(self.subject, self.content)
+        )
+
+    def contradicts(self, other: Statement) -> bool:
+        """Whether both are about one subject, and say different things."""
+        return self.subject == other.subject and self.content != other.content
+
+
+class Signer:
+    """A party that makes statements.
+
+    Parameters
+    ----------
+    secret : Ed25519PrivateKey
+        Its identity's.
+    """
+
+    def __init__(self, secret: Ed25519PrivateKey) -> None:
+        self._secret = secret
+
+    @classmethod
+    def from_bytes(cls, secret: bytes) -> Signer:
+        """A signer with a secret of 32 bytes.
+
+        Raises
+        ------
+        ConfigurationError
+            For another number of bytes.
+        """
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        if len(secret) != DIGEST:
+            raise ConfigurationError(f"a signing key has {DIGEST} bytes, and not {len(secret)}")
+        return cls(Ed25519PrivateKey.from_private_bytes(secret))
+
+    @property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._secret.public_key().public_bytes_raw()
+
+    def state(self, subject: Subject, content: bytes) -> Statement:
+        """A statement under this key."""
+        return Statement(subject, content, self._secret.sign(signed(subject, content)))
+
+
+def signed(subject: Subject, content: bytes) -> bytes:
+    """Bytes that are signed of a statement."""
+    return wire.encode((_TAG, subject.encoded(), content))
+
+
+def is_signed_by(key: bytes, signature: bytes, text: bytes) -> bool:
+    """Whether the owner of a verifying key (Ed25519) signed a text."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, text)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def digest(name: str, *parts: bytes) -> bytes:
+    """SHA-256 of a name and of parts, of which none can run into the next.
+
+    Parameters
+    ----------
+    name : str
+        Use of the digest: digests of two uses are never equal.
+    *parts : bytes
+    """
+    return hashlib.sha256(wire.encode((name, *parts))).digest()

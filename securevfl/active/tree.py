@@ -1,0 +1,45 @@
+"""Merkle trees of one depth: a root stands for one leaf of each of N parties.
+
+The depth is exactly ceil(log2 N). With paths of any length a dealer puts many leaves of one party
+under a root and chooses among them after the challenge, which follows from the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from securevfl.active.statements import DIGEST, digest
+
+
+def depth_of(parties: int) -> int:
+    """Depth of the tree of so many parties: ceil(log2 N)."""
+    return (parties - 1).bit_length()
+
+
+def paths_of(leaves: Sequence[bytes]) -> tuple[bytes, list[tuple[bytes, ...]]]:
+    """Root of the tree with these leaves, and the path of each, from the leaf upwards.
+
+    Leaves are digests. What fills the tree up to a power of two is no digest of anything known.
+    """
+    count = len(leaves)
+    level = [*leaves, *[bytes(DIGEST)] * ((1 << depth_of(count)) - count)]
+    paths: list[list[bytes]] = [[] for _ in leaves]
+    for height in range(depth_of(count)):
+        for j, path in enumerate(paths):
+            path.append(level[(j >> height) ^ 1])
+        level = [_node(level[i], level[i + 1]) for i in range(0, len(level), 2)]
+    return level[0], [tuple(path) for path in paths]
+
+
+def root_of(leaf: bytes, place: int, path: Sequence[bytes], parties: int) -> bytes | None:
+    """Root that a path leads to from the leaf of a party; None for a path of another length."""
+    if len(path) != depth_of(parties) or any(len(one) != DIGEST for one in path):
+        return None
+    for sibling in path:
+        leaf = _node(sibling, leaf) if place & 1 else _node(leaf, sibling)
+        place >>= 1
+    return leaf
+
+
+def _node(left: bytes, right: bytes) -> bytes:
+    return digest("node", left, right)

@@ -1,0 +1,283 @@
+"""The covert level of coded split learning: who deals wrong shares or two stories is named.
+
+Owners prove that shares of data and models lie on one polynomial, the server that shares of each
+step do (docs/active.md, L2). All dealings are chained in their order, and the chain stands in the
+label of each upload: holders that were told two stories have masks that do not fit. In set-up, and
+every `STORY` steps, holders show each other what they were dealt, under the dealer's signature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+import numpy as np
+
+from securevfl.active.dealing import Form, repetitions
+from securevfl.active.dealt import PARTS, Dealing, chained, checked, compared, no_chain, proofs
+from securevfl.active.history import quorum_of
+from securevfl.active.statements import DIGEST
+from securevfl.engine import wire
+from securevfl.engine.party import SERVER
+from securevfl.errors import RunError
+from securevfl.protocols.base.messages import MessageKey, MessageSpec
+from securevfl.protocols.base.received import refusal
+from securevfl.protocols.coded_split.dealing import Dealing as Shares
+from securevfl.protocols.coded_split.dealing import from_seed
+from securevfl.protocols.coded_split.messages import digest_words
+from securevfl.protocols.coded_split.parameters import Parameters
+from securevfl.verified import Element, Key, Participant, Secret
+from securevfl.verified.batched import encoded, encoded_constant, mixed
+
+STORY = 16  # steps after which holders compare what they were dealt; a fork ends within twice that
+Parts = tuple[Any, ...]
+Step = tuple[int, Element, Parts]
+
+#: Kinds of dealing, and how their payloads are protected at this level.
+DEALT = ("train-data", "test-data", "model", "deal", "seed")
+PROTECTED: Mapping[str, str | tuple[str, ...]] = {
+    **dict.fromkeys(DEALT, ("field", *PARTS)),
+    "seed": ("seed", *PARTS),
+    "missed": ("public", *("field",) * 3, "real", "real", "keys", "real", "real", "signature"),
+    "identity": "signature",
+    "story": ("public", "real", "signature"),
+    "echo": ("real", "signature"),
+}
+
+
+def places(public: Parameters) -> list[int]:
+    """Parties in the order of their verifying keys."""
+    return [SERVER, *range(public.code.parties)]
+
+
+def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dealing:
+    """A dealing, as all know it before; those of steps are called "step"."""
+    if kind == "step":
+        shape = public.batches["train"].coded, public.config.width
+    elif kind == "model":
+        shape = public.sizes[dealer], public.config.width
+    else:
+        shape = public.batches[kind.removesuffix("-data")].length, public.sizes[dealer]
+    form = Form(public.code, shape, repetitions(public.code), kind == "model")
+    return Dealing(form, dealer, kind, step)
+
+
+async def exchange_keys(party: Participant, public: Parameters) -> tuple[Key, list[Any]]:
+    """The signing key of a party, and the verifying keys of all, which stand for the run."""
+    identity = party.key("identity")
+    own = party.verifying_key(identity)
+    others = [n for n in places(public) if n != party.index]
+    party.broadcast("identity", own, others)
+    found = await party.collect("identity", senders=others)
+    return identity, [own if n == party.index else found[n] for n in places(public)]
+
+
+def new_start(party: Participant) -> Secret:
+    """Random bytes of a start: what was dealt before a folder was put back contradicts nothing."""
+    found: Secret = party.tag(party.key("start"), "start")
+    return found
+
+
+def share_with_proof(owner: Any, public: Parameters, kind: str, value: Element) -> None:
+    """Share data or a model (lines 1 and 2), each share with its proof."""
+    own, code = dealing_of(public, owner.index, kind), public.code
+    m = own.form.repetitions
+    if kind == "model":
+        dealt = encoded_constant(owner, code, value)
+        hiding = encoded_constant(owner, code, owner.uniform(m, name="b"))
+    else:
+        dealt = encoded(owner, code, value, apart=True)
+        hiding = encoded(owner, code, owner.uniform(code.segments, m, name="b"))
+    shares, blinds = ([one[j] for j in range(code.parties)] for one in (dealt, hiding))
+    nonces = [owner.key(f"nonce {kind} {j}.") for j in range(code.parties)]
+    start, before = new_start(owner), no_chain(owner)
+    made, _ = proofs(owner, own, owner.sworn, start, shares, blinds, nonces, before)
+    owner.share(kind, [(share, *parts) for share, parts in zip(shares, made, strict=True)])
+
+
+def check_shared(
+    holder: Any, public: Parameters, kind: str, received: Mapping[int, Any]
+) -> dict[int, Element]:
+    """Shares of a kind by owner, each of which the holder has checked."""
+    shares = {}
+    for n, payload in received.items():
+        if not isinstance(payload, tuple) or not payload or type(payload[0]) is not Element:
+            raise refusal(f"coded_split: {kind!r}", n, "one without a proof", "a share with one")
+        share, *parts = payload
+        shares[n] = share
+        own = dealing_of(public, n, kind)
+        told = checked(holder, own, holder.index, holder.sworn[1], n + 1, share, tuple(parts))
+        holder.dealings = (*holder.dealings, (own, n + 1, *told))
+    return shares
+
+
+async def echo(holder: Any, public: Parameters) -> Secret:
+    """Show all others what was dealt in set-up, and hold it against what they show.
+
+    Returns
+    -------
+    Secret
+        The chain of all dealings of the set-up, which labels bind.
+    """
+    own = holder.dealings
+    others = [n for n in holder.peers if n != holder.index]
+    shown, signatures = [one[3][0] for one in own], [one[3][1] for one in own]
+    holder.broadcast("echo", (shown, signatures), others)
+    for sender, payload in (await holder.collect("echo", senders=others)).items():
+        form = [len(one) if isinstance(one, list) else -1 for one in payload]
+        if form != [len(own)] * 2:
+            raise refusal("coded_split: 'echo'", sender, "another form", f"{len(own)} stories")
+        for (dealing, signer, _, story), *other in zip(own, *payload, strict=True):
+            both = holder.index, sender
+            compared(holder, dealing, both, holder.sworn[1], signer, (story, tuple(other)))
+    return chained(no_chain(holder), *(one[2] for one in own))
+
+
+def step_proofs(
+    server: Any, public: Parameters, number: int, step: Element, shares: Sequence[Element]
+) -> tuple[list[Parts], Secret]:
+    """What is sent beside the shares of a step (line 9), and its digest; always the same."""
+    own, code, secret = dealing_of(public, SERVER, "step", number), public.code, server.secret
+    K, T, m = code.segments, code.privacy, own.form.repetitions
+    b = server.prf(secret, wire.encode(("blind", number)), K + T, m, of=[step])
+    drawn = [b[K + t] for t in range(T)]
+    blinds = [*drawn, *mixed(Shares(code).matrix, [*(b[k] for k in range(K)), *drawn])]
+    labels = [wire.encode(("nonce", number, j)) for j in range(code.parties)]
+    nonces = [server.derived_key(secret, label, of=[step]) for label in labels]
+    start, before = server.stories[number - server.forgotten - 1]
+    return proofs(server, own, server.sworn, start, shares, blinds, nonces, before)
+
+
+def steps_in(
+    holder: Participant, public: Parameters, kind: str, round: int, payload: Any
+) -> list[Step]:
+    """The steps in a "deal", "seed" or "missed", with their proofs, which are not checked yet."""
+    what = f"coded_split: {kind!r} of round {round}"
+    columns = 2 + len(PARTS) if kind == "missed" else 1 + len(PARTS)
+    if not isinstance(payload, tuple) or len(payload) != columns:
+        raise refusal(what, SERVER, "one without a proof", "a share with its proof")
+    shape = public.batches["train"].coded, public.config.width
+    if kind == "missed":
+        first, *lists = payload
+        counts = {len(one) if isinstance(one, list) else -1 for one in lists}
+        last = public.last_step + 1 - max(counts)
+        if type(first) is not int or len(counts) != 1 or not 1 <= first <= last or -1 in counts:
+            raise refusal(what, SERVER, "one of another form", "steps in a row, with their proofs")
+        rows = list(zip(*lists, strict=True))
+    else:
+        first, rows = round, [payload]
+        if not 1 <= first <= public.last_step:
+            raise refusal(what, SERVER, f"step {first}", f"a step up to {public.last_step}")
+    found = []
+    for i, (share, *parts) in enumerate(rows):
+        if kind == "seed" and isinstance(share, Key):
+            share = from_seed(holder, share, shape)
+        if type(share) is not Element or share.shape != shape:
+            raise refusal(what, SERVER, "no share", f"elements of shape {shape}")
+        found.append((first + i, share, tuple(parts)))
+    return found
+
+
+def _words(root: np.ndarray, chain: np.ndarray, p: int) -> np.ndarray:
+    """Elements for two digests: equal for equal ones alone, but for about 2^-128."""
+    size = 4 if p < 2**32 else 8
+    raw = hashlib.shake_256(root.tobytes() + chain.tobytes()).digest(8 * (DIGEST // size))
+    found = np.frombuffer(raw, "<u8") % np.uint64(p)
+    return found.astype(np.uint32 if size == 4 else np.uint64)
+
+
+def _refuse_other_history(
+    chain: np.ndarray, before: np.ndarray, holder: int, step: int
+) -> np.ndarray:
+    if not np.array_equal(chain, before):
+        raise RunError(
+            f"coded_split: step {step} goes on with other steps than party {holder} was dealt: the "
+            "server went back to an older state, or tells two stories. Compare what the others "
+            "were dealt (`story`); if it went back, resume the run, and all go back"
+        )
+    return np.empty(0)
+
+
+@dataclass(frozen=True)
+class History:
+    """What a holder was dealt by the server, and what others have shown of it.
+
+    Attributes
+    ----------
+    root : Secret
+        The chain of the set-up.
+    chain : Secret
+        That of the server's steps, all up to `step`.
+    step : int
+    ahead : dict of int to (Secret, Secret)
+        Digests of later steps, and the chain that each goes on with.
+    own : dict of int to tuple
+        Stories of steps that are compared, the newest.
+    agreed : dict of int to tuple of int
+        By such a step, holders that have shown the same story.
+    early : tuple of (int, int, tuple)
+        Stories of others that came before the own one: sender, step, story.
+    """
+
+    root: Secret
+    chain: Secret
+    step: int = 0
+    ahead: Mapping[int, tuple[Secret, Secret]] = field(default_factory=dict)
+    own: Mapping[int, Any] = field(default_factory=dict)
+    agreed: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    early: tuple[Any, ...] = ()
+
+    def kept(self) -> tuple[Any, ...]:
+        """State of a checkpoint."""
+        return tuple(getattr(self, one.name) for one in fields(self))
+
+    def with_step(self, holder: int, number: int, told: tuple[Secret, Any], before: Secret) -> Self:
+        """The history with a step that was dealt."""
+        ahead = {**self.ahead, number: (told[0], before)}
+        chain, step = self.chain, self.step
+        while step + 1 in ahead:
+            step += 1
+            link, goes_on = ahead.pop(step)
+            chain.map(_refuse_other_history, goes_on, holder, step, shape=(0,))
+            chain = chained(chain, link)
+        own = dict(self.own)
+        if number % STORY == 0:
+            own = {n: one for n, one in own.items() if n > number - 3 * STORY} | {number: told[1]}
+        return replace(self, chain=chain, step=step, ahead=ahead, own=own)
+
+    def label(self, public: Parameters) -> Element:
+        """The digest that stands in labels."""
+        words = digest_words(public.field)
+        found: Element = self.root.map(
+            _words, self.chain, public.field.modulus, shape=(words,), field=public.field
+        )
+        return found
+
+    def is_confirmed(self, public: Parameters) -> bool:
+        """Whether a quorum has shown the story of the comparison that must be over by now."""
+        due = (self.step // STORY - 1) * STORY
+        wanted = quorum_of(public.code.parties, public.code.privacy)
+        return due <= 0 or len(self.agreed.get(due, ())) + 1 >= wanted
+
+
+def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tuple[MessageSpec, ...]:
+    """The messages of a run at this level."""
+    made = [
+        replace(one, shape=None, dtype="") if one.kind in (*DEALT, "missed") else one
+        for one in messages
+    ]
+
+    def once(key: MessageKey) -> int:
+        return int(key.round == 0)
+
+    key = MessageSpec("identity", "client", "client", "key", public=True, count=once)
+    made += [
+        replace(key, sender=one, receiver=other, source="docs/active.md: verifying keys")
+        for one, other in (("client", "client"), ("client", "server"), ("server", "client"))
+    ]
+    made.append(MessageSpec("echo", "client", "client", "key", count=once, source="set-up echo"))
+    if public.trains:
+        made.append(MessageSpec("story", "client", "client", "key", source="docs/active.md: L1"))
+    return tuple(made)
