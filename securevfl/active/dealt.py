@@ -169,6 +169,12 @@ def checked(
     return link, (shown, signature)
 
 
+def link_of(parts: tuple[Any, ...]) -> Secret:
+    """The digest of a dealing, of its `PARTS`; (32,) uint8."""
+    found: Secret = parts[2].map(_link, parts[1], shape=(DIGEST,), dtype=np.uint8)
+    return found
+
+
 def chained(before: Secret, *links: Secret) -> Secret:
     """The chain after dealings whose digests are given, in their order; (32,) uint8."""
     if not links:
@@ -204,7 +210,8 @@ def compared(
     LieFoundError
         With both statements, where the dealer signed two stories in one start.
     RunError
-        Where the other story is not signed: the dispute of a pair.
+        Where the other story is not signed: the dispute of a pair; where it is of another start,
+        as of a dealer that was put back to an older state.
     """
     (mine, signature), other = stories
     formed = isinstance(other, tuple) and len(other) == 2
@@ -329,6 +336,13 @@ def _compare(
     found = judge(evidence, keys)
     if found is not None:
         raise LieFoundError(found.party, found.why, evidence)
+    told = [Dealt.read(one.content) for one in statements]
+    if told[0] is None or told[1] is None or told[0].common != told[1].common:
+        raise RunError(
+            f"{kind!r} of step {step}: party {dealer} told parties {places[0]} and {places[1]} two "
+            "stories, in two starts: it was put back to an older state, or it lies, and nobody can "
+            "tell which. Start the run again"
+        )
     return np.empty(0)
 
 

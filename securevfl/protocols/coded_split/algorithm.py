@@ -63,6 +63,7 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
     "missed": ("bytes", "field"),
 }
 _REMEMBERED = 1024  # labels: a run goes back by no more steps than lie between checkpoints
+_LAST = 30.0  # seconds that a holder waits for what others were dealt in the last step
 _EVENLY, _DOUBLED = 20, 10  # questions without a word: at equal times, then ever more rarely
 
 
@@ -162,7 +163,7 @@ class Holder(KeyParticipant):
             self.model = (concatenate([models[n] for n in owners]), 0, (), self.no_steps)
         if self.public.covert:
             root = await covert.echo(self, self.public)
-            self.history = covert.History(root, no_chain(self))
+            self.history = covert.History(covert.after(root, self.model[3]), no_chain(self))
             self.dealings = ()
             self.model = (*self.model[:3], self.history.label(self.public))
         if self.budgeted:
@@ -205,6 +206,7 @@ class Holder(KeyParticipant):
         self.on("unmasked", self.deal_masks_again)
         if self.public.covert and self.public.trains:
             self.on("story", self.take_story)
+            self.on("untold", self.tell_again)
         if self.returned:
             self.uploaded = 0  # the upload may be lost; the same label gets the same bytes
             self.ask()
@@ -233,6 +235,8 @@ class Holder(KeyParticipant):
             if kind == "stop":
                 self.release_once()
                 self.dealt, self.dealt_round = {}, 0
+                if self.public.covert and self.public.trains:
+                    await self.compare_last()
                 break
             self.report(stored)
             self.take(kind, step, payload)
@@ -276,10 +280,11 @@ class Holder(KeyParticipant):
             return
         own = covert.dealing_of(self.public, SERVER, "step", number)
         told = checked(self, own, self.index, self.sworn[1], 0, share, parts)
-        self.history = self.history.with_step(self.index, number, told, parts[BEFORE])
+        before = parts[BEFORE]
+        self.history = self.history.with_step(self.index, number, told, before, self.last_step)
         self.apply(number, share, self.no_steps)
         self.model = (*self.model[:3], self.history.label(self.public))
-        if number % covert.STORY == 0:
+        if number in self.history.own:
             others = [n for n in self.peers if n != self.index]
             self.broadcast("story", (number, *told[1]), others)
             early, self.history = self.history.early, replace(self.history, early=())
@@ -294,6 +299,38 @@ class Holder(KeyParticipant):
         self.compare(message.sender, payload[0], payload[1:])
         self.answer()
 
+    def tell_again(self, message: Message) -> None:
+        """Show the story of a step to a holder that lacks it."""
+        step, own = message.payload, self.history.own
+        if type(step) is int and step in own:
+            self.send(message.sender, "story", (step, *own[step]))
+
+    def ask_stories(self) -> None:
+        """Ask the others for stories that must be compared before the next upload."""
+        known, last = self.history, self.last_step
+        due = known.due(last)
+        if due in known.own and not known.is_confirmed(self.public, last):
+            for n in {*self.peers} - {self.index, *known.agreed.get(due, ())}:
+                self.send(n, "untold", due)
+
+    async def compare_last(self) -> None:
+        """Wait until a quorum has shown what it was dealt in the last step, where that is here."""
+        del self.handlers["story"]
+        while self.history.step and not self.is_confirmed:
+            try:
+                await self.receive("story", timeout=_LAST)
+            except TimeoutError:
+                why = "too few holders have shown what they were dealt in the last step"
+                self.record("unconfirmed", step=self.history.step, why=why)
+                break
+            assert self.envelope is not None
+            self.take_story(self.envelope)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether a quorum has shown what must be compared before the next upload."""
+        return not self.public.covert or self.history.is_confirmed(self.public, self.last_step)
+
     def compare(self, sender: int, step: int, story: Any) -> None:
         """Compare a story, or keep it until the own one is there."""
         known = self.history
@@ -303,7 +340,7 @@ class Holder(KeyParticipant):
             agreed = {*known.agreed.get(step, ()), sender}
             recent = {n: one for n, one in known.agreed.items() if n > step - 3 * covert.STORY}
             self.history = replace(known, agreed={**recent, step: tuple(sorted(agreed))})
-        elif step > known.step and step % covert.STORY == 0:
+        elif step > known.step and covert.is_compared(step, self.last_step):
             early = [one for one in known.early if one[:2] != (sender, step)]
             self.history = replace(known, early=(*early, (sender, step, story)))
 
@@ -330,6 +367,8 @@ class Holder(KeyParticipant):
     def ask(self) -> None:
         """Ask the server for the steps that are missing, and dealers for masks (section 6)."""
         self.send(SERVER, "lacks", self.model[1])
+        if self.public.covert and self.public.trains:
+            self.ask_stories()
         due = self.model[1] + 1
         if self.asked is not None:
             due = self.public.last_step + 1 + self.asked.piece
@@ -347,15 +386,13 @@ class Holder(KeyParticipant):
         """Whether it can upload the batch of the next step."""
         _, done, ahead, _ = self.model
         wanted = not ahead and self.uploaded <= done < self.last_step
-        if wanted and self.public.covert and not self.history.is_confirmed(self.public):
-            return False
-        return wanted and self.has_masks(done + 1)
+        return wanted and self.is_confirmed and self.has_masks(done + 1)
 
     @property
     def answers(self) -> bool:
         """Whether it can upload the piece of test rows that the server asked for."""
         _, done, ahead, _ = self.model
-        if ahead or self.asked is None or done < self.last_step:
+        if ahead or self.asked is None or done < self.last_step or not self.is_confirmed:
             return False
         return self.has_masks(self.public.last_step + 1 + self.asked.piece)
 
@@ -364,7 +401,8 @@ class Holder(KeyParticipant):
         """Whether it has all steps and is to release the models, and has not done so."""
         _, done, ahead, _ = self.model
         wanted = self.public.config.release and self.public.trains and not ahead
-        return wanted and self.uploaded <= self.public.last_step and done == self.last_step
+        due = wanted and self.uploaded <= self.public.last_step and done == self.last_step
+        return due and self.is_confirmed
 
     def answer(self) -> None:
         """Upload what is due, from a model with exactly the steps that the label says (line 5)."""

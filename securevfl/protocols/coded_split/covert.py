@@ -16,9 +16,19 @@ from typing import Any, Self
 import numpy as np
 
 from securevfl.active.dealing import Form, repetitions
-from securevfl.active.dealt import PARTS, Dealing, chained, checked, compared, no_chain, proofs
+from securevfl.active.dealt import (
+    BEFORE,
+    PARTS,
+    Dealing,
+    chained,
+    checked,
+    compared,
+    link_of,
+    no_chain,
+    proofs,
+)
 from securevfl.active.history import quorum_of
-from securevfl.active.statements import DIGEST
+from securevfl.active.statements import DIGEST, digest
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER
 from securevfl.errors import RunError
@@ -30,6 +40,7 @@ from securevfl.protocols.coded_split.messages import digest_words
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.verified import Element, Key, Participant, Secret
 from securevfl.verified.batched import encoded, encoded_constant, mixed
+from securevfl.verified.trace import received
 
 STORY = 16  # steps after which holders compare what they were dealt; a fork ends within twice that
 Parts = tuple[Any, ...]
@@ -180,6 +191,17 @@ def steps_in(
     return found
 
 
+def after(root: Secret, trained: Element) -> Secret:
+    """The chain of a set-up whose models have the steps of a run before; (32,) uint8."""
+    found: Secret = root.map(_after, trained, shape=(DIGEST,), dtype=np.uint8)
+    return found
+
+
+def _after(root: np.ndarray, trained: np.ndarray) -> np.ndarray:
+    """Digest of the chain of a set-up, and of the label of the steps before."""
+    return np.frombuffer(digest("after", root.tobytes(), trained.tobytes()), np.uint8)
+
+
 def _words(root: np.ndarray, chain: np.ndarray, p: int) -> np.ndarray:
     """Elements for two digests: equal for equal ones alone, but for about 2^-128."""
     size = 4 if p < 2**32 else 8
@@ -198,6 +220,19 @@ def _refuse_other_history(
             "were dealt (`story`); if it went back, resume the run, and all go back"
         )
     return np.empty(0)
+
+
+def caught_up(server: Any, holder: Any) -> Element:
+    """The label of a holder that was given the steps that it lacks, by the experimenter."""
+    history, public = holder.history, holder.public
+    for t in range(history.step + 1, server.steps + 1):
+        if t not in history.ahead:
+            parts = received(server.proofs_of(t)[holder.index], holder.index)
+            link = link_of(parts)
+            story = link, ()
+            history = history.with_step(holder.index, t, story, parts[BEFORE], holder.last_step)
+    found: Element = history.label(public)
+    return found
 
 
 @dataclass(frozen=True)
@@ -233,8 +268,10 @@ class History:
         """State of a checkpoint."""
         return tuple(getattr(self, one.name) for one in fields(self))
 
-    def with_step(self, holder: int, number: int, told: tuple[Secret, Any], before: Secret) -> Self:
-        """The history with a step that was dealt."""
+    def with_step(
+        self, holder: int, number: int, told: tuple[Secret, Any], before: Secret, last: int
+    ) -> Self:
+        """The history with a step that was dealt, of a run of `last` steps."""
         ahead = {**self.ahead, number: (told[0], before)}
         chain, step = self.chain, self.step
         while step + 1 in ahead:
@@ -243,7 +280,7 @@ class History:
             chain.map(_refuse_other_history, goes_on, holder, step, shape=(0,))
             chain = chained(chain, link)
         own = dict(self.own)
-        if number % STORY == 0:
+        if is_compared(number, last):
             own = {n: one for n, one in own.items() if n > number - 3 * STORY} | {number: told[1]}
         return replace(self, chain=chain, step=step, ahead=ahead, own=own)
 
@@ -255,11 +292,19 @@ class History:
         )
         return found
 
-    def is_confirmed(self, public: Parameters) -> bool:
-        """Whether a quorum has shown the story of the comparison that must be over by now."""
-        due = (self.step // STORY - 1) * STORY
-        wanted = quorum_of(public.code.parties, public.code.privacy)
-        return due <= 0 or len(self.agreed.get(due, ())) + 1 >= wanted
+    def due(self, last: int) -> int:
+        """The step of which the comparison must be over before more is uploaded; 0 for none."""
+        return last if self.step == last else max(0, self.step // STORY - 1) * STORY
+
+    def is_confirmed(self, public: Parameters, last: int) -> bool:
+        """Whether a quorum has shown the story of the step that is due, of a run of `last`."""
+        due, code = self.due(last), public.code
+        return not due or len(self.agreed.get(due, ())) + 1 >= quorum_of(code.parties, code.privacy)
+
+
+def is_compared(step: int, last: int) -> bool:
+    """Whether holders compare the stories of a step, of a run of `last`."""
+    return step % STORY == 0 or step == last
 
 
 def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tuple[MessageSpec, ...]:
@@ -280,4 +325,6 @@ def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tupl
     made.append(MessageSpec("echo", "client", "client", "key", count=once, source="set-up echo"))
     if public.trains:
         made.append(MessageSpec("story", "client", "client", "key", source="docs/active.md: L1"))
+        asked = MessageSpec("untold", "client", "client", "control")
+        made.append(asked)
     return tuple(made)

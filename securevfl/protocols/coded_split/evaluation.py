@@ -14,6 +14,7 @@ import numpy as np
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import CheckpointError, NotEnoughResultsError
 from securevfl.models.split import Batches
+from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.algorithm import Holder, Model
 from securevfl.protocols.coded_split.decoding import signed_models
 from securevfl.protocols.coded_split.parameters import Parameters
@@ -35,6 +36,8 @@ def caught_up(server: Server, holder: Holder) -> Model:
             made = server.dealt(t)
             dealt = received((made.shares[holder.index], made.digest), holder.index)
             model = holder.with_step(model, t, *dealt)
+    if server.public.covert:
+        return *model[:3], covert.caught_up(server, holder)
     return model
 
 
