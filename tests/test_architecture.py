@@ -30,7 +30,7 @@ _METHOD = {
 }
 _PLANNING = {"protocols.base", "data", "models", "privacy", "field", "engine", "errors"}
 _RUNS = _PLANNING | {
-    *("planning", "machine", "plugins", "reading", "writing", "_version", "verified"),
+    *("planning", "machine", "plugins", "reading", "writing", "_version", "verified", "active"),
 }
 _STUDIES = _RUNS | {"runs"}
 _AUDIT = _STUDIES | {"studies"}
@@ -49,9 +49,10 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"field", "errors"},
     "privacy": {"field", "errors"},
     "data": _BELOW_DATA,
+    "active": {"field", "engine.wire", "errors", "verified", "writing"},
     "protocols.base": _METHOD - {"protocols.base"},
     "protocols.protocol": {"protocols.base"},
-    "protocols": _METHOD,
+    "protocols": _METHOD | {"active"},
     "planning": _PLANNING,
     "runs": _RUNS,
     "studies": _STUDIES,

@@ -19,6 +19,7 @@ from securevfl.active.statements import Statement, Subject
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.prime_field import PrimeField
+from securevfl.writing import write_durably
 
 VERSION = 1
 
@@ -84,9 +85,14 @@ class LieFoundError(RunError):
         Anybody can check it with the party's public key.
     """
 
-    def __init__(self, party: int, why: str, evidence: Evidence) -> None:
-        super().__init__(f"party {party} lied: {why}. The evidence is under its signature")
-        self.party, self.why, self.evidence = party, why, evidence
+    def __init__(self, party: int, why: str, evidence: Evidence, kept: Path | None = None) -> None:
+        where = "" if kept is None else f"; it is in {kept}"
+        super().__init__(f"party {party} lied: {why}. The evidence is under its signature{where}")
+        self.party, self.why, self.evidence, self._kept = party, why, evidence, kept
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Arguments, with which another process makes it again."""
+        return LieFoundError, (self.party, self.why, self.evidence, self._kept)
 
 
 def judge(evidence: Evidence, keys: Mapping[int, bytes]) -> Verdict | None:
@@ -125,7 +131,8 @@ def _two_stories(evidence: TwoStories, keys: Mapping[int, bytes]) -> Verdict | N
 
 def write_evidence(path: Path, evidence: Evidence) -> None:
     """Write evidence as JSON; a bad dealing's file holds the share, which only its holder knew."""
-    path.write_text(json.dumps({"version": VERSION, **_written(evidence)}, indent=1) + "\n")
+    text = json.dumps({"version": VERSION, **_written(evidence)}, indent=1) + "\n"
+    write_durably(path, text, mode=0o600)
 
 
 def read_evidence(path: Path) -> Evidence:

@@ -310,7 +310,9 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
-        every = messages_of(self.predicting(1).public, training=False)
+        public = self.predicting(1).public
+        every = messages_of(public, training=False)
+        every = covert_messages(public, every) if public.covert else every
         pieces = {"request", "embedding"}  # of which there are as many as rows ask for
         return tuple(
             replace(one, shape=None, count=again)

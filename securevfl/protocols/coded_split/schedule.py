@@ -46,7 +46,12 @@ from securevfl.protocols.coded_split.parameters import (
 
 
 def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
-    """Message schedule of a run; None with timeouts or a release, which chance has a part in."""
+    """Message schedule of a run; None with timeouts or a release, which chance has a part in.
+
+    None at the covert level, too: its proofs and stories are not in these schedules.
+    """
+    if config.security != "semi-honest":
+        return None
     if config.result_timeout is not None or config.ask_timeout is not None or config.release:
         return None
     rows = {"train": shape.rows} | ({"test": shape.test_rows} if config.secure else {})

@@ -42,9 +42,9 @@ class Remembered(CodedSplit):
         return Remembering(index, plain.peers, plain.public, *map(bare_of, own))
 
 
-@pytest.fixture(scope="module")
-def trained():
-    outcome = simulate(Remembered, DIGITS, **OPTIONS)
+@pytest.fixture(scope="module", params=["semi-honest", "covert"])
+def trained(request):
+    outcome = simulate(Remembered, DIGITS, security=request.param, **OPTIONS)
     assert outcome.parties[STALE].before[1] == OPTIONS["rounds"] - 1
     return outcome
 

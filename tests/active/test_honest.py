@@ -1,0 +1,141 @@
+"""Honest runs at the covert level: whatever crashes or is lost, nobody is named."""
+
+import dataclasses
+import math
+import pickle
+from contextlib import suppress
+
+import pytest
+
+import securevfl as svfl
+import securevfl.protocols.coded_split.covert as covert
+from securevfl.active.judge import LieFoundError, read_evidence
+from securevfl.data import load_dataset
+from securevfl.engine.faults import Chain, Faults, Outage
+from securevfl.engine.network import SERVER
+from securevfl.errors import NotEnoughResultsError, SecureVFLError, StalledError
+from securevfl.protocols.coded_split import CodedSplit
+from securevfl.protocols.coded_split.algorithm import Owner
+from securevfl.protocols.coded_split.server import Server
+from securevfl.testing.runs import resume_from, simulate, states_at
+from tests.lies.coded_split_stage import play
+from tests.lies.lie import Size
+
+STORY = 4
+DIGITS = load_dataset("digits", parties=6).subset(40, 10)
+SMALL = {"rounds": 11, "batch": 10, "width": 3, "hidden": 4, "degree": 1, "ask_timeout": 1.5}
+SMALL |= {"sum_budget": 0.0, "security": "covert"}
+
+
+@pytest.fixture(autouse=True)
+def _compared_often(monkeypatch):
+    monkeypatch.setattr(covert, "STORY", STORY)
+
+
+OUTAGES = {
+    "the server crashes": [Outage(SERVER, rounds=(3, 4))],
+    "the server crashes twice": [Outage(SERVER, rounds=(2, 3)), Outage(SERVER, rounds=(7, 9))],
+    "a holder crashes": [Outage(2, rounds=(3, 6))],
+    "an owner is killed in set-up": [Outage(1, seconds=(0.0, 2.0))],
+    "the server is killed in set-up": [Outage(SERVER, seconds=(0.0, 2.0))],
+    "a holder never comes back": [Outage(4, rounds=(5, math.inf))],
+    "a link is cut": [Outage((SERVER, 3), rounds=(2, 8))],
+    "holders do not hear each other": [
+        Outage((0, 3), rounds=(2, 7)),
+        Outage((1, 3), rounds=(3, 9)),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", OUTAGES)
+def test_outages_name_nobody_and_end_as_they_do_semi_honest(name):
+    faults = Faults(outages=tuple(OUTAGES[name]))
+    ended = []
+    for options in (SMALL, SMALL | {"security": "semi-honest"}):
+        try:
+            outcome = simulate(CodedSplit, DIGITS, faults=faults, seed=1, **options)
+            ended.append(sum(e.name == "round" for e in outcome.events))
+        except LieFoundError:
+            raise
+        except SecureVFLError as error:
+            ended.append(type(error))
+    # Its key is lost with it, and the rest waits; a semi-honest server says nothing in set-up.
+    stalls = "server is killed in set-up" in name
+    assert ended[0] == (StalledError if stalls else ended[1])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lost_and_late_messages_name_nobody(seed):
+    chain = {"link": Chain(0.15, 0.6)} if seed % 2 else {"client": Chain(0.1, 0.5)}
+    faults = Faults(chain, first=1)
+    with suppress(StalledError, NotEnoughResultsError):
+        simulate(CodedSplit, DIGITS, faults=faults, seed=seed, **SMALL)
+
+
+class PutBack(Server):
+    """A server whose folder is put back once, to the state after the third step."""
+
+    older: tuple = ()
+
+    def deal(self):
+        state = self.steps, self.log, self.stories, self.chain
+        if self.steps == 3:
+            self.older = state
+        super().deal()
+        if self.steps == 5 and self.older != ():
+            self.steps, self.log, self.stories, self.chain = self.older
+            self.older, self.start, self.proved = (), covert.new_start(self), ()
+            for j in self.others:
+                holder = self.judge.parties[j]
+                holder.model, holder.told_stories = holder.before
+                holder.uploaded = 3
+
+
+class Remembers(Owner):
+    """A holder that can be put back to the state after the third step."""
+
+    def apply(self, step, share, digest):
+        super().apply(step, share, digest)
+        if self.model[1] == 3:
+            self.before = self.model, self.told_stories
+
+
+@pytest.mark.parametrize("some", [(), (0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 3, 4, 5)])
+def test_a_folder_that_is_put_back_names_nobody(some):
+    """With none, a few, or all of the holders, at the same time."""
+    server = type("PutBack", (PutBack,), {"others": some})
+    every = dict.fromkeys(range(6), Remembers)
+    size = Size(rows=32, batch=16, width=3, victims=1)
+    options = {"security": "covert", "rounds": 11, "degree": 1, "ask_timeout": 1.5}
+    played = play(size, server, liars=every, parties=6, **options)
+    assert not isinstance(played.error, LieFoundError)
+    assert played.error is None or isinstance(played.error, SecureVFLError)
+
+
+def test_a_run_that_is_resumed_at_any_time_ends_as_if_it_had_not_been():
+    how = SMALL | {"seed": 3}
+    whole = simulate(CodedSplit, DIGITS, **how)
+    end = max(event.time for event in whole.events)
+    states = states_at(CodedSplit, DIGITS, [0, end // 3, 2 * end // 3], **how)
+    for saved, events in states.values():
+        found = resume_from(CodedSplit, DIGITS, saved, events, **how)
+        assert found.losses == whole.losses
+
+
+def test_the_evidence_of_a_lie_is_written_into_the_folder_of_the_run(tmp_path, monkeypatch):
+    honest = Server.dealt
+
+    def dealt(self, step):
+        made = honest(self, step)
+        shares = [one + one if j == 4 else one for j, one in enumerate(made.shares)]
+        return dataclasses.replace(made, shares=shares)
+
+    monkeypatch.setattr(Server, "dealt", dealt)
+    with pytest.raises(LieFoundError, match=r"it is in .*evidence\.json") as found:
+        svfl.run("coded_split", DIGITS, out=tmp_path / "run", conditions="none", **SMALL)
+    path = tmp_path / "run" / "evidence.json"
+    assert path.stat().st_mode & 0o77 == 0
+    evidence = read_evidence(path)
+    assert evidence.place == 4
+    again = pickle.loads(pickle.dumps(found.value))  # noqa: S301
+    assert (str(again), again.party) == (str(found.value), SERVER)
