@@ -244,6 +244,8 @@ class Checker:
         self.given: set[int] = set()  # bases of atoms
         self.hidden: set[int] = set()  # bases of keys whose streams are uniform
         self.secret: set[int] = set()  # bases of secret keys that hidden ones were agreed with
+        self.have: dict[int, bool] = {}  # symbols
+        self.computed: set[int] = set()  # bases of atoms, all symbols of which the coalition has
         self.releases = 0
         self._rising: list[tuple[int, int]] = []  # moved tapes, with the latest symbol of each
         self._next = len(entries.atom_of)
@@ -436,7 +438,8 @@ class Checker:
             drawn = self._drawn(poly, seen)
             if drawn:
                 raise Refused(f"an output depends on {drawn}: it is no function of inputs")
-        self.have: dict[int, bool] = {}
+        for t in reversed(list(self.moved)):  # a move's rest has later moves in it
+            self.moved[t] = self._settled(self.moved[t])
         before = -1
         while True:
             self.have = {s: True for s, found in self.have.items() if found}
@@ -487,19 +490,27 @@ class Checker:
         if symbol in self.moved:
             return all(self.has(s) for m in self.moved[symbol] for s in m)
         atom = self.e.atom(symbol)
+        if atom.base in self.computed or self._computes(atom):
+            self.computed.add(atom.base)
+            return True
+        own = atom.kind in ("prf", "agreed", "uniform", "key", "release")
+        return not own and self._spanned({(symbol,): 1})
+
+    def _computes(self, atom: Atom) -> bool:
+        """Whether the coalition can compute all symbols of an atom from what the atom is made of.
+
+        Once it can it always can, so the answer is kept for the atom's other symbols.
+        """
         if atom.base in self.given or atom.kind == "public key":
             return True
         if atom.kind in ("secret", "uniform", "key", "release"):
-            own = atom.node.owner in self.coalition
-            return own or (atom.kind == "secret" and self._spanned({(symbol,): 1}))
+            return atom.node.owner in self.coalition
         if atom.kind == "prf":
             known = all(self._spanned(q) for arg in atom.deps[1:] for q in arg)
             return known and self._has_key(self._key(atom))
         if atom.kind == "agreed":
             return any(map(self._has_key, self._secret_keys(atom)))
-        return self._spanned({(symbol,): 1}) or all(
-            self._spanned(q) for arg in atom.deps for q in arg
-        )
+        return all(self._spanned(q) for arg in atom.deps for q in arg)
 
     def _has_key(self, key: Atom) -> bool:
         return key.base in self.given or self.has(key.base)
@@ -513,6 +524,8 @@ class Checker:
             poly = self.e.put(poly, gone, self.moved[gone])
 
     def _beyond(self, poly: Poly) -> Poly:
+        if all(s in self.fresh or self.have.get(s) for m in poly for s in m):
+            return {}
         poly = self._settled(poly)
         return {m: c for m, c in poly.items() if not all(map(self.has, m))}
 
@@ -547,7 +560,6 @@ class Given(Checker):
     def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):
         super().__init__(entries, coalition, outputs)
         self.given |= {atom.base for atom in entries.atoms if atom.kind == "release"}
-        self.have: dict[int, bool] = {}
         for _ in range(2):  # functions of outputs may be in outputs
             self._echelon()
             self.have = {s: True for s, found in self.have.items() if found}
