@@ -33,6 +33,7 @@ ORDER = (
     "plan",
     "verify",
     "check",
+    "evidence",
     "report",
     "resume",
     "predict",

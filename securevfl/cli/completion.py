@@ -66,6 +66,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("verify {default} --plain --json", "Test the paper's own evaluation, and print JSON."),
     ),
     "check": (("check certificate.json", "Written by verify --certificate."),),
+    "evidence": (
+        ("evidence runs/mine/evidence.json --manifest session.toml", "Name who lied, and why."),
+    ),
     "verify PROTOCOL": (
         ("verify {name}", ""),
         ("verify {name} --parties 6 --out verdicts", "Write verify.json into a folder, too."),

@@ -90,6 +90,7 @@ def register(app: typer.Typer, group: type[Any]) -> None:
     verify.__doc__ = _HELP
     app.add_typer(verify_app, name="verify")
     app.command("check", epilog=epilog("check"))(check)
+    app.command("evidence", epilog=epilog("evidence"))(evidence)
 
 
 def _command(text: str, *, completing: bool) -> Any:
@@ -234,6 +235,32 @@ def _prove(
         return
     for line in lines(proof):
         output.out().print(line, markup=False, soft_wrap=True)
+
+
+def evidence(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="evidence.json of a run's folder.")],
+    manifest: Annotated[
+        Path,
+        typer.Option(metavar="MANIFEST.toml", help="Manifest that has the keys of the parties."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check evidence that a party lied, without the run. Exit with 1 if it shows nothing.
+
+    Keys are taken from the manifest, which all parties have signed, and never from the evidence.
+    """
+    from securevfl.runs.evidence import judged
+    from securevfl.verified.trace import name_of
+
+    found = judged(file, manifest)
+    if as_json:
+        output.print_json({"party": found and found.party, "why": found and found.why})
+    else:
+        said = "nobody: no party of the manifest signed what would convict it"
+        text = said if found is None else f"{name_of(found.party)} lied: {found.why}"
+        output.out().print(text, markup=False, soft_wrap=True)
+    if found is None:
+        raise typer.Exit(1)
 
 
 def check(
