@@ -79,7 +79,7 @@ def proofs(
     nonces: Sequence[Key],
     before: Secret,
 ) -> tuple[list[tuple[Any, ...]], Secret]:
-    """What each holder is sent beside its share, `PARTS`; and the digest of the dealing.
+    """Parts that each holder is sent beside its share, `PARTS`; and the digest of the dealing.
 
     Parameters
     ----------

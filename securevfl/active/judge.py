@@ -26,7 +26,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class BadDealing:
-    """What a holder got, under the dealer's signature, and that fails the check.
+    """A share that a holder got, under the dealer's signature, and that fails the check.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ _TAG = "securevfl statement 1"
 
 @dataclass(frozen=True)
 class Subject:
-    """What a statement is about. A signer makes one statement about each.
+    """Subject of a statement. A signer makes one statement about each.
 
     Attributes
     ----------

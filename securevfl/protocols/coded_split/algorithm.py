@@ -267,7 +267,7 @@ class Holder(KeyParticipant):
 
     @property
     def history(self) -> covert.History:
-        """What the server dealt, at the covert level."""
+        """History of what the server dealt, at the covert level."""
         return covert.History(*self.told_stories)
 
     @history.setter
