@@ -40,7 +40,7 @@ NOTHING = bytes(DIGEST)  # before the first dealing
 
 @dataclass(frozen=True)
 class Form:
-    """Public form of a dealing, which all parties know before it begins.
+    """Parameters of a dealing, which all parties know before it.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ def name_of(form: Form, signer: int, kind: str, step: int) -> str:
 
 @dataclass(frozen=True)
 class Proof:
-    """Proof that a holder is sent beside its share.
+    """Parts that a holder is sent beside its share.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class Dealt:
 
     @property
     def common(self) -> tuple[bytes, bytes, bytes]:
-        """Part of the content that the dealer says to all holders."""
+        """Part that the dealer says to all holders."""
         return self.root, self.hashed, self.before
 
     @classmethod

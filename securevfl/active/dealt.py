@@ -79,7 +79,7 @@ def proofs(
     nonces: Sequence[Key],
     before: Secret,
 ) -> tuple[list[tuple[Any, ...]], Secret]:
-    """Parts that each holder is sent beside its share, `PARTS`; and the digest of the dealing.
+    """Parts that each holder is sent beside its share, `PARTS`; the digest of the dealing.
 
     Parameters
     ----------

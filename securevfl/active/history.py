@@ -26,7 +26,7 @@ NOTHING = bytes(DIGEST)  # in the place of a gradient that nobody got
 
 @dataclass(frozen=True)
 class Told:
-    """All that a server told of a round.
+    """Content of what a server told of a round.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class BadDealing:
-    """A share that a holder got, under the dealer's signature, and that fails the check.
+    """Dealing that a holder got under the dealer's signature, and that fails the check.
 
     Attributes
     ----------

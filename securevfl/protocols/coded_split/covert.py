@@ -149,7 +149,7 @@ async def echo(holder: Any, public: Parameters) -> Secret:
 def step_proofs(
     server: Any, public: Parameters, number: int, step: Element, shares: Sequence[Element]
 ) -> tuple[list[Parts], Secret]:
-    """Proofs beside the shares of a step (line 9), and its digest; always the same."""
+    """Parts beside the shares of a step (line 9), and its digest; always the same."""
     own, code, secret = dealing_of(public, SERVER, "step", number), public.code, server.secret
     K, T, m = code.segments, code.privacy, own.form.repetitions
     b = server.prf(secret, wire.encode(("blind", number)), K + T, m, of=[step])
@@ -237,7 +237,7 @@ def caught_up(server: Any, holder: Any) -> Element:
 
 @dataclass(frozen=True)
 class History:
-    """Steps that a holder was dealt by the server, and stories of others about them.
+    """Steps that a holder was dealt by the server, and what others have shown of them.
 
     Attributes
     ----------

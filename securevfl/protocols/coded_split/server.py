@@ -231,7 +231,7 @@ class Server(Participant):
         return self.dealing.dealt(self, self.secret, step, Gbar)
 
     def proofs_of(self, step: int) -> list[covert.Parts]:
-        """Proofs beside the shares of a step, the same whenever it is dealt."""
+        """Parts that are sent beside the shares of a step, the same whenever it is dealt."""
         if self.proved and self.proved[0] == step:
             parts: list[covert.Parts] = self.proved[1]
             return parts
