@@ -51,6 +51,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
         "coded_split",
         {"helpers": 2, "segments": 2, "secure": True, "release": True, "prepare": "scale"},
     ),
+    "coded_split, covert": ("coded_split", {"security": "covert", "secure": True}),
     "split, rounded": ("split", {"quantized": True, "weight_bound": 16.0, "segments": 2}),
     "split, ignore": ("split", {"stragglers": "ignore", "aggregation": "concat"}),
     "split, skip": ("split", {"stragglers": "skip", "timeout": 9.0}),
