@@ -31,7 +31,7 @@ _ALLOWED = (
     *("securevfl.engine.party", "securevfl.engine.wire", "securevfl.engine.streams"),
     *("securevfl.protocols.protocol", "securevfl.protocols.base"),
     *("securevfl.data", "securevfl.models", "securevfl.field", "securevfl.privacy"),
-    *("securevfl.errors", "securevfl.plugins", "securevfl.verified"),
+    *("securevfl.errors", "securevfl.plugins", "securevfl.verified", "securevfl.active"),
 )
 _LEAVES = (
     str,

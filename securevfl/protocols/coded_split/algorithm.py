@@ -107,8 +107,6 @@ class Holder(KeyParticipant):
         "dealt_round": 0,
         "unknowns": 0,
         "named": (),
-        "sworn": (),
-        "told_stories": (),
     }
     kept_ahead: ClassVar[tuple[str, ...]] = ("named",)
     kept_shares: ClassVar[tuple[str, ...]] = ("model",)
@@ -132,7 +130,7 @@ class Holder(KeyParticipant):
         self.dealings: tuple[Any, ...] = ()  # of the set-up, while it lasts
         self.told_stories: tuple[Any, ...] = ()  # `covert.History`, at that level
         if public.covert:
-            self.protected = {**PROTECTED, **covert.PROTECTED}  # type: ignore[misc]
+            covert.keep(self, PROTECTED, "told_stories")
         self.begins_once = self.budgeted  # the labels that it answered hold for all lives
 
     def zeros(self, *shape: int) -> Element:

@@ -58,6 +58,14 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
 }
 
 
+def keep(party: Any, protected: Mapping[str, Any], *names: str) -> None:
+    """Have a party keep its signing key and what it told or was told; no results are in these."""
+    party.protected = {**protected, **PROTECTED}
+    party.kept_once = (*party.kept_once, "sworn")
+    party.kept_frozen = (*party.kept_frozen, *names)
+    party.kept_shares = (*party.kept_shares, *names)
+
+
 def places(public: Parameters) -> list[int]:
     """Parties in the order of their verifying keys."""
     return [SERVER, *range(public.code.parties)]

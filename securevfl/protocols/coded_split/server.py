@@ -70,8 +70,8 @@ class Server(Participant):
     kept_once: ClassVar[tuple[str, ...]] = ("secret",)
     kept_frozen: ClassVar[tuple[str, ...]] = ("log",)
     kept_optional: ClassVar[Mapping[str, Any]] = {"stored_by": {}, "forgotten": 0, "recent": ()} | {
-        "unknowns": 0, "sworn": (), "stories": (), "chain": (),
-    }  # fmt: skip
+        "unknowns": 0
+    }
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Server(Participant):
         self.chain: tuple[Secret, ...] = ()  # that of all steps
         self.proved: tuple[Any, ...] = ()  # the newest step, and what is sent beside its shares
         if public.covert:
-            self.protected = {**PROTECTED, **covert.PROTECTED}  # type: ignore[misc]
+            covert.keep(self, PROTECTED, "stories", "chain")
 
     async def setup(self) -> None:
         """Draw the secret of all masks; hear of the unknowns."""
