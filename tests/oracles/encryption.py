@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.audit.randomness import Log
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme, _unpadded
-from tests.oracles.randomness import Log
 
 _WHOLE = 0.3  # of a coefficient from an integer; doubles are off by 0.22 at the largest values
 _RESIDUES = 64  # ciphertexts of clients whose noise is looked at, by chance

@@ -9,10 +9,10 @@ pytest.importorskip("tenseal")
 pytest.importorskip("phe")
 import gmpy2
 
+from securevfl.audit.randomness import watch
 from securevfl.models.homomorphic import Ckks, Paillier, _padded, _unpadded
 from tests.oracles import encryption
 from tests.oracles.encryption import encryption_faults, randomness_of, watch_ckks
-from tests.oracles.randomness import watch
 
 BITS = 2048
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import securevfl
+from securevfl.audit.randomness import unexplained, watch
 from securevfl.audit.recorded_runs import run_factory
 from securevfl.audit.statistical import digest
 from securevfl.audit.tapes import Tape
 from securevfl.field import PrimeField, sampling
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.registry import get_protocol
-from tests.oracles.banned_randomness import banned_randomness
-from tests.oracles.randomness import unexplained, watch
+from tests.audit.banned_randomness import banned_randomness
 
 ROOT = Path(securevfl.__file__).parent
 FIELD = PrimeField(2**61 - 1)
