@@ -364,7 +364,7 @@ MOST_LINES = {
     "models": 4862,
     "planning": 1530,
     "privacy": 1208,
-    "protocols": 18588,
+    "protocols": 18598,
     "report": 2426,
     "runs": 8299,
     "studies": 1501,

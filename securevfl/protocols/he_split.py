@@ -37,8 +37,9 @@ from securevfl.protocols.base.summed_parties import (
     SummedConfig,
     SummedEmbeddings,
     SummedServer,
+    usual_of,
 )
-from securevfl.verified import Element, World
+from securevfl.verified import Element, Schedule, World
 
 
 class HEConfig(SummedConfig):
@@ -242,6 +243,10 @@ class HESplit(SummedEmbeddings):
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),
     )
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The usual ones."""
+        return usual_of(self)
 
     def __init__(self, config: HEConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)

@@ -87,10 +87,6 @@ MISTAKES = {
     "one protocol to compare": (["compare", "fedvs"], "name two protocols"),
     "nothing to compare": (["compare"], "issing argument"),
     "no run to attack": (["compare", "runs/nosuch", "--attacks"], "is no folder of a run"),
-    "a certificate of an old card": (
-        ["verify", "fedhssl", "--certificate", "c.json"],
-        "written with protected values",
-    ),
     "unknown protocol to compare": (["compare", "fedvs", "splitt"], "did you mean split"),
     "unknown option to compare": (["compare", "fedvs", "split", "--widht", "3"], "--width"),
     "unknown variant to compare": (["compare", "fedvs", "split:width2=1"], "did you mean width"),

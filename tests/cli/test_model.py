@@ -130,6 +130,9 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
     monkeypatch.setattr("securevfl.verified.traced.proofs.check_certificate", lambda _: {(-1,): ""})
     written = {"claims": [{"coalition": [-1], "scope": "PROVED for these"}]}
     monkeypatch.setattr("securevfl.verified.traced.proofs.read_certificate", lambda _: written)
+    monkeypatch.setattr(
+        "securevfl.runs.evidence.judged", lambda *_: SimpleNamespace(party=-1, why="it lied")
+    )
     page = Written(Path("report.html"), 1, (), ())
     monkeypatch.setattr("securevfl.report.write_report", lambda *_, **__: page)
     result = call(*shlex.split(line)[1:])
@@ -247,7 +250,7 @@ def test_a_long_silence_is_broken_by_a_line(monkeypatch, capsys):
     ("words", "target"),
     [
         (("verify", "fedvs", "--parties", "4"), "securevfl.verified.traced.proofs.prove_protocol"),
-        (("verify", "fedhssl", "--parties", "4"), "securevfl.verify"),
+        (("verify", "fedhssl", "--plain"), "securevfl.verify"),
         (("plan", "--data", "digits"), "securevfl.planning.forecast.plan"),
         (("bench", "round"), "securevfl.bench.rounds.bench_round"),
         (("bench", "decoding"), "securevfl.bench.decoding.map_threshold"),

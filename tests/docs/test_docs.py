@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ DOCUMENTS = [
     "SECURITY.md",
     *(str(path.relative_to(ROOT)) for path in committed_pages("**/*.md")),
 ]
-NOT_RUN = 40
+NOT_RUN = 41
 
 # Put after a command's own options, where the last one counts.
 SMALL = {
@@ -266,6 +267,9 @@ def test_commands_that_are_not_run_are_understood(line, monkeypatch, tmp_path):
     monkeypatch.setattr(studies, "compare", note)
     for name in ("start", "init"):
         monkeypatch.setattr(relay, name, lambda *arguments: called.append(arguments) or {})
+    liar = SimpleNamespace(party=-1, why="it lied")
+    judged = lambda *arguments: called.append(arguments) or liar  # noqa: E731
+    monkeypatch.setattr("securevfl.runs.evidence.judged", judged)
     server = invitation.Invitation(-1, "session", b"digest", ())
     monkeypatch.setattr(invitation.Invitation, "parse", lambda text: server)
     monkeypatch.setattr(join, "join", lambda found, **options: called.append(found) or {})

@@ -126,7 +126,9 @@ def _made_otherwise(instance: Callable[..., Protocol]) -> Iterator[str]:
     }
     for index in sorted({numbers[0] for numbers in made.roles().values() if numbers}):
         secrets = OwnEntropy.draw(index)
-        wanted = instance(secrets=secrets).party(index)
+        own = instance()
+        own.secrets = secrets
+        wanted = own.party(index)
         for where, make in makers.items():
             if not _like(make(index, secrets), wanted):
                 yield f"{where} makes party {index} otherwise than of its own entropy"

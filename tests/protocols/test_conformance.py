@@ -385,8 +385,14 @@ DECLARED = {  # options in which every message of the declaration is sent, beyon
 
 
 FAULTY = {  # faults that call for messages of their own
-    "coded_split": [Faults(outages=(Outage(5, rounds=(2, 4)),))],
+    "coded_split": [
+        ({}, Faults(outages=(Outage(5, rounds=(2, 4)),))),
+    ],
 }
+
+
+# Sent where stories of steps are lost, as in tests/active/test_honest.py.
+ELSEWHERE = {("untold", "client", "client")}
 
 
 @pytest.mark.parametrize("protocol", find_protocols())
@@ -397,9 +403,12 @@ def test_no_declaration_is_dead(protocol):
         simulate(protocol, payloads=True, **options)
         for options in (*listed, *DECLARED.get(protocol, ()))
     ]
-    runs += [simulate(protocol, payloads=True, faults=one) for one in FAULTY.get(protocol, ())]
+    runs += [
+        simulate(protocol, payloads=True, faults=faults, **options)
+        for options, faults in FAULTY.get(protocol, ())
+    ]
     assert all(run.protocol.messages for run in runs)
-    assert never_sent(runs) == set()
+    assert never_sent(runs) - ELSEWHERE == set()
 
 
 def test_a_dead_declaration_is_found():

@@ -87,7 +87,7 @@ class SomeSum(Provable, SplitProtocol):
     name = "some_sum"
     Config = TrainingConfig
     field = FIELD
-    client = Client
+    Member = Client
     traced_options: ClassVar = {"rounds": 3, "batch": 1, "width": 1}
     card = Card("Sums", "none", {"server": "", "client": ""}, {}, "skips")
     messages = ()
@@ -95,11 +95,11 @@ class SomeSum(Provable, SplitProtocol):
     batch_rows = 1
 
     def rows(self, round):
-        return [round % self.data.train_labels.shape[0]]
+        return [round % self.data.rows]
 
     def parties(self):
         server = Server(self.peers(), self.rows, self.config.rounds)
-        clients = {n: self.client(n, self.peers(), self.data.train[n]) for n in self.peers()}
+        clients = {n: self.Member(n, self.peers(), self.data.train[n]) for n in self.peers()}
         return {SERVER: server} | clients
 
     def schedules(self):
@@ -138,7 +138,7 @@ class Again(Client):
 
 
 class TapeAgain(SomeSum):
-    client = Again
+    Member = Again
 
 
 class Few(SomeSum):

@@ -122,6 +122,7 @@ CAUGHT = {
     ("protocols.fedvs.protocol", "RangeError"),
     ("protocols.fedvs.parameters", "ConfigurationError"),
     ("protocols.coded_split.parameters", "ConfigurationError"),
+    ("protocols.cvfl.parameters", "ValueError"),
     # In a function: its result, 0 or 1, is a value like any other.
     ("protocols.secagg_split.signatures", "InvalidSignature"),
     # Texts of options.

@@ -243,6 +243,12 @@ class SummedServer(Participant):
         self.record("round", step=self.steps, loss=loss, used=len(summed), **self.details())
 
 
+def usual_of(made: Any) -> tuple[Schedule, ...]:
+    """The usual schedules; where sharing has a timeout, clients are left out that share late."""
+    shares = getattr(made.config, "share_timeout", None) is not None
+    return usual(len(made.peers()), waits=False, shares=shares)
+
+
 class SummedEmbeddings(Provable, EmbeddingProtocol):
     """A method whose server, or who opens for it, learns sums of embeddings and nothing else.
 
@@ -331,11 +337,6 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         world.output(name, value, to=others if openers else None)
         for n in openers:
             world.output(f"{name} of {n}", value, to=[n], alone=True)
-
-    def schedules(self) -> tuple[Schedule, ...]:
-        """The usual ones; where sharing has a timeout, clients are left out that share late."""
-        shares = getattr(self.config, "share_timeout", None) is not None
-        return usual(len(self.peers()), waits=False, shares=shares)
 
     def ideal(self, world: World) -> None:
         """Each round the sum over those in time, and to all the loss and dL/dH."""

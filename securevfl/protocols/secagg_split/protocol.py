@@ -14,7 +14,7 @@ from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import SELF, MessageSpec, in_rounds, in_setup
-from securevfl.protocols.base.summed_parties import SummedEmbeddings
+from securevfl.protocols.base.summed_parties import SummedEmbeddings, usual_of
 from securevfl.protocols.secagg_split.algorithm import Client, Server
 from securevfl.protocols.secagg_split.parameters import (
     Parameters,
@@ -22,7 +22,7 @@ from securevfl.protocols.secagg_split.parameters import (
     cohort_number,
     thresholds,
 )
-from securevfl.verified import World
+from securevfl.verified import Schedule, World
 
 
 class SecAggSplit(SummedEmbeddings):
@@ -75,6 +75,10 @@ class SecAggSplit(SummedEmbeddings):
             "h, the optimiser, initialisation and batch order are ours, as in FedVS",
         ),
     )
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The usual ones."""
+        return usual_of(self)
 
     def __init__(self, config: SecAggConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)

@@ -318,7 +318,7 @@ def test_a_sum_has_two_clients_more_than_collude_whatever_the_segments(segments,
     client = make("fedvs", data, **options).parties()[0]
     least = tuple(range(privacy + 2))
     assert client.checked(TRAIN, Attempt(least)).sharers == least
-    with pytest.raises(RunError, match=f"T = {privacy} need at least T\\+2 sharers"):
+    with pytest.raises(RunError, match=f"T = {privacy} need at least T\\+2"):
         client.checked(TRAIN, Attempt(least[:-1]))
 
 
