@@ -9,13 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from securevfl.engine import wire
-from securevfl.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 SIGNATURE = 64  # bytes
 DIGEST = 32  # bytes of SHA-256
@@ -31,7 +26,7 @@ class Subject:
     run : bytes
         Of the run: its manifest's digest, or a random number that all agreed on.
     life : int
-        Of the signer: 1 + the highest that a quorum has signed before.
+        Of the signer; 0 in dealings, which `start` tells apart.
     start : bytes
         Random bytes of the signer's start, 16 of them. A folder that was put back begins another
         one, so that who restores it contradicts nobody.
@@ -87,43 +82,6 @@ class Statement:
     def contradicts(self, other: Statement) -> bool:
         """Whether both are about one subject, and say different things."""
         return self.subject == other.subject and self.content != other.content
-
-
-class Signer:
-    """A party that makes statements.
-
-    Parameters
-    ----------
-    secret : Ed25519PrivateKey
-        Its identity's.
-    """
-
-    def __init__(self, secret: Ed25519PrivateKey) -> None:
-        self._secret = secret
-
-    @classmethod
-    def from_bytes(cls, secret: bytes) -> Signer:
-        """A signer with a secret of 32 bytes.
-
-        Raises
-        ------
-        ConfigurationError
-            For another number of bytes.
-        """
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-        if len(secret) != DIGEST:
-            raise ConfigurationError(f"a signing key has {DIGEST} bytes, and not {len(secret)}")
-        return cls(Ed25519PrivateKey.from_private_bytes(secret))
-
-    @property
-    def public(self) -> bytes:
-        """The public key, 32 bytes."""
-        return self._secret.public_key().public_bytes_raw()
-
-    def state(self, subject: Subject, content: bytes) -> Statement:
-        """A statement under this key."""
-        return Statement(subject, content, self._secret.sign(signed(subject, content)))
 
 
 def signed(subject: Subject, content: bytes) -> bytes:

@@ -152,7 +152,8 @@ class Hands:
         Parameters
         ----------
         name : str
-            Public, one for each commitment.
+            Public, one for each commitment. In a trace another commitment under a known name is
+            refused, for it would have the same bytes there, and others in a run.
         root : Secret
             The commitment, such as the root of a tree of `tag`s under keys that are used once.
         shown : sequence of Secret
@@ -165,6 +166,10 @@ class Hands:
         if self.world is None:
             own = np.ascontiguousarray(root._value).tobytes()
             return hashlib.sha256(len(name).to_bytes(8, "big") + name.encode() + own).digest()
+        if not np.array_equal(self.world.commitments.setdefault(name, root._value), root._value):
+            error = FlowError(f"coins: two commitments under the name {name!r}; name each apart")
+            self.world.faults.append(str(error))  # whether they are two may depend on values
+            raise error
         for value in (root, *shown):
             self.world.sent(self.index, None, f"{OPENED}coins {name}", self.round, value)
         return hashlib.sha256(name.encode()).digest()

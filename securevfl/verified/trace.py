@@ -254,6 +254,7 @@ class Trace:
         self._streams: dict[Any, tuple[Any, ...]] = {}
         self._asked: dict[Any, tuple[bool, bool]] = {}  # of a key: no label, a protected part
         self.keys: dict[bytes, Node] = {}
+        self.commitments: dict[str, Any] = {}  # by name: `Hands.coins`
         self.arriving: dict[int, tuple[Any, Any]] = {}  # arrays on their way, by id
         self.left: list[tuple[int, int, str, Any]] = []  # sender, to, kind and payload
         self.models: list[Any] = []  # objects that parties brought

@@ -25,13 +25,14 @@ from securevfl.active.dealing import (
 )
 from securevfl.active.dealt import Dealing, proofs, subject_of
 from securevfl.active.judge import BadDealing, TwoStories, judge, read_evidence, write_evidence
-from securevfl.active.statements import Signer, Statement, Subject
+from securevfl.active.statements import Statement, Subject
 from securevfl.active.tree import depth_of, paths_of, root_of
 from securevfl.errors import ConfigurationError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.verified import Element, Participant, Secret, bare_of
 from securevfl.verified.batched import encoded
+from tests.active.signing import Signer
 
 DEALER = 9
 
@@ -183,9 +184,12 @@ def test_rank_one_lies_pass_as_often_as_the_bound_says():
 @pytest.mark.parametrize(
     ("p", "N", "K", "T", "m"),
     [
+        (2**31 - 1, 8, 1, 1, 6),
         (2**50 - 2**14 + 1, 8, 1, 1, 4),
         (2**61 - 1, 8, 1, 1, 3),
+        (2**31 - 1, 28, 4, 1, 7),
         (2**50 - 2**14 + 1, 28, 4, 1, 4),
+        (2**61 - 1, 28, 4, 1, 4),
         (2**50 - 2**14 + 1, 1000, 1, 1, 4),
     ],
 )
@@ -259,7 +263,7 @@ def test_a_dealer_is_named_by_what_it_signed(lied, tmp_path):
     )
     write_evidence(tmp_path / "evidence.json", evidence)
     assert judge(read_evidence(tmp_path / "evidence.json"), dealer.keys) == found
-    assert judge(evidence, {DEALER: Signer.from_bytes(os.urandom(32)).public}) is None
+    assert judge(evidence, {DEALER: Signer(os.urandom(32)).public}) is None
 
 
 def test_nobody_is_named_by_evidence_that_was_changed():
@@ -350,7 +354,7 @@ def test_a_leaf_that_is_not_under_the_root_that_was_signed_names_the_dealer():
     shares, found = dealer.deal()
     wrong = Dealt.read(found[2].statement.content)
     content = dataclasses.replace(wrong, root=bytes(32)).encoded()
-    signer = Signer.from_bytes(bare_of(dealer.identity))
+    signer = Signer(bare_of(dealer.identity))
     statement = signer.state(found[2].statement.subject, content)
     proof = dataclasses.replace(found[2], statement=statement)
     named = judge(BadDealing(dealer.form, 2, shares[2], proof), dealer.keys)

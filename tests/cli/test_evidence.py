@@ -6,10 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.active.judge import TwoStories, write_evidence
-from securevfl.active.statements import Signer, Subject
+from securevfl.active.statements import Subject
 from securevfl.cli.app import app
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
+from tests.active.signing import Signer
 
 
 def call(*words):
@@ -26,7 +27,7 @@ def session(tmp_path):
     made.write(tmp_path / "session.toml")
 
     def evidence(key, *contents):
-        signer = Signer.from_bytes(key._secret.private_bytes_raw())
+        signer = Signer(key._secret.private_bytes_raw())
         subject = Subject(b"run", 0, bytes(32), SERVER, "step", 3)
         write_evidence(
             tmp_path / "evidence.json", TwoStories(*(signer.state(subject, c) for c in contents))

@@ -338,7 +338,7 @@ class Holder(KeyParticipant):
             agreed = {*known.agreed.get(step, ()), sender}
             recent = {n: one for n, one in known.agreed.items() if n > step - 3 * covert.STORY}
             self.history = replace(known, agreed={**recent, step: tuple(sorted(agreed))})
-        elif step > known.step and covert.is_compared(step, self.last_step):
+        elif known.step < step <= self.last_step and covert.is_compared(step, self.last_step):
             early = [one for one in known.early if one[:2] != (sender, step)]
             self.history = replace(known, early=(*early, (sender, step, story)))
 

@@ -27,7 +27,6 @@ from securevfl.active.dealt import (
     no_chain,
     proofs,
 )
-from securevfl.active.history import quorum_of
 from securevfl.active.statements import DIGEST, digest
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER
@@ -308,6 +307,11 @@ class History:
         """Whether a quorum has shown the story of the step that is due, of a run of `last`."""
         due, code = self.due(last), public.code
         return not due or len(self.agreed.get(due, ())) + 1 >= quorum_of(code.parties, code.privacy)
+
+
+def quorum_of(parties: int, privacy: int) -> int:
+    """Smallest number of holders of which two sets have an honest one in common."""
+    return (parties + privacy) // 2 + 1
 
 
 def is_compared(step: int, last: int) -> bool:

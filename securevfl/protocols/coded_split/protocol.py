@@ -100,7 +100,8 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         deviations=(
             "ours: there is no paper",
             "honest but curious parties: a server that deals shares of no polynomial of degree "
-            "K+T-1, with one client, learns everything; nobody checks that",
+            "K+T-1, with one client, learns everything; holders check that with security = covert "
+            "alone (docs/active.md), which no claim here is about",
             "owners train by SGD only; the server's optimiser is free",
             "models are in shares only and nobody can look at them: predict on shares, or release",
             "replicas of K > 1 are never averaged; no noise is added to the sums",

@@ -1,0 +1,45 @@
+"""Statements are about their whole subject; quorums have an honest holder in common."""
+
+import dataclasses
+import os
+
+import pytest
+
+from securevfl.active.judge import TwoStories, judge
+from securevfl.active.statements import Statement, Subject
+from securevfl.protocols.coded_split.covert import quorum_of
+from tests.active.signing import Signer
+
+SUBJECT = Subject(b"run", 0, bytes(32), 4, "step", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("run", b"x"), ("life", 2), ("start", b"y"), ("step", 2), ("signer", 0), ("kind", "k")],
+)
+def test_a_statement_is_about_its_whole_subject(name, value):
+    signer = Signer(os.urandom(32))
+    own = signer.state(SUBJECT, b"content")
+    other = dataclasses.replace(SUBJECT, **{name: value})
+    keys = {4: signer.public, 0: signer.public}
+    assert own.is_valid(keys)
+    assert not Statement(other, own.content, own.signature).is_valid(keys)
+    assert judge(TwoStories(own, signer.state(other, b"other content")), keys) is None
+
+
+def test_two_contents_of_one_subject_name_the_signer_and_a_forged_one_names_nobody():
+    signer = Signer(os.urandom(32))
+    keys = {4: signer.public}
+    one, other = signer.state(SUBJECT, b"one"), signer.state(SUBJECT, b"other")
+    assert judge(TwoStories(one, other), keys).party == 4
+    assert judge(TwoStories(one, one), keys) is None
+    forged = dataclasses.replace(other, signature=one.signature)
+    assert judge(TwoStories(one, forged), keys) is None
+    assert judge(TwoStories(one, other), {}) is None
+
+
+@pytest.mark.parametrize(("N", "T"), [(4, 1), (8, 1), (28, 4), (9, 2)])
+def test_two_quorums_have_an_honest_holder_in_common(N, T):
+    q = quorum_of(N, T)
+    assert 2 * q - N > T
+    assert 2 * (q - 1) - N <= T
