@@ -565,8 +565,7 @@ class Cluster:
                 other.actor.add_peers.remote({index: hello})
         actors = {n: other.actor for n, other in self._records.items()}
         hellos = {n: other.hello for n, other in self._records.items()}
-        record.actor.connect.remote(actors, hellos)
-        record.actor.go.remote(self._passed)
+        record.actor.go_on.remote(actors, hellos, self._passed)
         self._record(index, "up", {"life": hello.epoch})
 
     def _fell(self, index: int, **why: str) -> None:

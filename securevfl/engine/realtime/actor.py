@@ -118,6 +118,13 @@ class PartyActor:
         self.host.start(passed)
         return True
 
+    async def go_on(
+        self, actors: Mapping[int, object], hellos: Mapping[int, Hello], passed: int
+    ) -> bool:
+        """Learn of the others, then start: one call, since Ray may execute two in either order."""
+        await self.connect(actors, hellos)
+        return await self.go(passed)
+
     async def take(self, data: bytes) -> None:
         """Receive a frame."""
         if self.host is not None:

@@ -5,6 +5,7 @@ import stat
 
 import pytest
 import torch
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from securevfl.engine.conditions import NONE
@@ -12,6 +13,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import PartyActor
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
+from securevfl.engine.security.frames import Hello
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.errors import ConfigurationError, RunError
 
@@ -150,6 +152,21 @@ def test_an_actor_goes_on_with_another_assignment(tmp_path):
 
 def test_a_new_process_without_a_party_says_that_it_does_not_go():
     assert asyncio.run(PartyActor(0, assignment(None)).go(0)) is False
+
+
+def test_a_party_that_comes_back_knows_the_others_before_it_starts():
+    """Ray may execute two calls of an actor in either order; one that started first had no key."""
+
+    async def scenario():
+        actor = PartyActor(0, assignment(None))
+        known = {1: Hello(0, X25519PrivateKey.generate().public_key().public_bytes_raw())}
+        await actor.begin(0, restored=False, at=None, floor=0)
+        started = []
+        actor.host.start = lambda passed: started.append(actor.host.links.knows(1))
+        assert await actor.go_on({}, known, 0)
+        return started
+
+    assert asyncio.run(scenario()) == [True]
 
 
 def test_an_actor_goes_back_to_a_round_of_its_own(tmp_path):
