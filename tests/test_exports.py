@@ -82,6 +82,24 @@ except SystemExit:
     assert {"torch", "numba", "pandas", "sklearn"}.isdisjoint(loaded)
 
 
+def test_a_first_run_imports_no_more_than_it_needs(tmp_path):
+    """With torch's 750 and the plot's 240."""
+    code = f"""
+import sys
+from securevfl.cli.app import app
+try:
+    app(["run", "split", "--rounds", "1", "--out", {str(tmp_path / "run")!r}])
+except SystemExit:
+    pass
+print()
+print(*sorted(sys.modules))
+"""
+    loaded = python(code).rstrip().rpartition("\n")[2].split()
+    assert "torch" in loaded
+    assert {"numba", "pandas", "sklearn", "scipy", "galois"}.isdisjoint(loaded)
+    assert len(loaded) < 1_850
+
+
 def with_examples() -> list[str]:
     """Modules with a prompt in their text; doctest takes its time over those without."""
     found = {name: importlib.util.find_spec(name) for name in modules()}

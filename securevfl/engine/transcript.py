@@ -6,6 +6,7 @@ always there. What needs rows reads the chunks (`Transcript.parts`).
 
 from __future__ import annotations
 
+import csv
 import logging
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -291,11 +292,12 @@ class Transcript:
 
     def write_csv(self, path: Path) -> None:
         """Write `totals` as comma-separated text; the server is party -1."""
-        import pandas as pd
-
         with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
             for number, part in enumerate(self._totals()):
-                pd.DataFrame(part).to_csv(file, index=False, header=not number)
+                if not number:
+                    writer.writerow(part)
+                writer.writerows(zip(*(column.tolist() for column in part.values()), strict=True))
 
     def state(self) -> dict[str, object]:
         """Content as a payload of `securevfl.engine.wire`; payloads are not part of it.

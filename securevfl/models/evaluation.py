@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -91,15 +92,61 @@ def evaluation(
     }
 
 
+@dataclass(frozen=True, eq=False)
+class Thresholds:
+    """Rows taken at each distinct score, falling: each threshold of a score for two classes.
+
+    Attributes
+    ----------
+    true, false : ndarray of int64, (T,)
+        Rows of the class, and others, whose score is at least the threshold.
+    """
+
+    true: np.ndarray
+    false: np.ndarray
+
+    @classmethod
+    def of(cls, truth: np.ndarray, score: np.ndarray) -> Self:
+        """Those of scores (rows,) and of whether each row is of the class; both must occur."""
+        order = np.argsort(-score, kind="stable")
+        last = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
+        taken = np.cumsum(truth[order], dtype=np.int64)[last]
+        return cls(taken, 1 + last - taken)
+
+    @property
+    def precision(self) -> np.ndarray:
+        """Share of the rows taken that are of the class."""
+        return np.asarray(self.true / (self.true + self.false))
+
+    @property
+    def recall(self) -> np.ndarray:
+        """Share of the class that is taken."""
+        return np.asarray(self.true / self.true[-1])
+
+    @property
+    def average_precision(self) -> float:
+        """Mean precision, weighted by what each threshold adds to the recall."""
+        return float(self.precision @ np.diff(self.recall, prepend=0.0))
+
+    @property
+    def auc(self) -> float:
+        """Area below the curve of recall against the share of the others that is taken."""
+        true = np.insert(self.true, 0, 0)
+        area = np.diff(self.false, prepend=0) @ (true[1:] + true[:-1]) / 2
+        return float(area / (self.true[-1] * self.false[-1]))
+
+
 def _precision_recall(truth: np.ndarray, score: np.ndarray) -> dict[str, Any]:
     """Points of the curve, the first of the highest threshold; none of them is interpolated."""
-    from sklearn.metrics import average_precision_score, precision_recall_curve
-
-    precision, recall, _ = precision_recall_curve(truth, score, drop_intermediate=True)
+    found = Thresholds.of(truth, score)
+    # Of points of one recall between two others nothing is seen: their line is drawn already.
+    turns = (np.diff(found.true, prepend=-1) != 0) | (np.diff(found.true, append=-1) != 0)
+    precision = np.insert(found.precision[turns], 0, 1.0)
+    recall = np.insert(found.recall[turns], 0, 0.0)
     places = np.unique(np.linspace(0, len(recall) - 1, _MOST_POINTS).astype(np.int64))
     return {
         "share": float(truth.mean()),
-        "average_precision": float(average_precision_score(truth, score)),
-        "precision": precision[::-1][places].tolist(),
-        "recall": recall[::-1][places].tolist(),
+        "average_precision": found.average_precision,
+        "precision": precision[places].tolist(),
+        "recall": recall[places].tolist(),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from securevfl.models.evaluation import calibration, guesses
+from securevfl.models.evaluation import Thresholds, calibration, guesses
 from securevfl.models.scores import probabilities
 
 #: Measures by name, in the order in which they are shown; the first is of no model.
@@ -57,9 +57,9 @@ def quality(
         "test_balanced_accuracy": float(np.mean(recall[counts > 0] / counts[counts > 0])),
     }
     if task == "binary" and 0 < labels.sum() < len(labels):
-        from sklearn.metrics import average_precision_score
-
-        found["test_average_precision"] = float(average_precision_score(labels, scores.reshape(-1)))
+        found["test_average_precision"] = Thresholds.of(
+            labels, scores.reshape(-1)
+        ).average_precision
     truth = np.eye(shares.shape[1])[labels]
     found["test_brier"] = float(((shares - truth) ** 2).sum(axis=1).mean())
     rows, confidence, accuracy = (np.array(each) for each in calibration(shares, right).values())

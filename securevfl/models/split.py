@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from securevfl.errors import ConfigurationError, DivergedError
+from securevfl.models.evaluation import Thresholds
 from securevfl.models.networks import make_centre
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.tensors import place, tensor
@@ -359,14 +360,13 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
         return {"rmse": float(np.sqrt(np.mean((scores.reshape(-1) - labels) ** 2)))}
     if task == "multiclass":
         return {"accuracy": float(np.mean(scores.argmax(axis=1) == labels))}
-    from sklearn.metrics import f1_score, roc_auc_score
-
     flat = scores.reshape(-1)
     guess = (flat > 0).astype(np.int64)
     result = {"accuracy": float(np.mean(guess == labels))}
     if 0 < labels.sum() < len(labels):
-        result["auc"] = float(roc_auc_score(labels, flat))
-    result["f1"] = float(f1_score(labels, guess, zero_division=0.0))
+        result["auc"] = Thresholds.of(labels, flat).auc
+    named = labels.sum() + guess.sum()
+    result["f1"] = float(2 * (guess * labels).sum() / named) if named else 0.0
     return result
 
 
