@@ -8,6 +8,7 @@ it is run twice, and once more when the trace is checked.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -148,17 +149,63 @@ def fingerprint(value: Any) -> str:
     """A text for the state of a model: its ``state_dict``, or a public value."""
     if hasattr(value, "state_dict"):
         value = value.state_dict()
-    return hashlib.sha256(_state(value)).hexdigest()[:32]
+    found = hashlib.sha256()
+    _feed(found.update, value)
+    return found.hexdigest()[:32]
 
 
-def _state(value: Any) -> bytes:
+_SCALARS = (bool, int, float, str, type(None))
+
+
+def _feed(take: Callable[[Any], None], value: Any) -> None:
+    """Give a hash a value: each part is told with its kind and its size before it."""
+    if type(value) in _SCALARS:
+        text = f"{type(value).__name__} {value!r}".encode()
+        take(b"v%d:%b" % (len(text), text))
+    elif hasattr(value, "detach"):
+        array = value.detach().cpu().numpy()
+        take(repr((array.dtype.str, array.shape)).encode())
+        take(np.ascontiguousarray(array).data)
+    elif isinstance(value, dict):
+        take(b"d%d:" % len(value))
+        for key in sorted(value, key=_written):
+            _feed(take, key)
+            _feed(take, value[key])
+    elif isinstance(value, list | tuple):
+        take(b"l%d:" % len(value))
+        for one in value:
+            _feed(take, one)
+    else:
+        text = _written(value)
+        take(b"w%d:%b" % (len(text), text))
+
+
+def copied(model: Any) -> Any:
+    """A deep copy of a model.
+
+    Tensors of an optimiser's state are cloned beforehand: each costs `copy.deepcopy` as much as a
+    layer of the network.
+    """
+    tensors: list[Any] = []
+    _gather(model.state_dict(), tensors.append)
+    alone = (
+        one
+        for one in tensors
+        if one._base is None and not one.requires_grad and one.is_contiguous()
+    )
+    return copy.deepcopy(model, {id(one): one.clone() for one in alone})
+
+
+def _gather(value: Any, take: Callable[[Any], None]) -> None:
     if isinstance(value, dict):
-        return b"d" + _joined(sorted(_joined((_state(k), _state(v))) for k, v in value.items()))
-    if isinstance(value, list | tuple):
-        return b"l" + _joined(_state(one) for one in value)
-    if hasattr(value, "detach"):
-        return _written(value.detach().cpu().numpy())
-    return _written(value)
+        value = value.values()
+    elif hasattr(value, "detach"):
+        take(value)
+        return
+    elif not isinstance(value, list | tuple):
+        return
+    for one in value:
+        _gather(one, take)
 
 
 def call(function: Callable[..., Any], values: Iterable[Any]) -> Any:

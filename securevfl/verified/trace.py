@@ -7,7 +7,6 @@ algebra of their own, so that a fault of one is not in the other.
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import hashlib
 import itertools
@@ -133,11 +132,10 @@ class Call:
         args = [next(given) if isinstance(one, Node) else one for one in self.inputs]
         # The models of a step are copied by `_advanced` itself, which is given their number first.
         own = 1 + args[0] if self.function is _advanced else 0
-        states = [k for k, one in enumerate(args) if k >= own and _is_state(one)]
-        held = [copy.deepcopy(one) if k in states else one for k, one in enumerate(args)]
-        before = [functions.fingerprint(held[k]) for k in states]
-        found = functions.call(_named(self.function, self.named), held)
-        if [functions.fingerprint(held[k]) for k in states] != before:
+        states = [one for one in args[own:] if _is_state(one)]
+        before = [functions.fingerprint(one) for one in states]
+        found = functions.call(_named(self.function, self.named), args)
+        if [functions.fingerprint(one) for one in states] != before:
             raise FlowError(
                 f"{self.title} changes the model that it is given: use step, which keeps the change"
             )
@@ -259,6 +257,7 @@ class Trace:
         self.left: list[tuple[int, int, str, Any]] = []  # sender, to, kind and payload
         self.models: list[Any] = []  # objects that parties brought
         self.checkpointed: list[Any] = []  # protected values in parties' checkpoints
+        self.repeats = True  # a function is run twice on the same values, and must give the same
         self.may_abort = False  # an error of the library in a function ends the run for all
         self.coalitions: tuple[frozenset[int], ...] = ()
         self._told: dict[str, dict[int, Any]] = {}  # public payloads by kind and round
@@ -324,7 +323,7 @@ class Trace:
         return node.number < len(self.nodes) and self.nodes[node.number] is node
 
     def called(self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any) -> _Made:
-        """Run a function twice on the same values, and keep the call."""
+        """Run a function, twice on the same values where the trace `repeats`; keep the call."""
         given = [bare(value) for value in values]
         inputs = [
             value._node if isinstance(value, Protected) else plain
@@ -333,8 +332,8 @@ class Trace:
         call = Call(function, inputs, named)
         protected = [p for v, p in zip(values, given, strict=True) if isinstance(v, Protected)]
         with self.watched(call.title):
-            found, again = call.run(protected), call.run(protected)
-            if not _alike(found, again):
+            found = call.run(protected)
+            if self.repeats and not _alike(found, call.run(protected)):
                 raise FlowError(
                     f"map: {call.title} gave two results for the same inputs. What it draws must "
                     "be an argument (a Secret, or an Element of uniform or prf), and so must its "
@@ -370,7 +369,7 @@ class Trace:
             value = value.copy()
         node = self.node("secret", (), shape=shape, kind=kind, name=name, owner=owner, value=value)
         if kind == "model":
-            node.value = copy.deepcopy(value)
+            node.value = functions.copied(value)
         self.inputs[owner, name] = wrapped(node.value, (kind, self.field), node, None, self)
         return wrapped(value, (kind, self.field), node, owner, self)
 
@@ -448,7 +447,7 @@ class Trace:
         """The place of a value in a party's checkpoint; of a model, a copy as it is now."""
         kept = received(value, value._home)
         if isinstance(value, Model):
-            kept._value = copy.deepcopy(value._value)
+            kept._value = functions.copied(value._value)
         self.checkpointed.append(kept)
         return {PROTECTED: "traced", "value": len(self.checkpointed) - 1}
 

@@ -18,7 +18,6 @@ and `map` is worst case: an opaque function of everything that goes in.
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -614,14 +613,14 @@ class Model(Protected):
         """Inverse of `state_dict`."""
         if self._world is not None:
             kept = self._world.kept_at(state)
-            self._value, self._node = copy.deepcopy(kept._value), kept._node
+            self._value, self._node = functions.copied(kept._value), kept._node
             return
         self._value.load_state_dict(state)
 
 
 def _advanced(changes: int, *values: Any, function: Callable[..., Any]) -> tuple[Any, ...]:
     """The first of the values, which are models, after a step, and what the step returned."""
-    after = [copy.deepcopy(model) for model in values[:changes]]
+    after = [functions.copied(model) for model in values[:changes]]
     found = function(*after, *values[changes:])
     return (*after, *(found if isinstance(found, tuple) else () if found is None else (found,)))
 

@@ -90,7 +90,12 @@ class Traced:
     seed: int = 0
 
     def run(
-        self, conditions: Conditions = NONE, *, inputs: int = 0, faults: Faults | None = None
+        self,
+        conditions: Conditions = NONE,
+        *,
+        inputs: int = 0,
+        faults: Faults | None = None,
+        repeats: bool = False,
     ) -> World:
         """Run it in the simulation, with a trace, and declare its outputs.
 
@@ -102,10 +107,13 @@ class Traced:
             different inputs have the same digest, or something public depends on them.
         faults : Faults, optional
             Parties that crash and come back.
+        repeats : bool
+            Run each function twice, and end in an error where its results differ. A check runs it
+            once more anyway; this error names the function.
         """
         made = self._made(inputs)
         world = World(made.field.modulus)
-        world.may_abort = True
+        world.may_abort, world.repeats = True, repeats
         transcript = Transcript(payloads=True)
         with tracing(world), one_thread():
             parties = made.parties()
@@ -308,7 +316,8 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
     with one_thread():
         for name, late, faults in schedules:
             try:
-                world, again = (traced.run(late, faults=faults, inputs=i) for i in range(2))
+                world = traced.run(late, faults=faults, repeats=not traces)
+                again = traced.run(late, faults=faults, inputs=1)
             except SecureVFLError as error:
                 if not traces or isinstance(error, FlowError):
                     raise
