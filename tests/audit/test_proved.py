@@ -71,7 +71,8 @@ def test_the_claims_of_a_card_are_judged_by_proofs(install):
     assert all(one.evidence for one in report.claims)
 
 
-def test_a_claim_about_a_role_is_judged_by_coalitions_with_it(monkeypatch):
+@pytest.mark.usefixtures("nobody_late")
+def test_a_claim_about_a_role_is_judged_by_coalitions_with_it():
     report = securevfl.verify("he_split", securevfl.load_dataset("breast-cancer", parties=4))
     words = {(one.who, one.about): one.verdict for one in report.claims}
     hidden = "server + T clients without the key holder"

@@ -141,6 +141,7 @@ def test_the_verifier_of_an_entry_point_is_used(installed, additive):
     assert found == {"perfect": "VIOLATED", "none": "NOT PROTECTED"}
 
 
+@pytest.mark.usefixtures("nobody_late")
 def test_a_verifier_can_accuse_a_proof(installed):
     installed(Skeptic())
     report = verify("secagg_split", tiny_data().with_parties(4))

@@ -15,6 +15,7 @@ from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import tiny_data
+from tests.audit.conftest import undisturbed
 
 ABOUT = ("features", "model")
 SMALL = {"sum_budget": 0.0}
@@ -38,7 +39,8 @@ def masked():
 
 @pytest.fixture(scope="module")
 def plain():
-    return verify("fedvs", tiny_data().with_parties(4), plain=True, **SMALL)
+    with undisturbed():
+        return verify("fedvs", tiny_data().with_parties(4), plain=True, **SMALL)
 
 
 @pytest.fixture(scope="module")

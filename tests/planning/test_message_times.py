@@ -137,11 +137,9 @@ def test_secure_inference_is_part_of_the_total():
     assert found.total > run.history[-1]["time"] + 0.5
 
 
-@pytest.mark.parametrize(
-    "law", [Delay(0.5), Delay(0.5, 0.1, "pareto", 3.0), Delay(0.4, 0.0, "lognormal", 0.7)]
-)
-def test_mean_round_time_under_random_delays(law):
+def test_mean_round_time_under_random_delays():
     """400 rounds of 8 runs' worth: standard errors stay below 4 %, so 15 % is beyond chance."""
+    law = Delay(0.5, 0.1, "pareto", 3.0)
     conditions = Conditions(uploads=(law,) * 4 + (Delay(2.0),), share_factor=0.2, bandwidth=1e6)
     run = svfl.run("fedvs", data(5), rounds=400, conditions=conditions, sealed=False, **TINY)
     times = [row["time"] for row in run.history]
