@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -33,8 +33,47 @@ from securevfl.engine.network import (
 from securevfl.engine.streams import keyed_stream
 
 __all__ = ["ANNOUNCE", "SERVER", "STOP", "Message", "Party", "Round", "RoundOverError", "name_of"]
+__all__ += ["Kept", "kept_as"]
 
 STOP = "stop"
+
+
+class Kept(str):
+    """Name of an attribute of a party's state, and how it is kept; see `kept_as`."""
+
+    way: str = "copied"
+    ahead: bool = False
+    shares: bool = False
+
+
+def kept_as(
+    way: Literal["copied", "once", "frozen", "passing"],
+    *names: str,
+    ahead: bool = False,
+    shares: bool = False,
+) -> tuple[Kept, ...]:
+    """Names for `Party.kept`, of attributes that are kept in another way than most.
+
+    Parameters
+    ----------
+    way : {"copied", "once", "frozen", "passing"}
+        "copied": by a copy at each safe point. "once": `setup` fills it and nothing changes it, as
+        data shares; a checkpoint writes it once. "frozen": it is replaced and never changed in
+        place, as a tuple of arrays that grows long; a safe point keeps a reference. "passing":
+        copied, and the files of a finished run leave it out.
+    names : str
+    ahead : bool
+        `Party.write_ahead` writes it between safe points. A party that comes back after a crash has
+        it as it was written last.
+    shares : bool
+        The trained models are in it, as shares. Masks of the operating system make them differ in
+        two runs of one seed, so comparisons of results leave them out; the files of a finished run
+        hold them.
+    """
+    found = tuple(map(Kept, names))
+    for name in found:
+        name.way, name.ahead, name.shares = way, ahead, shares
+    return found
 
 
 class Party:
@@ -44,29 +83,14 @@ class Party:
     ----------
     kept : tuple of str
         Attributes that make up the state at a safe point: payloads of `securevfl.engine.wire`, or
-        objects with ``state_dict`` and ``load_state_dict`` (torch modules and optimisers).
-    kept_once : tuple of str
-        Attributes that `setup` fills and nothing changes afterwards, such as data shares; a
-        checkpoint writes them once.
-    kept_frozen : tuple of str
-        Attributes of the state that are replaced and never changed in place, such as a tuple of
-        arrays that grows long: a safe point keeps a reference and copies nothing.
-    kept_ahead : tuple of str
-        Those of `kept` that `write_ahead` writes between safe points. A party that comes back after
-        a crash has them as they were written last.
+        objects with ``state_dict`` and ``load_state_dict`` (torch modules and optimisers). Names of
+        `kept_as` are kept in another way than by a copy.
     begins_once : bool
         What the party writes ahead are counts that hold for all of its lives, such as releases that
         a guarantee pays for. Once it has written them, it does not begin its run anew.
     resumes_measured : bool
         Whether a simulation in which computing is measured may be resumed. It repeats the round in
         flight in another order, with secrets that were drawn before: with other survivors, say.
-    kept_optional : mapping
-        More attributes of the state, each with a default. Checkpoints hold them only where they
-        differ from it, so that older checkpoints can be read.
-    kept_shares : tuple of str
-        Those of `kept_frozen` in which the trained models are, as shares. Masks of the operating
-        system make them differ in two runs of one seed, so comparisons of results leave them out;
-        the files of a finished run hold them.
     activities : mapping
         Delay class ("upload" or "share") of each kind of message that costs the sender work. The
         conditions of a run delay messages by this class.
@@ -89,13 +113,8 @@ class Party:
     """
 
     kept: ClassVar[tuple[str, ...]] = ()
-    kept_once: ClassVar[tuple[str, ...]] = ()
-    kept_frozen: ClassVar[tuple[str, ...]] = ()
-    kept_ahead: ClassVar[tuple[str, ...]] = ()
     begins_once: bool = False
     resumes_measured: ClassVar[bool] = True
-    kept_optional: ClassVar[Mapping[str, object]] = {}
-    kept_shares: ClassVar[tuple[str, ...]] = ()
     activities: ClassVar[Mapping[str, str]] = {
         "embedding": "upload",
         "model": "share",
@@ -277,7 +296,7 @@ class Party:
         self.engine.safe_point(self)
 
     def write_ahead(self) -> None:
-        """Write the attributes `kept_ahead` now, so that a crash cannot undo them.
+        """Write the attributes kept `ahead` now, so that a crash cannot undo them.
 
         Call it before a message leaves that the party must not forget to have sent. It is no safe
         point: the rest of the state stays what it was at the last one.

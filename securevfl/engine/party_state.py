@@ -1,16 +1,16 @@
 """The state of a party at a safe point: taking a copy of it, and restoring a party from the copy.
 
-At a safe point the attributes that a party names in `kept`, `kept_once` and `kept_frozen` are its
-whole state: its code, started anew on them, goes on as if nothing had happened.
+At a safe point the attributes that a party names in `kept` are its whole state: its code, started
+anew on them, goes on as if nothing had happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from securevfl.engine import wire
-from securevfl.engine.party import Party
+from securevfl.engine.party import Kept, Party
 from securevfl.errors import CheckpointError
 
 
@@ -24,15 +24,11 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
     time : int
         Nanoseconds on its clock at the safe point.
     """
-    kept = {name: _state_of(party, getattr(party, name)) for name in party.kept}
-    for name, default in party.kept_optional.items():
-        value = getattr(party, name)
-        if value != default:
-            kept[name] = party.to_checkpoint(value)
+    copied, once, frozen = (states(party, names) for names in _by_way(party))
     return {
-        "kept": wire.encode(kept),
-        "once": {name: party.to_checkpoint(getattr(party, name)) for name in party.kept_once},
-        "frozen": {name: party.to_checkpoint(getattr(party, name)) for name in party.kept_frozen},
+        "kept": wire.encode(copied),
+        "once": once,
+        "frozen": frozen,
         "round": party.round,
         "epoch": party.epoch,
         "waits": waits,
@@ -42,7 +38,7 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
 
 def ahead(party: Party) -> bytes:
     """State written ahead of the party's next safe point; `restore` takes it as ``"ahead"``."""
-    return wire.encode({name: _state_of(party, getattr(party, name)) for name in party.kept_ahead})
+    return wire.encode(states(party, (name for name in party.kept if how(name).ahead)))
 
 
 def restore(party: Party, saved: Mapping[str, Any]) -> None:
@@ -51,13 +47,9 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     if "ahead" in saved:
         kept |= wire.decode(saved["ahead"])
     frozen = saved["frozen"]
-    for name, default in party.kept_optional.items():
-        setattr(party, name, party.from_checkpoint(_writable(kept.pop(name, default))))
-    found = [sorted(each) for each in (kept, saved["once"], frozen)]
-    if found != [sorted(each) for each in (party.kept, party.kept_once, party.kept_frozen)]:
+    if [sorted(each) for each in (kept, saved["once"], frozen)] != [*map(sorted, _by_way(party))]:
         raise CheckpointError(
-            f"checkpoint: party {party.index} keeps "
-            f"{sorted((*party.kept, *party.kept_once, *party.kept_frozen))}, the checkpoint holds "
+            f"checkpoint: party {party.index} keeps {sorted(party.kept)}, the checkpoint holds "
             f"{sorted((*kept, *saved['once'], *frozen))}; it was written by another version of "
             "this protocol, so start the run again"
         )
@@ -69,8 +61,31 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
     party.epoch = party.saved_epoch = saved["epoch"]
 
 
-def _state_of(party: Party, value: Any) -> object:
-    return value.state_dict() if hasattr(value, "load_state_dict") else party.to_checkpoint(value)
+def how(name: str) -> Kept:
+    """The name of an attribute with how it is kept: a plain one by a copy."""
+    return name if isinstance(name, Kept) else Kept(name)
+
+
+def shares_of(party: Party) -> set[str]:
+    """Names of the attributes in which the trained models are, as shares."""
+    return {name for name in party.kept if how(name).shares}
+
+
+def _by_way(party: Party) -> list[list[str]]:
+    """Names of the attributes that are copied, filled once, and only replaced."""
+    ways = ("copied", "passing"), ("once",), ("frozen",)
+    return [[name for name in party.kept if how(name).way in way] for way in ways]
+
+
+def states(party: Party, names: Iterable[str]) -> dict[str, object]:
+    """Attributes of a party by name, as a checkpoint holds them."""
+    values = [(name, getattr(party, name)) for name in names]
+    return {
+        str(name): value.state_dict()
+        if how(name).way == "copied" and hasattr(value, "load_state_dict")
+        else party.to_checkpoint(value)
+        for name, value in values
+    }
 
 
 def _set(party: Party, name: str, value: object) -> None:

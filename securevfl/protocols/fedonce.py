@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER, Party, kept_as
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import Kind
@@ -283,8 +283,10 @@ class Guest(Participant):
 class Server(Participant):
     """Server: collects the representations once, and trains its model on them."""
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "ready", "came", "concluded")
-    kept_frozen: ClassVar[tuple[str, ...]] = ("received",)
+    kept: ClassVar[tuple[str, ...]] = (
+        *("centre", "steps", "ready", "came", "concluded"),
+        *kept_as("frozen", "received"),
+    )
     protected = Guest.protected
 
     def __init__(

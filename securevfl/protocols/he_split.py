@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER, Party, kept_as
 from securevfl.errors import ConfigurationError, PrivacyError
 from securevfl.field import FixedPoint
 from securevfl.models.homomorphic import Ckks, Paillier, Scheme
@@ -110,7 +110,10 @@ def integers(total: np.ndarray, point: FixedPoint) -> np.ndarray:
 class Client(SummedClient):
     """Client n: encrypts its embedding; the key holder also decrypts the sums."""
 
-    kept_once: ClassVar[tuple[str, ...]] = ("public_key", "secret_key")
+    kept: ClassVar[tuple[str, ...]] = (
+        *SummedClient.kept,
+        *kept_as("once", "public_key", "secret_key"),
+    )
     protected: ClassVar[Mapping[str, str]] = {
         "key": "sealing key", "embedding": "sealed", "sum": "sealed", "opened": "real",
         "gradient": "real",
@@ -151,7 +154,7 @@ class Client(SummedClient):
 class Server(SummedServer):
     """Server: adds ciphertexts, has the sum decrypted, trains the server model."""
 
-    kept_once: ClassVar[tuple[str, ...]] = ("public_key",)
+    kept: ClassVar[tuple[str, ...]] = (*SummedServer.kept, *kept_as("once", "public_key"))
     protected = Client.protected
 
     def __init__(self, *given: Any) -> None:

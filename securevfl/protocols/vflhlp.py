@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from securevfl.engine.party import SERVER
+from securevfl.engine.party import SERVER, kept_as
 from securevfl.errors import ConfigurationError
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
@@ -144,7 +144,7 @@ def held_step(
 class ActiveClient(OpenClient):
     """Client 0: step 1, and the proximal term towards Theta^1 in step 3."""
 
-    kept_once: ClassVar[tuple[str, ...]] = ("theta",)
+    kept: ClassVar[tuple[str, ...]] = (*OpenClient.kept, *kept_as("once", "theta"))
     protected: ClassVar[Mapping[str, Any]] = {**OpenClient.protected, **WITHIN}
 
     pretraining: Any
@@ -201,7 +201,7 @@ class PassiveClient(OpenClient):
 class Server(OpenServer):
     """Server of the active party: gives its labels to step 1; its head has a proximal term, too."""
 
-    kept_once: ClassVar[tuple[str, ...]] = ("theta",)
+    kept: ClassVar[tuple[str, ...]] = (*OpenServer.kept, *kept_as("once", "theta"))
     protected = ActiveClient.protected
 
     alone_labels: Any = field(kw_only=True)

@@ -16,6 +16,7 @@ import numpy as np
 from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
+from securevfl.engine.party_state import how, states
 from securevfl.engine.transcript import Transcript
 from securevfl.engine.transcript_rows import CHUNK, COLUMNS, ROW_BYTES
 from securevfl.errors import CheckpointError, ConfigurationError, SecureVFLError
@@ -47,14 +48,9 @@ def write_parties(path: Path, parties: Mapping[int, Party]) -> None:
 
 
 def _kept(party: Party) -> dict[str, object]:
-    values = {name: getattr(party, name) for name in (*party.kept, *party.kept_shares)}
-    return {
-        name: value.state_dict()
-        if hasattr(value, "load_state_dict")
-        else party.to_checkpoint(value)
-        for name, value in values.items()
-        if not isinstance(bare_of(value), NO_MODELS)
-    }
+    of_result = (name for name in party.kept if how(name).way == "copied" or how(name).shares)
+    models = (n for n in of_result if not isinstance(bare_of(getattr(party, n)), NO_MODELS))
+    return states(party, models)
 
 
 def read_parties(path: Path, parties: Mapping[int, Party]) -> None:

@@ -12,7 +12,7 @@ from securevfl.engine.conditions import Conditions, paper, with_helpers
 from securevfl.engine.faults import Faults
 from securevfl.engine.network import Event, Message
 from securevfl.engine.party import Party
-from securevfl.engine.party_state import snapshot
+from securevfl.engine.party_state import shares_of, snapshot
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
@@ -83,7 +83,7 @@ class Outcome:
         kept = {}
         for index, party in self.parties.items():
             saved = snapshot(party, waits=0, time=0)
-            frozen = {n: v for n, v in saved["frozen"].items() if n not in party.kept_shares}
+            frozen = {n: v for n, v in saved["frozen"].items() if n not in shares_of(party)}
             kept[index] = (saved["kept"], frozen)
         sent = self.simulation.transcript
         return wire.encode(

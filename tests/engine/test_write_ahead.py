@@ -1,25 +1,22 @@
-"""A party's state: what is written ahead, and attributes that older checkpoints lack."""
+"""What a party writes ahead of its next safe point, and the lives of a party."""
 
 from typing import Any, ClassVar
 
 import pytest
 
 from securevfl.engine import wire
-from securevfl.engine.party import Party
+from securevfl.engine.party import Party, kept_as
 from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.errors import CheckpointError
 
 
 class Counting(Party):
-    kept: ClassVar[tuple[str, ...]] = ("counted", "sent")
-    kept_ahead: ClassVar[tuple[str, ...]] = ("sent",)
-    kept_optional: ClassVar[dict[str, Any]] = {"began": {}}
+    kept: ClassVar[tuple[str, ...]] = ("counted", *kept_as("copied", "sent", ahead=True))
 
     def __init__(self) -> None:
         super().__init__(0, range(2))
         self.counted = 0
         self.sent: tuple[int, ...] = ()
-        self.began: dict[int, int] = {}
 
 
 def back(saved: dict[str, Any]) -> Counting:
@@ -34,16 +31,6 @@ def test_what_was_written_ahead_is_newer_than_the_rest():
     party.counted, party.sent = 7, (7,)
     found = back(saved | {"ahead": ahead(party)})
     assert (found.counted, found.sent) == (0, (7,))
-
-
-def test_optional_attributes_are_written_only_where_they_differ_from_their_default():
-    party = Counting()
-    saved = snapshot(party, waits=0, time=0)
-    assert sorted(wire.decode(saved["kept"])) == ["counted", "sent"]  # as older versions wrote it
-    first, second = back(saved), back(saved)
-    first.began[1] = 2
-    assert second.began == {}
-    assert back(snapshot(first, waits=0, time=0)).began == {1: 2}
 
 
 def test_other_names_are_refused():

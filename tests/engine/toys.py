@@ -5,7 +5,7 @@ Each keeps integers only, folded in an order that any difference of arrival woul
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER, Party, kept_as
 
 PEERS = range(6)
 
@@ -27,8 +27,7 @@ class Toy(Party):
 class FedVSClient(Toy):
     """Shares once, then shares and uploads every round; may be left behind by the server."""
 
-    kept = ("state",)
-    kept_once = ("held",)
+    kept = ("state", *kept_as("once", "held"))
 
     def __init__(self, index, peers):
         super().__init__(index, peers)

@@ -59,6 +59,7 @@ import numpy as np
 
 import securevfl as svfl
 from securevfl.engine import wire
+from securevfl.engine.party_state import shares_of
 from securevfl.protocols.protocol import find_protocols
 
 from . import fixed
@@ -165,7 +166,7 @@ def fixed_by_seed(parties: Mapping[int, Any], state: Mapping[int, Any]) -> dict[
     """What parties keep, without shares, which masks of the operating system make differ."""
     return {
         index: {name: value for name, value in kept.items()
-                if name not in parties[index].kept_shares}
+                if name not in shares_of(parties[index])}
         for index, kept in state.items()
     }  # fmt: skip
 

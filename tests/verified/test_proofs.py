@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from securevfl.engine import wire
+from securevfl.engine.party import kept_as
 from securevfl.engine.party_state import restore, snapshot
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, SecureVFLError
@@ -286,8 +287,7 @@ def test_an_opened_value_is_in_everybodys_view(variant):
 class Keeps(Participant):
     """A client with a model, a constant and a mask in its state."""
 
-    kept = ("network", "mask")
-    kept_once = ("columns",)
+    kept = ("network", "mask", *kept_as("once", "columns"))
 
     def __init__(self, index):
         super().__init__(index, (0, 1), P31)

@@ -32,7 +32,7 @@ class KeyParticipant(Participant):
     ----------
     keys : dict of int to Key
         k_A of every A that it is not in, by the place of A in `Prss.blocks`. A protocol names it
-        in `kept_once`.
+        in `kept`, as filled once.
     """
 
     keys: dict[int, Key]

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.active.dealt import BEFORE, checked, compared, no_chain
-from securevfl.engine.party import SERVER, Message
+from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import PrivacyError
 from securevfl.field import PrimeField
 from securevfl.privacy.released_equations import independent_columns
@@ -96,20 +96,13 @@ class Holder(KeyParticipant):
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
     judged: ClassVar[tuple[str, ...]] = tuple(PROTECTED)
-    kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "keys")
-    kept_frozen: ClassVar[tuple[str, ...]] = ("model",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {
-        "uploaded": 0,
-        "asked": None,
-        "released": (),
-        "told": 0,
-        "dealt": {},
-        "dealt_round": 0,
-        "unknowns": 0,
-        "named": (),
-    }
-    kept_ahead: ClassVar[tuple[str, ...]] = ("named",)
-    kept_shares: ClassVar[tuple[str, ...]] = ("model",)
+    kept: ClassVar[tuple[str, ...]] = (
+        *kept_as("once", "data_shares", "keys"),
+        *kept_as("frozen", "model", shares=True),
+        *kept_as("passing", "uploaded", "asked", "released", "told", "dealt", "dealt_round"),
+        *kept_as("passing", "unknowns"),
+        *kept_as("passing", "named", ahead=True),
+    )
     round_ends: ClassVar[tuple[str, ...]] = ("deal", "seed")  # the step of a round ends it
 
     def __init__(self, index: int, peers: Sequence[int], public: Parameters) -> None:

@@ -29,7 +29,7 @@ from securevfl.active.dealt import (
 )
 from securevfl.active.statements import DIGEST, digest
 from securevfl.engine import wire
-from securevfl.engine.party import SERVER
+from securevfl.engine.party import SERVER, kept_as
 from securevfl.errors import RunError
 from securevfl.protocols.base.messages import MessageKey, MessageSpec
 from securevfl.protocols.base.received import refusal
@@ -60,9 +60,8 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
 def keep(party: Any, protected: Mapping[str, Any], *names: str) -> None:
     """Have a party keep its signing key and what it told or was told; no results are in these."""
     party.protected = {**protected, **PROTECTED}
-    party.kept_once = (*party.kept_once, "sworn")
-    party.kept_frozen = (*party.kept_frozen, *names)
-    party.kept_shares = (*party.kept_shares, *names)
+    own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
+    party.kept = (*party.kept, *own)
 
 
 def places(public: Parameters) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.active.dealt import chained, no_chain
-from securevfl.engine.party import SERVER, Message
+from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import Centre
 from securevfl.protocols.base.schedule import HELPERS_COUNT
@@ -66,12 +66,12 @@ class Server(Participant):
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
     judged: ClassVar[tuple[str, ...]] = tuple(PROTECTED)
-    kept: ClassVar[tuple[str, ...]] = ("centre", "made", "steps", "answers", "test_scores")
-    kept_once: ClassVar[tuple[str, ...]] = ("secret",)
-    kept_frozen: ClassVar[tuple[str, ...]] = ("log",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"stored_by": {}, "forgotten": 0, "recent": ()} | {
-        "unknowns": 0
-    }
+    kept: ClassVar[tuple[str, ...]] = (
+        *("centre", "made", "steps", "answers", "test_scores"),
+        *kept_as("once", "secret"),
+        *kept_as("frozen", "log"),
+        *kept_as("passing", "stored_by", "forgotten", "recent", "unknowns"),
+    )
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import ANNOUNCE, SERVER, Message
+from securevfl.engine.party import ANNOUNCE, SERVER, Message, kept_as
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.split import Centre
 from securevfl.models.stale import LastEmbeddings
@@ -206,8 +206,10 @@ class PassiveParty(OpenClient):
         Number of its steps; if it is strict, the round of the newest.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("network", "pending", "stepped")
-    kept_optional: ClassVar[Mapping[str, Any]] = {"early": []}
+    kept: ClassVar[tuple[str, ...]] = (
+        *("network", "pending", "stepped"),
+        *kept_as("passing", "early"),
+    )
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
     protected: ClassVar[Mapping[str, Any]] = {
         ANNOUNCE: "real",

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Message
+from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import RunError
 from securevfl.models.early_stopping import EarlyStopping
 from securevfl.models.split import Batches
@@ -208,9 +208,11 @@ class Host(Learner):
         Iterations that it has made.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("network", "losses", "lives")
-    kept_optional: ClassVar[Mapping[str, Any]] = {"steps": 1}  # unknown of an older checkpoint
-    kept_frozen: ClassVar[tuple[str, ...]] = ("writings", "buffer")
+    kept: ClassVar[tuple[str, ...]] = (
+        *("network", "losses", "lives"),
+        *kept_as("passing", "steps"),
+        *kept_as("frozen", "writings", "buffer"),
+    )
 
     _: KW_ONLY
     width: int
@@ -376,8 +378,10 @@ class Owner(Participant):
         Encodings of all hosts side by side, once they are there.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "stopping", "steps", "answered")
-    kept_frozen: ClassVar[tuple[str, ...]] = ("encodings",)
+    kept: ClassVar[tuple[str, ...]] = (
+        *("centre", "stopping", "steps", "answered"),
+        *kept_as("frozen", "encodings"),
+    )
     protected = Learner.protected
 
     guests: Sequence[int]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, RoundOverError
+from securevfl.engine.party import SERVER, RoundOverError, kept_as
 from securevfl.errors import CorruptResultsError, NotEnoughResultsError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
@@ -93,17 +93,13 @@ class Client(KeyParticipant):
 
     protected: ClassVar[Mapping[str, str]] = PROTECTED
     judged: ClassVar[tuple[str, ...]] = tuple(PROTECTED)
-    kept: ClassVar[tuple[str, ...]] = ("network", "uploaded")
-    kept_once: ClassVar[tuple[str, ...]] = ("data_shares", "row_sums", "keys")
-    kept_ahead: ClassVar[tuple[str, ...]] = ("uploaded", "answered", "noted", "released")
-    kept_optional: ClassVar[Mapping[str, Any]] = {
-        "unsure": (0, 0),
-        "heard": 0,
-        "answered": {},
-        "noted": (),
-        "unknowns": 0,
-        "released": {},
-    }
+    kept: ClassVar[tuple[str, ...]] = (
+        "network",
+        *kept_as("copied", "uploaded", ahead=True),
+        *kept_as("once", "data_shares", "row_sums", "keys"),
+        *kept_as("passing", "unsure", "heard", "unknowns"),
+        *kept_as("passing", "answered", "noted", "released", ahead=True),
+    )
     noted = of_ledger("stored_notes")
     uploaded = of_ledger("stored_uploads")  # names of the ledger's state in checkpoints
     unsure = of_ledger("unsure")
@@ -368,16 +364,12 @@ class Server(Participant):
     protected: ClassVar[Mapping[str, str]] = PROTECTED
     judged: ClassVar[tuple[str, ...]] = tuple(PROTECTED)
     kept: ClassVar[tuple[str, ...]] = (
-        *("centre", "steps", "given_up", "test_scores", "summed", "harmless", "stepped"),
+        *("centre", "steps", "given_up", "test_scores"),
+        *kept_as("copied", "summed", ahead=True),
+        *("harmless", "stepped"),
+        *kept_as("passing", "received", "partly", "unknowns"),
+        *kept_as("passing", "noted", "released", ahead=True),
     )
-    kept_ahead: ClassVar[tuple[str, ...]] = ("summed", "noted", "released")
-    kept_optional: ClassVar[Mapping[str, Any]] = {
-        "received": {},
-        "partly": (),
-        "noted": (),
-        "unknowns": 0,
-        "released": {},
-    }
     noted = of_ledger("stored_notes")
     received, partly = of_ledger("received"), of_ledger("partly")
     summed = of_ledger("stored_sums")  # names of the ledger's state in checkpoints

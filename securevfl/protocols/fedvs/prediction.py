@@ -30,9 +30,7 @@ class PredictingServer(Server):
     All rows are scored at once, so that the last digits do not depend on the number of parts.
     """
 
-    kept: ClassVar[tuple[str, ...]] = (
-        *("centre", "given_up", "test_scores", "embeddings", "summed", "harmless", "stepped"),
-    )
+    kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
 
     def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
         super().__init__(peers, public, centre, {})

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.data.alignment.align import align
-from securevfl.engine.party import ANNOUNCE, SERVER
+from securevfl.engine.party import ANNOUNCE, SERVER, kept_as
 from securevfl.models.aggregation import Aggregation
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.server_optimizers import ServerOptimizer, average
@@ -132,11 +132,12 @@ class DataOwner(Participant):
         By label owner, the rows of its samples, in the order that both know.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("copies", "merged")
-    kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
+    kept: ClassVar[tuple[str, ...]] = (
+        *("copies", "merged"),
+        *kept_as("passing", "released", ahead=True),
+        *kept_as("once", "rows"),  # as setup aligned them
+    )
     begins_once = True
-    kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
-    kept_once: ClassVar[tuple[str, ...]] = ("rows",)  # as setup aligned them
     activities: ClassVar[Mapping[str, str]] = {"embedding": "upload"}
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
         ANNOUNCE: "real",
@@ -285,7 +286,7 @@ class LabelOwner(Participant):
         Places of the aligned samples in `labels`, in the order that the data owners know.
     """
 
-    kept_once: ClassVar[tuple[str, ...]] = ("rows",)
+    kept: ClassVar[tuple[str, ...]] = kept_as("once", "rows")
     protected = DataOwner.protected
 
     def __init__(

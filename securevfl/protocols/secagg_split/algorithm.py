@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER, Party, kept_as
 from securevfl.errors import NotEnoughResultsError, RunError
 from securevfl.field.cohorts import TOLD_APART
 from securevfl.protocols.base.summed_parties import SummedClient, SummedServer
@@ -64,7 +64,10 @@ class Client(SummedClient):
     """Client u: masks its embedding, and opens the seed or the key of each other client."""
 
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "deal": "share"}
-    kept_once: ClassVar[tuple[str, ...]] = ("identity", "verifiers")
+    kept: ClassVar[tuple[str, ...]] = (
+        *SummedClient.kept,
+        *kept_as("once", "identity", "verifiers"),
+    )
     # With other survivors the second time, both secrets of a client would be opened.
     resumes_measured: ClassVar[bool] = False
     protected: ClassVar[Mapping[str, str]] = {

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER
+from securevfl.engine.party import SERVER, kept_as
 from securevfl.field import PrimeField
 from securevfl.models.aggregation import make_aggregation
 from securevfl.models.client_networks import ClientNetwork
@@ -93,9 +93,7 @@ class Client(Participant):
         protects nothing and repeats itself, so it is not counted.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("network",)
-    kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
+    kept: ClassVar[tuple[str, ...]] = ("network", *kept_as("passing", "released", ahead=True))
     begins_once = True
     protected: ClassVar[Mapping[str, str]] = {"embedding": "real", "gradient": "real"}
 
@@ -183,10 +181,11 @@ class Server(Participant):
         As a client's. The clients refuse by counts of their own.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("centre", "steps")
-    kept_ahead: ClassVar[tuple[str, ...]] = ("released",)
-    kept_once: ClassVar[tuple[str, ...]] = ("labels",)
-    kept_optional: ClassVar[Mapping[str, Any]] = {"released": b""}
+    kept: ClassVar[tuple[str, ...]] = (
+        *("centre", "steps"),
+        *kept_as("once", "labels"),
+        *kept_as("passing", "released", ahead=True),
+    )
     begins_once = True
     protected = Client.protected
 

@@ -12,7 +12,7 @@ import securevfl
 from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.faults import faults_from
-from securevfl.engine.party import SERVER, Party
+from securevfl.engine.party import SERVER, Party, kept_as
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, RunError, SecureVFLError, StalledError
 from securevfl.models.polynomial_network import PolynomialNetwork
@@ -41,7 +41,7 @@ class Counting(Party):
 class Keeping(Counting):
     """Keeps what it sent, too, in a tuple that grows."""
 
-    kept_frozen: ClassVar[tuple[str, ...]] = ("items",)
+    kept: ClassVar[tuple[str, ...]] = (*Counting.kept, *kept_as("frozen", "items"))
 
     def __init__(self, index: int, peers: Any) -> None:
         super().__init__(index, peers)

@@ -13,7 +13,7 @@ from securevfl.data import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import faults_from
 from securevfl.engine.party import SERVER
-from securevfl.engine.party_state import ahead, restore, snapshot
+from securevfl.engine.party_state import ahead, how, restore, snapshot
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import (
     ConfigurationError,
@@ -402,7 +402,7 @@ def test_what_is_written_ahead_binds_a_client_whose_run_goes_back_over_steps():
     Simulation(parties, conditions=slow_sharers(1)).run()
     assert client.noted == ()  # the run is over
     back = protocol.party(0)
-    once = {name: getattr(client, name) for name in client.kept_once}
+    once = {name: getattr(client, name) for name in client.kept if how(name).way == "once"}
     restore(back, saved | {"ahead": written[-1], "once": once})
     back.record = lambda *_, **__: None
     back.ledger.come_back(0)
