@@ -7,9 +7,9 @@ a function of its specification, and what it sends has the same shapes, though m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -30,6 +30,16 @@ from securevfl.runs.spec import RunSpec
 Fate = Literal["arrived", "late", "lost", "under way", "dropped"]
 FATES = ("arrived", "late", "lost", "under way", "dropped")
 _LONGEST = 4  # items of a tuple or mapping that are described
+
+
+class Chosen(TypedDict, total=False):
+    """What messages have in common."""
+
+    kind: str | None
+    round: int | None
+    sender: int | None
+    receiver: int | None
+    fate: str | None
 
 
 @dataclass(frozen=True)
@@ -160,13 +170,9 @@ def trace(
     transcript: Transcript,
     events: Rows,
     *,
-    kind: str | None = None,
-    round: int | None = None,
-    sender: int | None = None,
-    receiver: int | None = None,
-    fate: str | None = None,
     first: int | None = None,
     payloads: bool = False,
+    **chosen: Unpack[Chosen],
 ) -> Trace:
     """Choose messages of a run.
 
@@ -174,12 +180,12 @@ def trace(
     ----------
     events : sequence of mapping
         What the run recorded besides its history.
-    kind, round, sender, receiver, fate : optional
-        Only those; the server is party -1.
     first : int, optional
         No more than so many.
     payloads : bool
         Find the types and shapes of their payloads, by running the run again up to the last.
+    **chosen
+        ``kind``, ``round``, ``sender``, ``receiver``, ``fate``: only those; the server is party -1.
 
     Raises
     ------
@@ -189,15 +195,7 @@ def trace(
         For a party or round that the run has not, and when payloads are asked for of a run in real
         time, or of one whose computing was measured.
     """
-    found = pick(
-        transcript,
-        events,
-        kind=kind,
-        round=round,
-        sender=sender,
-        receiver=receiver,
-        fate=fate,
-    )[:first]
+    found = pick(transcript, events, **chosen)[:first]
     if not (payloads and len(found)):
         return found
     return Trace(
@@ -205,37 +203,20 @@ def trace(
     )
 
 
-def pick(
-    transcript: Transcript,
-    events: Rows,
-    *,
-    kind: str | None = None,
-    round: int | None = None,
-    sender: int | None = None,
-    receiver: int | None = None,
-    fate: str | None = None,
-) -> Trace:
+def pick(transcript: Transcript, events: Rows, **chosen: Unpack[Chosen]) -> Trace:
     """Messages of a transcript, as `trace` chooses them; `events` say which were lost."""
     columns = transcript.columns()
     columns["fate"] = _fates(columns, events)
-    _check(columns, kind, fate, round, (sender, receiver))
+    _check(columns, chosen)
     keep = np.ones(len(columns["round"]), bool)
-    wanted = {"kind": kind, "round": round, "sender": sender, "receiver": receiver}
-    for name, value in wanted.items():
+    for name, value in chosen.items():
         if value is not None:
-            keep &= columns[name] == value
-    if fate is not None:
-        keep &= columns["fate"] == FATES.index(fate)
+            keep &= columns[name] == (FATES.index(str(value)) if name == "fate" else value)
     return Trace(columns, np.flatnonzero(keep))
 
 
-def _check(
-    columns: Mapping[str, np.ndarray],
-    kind: str | None,
-    fate: str | None,
-    round: int | None,
-    parties: Collection[int | None],
-) -> None:
+def _check(columns: Mapping[str, np.ndarray], chosen: Chosen) -> None:
+    kind, fate, round = chosen.get("kind"), chosen.get("fate"), chosen.get("round")
     kinds = set(columns["kind"].tolist())
     if kind is not None and kind not in kinds:
         raise UnknownNameError("kind of message", kind, kinds)
@@ -248,7 +229,7 @@ def _check(
             f"{rounds.min()} to {rounds.max()}"
         )
     known = {*columns["sender"].tolist(), *columns["receiver"].tolist()}
-    for party in parties:
+    for party in (chosen.get("sender"), chosen.get("receiver")):
         if party is not None and party not in known:
             raise ConfigurationError(
                 f"trace: there is no party {party}; the parties are {SERVER} (the server) to "

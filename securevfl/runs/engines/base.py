@@ -18,6 +18,21 @@ State = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Course:
+    """How a run is carried out; nothing of it changes the result.
+
+    The options are of the engine's type `Options`. `resume_from` is what its `read` returned, to go
+    on with a run; checkpoints are written every so many real seconds. `pause` is asked often; when
+    it says True the run stops at a point from which it can go on.
+    """
+
+    options: BaseModel
+    checkpoint_seconds: float | None
+    pause: Callable[[], bool] | None
+    resume_from: State | None = None
+
+
+@dataclass(frozen=True)
 class Ended:
     """A run that came to its end.
 
@@ -57,22 +72,10 @@ class Engine(Protocol):
         ConfigurationError or CheckpointError when there is none, or it is damaged.
         """
 
-    def run(
-        self,
-        job: Assembled,
-        recorder: HistoryRecorder,
-        *,
-        options: BaseModel,
-        resume_from: State | None,
-        checkpoint_seconds: float | None,
-        pause: Callable[[], bool] | None,
-    ) -> Ended | None:
+    def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
         """Run to the end; None if `pause` stopped the run before.
 
-        The recorder holds the parties as they are at the start, and observes. The options are of
-        the type `Options`. `resume_from` is what `read` returned, to go on with a run; checkpoints
-        are written every so many real seconds. `pause` is asked often; when it says True the run
-        stops at a point from which it can go on.
+        The recorder holds the parties as they are at the start, and observes.
         """
 
     def clear(self, folder: Path) -> None:

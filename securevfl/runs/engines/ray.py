@@ -25,7 +25,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.assembly import Assembled, make_protocol, rules_of, tolerates
-from securevfl.runs.engines.base import Ended, State
+from securevfl.runs.engines.base import Course, Ended, State
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import LocalTableFactory, measured
 from securevfl.runs.history import HistoryRecorder, measures
@@ -266,24 +266,15 @@ class RayEngine:
         """Nothing: the driver and each party read what they have written themselves."""
         return {}
 
-    def run(
-        self,
-        job: Assembled,
-        recorder: HistoryRecorder,
-        *,
-        options: BaseModel,
-        resume_from: State | None,
-        checkpoint_seconds: float | None,
-        pause: Callable[[], bool] | None,
-    ) -> Ended | None:
+    def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
         """Run to the end; None if `pause` stopped the run before.
 
         The parties write a checkpoint after every round, whatever `checkpoint_seconds` says.
         """
-        assert isinstance(options, ClusterOptions)
-        driver = Driver(job, recorder, options)
+        assert isinstance(course.options, ClusterOptions)
+        driver = Driver(job, recorder, course.options)
         with one_thread():
-            if not driver.run(pause, resumed=resume_from is not None):
+            if not driver.run(course.pause, resumed=course.resume_from is not None):
                 return None
         return Ended(driver.transcript, driver.spent)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from securevfl.active.judge import LieFoundError, write_evidence
 from securevfl.data.source import DataSource
@@ -37,7 +36,7 @@ from securevfl.runs.assembly import (
     specify,
 )
 from securevfl.runs.claim import claimed, unmark
-from securevfl.runs.engines.base import Ended, Engine, State
+from securevfl.runs.engines.base import Course, Ended, Engine
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import aligned, driver_dataset, facts_of, tables_of
 from securevfl.runs.engines.registry import (
@@ -176,7 +175,8 @@ def run(
             tracker = make_tracker(track, spec, folder)
             about = made.describe()
             _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, about)
-            return _carry_out(job, chosen, own, tracker, checkpoint_seconds, progress, interrupted)
+            course = Course(own, checkpoint_seconds, interrupted)
+            return _carry_out(job, chosen, course, tracker, progress)
 
 
 @documents_options(ClusterOptions)
@@ -257,27 +257,16 @@ def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
         tracker = make_tracker(given["track"], spec, folder, done=done)
         _LOG.info("resume of the run in %s after %s steps", folder, done)
         job = Assembled(spec, made, folder, tables)
-        return _carry_out(
-            job,
-            chosen,
-            own,
-            tracker,
-            given["checkpoint_seconds"],
-            given["progress"],
-            given["interrupted"],
-            state,
-        )
+        course = Course(own, given["checkpoint_seconds"], given["interrupted"], state)
+        return _carry_out(job, chosen, course, tracker, given["progress"])
 
 
 def _carry_out(
     job: Assembled,
     engine: Engine,
-    options: BaseModel,
+    course: Course,
     tracker: Tracker,
-    checkpoint_seconds: float | None,
     progress: Callable[[Progress], None] | None,
-    interrupted: Callable[[], bool] | None,
-    resume_from: State | None = None,
 ) -> Run:
     """Let an engine carry out a run, and keep its result."""
     recorder = HistoryRecorder(
@@ -290,14 +279,7 @@ def _carry_out(
     )
     with tracker:
         try:
-            ended = engine.run(
-                job,
-                recorder,
-                options=options,
-                resume_from=resume_from,
-                checkpoint_seconds=checkpoint_seconds,
-                pause=interrupted,
-            )
+            ended = engine.run(job, recorder, course)
         except LieFoundError as error:
             if job.folder is None:
                 raise

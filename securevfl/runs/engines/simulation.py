@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, RunError, SecureVFLError
 from securevfl.runs.assembly import Assembled, rules_of, schedule_of, sealing_of
 from securevfl.runs.engines.autosave import Autosave, read_autosave
-from securevfl.runs.engines.base import Ended, State
+from securevfl.runs.engines.base import Course, Ended, State
 from securevfl.runs.history import HistoryRecorder
 from securevfl.runs.threads import few_collections, one_thread
 
@@ -35,21 +34,13 @@ class SimulationEngine:
         """Content of the newest whole checkpoint."""
         return read_autosave(folder)
 
-    def run(
-        self,
-        job: Assembled,
-        recorder: HistoryRecorder,
-        *,
-        options: BaseModel,
-        resume_from: State | None,
-        checkpoint_seconds: float | None,
-        pause: Callable[[], bool] | None,
-    ) -> Ended | None:
+    def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
         """Run to the end; None if `pause` stopped the run before."""
         recorder.keep_models = job.folder is not None
-        simulation = _simulation(job, recorder, resume_from)
-        spent = 0.0 if resume_from is None else resume_from["wall_seconds"]
-        autosave = Autosave(simulation, recorder, job.folder, checkpoint_seconds, pause, spent)
+        state, seconds = course.resume_from, course.checkpoint_seconds
+        simulation = _simulation(job, recorder, state)
+        spent = 0.0 if state is None else state["wall_seconds"]
+        autosave = Autosave(simulation, recorder, job.folder, seconds, course.pause, spent)
         with one_thread(), few_collections():
             try:
                 simulation.run(autosave.pause, until=job.spec.until)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,6 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from securevfl.errors import ConfigurationError, DataError
-from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.estimators.base import VerticalEstimator
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@dataclass(eq=False, repr=False)
 class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     """Train any protocol on the rows of one matrix whose columns are divided among parties.
 
@@ -81,38 +82,11 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     True
     """
 
-    _file = "classifier.json"
+    _file: ClassVar[str] = "classifier.json"
 
-    def __init__(
-        self,
-        protocol: str = DEFAULT,
-        parties: int = 8,
-        *,
-        owners: Sequence[Sequence[int]] | None = None,
-        rounds: int | None = None,
-        batch: int | None = None,
-        lr: float | None = None,
-        scaling: str = "minmax",
-        conditions: str | Mapping[str, object] = "none",
-        sealed: bool = True,
-        class_weight: Mapping[bool | int | float | str, float] | str | None = None,
-        options: Mapping[str, object] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            protocol,
-            parties,
-            owners=owners,
-            rounds=rounds,
-            batch=batch,
-            lr=lr,
-            scaling=scaling,
-            conditions=conditions,
-            sealed=sealed,
-            options=options,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
+    class_weight: Mapping[bool | int | float | str, float] | str | None = field(
+        default=None, kw_only=True
+    )
 
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> Self:
         """Train.
@@ -197,7 +171,7 @@ class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
     True
     """
 
-    _file = "regressor.json"
+    _file: ClassVar[str] = "regressor.json"
 
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> Self:
         """Train.

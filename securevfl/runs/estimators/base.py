@@ -6,8 +6,9 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -67,37 +68,24 @@ def _remedy(features: int, parties: int) -> str:
     return "give more parties, or a smaller privacy or segments"
 
 
+@dataclass(eq=False, repr=False)
 class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that trains a protocol on all rows of `fit`."""
 
-    _file: str  # of what `save` writes beside the models
+    _file: ClassVar[str]  # of what `save` writes beside the models
 
-    def __init__(
-        self,
-        protocol: str = DEFAULT,
-        parties: int = 8,
-        *,
-        owners: Sequence[Sequence[int]] | None = None,
-        rounds: int | None = None,
-        batch: int | None = None,
-        lr: float | None = None,
-        scaling: str = "minmax",
-        conditions: str | Mapping[str, object] = "none",
-        sealed: bool = True,
-        options: Mapping[str, object] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.protocol = protocol
-        self.parties = parties
-        self.owners = owners
-        self.rounds = rounds
-        self.batch = batch
-        self.lr = lr
-        self.scaling = scaling
-        self.conditions = conditions
-        self.sealed = sealed
-        self.options = options
-        self.random_state = random_state
+    protocol: str = DEFAULT
+    parties: int = 8
+    _: KW_ONLY
+    owners: Sequence[Sequence[int]] | None = None
+    rounds: int | None = None
+    batch: int | None = None
+    lr: float | None = None
+    scaling: str = "minmax"
+    conditions: str | Mapping[str, object] = "none"
+    sealed: bool = True
+    options: Mapping[str, object] | None = None
+    random_state: int | np.random.RandomState | None = None
 
     # -- fitting -----------------------------------------------------------------------------
 
