@@ -158,25 +158,6 @@ class OwnEntropy:
 
 
 @dataclass(frozen=True)
-class Reseeded:
-    """Secret streams in which one party has others than before.
-
-    Attributes
-    ----------
-    secrets : Secrets
-    party : int
-    """
-
-    secrets: Secrets
-    party: int
-
-    def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
-        """The party's streams have another name; those of others are as they were."""
-        other = index == self.party
-        return self.secrets.stream(index, f"{name}, reseeded" if other else name, *keys)
-
-
-@dataclass(frozen=True)
 class Composed:
     """Secrets of several parties together, to simulate what they ran on separate machines.
 

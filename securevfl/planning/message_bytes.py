@@ -80,20 +80,6 @@ def sent_bytes(outline: Outline, parties: int, *, sealed: bool) -> Sent:
     return sent
 
 
-def largest_frame(outline: Outline) -> int:
-    """Bound on the bytes of a frame of a run, sealed: what a session puts together at most."""
-    posts = [*outline.setup]
-    posts += [post for phase in outline.phases for stage in phase.stages for post in stage.posts]
-    sizes = [
-        message_bytes(post.kind, payload, sealed=True, modulus=post.modulus)
-        for post in posts
-        for payload in post.payloads
-    ]
-    words = [(ANNOUNCE, phase.announcement) for phase in outline.phases]
-    sizes += [message_bytes(*word, sealed=True) for word in (*words, outline.end)]
-    return max(sizes) + _FRAME_HEAD
-
-
 def sent_messages(outline: Outline, parties: int) -> int:
     """Messages between different parties that a whole run sends."""
 

@@ -13,7 +13,7 @@ from securevfl.data.dataset import VerticalDataset
 from securevfl.engine.conditions import NONE, Conditions, Delay, Trace
 from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS
 from securevfl.engine.network import SERVER
-from securevfl.planning.message_bytes import largest_frame, sent_bytes
+from securevfl.planning.message_bytes import sent_bytes
 from securevfl.planning.message_times import MANY, draw, expected_times
 from securevfl.protocols.base.schedule import Shape
 
@@ -61,13 +61,6 @@ def test_predicted_bytes_of_every_party_are_those_of_the_transcript(parties, opt
         n: int(columns["bytes"][columns["sender"] == n].sum()) for n in (SERVER, *range(parties))
     }
     assert sent_bytes(outline_of(run), parties, sealed=sealed).total == measured
-
-
-def test_the_bound_on_frames_is_that_of_the_largest_message():
-    given = {**TINY, "secure": True, "segments": 2}
-    run = svfl.run("fedvs", data(5), rounds=3, conditions="none", **given)
-    largest = int(run.transcript.columns()["bytes"].max())
-    assert largest_frame(outline_of(run)) == largest + 1024
 
 
 def test_inference_in_several_attempts_is_counted():

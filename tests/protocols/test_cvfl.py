@@ -14,6 +14,7 @@ from securevfl.engine.network import SERVER, Message
 from securevfl.engine.party_state import restore, snapshot
 from securevfl.engine.runner import Owner, PartyRunner
 from securevfl.errors import ConfigurationError, DataError, StalledError
+from securevfl.models.centralised import Centralised
 from securevfl.protocols.base import open_embeddings
 from securevfl.protocols.cvfl.algorithm import ActiveParty, PassiveParty
 from securevfl.protocols.cvfl.parameters import CvflConfig
@@ -71,7 +72,9 @@ def test_the_centralised_twin_is_split_learning_without_any_partition(client, ru
     outcome = simulate("split", dataset, **options)
     layout, losses = outcome.protocol.layout, []
     with one_thread():
-        twin = outcome.protocol.centralised()
+        split = outcome.protocol
+        networks = [split.client_network(n) for n in split.peers()]
+        twin = Centralised(networks, split.joint_centre(), joined=rule)
         for round in range(1, 1 + options["rounds"]):
             samples = layout.samples(layout.draw(round))
             columns = [part[samples] for part in dataset.train]

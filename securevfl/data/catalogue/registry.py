@@ -27,22 +27,10 @@ class CatalogueEntry:
 
     Parameters
     ----------
-    name : str
-        Name for `load_dataset`.
-    rows, features, classes : int
-        Of the whole published set: training and test rows, source columns, classes.
-    parties : int
-        Default number of parties.
-    licence, origin : str
-        Of the data.
-    split : str
-        Default split.
+    name, rows, features, classes, parties, licence, origin, split, obtain, openml
+        As in `securevfl.data.catalogue.facts.Facts`.
     files : tuple of str
         Files that are looked for in the data folder first; () where scikit-learn brings the set.
-    obtain : str
-        Where to get it.
-    openml : tuple of int
-        Numbers of the set at OpenML, from where it is downloaded when its files are absent.
     available : bool
         Whether it can be loaded here without a download.
     """

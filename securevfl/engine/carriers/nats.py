@@ -24,7 +24,6 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity
 from securevfl.errors import CarrierError, ConfigurationError
 
-DEFAULT_PORT = 4222
 _USER = 20 << 3  # the byte with which NATS begins the public keys of users
 _MOST_WAITING = 1 << 26  # bytes that wait for a slow connection before frames are dropped
 _LIMIT = 1 << 20  # of a line from the relay, and of bytes that are read ahead

@@ -10,7 +10,6 @@ import numpy as np
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import ConfigurationError
 from securevfl.models.aggregation import gather, make_aggregation
-from securevfl.models.centralised import Centralised
 from securevfl.models.client_networks import ClientNetwork, make_client_network
 from securevfl.models.networks import training_bytes
 from securevfl.models.split import Batches, Centre
@@ -183,11 +182,6 @@ class EmbeddingProtocol(SplitProtocol):
     def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:
         """New server model, as wide as the aggregated embedding; `stream` as for `centre`."""
         return self.centre(self.aggregation.width(self.config.width), stream=stream)
-
-    def centralised(self) -> Centralised:
-        """Centralised model: the same networks with the same weights, without any partition."""
-        networks = [self.client_network(n) for n in self.peers()]
-        return Centralised(networks, self.joint_centre(), joined=self.config.aggregation)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
         """Clients whose embeddings the experimenter's evaluation uses."""

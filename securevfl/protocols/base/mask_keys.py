@@ -20,11 +20,6 @@ from securevfl.protocols.base.schedule import Post, hollow
 from securevfl.verified import Key, Participant
 
 
-def as_array(keys: Sequence[bytes]) -> np.ndarray:
-    """Keys of equal length as an array, (keys, bytes)."""
-    return np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1)
-
-
 class KeyParticipant(Participant):
     """A client that agrees with the others on keys of masks.
 

@@ -30,8 +30,6 @@ from securevfl.protocols.base.schedule import Needs, Outline, Shape
 from securevfl.verified import bare_of
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from securevfl.data.dataset import VerticalDataset
 
 
@@ -60,9 +58,6 @@ class Protocol(ABC):
         besides rounds and batch. Smaller values stay.
     refused_options : mapping
         Options that the method cannot have, by the names that users give them, and why.
-    told_events : mapping
-        Events that parties with hidden columns put into the history and that depend on them, and
-        what they tell whoever reads it. No claim covers that; `securevfl verify` names them.
     apart : bool
         Whether the protocol needs local data only: each client its own columns, the server the
         labels, and `scores` the clients' embeddings. Then no party needs the whole data set
@@ -94,7 +89,6 @@ class Protocol(ABC):
     fault_options: ClassVar[Mapping[str, Any]] = {}
     small_options: ClassVar[Mapping[str, int]] = {}
     refused_options: ClassVar[Mapping[str, str]] = {}
-    told_events: ClassVar[Mapping[str, str]] = {}
     apart: ClassVar[bool] = False
     tells_sums: ClassVar[bool] = False
     twin: ClassVar[str | None] = None
@@ -274,14 +268,6 @@ class Protocol(ABC):
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Declaration of every message that the parties of `predictors` may send."""
         return ()
-
-    def predicting(self, rows: int) -> Self:
-        """A copy with the parameters of a prediction of so many rows.
-
-        Formulas of its `prediction_messages` are those of a prediction of its data's test rows. It
-        makes no parties. Errors are those of `predictors`.
-        """
-        raise ConfigurationError(_NOT_CODED.format(name=self.name))
 
     def released(self, rounds: int | None = None) -> Odometer | None:
         """Equations that decoded sums give about a row in so many rounds, all if not given.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,33 +70,6 @@ def check_element(
     """
     if not isinstance(value, Element) or value.shape != tuple(shape):
         check_array(what, sender, value, shape, field.dtype, field.modulus)
-
-
-def check_arrays(
-    what: str,
-    values: Mapping[int, Any],
-    shapes: Mapping[int, tuple[int, ...]],
-    dtype: Any,
-    modulus: int,
-) -> None:
-    """`check_array` of each sender's array of field elements, in one pass over all of them.
-
-    Raises
-    ------
-    ProtocolError
-        For the first sender whose array is refused.
-    """
-    form = np.dtype(dtype)
-    fit = all(
-        isinstance(value, np.ndarray) and value.shape == shapes[n] and value.dtype == form
-        for n, value in values.items()
-    )
-    if fit and values:
-        joined = np.concatenate([value.ravel() for value in values.values()])
-        fit = int(joined.max(initial=0)) < modulus
-    if not fit:
-        for n, value in values.items():
-            check_array(what, n, value, shapes[n], dtype, modulus)
 
 
 def check_number(what: str, sender: int, value: Any, least: int, most: int) -> None:

@@ -31,9 +31,6 @@ class SplitProtocol(Protocol):
     has ``centre``, the server model.
     """
 
-    told_events: ClassVar[Mapping[str, str]] = {
-        "clipped": "how many weights a client's bound cut in a round"
-    }
     no_class_weights: ClassVar[str] = ""  # why the method takes none, in words
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:

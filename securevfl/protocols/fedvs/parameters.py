@@ -167,11 +167,6 @@ class Parameters:
         return results_needed(self.config, self.code.segments)
 
     @property
-    def wanted(self) -> int:
-        """Former name of `results_needed`."""
-        return self.results_needed
-
-    @property
     def requirement(self) -> str:
         """`results_needed` in the letters of the paper, for error messages."""
         needed = f"R = 2(K+T-1)+1 = {self.threshold}"

@@ -68,11 +68,6 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 4, "width": 1} | {
         "degree": 1, "hidden": 8, "sum_budget": 0.0,
     }  # fmt: skip
-    told_events: ClassVar[dict[str, str]] = {
-        **SplitProtocol.told_events,
-        "pretrained": "the losses of a client's pretraining, and when it stopped",
-        "clipped": "how many weights of a client were cut to weight_bound",
-    }
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
         "result_timeout": 60.0,
