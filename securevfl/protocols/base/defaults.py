@@ -59,7 +59,7 @@ NO_OPTION: Mapping[str, str] = {
 
 _ADVANCED = """
 momentum weight_decay optimizer lr_decay hidden centre device own_centre own_loss class_weights
-client_lr_decay client_momentum client_weight_decay client_step own_client weight_bound layers
+client_lr_decay client_weight_decay client_step own_client weight_bound layers
 aggregation embedding prime data_bits model_bits gradient_bits bits key_bits rounding prepare
 tolerate_corrupt release result_timeout ask_timeout max_attempts cohorts quorum threshold
 consistency amplify_at_most patience timeout staleness temperature corruption projection predictor

@@ -93,6 +93,17 @@ NoiseSource = Annotated[
     ),
 ]
 
+ShareTimeout = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        description=(
+            "Seconds after which a round goes on with the clients that have shared. "
+            "Default: it waits for all."
+        ),
+    ),
+]
+
 SumBudget = Annotated[
     float | None,
     Field(

@@ -16,13 +16,18 @@ _ONLY_SGD += "linear in the gradient: plain SGD"
 _NO_CLIP = "a clip is not linear, and nobody sees an owner's gradient X_n^T G: holders have it in "
 _NO_CLIP += "shares, and the server has G and no X_n. Lower client_lr; the server shrinks steps by "
 _NO_CLIP += "itself where a sum could leave the field"
-REFUSED = dict.fromkeys(
-    (
-        *("clip", "clip_grad", "clip_grad_norm", "clip_norm", "clipping", "client_clip"),
-        *("grad_clip", "gradient_clip", "gradient_clipping", "max_grad_norm", "max_norm"),
+REFUSED = {
+    **dict.fromkeys(
+        (
+            *("clip", "clip_grad", "clip_grad_norm", "clip_norm", "clipping", "client_clip"),
+            *("grad_clip", "gradient_clip", "gradient_clipping", "max_grad_norm", "max_norm"),
+        ),
+        _NO_CLIP,
     ),
-    _NO_CLIP,
-)
+    "client_momentum": f"{_ONLY_SGD}, without momentum",
+    "weight_bound": "models exist as shares only, and nobody can clip what nobody sees: the server "
+    "bounds the sums by its own steps",
+}
 
 
 class CodedSplitConfig(BudgetedConfig):
@@ -141,9 +146,6 @@ class CodedSplitConfig(BudgetedConfig):
     client_step: Literal["sgd", "adam"] = Field(
         "sgd", description="Step of the owners' models: only sgd; adam is refused."
     )
-    client_momentum: float = Field(
-        0.0, ge=0, lt=1, description="Momentum of the owners' models: only 0."
-    )
     client_weight_decay: float = Field(
         0.0,
         ge=0,
@@ -152,32 +154,12 @@ class CodedSplitConfig(BudgetedConfig):
             "below 1. It costs bits of the field."
         ),
     )
-    weight_bound: float | None = Field(
-        None, gt=0, description="Bound on the owners' weights: refused, for nobody sees them."
-    )
 
     @field_validator("client_step")
     @classmethod
     def _sgd(cls, value: str) -> str:
         if value != "sgd":
             raise ValueError(f"{_ONLY_SGD}, client_step = sgd; prepare = scale helps it")
-        return value
-
-    @field_validator("client_momentum")
-    @classmethod
-    def _plain(cls, value: float) -> float:
-        if value:
-            raise ValueError(f"{_ONLY_SGD}, without momentum; leave it 0")
-        return value
-
-    @field_validator("weight_bound")
-    @classmethod
-    def _unbounded(cls, value: float | None) -> float | None:
-        if value is not None:
-            raise ValueError(
-                "models exist as shares only, and nobody can clip what nobody sees; leave it out: "
-                "the server bounds the sums by its own steps"
-            )
         return value
 
     @model_validator(mode="after")

@@ -20,7 +20,7 @@ from securevfl.field.designs import blocks_of, stream_count
 from securevfl.field.prss import Prss
 from securevfl.models.pretraining.trainer import SupervisedOptions
 from securevfl.models.split import Batches
-from securevfl.protocols.base.options import BudgetedConfig
+from securevfl.protocols.base.options import BudgetedConfig, ShareTimeout
 
 _PAPER = {
     "degree": 2,
@@ -81,14 +81,7 @@ class FedVSConfig(SupervisedOptions, BudgetedConfig):
     secure: bool = Field(
         False, description="Whether the test set is evaluated on secret shares (coded inference)."
     )
-    share_timeout: float | None = Field(
-        None,
-        gt=0,
-        description=(
-            "Seconds after which a round goes on with the clients that have shared. "
-            "Default: it waits for all."
-        ),
-    )
+    share_timeout: ShareTimeout = None
     cohorts: int | None = Field(
         None,
         ge=0,

@@ -11,6 +11,7 @@ from securevfl.engine.wire import message
 from securevfl.errors import PrivacyError
 from securevfl.field import LagrangeCode
 from securevfl.field.cohorts import Cohorts, most_cohorts
+from securevfl.protocols.base.options import ShareTimeout
 from securevfl.protocols.base.summed_parties import SummedConfig
 
 
@@ -67,14 +68,7 @@ class SecAggConfig(SummedConfig):
     prime: int = Field(
         2**61 - 1, description="Modulus p of the prime field in which embeddings are summed."
     )
-    share_timeout: float | None = Field(
-        None,
-        gt=0,
-        description=(
-            "Seconds after which a round goes on with the clients that have shared. "
-            "Default: it waits for all."
-        ),
-    )
+    share_timeout: ShareTimeout = None
     result_timeout: float | None = Field(
         None,
         gt=0,
