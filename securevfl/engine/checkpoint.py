@@ -54,12 +54,8 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
 def read_checkpoint(folder: Path) -> dict[str, object]:
     """The state of the newest checkpoint that can be read.
 
-    Raises
-    ------
-    ConfigurationError
-        When there is none: the run was stopped before its first one.
-    CheckpointError
-        When both files are damaged or of another version.
+    ConfigurationError when there is none: the run was stopped before its first one. CheckpointError
+    when both files are damaged or of another version.
     """
     reasons = []
     for name in (_NAME, _PREVIOUS):
@@ -90,10 +86,7 @@ def read_checkpoint(folder: Path) -> dict[str, object]:
 def begin_resumption(folder: Path) -> int:
     """Number of a new resumption, from 1, which no earlier one had; it is written down first.
 
-    Raises
-    ------
-    CheckpointError
-        When the number of the last one cannot be read.
+    CheckpointError when the number of the last one cannot be read.
     """
     path = folder / _RESUMED
     number = 1 + (int(read_file(path)) if path.exists() else 0)
@@ -146,10 +139,7 @@ def _sealed(value: object) -> tuple[bytes, bytes]:
 def read_file(path: Path) -> Any:
     """Inverse of `write_file`.
 
-    Raises
-    ------
-    CheckpointError
-        For a file that is damaged, of another version, or no checkpoint at all.
+    CheckpointError for a file that is damaged, of another version, or no checkpoint at all.
     """
     try:
         data = path.read_bytes()

@@ -206,10 +206,7 @@ _LONGEST = 1e9  # seconds, 31 years: nine of them fit into the 64 bits of a time
 def round_ns(seconds: float) -> int:
     """Nanoseconds, rounded to the nearest.
 
-    Raises
-    ------
-    ConfigurationError
-        For a time longer than virtual time can be.
+    ConfigurationError for a time longer than virtual time can be.
     """
     if not seconds <= _LONGEST:
         raise ConfigurationError(
@@ -354,7 +351,9 @@ def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: 
 
     Functions of installed packages are among them: an entry point of the group
     ``securevfl.conditions`` names a ``make_conditions(*, parties, batch_rows, **parameters)``.
-    Every parameter needs a default, so that the name alone is enough.
+    Every parameter needs a default, so that the name alone is enough. UnknownNameError for a name
+    or a parameter that does not exist. ConfigurationError when the function returns no
+    `Conditions`, or not a delay for each client.
 
     Parameters
     ----------
@@ -366,13 +365,6 @@ def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: 
         Rows of a coded batch, |B|.
     **parameters
         Of the function; a file names the function by ``pattern`` and has them as further keys.
-
-    Raises
-    ------
-    UnknownNameError
-        For a name or a parameter that does not exist.
-    ConfigurationError
-        When the function returns no `Conditions`, or not a delay for each client.
     """
     make = CONDITIONS.get(name)
     known = inspect.signature(make).parameters

@@ -60,12 +60,8 @@ def load_conditions(
     take ``share_factor``, or else ``log_base`` of its default log(N)^2 / |B|; ``bandwidth`` (bit/s,
     0 for no limit), ``uplinks`` and ``downlinks`` (a rate for each client, or one for all),
     ``compute``, ``seconds_per_multiply_add`` and ``slowness`` (of each client); ``delay_mode`` and
-    ``persistence`` (`Conditions`).
-
-    Raises
-    ------
-    ConfigurationError
-        For an unknown name, a missing or malformed file, or values out of range.
+    ``persistence`` (`Conditions`). ConfigurationError for an unknown name, a missing or malformed
+    file, or values out of range.
     """
     if isinstance(source, Conditions):
         return source

@@ -49,6 +49,8 @@ DEFAULT_SHAPE = {"exponential": 0.0, "pareto": 2.5, "lognormal": 1.0}
 class Delay:
     """A random delay with a constant part.
 
+    ConfigurationError for a law that does not exist, and a number outside of its range.
+
     Parameters
     ----------
     mean : float
@@ -60,11 +62,6 @@ class Delay:
     shape : float
         Tail index of the Pareto distribution, above 1, or the standard deviation of the logarithm
         of the lognormal distribution, above 0. The exponential distribution has none: 0.
-
-    Raises
-    ------
-    ConfigurationError
-        For a law that does not exist, and a number outside of its range.
     """
 
     mean: float = 0.0
@@ -134,10 +131,7 @@ class Trace:
     def seconds(self, seed: int, party: int, round: int, activity: str) -> float:
         """Value of a round; what is sent before round 1 has that of round 1.
 
-        Raises
-        ------
-        ConfigurationError
-            Beyond the last round of a trace that refuses to begin anew.
+        ConfigurationError beyond the last round of a trace that refuses to begin anew.
         """
         place = max(round - 1, 0)
         if place >= len(self.recorded) and self.end == "refuse":
@@ -156,6 +150,8 @@ class Trace:
 def read_trace(path: Path, *, parties: int, end: TraceEnd = "wrap") -> tuple[Trace, ...]:
     """Delays of all parties from a CSV file.
 
+    ConfigurationError when the file cannot be read, or is not such a table; the line is named.
+
     Parameters
     ----------
     path : Path
@@ -163,11 +159,6 @@ def read_trace(path: Path, *, parties: int, end: TraceEnd = "wrap") -> tuple[Tra
     parties : int
         Number of clients; each must occur in the file.
     end : {"wrap", "refuse"}
-
-    Raises
-    ------
-    ConfigurationError
-        When the file cannot be read, or is not such a table; the line is named.
     """
     import csv
 

@@ -168,6 +168,8 @@ class Faults:
     ) -> Schedule:
         """Schedule of a run whose parties have these roles.
 
+        ConfigurationError for a chain of a role, or an outage of a party, that the run has not.
+
         Parameters
         ----------
         roles : mapping
@@ -175,11 +177,6 @@ class Faults:
         seed : int
         last : int, optional
             Last round in which chains apply; afterwards only scripted outages do.
-
-        Raises
-        ------
-        ConfigurationError
-            For a chain of a role, or an outage of a party, that the run has not.
         """
         return Schedule(self, roles, seed, last)
 
@@ -403,10 +400,7 @@ def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Fa
         party = 1                       # all numbers that it uploads are replaced,
         rounds = [5]                    # in these rounds, or seconds
 
-    Raises
-    ------
-    ConfigurationError
-        For a missing or malformed file, or values out of range.
+    ConfigurationError for a missing or malformed file, or values out of range.
     """
     if source is None or isinstance(source, Faults):
         return source

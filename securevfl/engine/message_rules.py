@@ -51,17 +51,14 @@ class Route:
 class MessageRules:
     """All routes of a protocol.
 
+    ValueError when two of one kind have not.
+
     Parameters
     ----------
     protocol : str
         Its name, for error messages.
     routes : iterable of Route
         All of one kind have the same modulus.
-
-    Raises
-    ------
-    ValueError
-        When two of one kind have not.
     """
 
     def __init__(self, protocol: str, routes: Iterable[Route]) -> None:
@@ -89,10 +86,7 @@ class MessageRules:
     def check_sending(self, sender: int, to: Sequence[int], kind: str) -> None:
         """Refuse to send what is not declared.
 
-        Raises
-        ------
-        UndeclaredMessageError
-            Naming sender, receiver and kind, and what is declared of the kind.
+        UndeclaredMessageError naming sender, receiver and kind, and what is declared of the kind.
         """
         receivers = tuple(to)
         if self._sent.get((kind, sender)) == receivers:

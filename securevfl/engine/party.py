@@ -200,11 +200,7 @@ class Party:
 
         Inside ``with round_`` only messages of that round are accepted; elsewhere those of every
         round, unless `round` says otherwise. With `sender` only those of that party are.
-
-        Raises
-        ------
-        TimeoutError
-            When `timeout` seconds have passed.
+        TimeoutError when `timeout` seconds have passed.
         """
         if round is None:
             round = ANY_ROUND if self._announced is None else self._announced

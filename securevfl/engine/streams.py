@@ -36,6 +36,9 @@ def _name_words(name: str) -> tuple[int, int]:
 def keyed_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
     """Philox generator that is determined by its arguments; other arguments give another one.
 
+    ValueError for keys out of range: NumPy cuts integers into words of 32 bits without marking
+    where one ends, so the key 2^32 would give the stream of the keys 0 and 1.
+
     Parameters
     ----------
     seed : int
@@ -46,12 +49,6 @@ def keyed_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Gen
         Purpose of the stream.
     *keys : int
         Further keys, such as the round; each in [0, 2^32).
-
-    Raises
-    ------
-    ValueError
-        For keys out of range: NumPy cuts integers into words of 32 bits without marking where one
-        ends, so the key 2^32 would give the stream of the keys 0 and 1.
     """
     _check_keys(name, keys)
     sequence = np.random.SeedSequence([seed, entity + 1, *_name_words(name), *keys])
@@ -64,10 +61,7 @@ class Secrets(Protocol):
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Generator of party `index` for a purpose; the same arguments give the same one.
 
-        Raises
-        ------
-        ForeignSecretError
-            When the source does not have that party's secrets.
+        ForeignSecretError when the source does not have that party's secrets.
         """
 
 
@@ -134,10 +128,7 @@ class OwnEntropy:
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Generator for a purpose of this party.
 
-        Raises
-        ------
-        ForeignSecretError
-            For another party's number.
+        ForeignSecretError for another party's number.
         """
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -177,10 +168,7 @@ class Composed:
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Generator of one of the parties.
 
-        Raises
-        ------
-        ForeignSecretError
-            For a party whose entropy is not there.
+        ForeignSecretError for a party whose entropy is not there.
         """
         if index not in self.parts:
             raise ForeignSecretError(

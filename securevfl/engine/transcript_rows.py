@@ -126,10 +126,7 @@ class SpilledRows:
     def append(self, columns: Columns) -> None:
         """Write a chunk, and the changes once they are as many as a chunk has rows.
 
-        Raises
-        ------
-        OSError
-            When the folder cannot be written; nothing has changed then.
+        OSError when the folder cannot be written; nothing has changed then.
         """
         write_file(self._file(self._chunks), columns)
         self._chunks += 1

@@ -54,17 +54,14 @@ def message(name: str, /) -> Callable[[_Cls], _Cls]: ...
 def message(name: Any, /) -> Any:
     """Declare a dataclass as a payload.
 
+    TypeError when the class is no dataclass, when its constructor does not take all its fields by
+    position, or when another class has the name already.
+
     Parameters
     ----------
     name : str or type
         The name that stands on the wire and in checkpoints, as in ``@message("secagg.Deal")``. It
         stays when the class moves to another module. Bare ``@message`` takes ``module.Class``.
-
-    Raises
-    ------
-    TypeError
-        When the class is no dataclass, when its constructor does not take all its fields by
-        position, or when another class has the name already.
     """
     if isinstance(name, str):
         return lambda cls: _declare(cls, name)
@@ -88,10 +85,7 @@ def _declare(cls: _Cls, name: str) -> _Cls:
 def envelope(kind: str) -> int:
     """Bytes that a message of a kind has beside its payload.
 
-    Raises
-    ------
-    WireError
-        When the kind is longer than 255 bytes.
+    WireError when the kind is longer than 255 bytes.
     """
     length = len(_utf8(kind))
     if length > 255:
@@ -102,12 +96,8 @@ def envelope(kind: str) -> int:
 def size(value: Any, depth: int = 0, modulus: int | None = None) -> int:
     """Length in bytes of ``encode(value, modulus)``, without encoding it.
 
-    `depth` is how deep the value is nested.
-
-    Raises
-    ------
-    WireError
-        Where `encode` would: what cannot be written is refused when it is sent.
+    `depth` is how deep the value is nested. WireError where `encode` would: what cannot be written
+    is refused when it is sent.
     """
     kind = type(value)
     if value is None or kind is bool:
@@ -152,17 +142,14 @@ def _compound_size(value: Any, depth: int, modulus: int | None) -> int:
 def encode(value: object, modulus: int | None = None) -> bytes:
     """Bytes of a payload.
 
+    WireError for a type that is no payload, an integer beyond 64 bits, or nesting deeper than 64;
+    for a number that is to be packed and is not below p.
+
     Parameters
     ----------
     value : payload
     modulus : int, optional
         p, where all arrays of the dtype of F_p hold its elements; they are packed.
-
-    Raises
-    ------
-    WireError
-        For a type that is no payload, an integer beyond 64 bits, or nesting deeper than 64; for a
-        number that is to be packed and is not below p.
     """
     out = bytearray()
     _encode(value, out, 0, modulus)
@@ -190,17 +177,14 @@ def encode_rows(rows: np.ndarray, modulus: int | None = None) -> list[bytes]:
 def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
     """Payload of its bytes; arrays are read-only, and views of `data` where that is aligned.
 
+    WireError for truncated, over-long or malformed bytes, and for names that were not declared; for
+    packed elements of another number of bits, that are not below p, or with bits after them.
+
     Parameters
     ----------
     data : bytes or memoryview
     modulus : int, optional
         As for `encode`. Arrays of the dtype of F_p must be packed then, and none may be otherwise.
-
-    Raises
-    ------
-    WireError
-        For truncated, over-long or malformed bytes, and for names that were not declared; for
-        packed elements of another number of bits, that are not below p, or with bits after them.
     """
     view = memoryview(data).toreadonly()
     if (
@@ -239,12 +223,7 @@ def decode_each(parts: Sequence[bytes], modulus: int | None = None) -> list[Any]
 def decode_flat(data: bytes | memoryview, kinds: Sequence[type]) -> tuple[Any, ...]:
     """A tuple of texts, integers and bytes of these kinds; time and memory are linear in `data`.
 
-    For bytes of unknown origin, before they are authenticated.
-
-    Raises
-    ------
-    WireError
-        For anything else.
+    For bytes of unknown origin, before they are authenticated. WireError for anything else.
     """
     view = memoryview(data).toreadonly()
     tags = {str: b"s", int: b"i", bytes: b"b"}

@@ -180,11 +180,8 @@ class Server(SummedServer):
 def quorum_of(config: HEConfig, parties: int) -> int:
     """Embeddings that are summed, at least.
 
-    Raises
-    ------
-    PrivacyError
-        When T clients, or the key holder, with the sum could be left with one embedding, or there
-        are too few clients.
+    PrivacyError when T clients, or the key holder, with the sum could be left with one embedding,
+    or there are too few clients.
     """
     N, T = parties, config.privacy
     needed = max(T, 1) + 2  # the key holder is a client, too, and sees the sum without colluding

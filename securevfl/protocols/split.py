@@ -107,11 +107,7 @@ def rounded(
 
     With the quantisers of FedVS for data and weights it computes with the values that FedVS's field
     elements represent. The integers are multiplied in int64, and refused where they could leave it.
-
-    Raises
-    ------
-    RangeError
-        Where the largest row sum times the largest weight reaches 2^63.
+    RangeError where the largest row sum times the largest weight reaches 2^63.
     """
     of_data, of_model = quantisers
     data = of_data.round(expand(rows_of(features, samples), network.degree))

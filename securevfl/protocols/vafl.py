@@ -52,12 +52,7 @@ class VaflConfig(SegmentedConfig):
 
 
 class Order:
-    """A client's own batches: secret choices, as an input of functions.
-
-    Parameters
-    ----------
-    batches : Batches
-    """
+    """A client's own batches: secret choices, as an input of functions."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches = batches

@@ -27,6 +27,8 @@ class Carrier(Protocol):
     async def open(self, take: Take, changed: Changed | None = None) -> None:
         """Connect out. It waits until the first connection stands, however long that takes.
 
+        CarrierError when waiting would not help: a wrong certificate, or a key that is not let in.
+
         Parameters
         ----------
         take : callable
@@ -34,11 +36,6 @@ class Carrier(Protocol):
         changed : callable, optional
             Called on the loop with whether there is a connection now, and with a sentence that says
             to what, or why not.
-
-        Raises
-        ------
-        CarrierError
-            When waiting would not help: a wrong certificate, or a key that is not let in.
         """
 
     def send(self, receiver: int, frame: bytes) -> None:

@@ -95,10 +95,7 @@ def seal(cipher: ChaCha20Poly1305, head: Head, content: Content, *, padded: bool
 def open_sealed(cipher: ChaCha20Poly1305, head: Head, data: bytes) -> Content:
     """Inverse of `seal`.
 
-    Raises
-    ------
-    SealError
-        For bytes that were changed or forged.
+    SealError for bytes that were changed or forged.
     """
     from cryptography.exceptions import InvalidTag
 
@@ -117,10 +114,7 @@ def open_sealed(cipher: ChaCha20Poly1305, head: Head, data: bytes) -> Content:
 def read_head(data: bytes) -> Head:
     """Head of a datagram.
 
-    Raises
-    ------
-    WireError
-        For more or fewer bytes than a datagram has, another version, or an unknown type.
+    WireError for more or fewer bytes than a datagram has, another version, or an unknown type.
     """
     if not _HEAD.size + _HELLO.size <= len(data) <= LARGEST_DATAGRAM:
         raise WireError(f"datagram: {len(data)} bytes are none")
@@ -140,9 +134,7 @@ def encode_hello(sender: int, receiver: int, hello: Hello) -> bytes:
 def decode_hello(data: bytes) -> Hello:
     """Introduction of a datagram.
 
-    Raises
-    ------
-    WireError
+    Raises WireError.
     """
     (length,) = _HELLO.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _HELLO.size

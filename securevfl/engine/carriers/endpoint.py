@@ -44,10 +44,7 @@ class Endpoint:
     async def open(self) -> None:
         """Connect the carrier, and introduce this party to the others until they know it.
 
-        Raises
-        ------
-        CarrierError
-            As `Carrier.open`.
+        CarrierError as `Carrier.open`.
         """
         await self.carrier.open(self._take, self._changed)
         self._flush()

@@ -230,10 +230,7 @@ class Incoming:
     def wants(self, number: int) -> bool:
         """Whether a datagram is new. Nothing of another one is looked at.
 
-        Raises
-        ------
-        WireError
-            For one beyond the window, which an honest peer does not send yet.
+        WireError for one beyond the window, which an honest peer does not send yet.
         """
         if number >= self.expected + WINDOW:
             raise WireError(f"datagram: {number} was sent before {self.expected} was acknowledged")
@@ -242,10 +239,7 @@ class Incoming:
     def put(self, number: int, piece: Piece) -> list[bytes]:
         """Frames that are whole and next in order now that a piece has come.
 
-        Raises
-        ------
-        WireError
-            For pieces that make no frame, or one above the bound. The link is then of no use.
+        WireError for pieces that make no frame, or one above the bound. The link is then of no use.
         """
         self._early[number] = piece
         whole = []

@@ -53,9 +53,7 @@ class RelayAddress:
     def parse(cls, text: str) -> RelayAddress:
         """Inverse of `str`: ``host:port#fingerprint``.
 
-        Raises
-        ------
-        ConfigurationError
+        Raises ConfigurationError.
         """
         place, _, fingerprint = text.partition("#")
         host, _, port = place.rpartition(":")
@@ -227,9 +225,7 @@ class NatsCarrier:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to one relay, and be let in.
 
-        Raises
-        ------
-        CarrierError, OSError, EOFError, ValueError
+        Raises CarrierError, OSError, EOFError, ValueError.
         """
         async with asyncio.timeout(_CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(
@@ -321,9 +317,7 @@ def _context() -> ssl.SSLContext:
 def _check_certificate(address: RelayAddress, writer: asyncio.StreamWriter) -> None:
     """Refuse a relay with another key, before it gets a word.
 
-    Raises
-    ------
-    CarrierError
+    Raises CarrierError.
     """
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     found = certificate_fingerprint(shown) if shown else ""
@@ -338,9 +332,7 @@ def _check_certificate(address: RelayAddress, writer: asyncio.StreamWriter) -> N
 async def _line(reader: asyncio.StreamReader) -> bytes:
     """Next line of the relay, without its end.
 
-    Raises
-    ------
-    EOFError, OSError, ValueError
+    Raises EOFError, OSError, ValueError.
     """
     try:
         return (await reader.readuntil(b"\r\n"))[:-2]
@@ -351,10 +343,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 def _length(line: bytes) -> int:
     """Length of the frame that a line announces.
 
-    Raises
-    ------
-    ValueError
-        For one above the bound: nothing of it is read.
+    ValueError for one above the bound: nothing of it is read.
     """
     length = int(line.rpartition(b" ")[2])
     if not 0 <= length <= LARGEST_FRAME:

@@ -158,12 +158,8 @@ class Session:
     def send(self, receiver: int, frame: bytes) -> None:
         """Store a frame until the peer has it; `due` hands out its datagrams.
 
-        A frame to a peer that is not present, or was given up, is lost.
-
-        Raises
-        ------
-        CarrierError
-            Naming the peer, when more than `most_stored` bytes would wait for it.
+        A frame to a peer that is not present, or was given up, is lost. CarrierError naming the
+        peer, when more than `most_stored` bytes would wait for it.
         """
         link = self._links[receiver]
         if not link.present or receiver in self.gone:

@@ -16,14 +16,10 @@ from securevfl.errors import ConfigurationError
 def connect(address: str | None, *, seconds: float = 3.0) -> Any:
     """The Ray module, connected. Without an address it starts a cluster on this machine.
 
-    Ray listens on all network interfaces, and whoever may submit work to a cluster runs code as
-    its user. So a cluster that is started here asks everybody for a token, drawn at random unless
+    Ray listens on all network interfaces, and whoever may submit work to a cluster runs code as its
+    user. So a cluster that is started here asks everybody for a token, drawn at random unless
     RAY_AUTH_MODE is set. It stands in RAY_AUTH_TOKEN of this process, which its workers inherit.
-
-    Raises
-    ------
-    ConfigurationError
-        When Ray is not installed, or no cluster answers at the address.
+    ConfigurationError when Ray is not installed, or no cluster answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

@@ -158,17 +158,13 @@ class Cluster:
         """Give the actors of a run that has ended another one, of the same parties, for `run`.
 
         An actor that dies before it has begun is not waited for, as at any beginning.
+        ConfigurationError, SealError as for a new cluster; then nothing has changed.
 
         Parameters
         ----------
         assignment : PartyAssignment
         spares, go_back : callable
             As for a new cluster.
-
-        Raises
-        ------
-        ConfigurationError, SealError
-            As for a new cluster; then nothing has changed.
         """
         assignment.check()
         if set(assignment.parties) != set(self.assignment.parties):
@@ -200,6 +196,10 @@ class Cluster:
     ) -> Ended | None:
         """Run to the end; None if `pause` returned true before.
 
+        DataError when a party's own table cannot be used. RunError when a party's code fails, what
+        it waits for was lost for good, or a party does not answer before its first round or is
+        missing at the end. StalledError when nothing moves for `patience` seconds.
+
         Parameters
         ----------
         on_event : callable
@@ -210,16 +210,6 @@ class Cluster:
             Go on from checkpoints.
         passed : int
             Nanoseconds of the run that are over, from which all clocks go on.
-
-        Raises
-        ------
-        DataError
-            When a party's own table cannot be used.
-        RunError
-            When a party's code fails, what it waits for was lost for good, or a party does not
-            answer before its first round or is missing at the end.
-        StalledError
-            When nothing moves for `patience` seconds.
         """
         self._on_event, self._before = on_event, passed
         self._start_actors()
@@ -247,10 +237,7 @@ class Cluster:
     def ask(self, index: int, question: Callable[[Party], _T]) -> _T:
         """Result of a function of a party, computed where the party is; not after `close`.
 
-        Raises
-        ------
-        RunError
-            When the party is gone or does not answer in time, or the function fails.
+        RunError when the party is gone or does not answer in time, or the function fails.
         """
         from ray.exceptions import GetTimeoutError, RayError
 
@@ -302,12 +289,7 @@ class Cluster:
         """Rounds of which each party has a whole checkpoint on its machine.
 
         Processes of an earlier driver that was killed may still write there; it waits for their
-        end.
-
-        Raises
-        ------
-        CheckpointError
-            When such a process does not end.
+        end. CheckpointError when such a process does not end.
         """
         self._start_actors()
         return self._answers({n: r.actor.claim.remote() for n, r in self._records.items()})
@@ -354,10 +336,7 @@ class Cluster:
     def _all_go_back(self) -> None:
         """Let all parties begin anew from one round, since one of them died.
 
-        Raises
-        ------
-        RunError
-            When parties die again and again meanwhile.
+        RunError when parties die again and again meanwhile.
         """
         assert self._go_back is not None
         end = time.monotonic() + _AGAIN
@@ -415,10 +394,7 @@ class Cluster:
     def _arriving(self, references: Mapping[int, object]) -> Iterator[tuple[int, Any]]:
         """Parties with their answers, as they arrive, before the first round.
 
-        Raises
-        ------
-        RunError
-            When a party does not answer in time.
+        RunError when a party does not answer in time.
         """
         from ray.exceptions import RayActorError, RayTaskError
 

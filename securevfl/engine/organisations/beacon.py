@@ -65,12 +65,8 @@ class Beacon(NamedTuple):
     def decode(cls, data: bytes, manifest: Manifest) -> Beacon:
         """A beacon that its sender has signed for this session.
 
-        Raises
-        ------
-        WireError
-            For bytes that are no beacon.
-        SealError
-            For one that the sender's identity has not signed for this session.
+        WireError for bytes that are no beacon. SealError for one that the sender's identity has not
+        signed for this session.
         """
         sender, body, signature = wire.decode_flat(data, (int, bytes, bytes))
         if not manifest.has_signed(sender, signature, _statement(manifest.digest, body)):

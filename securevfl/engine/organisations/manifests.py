@@ -52,6 +52,9 @@ async def obtain_manifest(
 ) -> Manifest:
     """The manifest with a digest, from the server; it waits until the server is there.
 
+    ConfigurationError when the server sends another manifest. CarrierError when no relay lets the
+    party in.
+
     Parameters
     ----------
     carrier : Carrier
@@ -64,13 +67,6 @@ async def obtain_manifest(
         Called with sentences for the user.
     patience : float
         Seconds without an answer after which it says that the server was not heard.
-
-    Raises
-    ------
-    ConfigurationError
-        When the server sends another manifest.
-    CarrierError
-        When no relay lets the party in.
     """
     channels = Channels(carrier, lambda here, why: None if here else say(f"{TRIES}: {why}"))
     came: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

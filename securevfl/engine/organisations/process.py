@@ -118,12 +118,8 @@ class Process:
     async def open(self) -> None:
         """Connect out, and note that the session is used: what is signed leaves from here on.
 
-        Raises
-        ------
-        CarrierError
-            When no relay lets the party in; then the session is not used.
-        ConfigurationError
-            When it was used in another run meanwhile.
+        CarrierError when no relay lets the party in; then the session is not used.
+        ConfigurationError when it was used in another run meanwhile.
         """
         await self._channels.open()
         try:
@@ -138,15 +134,12 @@ class Process:
     async def gather(self, left: Callable[[], float]) -> Manifest:
         """Wait until all parties were heard and have signed the manifest; the whole manifest.
 
+        RunError when the deadline has passed; it names those who did not come.
+
         Parameters
         ----------
         left : callable
             Seconds that are left until the deadline.
-
-        Raises
-        ------
-        RunError
-            When the deadline has passed; it names those who did not come.
         """
         while self.manifest.unsigned:
             missing = self.manifest.unsigned
@@ -164,12 +157,8 @@ class Process:
     async def carry_out(self, phase: Phase) -> None:
         """Run a phase to its end; its result is on disk then.
 
-        Raises
-        ------
-        DataError
-            When this party's own table cannot be used.
-        RunError
-            When the code of this party, or of another one, ended in an error.
+        DataError when this party's own table cannot be used. RunError when the code of this party,
+        or of another one, ended in an error.
         """
         self._number, self._phase = phase.number, phase
         self._result, self._back = phase.finished(), False

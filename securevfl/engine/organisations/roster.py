@@ -92,10 +92,8 @@ class Roster:
     def common_round(self, own: Sequence[int]) -> int | None:
         """The newest round of which every party has a whole checkpoint; None to begin anew.
 
-        Raises
-        ------
-        CheckpointError
-            Where there is none, and beginning anew would lose more than two rounds of a party.
+        CheckpointError where there is none, and beginning anew would lose more than two rounds of a
+        party.
         """
         rounds = {n: set(self.newest[n].rounds) for n in self.peers} | {self.index: set(own)}
         common = set.intersection(*rounds.values())

@@ -77,10 +77,7 @@ class PartyAssignment:
     def identity(self, index: int) -> Identity | None:
         """A party's long-lived key, read on its node.
 
-        Raises
-        ------
-        ConfigurationError
-            When the manifest knows another key of it.
+        ConfigurationError when the manifest knows another key of it.
         """
         if self.manifest is None:
             return None
@@ -95,9 +92,7 @@ class PartyAssignment:
     def use_session(self, index: int, store: CheckpointStore | None) -> None:
         """Note on a party's node that it uses the manifest's session; refuse one used before.
 
-        Raises
-        ------
-        ConfigurationError
+        Raises ConfigurationError.
         """
         run = self.start if store is None else store.run_token()
         used = list_beside(self._key_file(index))
@@ -106,9 +101,7 @@ class PartyAssignment:
     def check(self) -> None:
         """Refuse a manifest that is not signed by all, or is of another session than this one.
 
-        Raises
-        ------
-        SealError, ConfigurationError
+        Raises SealError, ConfigurationError.
         """
         manifest = self.manifest
         if manifest is None:
@@ -155,6 +148,10 @@ def begin_incarnation(
 ) -> tuple[PartyHost, Hello]:
     """A new incarnation of a party in its host, and its introduction to the others.
 
+    RunError where there is no such checkpoint, or the party's entropy is lost. CheckpointError
+    where the party may not begin anew (`Party.begins_once`). ConfigurationError, SealError where
+    the manifest is not valid, or its session was used before.
+
     Parameters
     ----------
     assignment : PartyAssignment
@@ -177,15 +174,6 @@ def begin_incarnation(
         Notes that the manifest's session is used now; by `PartyAssignment.use_session` if None.
     observe : callable, optional
         Called with each event of the party.
-
-    Raises
-    ------
-    RunError
-        Where there is no such checkpoint, or the party's entropy is lost.
-    CheckpointError
-        Where the party may not begin anew (`Party.begins_once`).
-    ConfigurationError, SealError
-        Where the manifest is not valid, or its session was used before.
     """
     _limit_threads()
     saved = None

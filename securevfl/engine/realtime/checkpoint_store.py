@@ -61,11 +61,8 @@ class CheckpointStore:
     def claim(self, patience: float = 30.0) -> None:
         """Lock the folder for this process until it ends.
 
-        Raises
-        ------
-        CheckpointError
-            When another process, such as one whose driver was killed, has not ended in `patience`
-            seconds.
+        CheckpointError when another process, such as one whose driver was killed, has not ended in
+        `patience` seconds.
         """
         from filelock import FileLock, Timeout
 
@@ -88,10 +85,7 @@ class CheckpointStore:
     def begin_incarnation(self) -> int:
         """Number of a new incarnation, which no earlier one had.
 
-        Raises
-        ------
-        CheckpointError
-            When the file with the number is damaged: a number must not be used twice.
+        CheckpointError when the file with the number is damaged: a number must not be used twice.
         """
         path = self.folder / _INCARNATION
         try:
@@ -185,16 +179,13 @@ class CheckpointStore:
     def refuse_to_begin_anew(self, who: str) -> None:
         """Refuse where counts of an earlier attempt must hold for all attempts.
 
+        CheckpointError when the party has released what a guarantee counts, or the file that says
+        so is damaged.
+
         Parameters
         ----------
         who : str
             Name of the party.
-
-        Raises
-        ------
-        CheckpointError
-            When the party has released what a guarantee counts, or the file that says so is
-            damaged.
         """
         found = self._written_ahead()
         if found is not None and found.get("once"):

@@ -58,10 +58,7 @@ class Frame(NamedTuple):
     def decode(cls, data: Any) -> Frame:
         """Inverse of `encode`.
 
-        Raises
-        ------
-        WireError
-            For anything that is no frame.
+        WireError for anything that is no frame.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise WireError(f"link: a frame is bytes, not {type(data).__name__}")
@@ -145,11 +142,7 @@ class Links:
         """Learn of new incarnations; return their messages that had arrived before.
 
         Frames of an incarnation that was not known are kept; those that prove invalid now are lost.
-
-        Raises
-        ------
-        SealError
-            When an identity has not signed the hello; nothing of it is believed.
+        SealError when an identity has not signed the hello; nothing of it is believed.
         """
         messages = []
         for peer, hello in hellos.items():
@@ -176,10 +169,7 @@ class Links:
     def pack(self, receiver: int, kind: str, round: int, payload: bytes) -> bytes:
         """Next frame to a party.
 
-        Raises
-        ------
-        ValueError
-            When there is no such party.
+        ValueError when there is no such party.
         """
         link = self._links.get(receiver)
         if link is None:
@@ -194,12 +184,8 @@ class Links:
     def unpack(self, data: Any) -> list[Message]:
         """Messages that are next in order now that a frame has come; often one, or none yet.
 
-        Raises
-        ------
-        WireError
-            For bytes that are no frame of this run for this party from one of the others.
-        SealError
-            For a frame that was changed, forged or received before.
+        WireError for bytes that are no frame of this run for this party from one of the others.
+        SealError for a frame that was changed, forged or received before.
         """
         frame = Frame.decode(data)
         if frame.run != self.run or frame.receiver != self.index:

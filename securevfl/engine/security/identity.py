@@ -48,12 +48,7 @@ def fingerprint(public: bytes) -> str:
 
 
 class Identity:
-    """A party's long-lived key pair.
-
-    Parameters
-    ----------
-    secret : Ed25519PrivateKey
-    """
+    """A party's long-lived key pair."""
 
     def __init__(self, secret: Ed25519PrivateKey) -> None:
         self._secret = secret
@@ -62,10 +57,8 @@ class Identity:
     def create(cls, path: Path) -> Identity:
         """Write a new key file, mode 0600, and ``<path>.pub`` beside it: both, or none.
 
-        Raises
-        ------
-        ConfigurationError
-            When one is there already: a key is never overwritten. When it cannot be written.
+        ConfigurationError when one is there already: a key is never overwritten. When it cannot be
+        written.
         """
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -88,10 +81,8 @@ class Identity:
     def read(cls, path: Path) -> Identity:
         """Key pair of a file.
 
-        Raises
-        ------
-        ConfigurationError
-            When it cannot be read, is no such key, or others than its owner may read it.
+        ConfigurationError when it cannot be read, is no such key, or others than its owner may read
+        it.
         """
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -143,10 +134,7 @@ class Identity:
     def write_public(self, path: Path) -> None:
         """Write the public halves: of the identity, and on a second line of its relay key.
 
-        Raises
-        ------
-        ConfigurationError
-            When another's public key is there, or the file cannot be written.
+        ConfigurationError when another's public key is there, or the file cannot be written.
         """
         try:
             there = path.read_text(errors="replace").strip() if path.exists() else ""
@@ -204,9 +192,7 @@ def public_file(path: Path) -> Path:
 def read_public(path: Path) -> bytes:
     """Public key of a ``.pub`` file.
 
-    Raises
-    ------
-    ConfigurationError
+    Raises ConfigurationError.
     """
     return read_public_keys(path)[0]
 
@@ -214,9 +200,7 @@ def read_public(path: Path) -> bytes:
 def read_public_keys(path: Path) -> tuple[bytes, bytes | None]:
     """Public keys of a ``.pub`` file: that of the identity, and that for relays, if it is there.
 
-    Raises
-    ------
-    ConfigurationError
+    Raises ConfigurationError.
     """
     try:
         found = [bytes.fromhex(line) for line in path.read_text().split()]
@@ -319,10 +303,8 @@ class Manifest:
     def signed(self, index: int, identity: Identity) -> Manifest:
         """The manifest with one more signature.
 
-        Raises
-        ------
-        ConfigurationError
-            When the manifest gives that party another key, or another key for relays.
+        ConfigurationError when the manifest gives that party another key, or another key for
+        relays.
         """
         entry = self.entries.get(index)
         if entry is None or entry.public != identity.public:
@@ -354,10 +336,7 @@ class Manifest:
     def check(self) -> None:
         """Refuse a manifest that not every party has signed as it stands.
 
-        Raises
-        ------
-        SealError
-            Naming the parties that have not.
+        SealError naming the parties that have not.
         """
         missing = self.unsigned
         if missing:
@@ -374,9 +353,7 @@ class Manifest:
     def verify(self, index: int, hello: Hello) -> None:
         """Refuse an introduction that the party's identity has not signed.
 
-        Raises
-        ------
-        SealError
+        Raises SealError.
         """
         entry = self.entries.get(index)
         statement = _introduction(self.digest, index, hello)
@@ -389,10 +366,7 @@ class Manifest:
     def write(self, path: Path) -> None:
         """Write it as TOML.
 
-        Raises
-        ------
-        ConfigurationError
-            When the file cannot be written.
+        ConfigurationError when the file cannot be written.
         """
         try:
             write_durably(path, self.to_toml())
@@ -426,10 +400,7 @@ class Manifest:
     def read(cls, path: Path) -> Manifest:
         """Inverse of `write`; `check` verifies the signatures.
 
-        Raises
-        ------
-        ConfigurationError
-            When the file is no manifest.
+        ConfigurationError when the file is no manifest.
         """
         try:
             text = path.read_text()
@@ -441,10 +412,7 @@ class Manifest:
     def from_toml(cls, text: str, path: str) -> Manifest:
         """Inverse of `to_toml`; `path` says in errors where the text is from.
 
-        Raises
-        ------
-        ConfigurationError
-            When the text is no manifest.
+        ConfigurationError when the text is no manifest.
         """
         import tomllib
 

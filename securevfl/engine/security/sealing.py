@@ -133,10 +133,7 @@ class Sealer:
     def add_peers(self, keys: Mapping[int, bytes]) -> None:
         """Learn the other parties' public keys.
 
-        Raises
-        ------
-        SealError
-            As for `renew`; the present key of a party may be named again.
+        SealError as for `renew`; the present key of a party may be named again.
         """
         for peer, key in keys.items():
             if peer != self.index and self._public.get(peer) != key:
@@ -151,11 +148,8 @@ class Sealer:
     def renew(self, peer: int, public: bytes) -> None:
         """Replace a party's key by that of its new incarnation; both directions count from 0 again.
 
-        Raises
-        ------
-        SealError
-            When the party had this key before, in any incarnation: a counter would be used twice
-            under it; or when it had so many keys that no more are kept.
+        SealError when the party had this key before, in any incarnation: a counter would be used
+        twice under it; or when it had so many keys that no more are kept.
         """
         self._take(peer, bytes(public))
         self._agreed = {}
@@ -183,10 +177,7 @@ class Sealer:
     def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
         """Counter and ciphertext of a payload, `OVERHEAD` bytes longer than it.
 
-        Raises
-        ------
-        SealError
-            After `restore`: the counters after the checkpoint may have been used.
+        SealError after `restore`: the counters after the checkpoint may have been used.
         """
         return next(self.seal_each((receiver,), kind, round, epoch, (payload,)))
 
@@ -214,10 +205,7 @@ class Sealer:
     def skip_to(self, receiver: int, counter: int) -> None:
         """Give the next message to a receiver this counter, and those before it to none.
 
-        Raises
-        ------
-        ValueError
-            When a counter might be used twice.
+        ValueError when a counter might be used twice.
         """
         direction = self._direction(self.index, receiver)
         if counter < direction.next:
@@ -227,11 +215,8 @@ class Sealer:
     def open(self, sender: int, kind: str, round: int, epoch: int, sealed: bytes) -> bytes:
         """Payload of a sealed message.
 
-        Raises
-        ------
-        SealError
-            Naming the message, when it is too short, was changed, belongs to another sender, kind,
-            round, epoch or run, or was received before.
+        SealError naming the message, when it is too short, was changed, belongs to another sender,
+        kind, round, epoch or run, or was received before.
         """
         if len(sealed) < OVERHEAD:
             raise _rejected(
@@ -281,6 +266,8 @@ class Sealer:
     ) -> ChaCha20Poly1305:
         """Cipher of one direction, agreed on with the owner of a public key, for one purpose.
 
+        ValueError when the public key is none that a party can have.
+
         Parameters
         ----------
         purpose : str
@@ -291,11 +278,6 @@ class Sealer:
             The direction; one of them is this party.
         context : bytes
             What else both know, and the key is to be bound to.
-
-        Raises
-        ------
-        ValueError
-            When the public key is none that a party can have.
         """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -404,10 +386,7 @@ class Sealing:
     ) -> bytes:
         """Payload that `receiver` reads, sealed in this incarnation or an earlier one.
 
-        Raises
-        ------
-        SealError
-            As for `Sealer.open`, by the keys of this incarnation.
+        SealError as for `Sealer.open`, by the keys of this incarnation.
         """
         try:
             return self._sealers[receiver].open(sender, kind, round, epoch, sealed)

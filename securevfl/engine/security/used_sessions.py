@@ -26,6 +26,9 @@ def list_beside(key: Path) -> Path:
 def use_session(path: Path, session: str, run: str, folder: Path | None = None) -> None:
     """Note that a session is used in a run; refuse one that was used in another.
 
+    ConfigurationError when the session was used in another run, or the list cannot be read or
+    written.
+
     Parameters
     ----------
     path : Path
@@ -35,11 +38,6 @@ def use_session(path: Path, session: str, run: str, folder: Path | None = None) 
         Token of the run, which another run has not.
     folder : Path, optional
         Of the run, so that a refusal can name it.
-
-    Raises
-    ------
-    ConfigurationError
-        When the session was used in another run, or the list cannot be read or written.
     """
     from filelock import FileLock
 
@@ -61,18 +59,15 @@ def use_session(path: Path, session: str, run: str, folder: Path | None = None) 
 def refuse_used(path: Path, session: str, run: str | None = None) -> None:
     """Refuse a session that was used in another run.
 
+    ConfigurationError when the session was used in a run that has another token, or in any run
+    where `run` is None, or when the list cannot be read.
+
     Parameters
     ----------
     path, session
         As for `use_session`.
     run : str or None
         Token of the run; None for a party that has nothing of its run.
-
-    Raises
-    ------
-    ConfigurationError
-        When the session was used in a run that has another token, or in any run where `run` is
-        None, or when the list cannot be read.
     """
     try:
         used = _used(path.read_text()) if path.exists() else {}

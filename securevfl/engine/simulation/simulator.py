@@ -155,13 +155,9 @@ class Simulation:
         """Run to the end, to the virtual second `until`, or until `pause` says so.
 
         `pause` is asked after each instant of virtual time, and now and then within a long one; a
-        run that paused can be run on.
-
-        Raises
-        ------
-        StalledError
-            When parties wait and nothing is under way; when the parties record nothing for more
-            than `patience` virtual seconds; and when one instant has more than five million events.
+        run that paused can be run on. StalledError when parties wait and nothing is under way; when
+        the parties record nothing for more than `patience` virtual seconds; and when one instant
+        has more than five million events.
         """
         if not self._started:
             self._started = True
@@ -628,6 +624,10 @@ class Simulation:
     ) -> Simulation:
         """Simulation that goes on from a state; `parties` are new objects of the same protocol.
 
+        CheckpointError when the state is of other parties, or of a protocol that keeps other
+        attributes; when parties may not repeat a round in another order, as they would do where
+        computing is measured.
+
         Parameters
         ----------
         parties : mutable mapping of int to Party
@@ -639,13 +639,6 @@ class Simulation:
             Of the run: older rows of its transcript are there.
         **options
             Of the simulation.
-
-        Raises
-        ------
-        CheckpointError
-            When the state is of other parties, or of a protocol that keeps other attributes; when
-            parties may not repeat a round in another order, as they would do where computing is
-            measured.
         """
         check_parties(parties, state["parties"])
         _refuse_another_order(parties, options.get("conditions"))

@@ -27,6 +27,8 @@ def decode_results(
 ) -> tuple[Element, list[int]]:
     """Values of the computed polynomial at the data points, and whose results disagree.
 
+    Raises CorruptResultsError, NotEnoughResultsError, ProtocolError.
+
     Parameters
     ----------
     server : Participant
@@ -44,10 +46,6 @@ def decode_results(
     -------
     Element, (K, *shape); list of int
         Parties whose results were left out, ascending.
-
-    Raises
-    ------
-    CorruptResultsError, NotEnoughResultsError, ProtocolError
     """
     if not corrected:
         for n, result in results.items():

@@ -59,12 +59,8 @@ class KeyParticipant(Participant):
 def check_keys(party: int, keys: Mapping[int, Any], prss: Prss) -> None:
     """Refuse keys of other blocks than those of `prss`, which a checkpoint may have.
 
-    The places of keys that all parties hold tell all blocks: those outside each of them. So
-    where blocks are others, somebody refuses.
-
-    Raises
-    ------
-    CheckpointError
+    The places of keys that all parties hold tell all blocks: those outside each of them. So where
+    blocks are others, somebody refuses. Raises CheckpointError.
     """
     wanted = len(prss.held(party))
     if set(keys) != set(prss.held(party)):

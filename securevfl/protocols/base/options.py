@@ -16,16 +16,13 @@ EQUAL, BALANCED = "none", "balanced"
 def written(value: Any) -> str:
     """Option as text: "none", "balanced", or a number for each class, such as "1,2.5".
 
+    ValueError for another word, for fewer than two numbers, and for one that is not finite and
+    above 0 as float32.
+
     Parameters
     ----------
     value : str, or sequence of float
         Numbers in the order of the classes.
-
-    Raises
-    ------
-    ValueError
-        For another word, for fewer than two numbers, and for one that is not finite and above 0 as
-        float32.
 
     Examples
     --------

@@ -70,13 +70,7 @@ def weights_learnt(own: Model, part: str, shapes: dict[str, tuple[int, ...]]) ->
 
 
 class Beginning:
-    """Pre-training of a client on all its rows, before the first round.
-
-    Parameters
-    ----------
-    client : Participant
-    own : Pretraining
-    """
+    """Pre-training of a client on all its rows, before the first round."""
 
     def __init__(self, client: Participant, own: Pretraining) -> None:
         self.client, self.own = client, client.own_model("pretraining", own)

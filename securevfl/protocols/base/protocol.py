@@ -43,6 +43,8 @@ _NOT_CODED = (
 class Protocol(ABC):
     """A method, configured for one data set and seed.
 
+    ConfigurationError when the configuration cannot run on this data, before anything is started.
+
     Attributes
     ----------
     card : Card
@@ -75,11 +77,6 @@ class Protocol(ABC):
     seed : int
         Seed of the run's public choices, such as batches. Initial weights and other choices of a
         single party follow from `secrets`; masks follow from neither.
-
-    Raises
-    ------
-    ConfigurationError
-        When the configuration cannot run on this data, before anything is started.
     """
 
     name: ClassVar[str]
@@ -106,10 +103,7 @@ class Protocol(ABC):
         """Refuse options that contradict each other, or that N parties with columns cannot meet.
 
         It is asked before there are data: when a session's terms are written, and by `__init__`.
-
-        Raises
-        ------
-        ConfigurationError
+        Raises ConfigurationError.
         """
 
     @classmethod
@@ -174,6 +168,8 @@ class Protocol(ABC):
     ) -> dict[int, Party]:
         """New parties that predict rows on shares of them, by the models of `parties`.
 
+        ConfigurationError where the protocol has no coded prediction, or cannot predict these rows.
+
         Parameters
         ----------
         parties : mapping of int to Party
@@ -186,11 +182,6 @@ class Protocol(ABC):
         dict of int to Party
             When they have run, the server's ``predicted`` is a pair: the joint embedding, (m, h)
             float64, and the raw scores, (m, outputs) float32.
-
-        Raises
-        ------
-        ConfigurationError
-            Where the protocol has no coded prediction, or cannot predict these rows.
         """
         raise ConfigurationError(_NOT_CODED.format(name=self.name))
 

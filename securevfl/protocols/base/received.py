@@ -33,7 +33,7 @@ def check_array(
     """Refuse what is no array of a shape and dtype, or has an element that is none of F_p.
 
     Of a protected value its form is looked at, which is public. Its numbers are if they are to be
-    below p, and honest parties' are.
+    below p, and honest parties' are. Raises ProtocolError.
 
     Parameters
     ----------
@@ -46,10 +46,6 @@ def check_array(
     dtype : dtype
     modulus : int, optional
         p, where the array is one of field elements.
-
-    Raises
-    ------
-    ProtocolError
     """
     form, value = (tuple(shape), np.dtype(dtype)), bare_of(value)
     if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != form:
@@ -64,9 +60,7 @@ def check_element(
 ) -> None:
     """Refuse what is no Element of a shape; one that came has elements of F_p.
 
-    Raises
-    ------
-    ProtocolError
+    Raises ProtocolError.
     """
     if not isinstance(value, Element) or value.shape != tuple(shape):
         check_array(what, sender, value, shape, field.dtype, field.modulus)
@@ -75,9 +69,7 @@ def check_element(
 def check_number(what: str, sender: int, value: Any, least: int, most: int) -> None:
     """Refuse what is no whole number from `least` to `most`.
 
-    Raises
-    ------
-    ProtocolError
+    Raises ProtocolError.
     """
     if type(value) is not int or not least <= value <= most:
         raise refusal(what, sender, f"{value!r:.40}", f"a whole number from {least} to {most}")
@@ -86,9 +78,7 @@ def check_number(what: str, sender: int, value: Any, least: int, most: int) -> N
 def check_rows(what: str, sender: int, rows: Any, length: int) -> None:
     """Refuse what is no list of different row numbers below `length`, as uint32.
 
-    Raises
-    ------
-    ProtocolError
+    Raises ProtocolError.
     """
     wanted = f"a list of different rows from 0 to {length - 1}, uint32"
     if not isinstance(rows, np.ndarray) or (rows.ndim, rows.dtype) != (1, np.uint32):

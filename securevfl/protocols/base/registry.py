@@ -27,11 +27,7 @@ def find_protocols() -> dict[str, type[Protocol]]:
     looks for them again.
 
     One that names no protocol, or one whose name is taken, is left out with a warning.
-
-    Raises
-    ------
-    ConfigurationError
-        When two protocols of this package have the same name.
+    ConfigurationError when two protocols of this package have the same name.
     """
     _alone.cache_clear()
     _PROTOCOLS.forget()
@@ -75,15 +71,9 @@ def get_protocol(name: str) -> type[Protocol]:
     """Class of the protocol with this name.
 
     Where no other package adds protocols, the module of the name is imported alone: a party's
-    process then starts in half the time that all modules take.
-
-    Raises
-    ------
-    UnknownNameError
-        Where there is none; the message lists the nearest names.
-    ConfigurationError
-        Where another package declares the name, and what it declares is broken; where `name` is
-        no text, such as a class.
+    process then starts in half the time that all modules take. UnknownNameError where there is
+    none; the message lists the nearest names. ConfigurationError where another package declares the
+    name, and what it declares is broken; where `name` is no text, such as a class.
     """
     if not isinstance(name, str):
         raise ConfigurationError(
@@ -119,12 +109,8 @@ def _alone(name: str) -> type[Protocol] | None:
 def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseModel:
     """Validated options of a protocol.
 
-    Raises
-    ------
-    UnknownNameError
-        For an option that it does not have.
-    ConfigurationError
-        For a value out of its range, naming option, value and range.
+    UnknownNameError for an option that it does not have. ConfigurationError for a value out of its
+    range, naming option, value and range.
     """
     known = protocol.Config.model_fields
     for name in values:

@@ -57,6 +57,8 @@ def split_step(
 ) -> SplitStep:
     """Update the server model with one joint embedding; the loss and the clients' gradients.
 
+    RunError when the loss is not finite.
+
     Parameters
     ----------
     centre : Centre
@@ -66,11 +68,6 @@ def split_step(
         Row of each in `labels`; -1 for padding, which has no loss and no gradient.
     labels : ndarray, (M,)
         Class numbers, or real targets.
-
-    Raises
-    ------
-    RunError
-        When the loss is not finite.
     """
     loss, gradient = centre.step(joint.value, samples, labels)
     return SplitStep(loss, joint.backward(gradient))

@@ -99,6 +99,9 @@ async def agree_on_unknowns(
 ) -> int:
     """Tell all others the number of own independent columns, and add up everybody's.
 
+    ProtocolError where a party tells something else than a number up to that of its columns.
+    ConfigurationError where a single sum would be more than the budget.
+
     Parameters
     ----------
     party : Party
@@ -115,13 +118,6 @@ async def agree_on_unknowns(
     -------
     int
         Unknowns of a row.
-
-    Raises
-    ------
-    ProtocolError
-        Where a party tells something else than a number up to that of its columns.
-    ConfigurationError
-        Where a single sum would be more than the budget.
     """
     if own is not None:
         party.broadcast(UNKNOWNS, own, to=(*party.peers, SERVER))

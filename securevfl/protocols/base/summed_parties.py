@@ -53,11 +53,8 @@ def embedding(
 ) -> np.ndarray:
     """Quantised embedding of a batch, field elements, (rows, h).
 
-    Raises
-    ------
-    RangeError
-        With the text `refusal`, where a magnitude is beyond `limit`: a sum could leave its range.
-        That a run ends so reveals one bit about the client's data, which the card lists.
+    RangeError with the text `refusal`, where a magnitude is beyond `limit`: a sum could leave its
+    range. That a run ends so reveals one bit about the client's data, which the card lists.
     """
     x = point.quantize(network.forward(rows_of(features, samples)))
     largest = int(np.abs(point.field.signed(x)).max(initial=0))

@@ -413,10 +413,8 @@ class Holder(KeyParticipant):
     def name_steps(self, label: int) -> None:
         """Note which steps are in the model of a training label; refuse others for it.
 
-        Raises
-        ------
-        PrivacyError
-            Where the label was answered with other steps, or is older than what is remembered.
+        PrivacyError where the label was answered with other steps, or is older than what is
+        remembered.
         """
         if not self.budgeted:
             return

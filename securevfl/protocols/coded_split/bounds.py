@@ -43,10 +43,7 @@ class RangeBound:
     def of(cls, public: Parameters) -> RangeBound:
         """The bound at time 0.
 
-        Raises
-        ------
-        WouldOverflowError
-            When not even the first sums have room.
+        WouldOverflowError when not even the first sums have room.
         """
         K, h = public.code.segments, public.config.width
         length = 0 if public.cumulative else public.batches["train"].length

@@ -50,12 +50,7 @@ class Dealt:
 
 @dataclass(frozen=True)
 class Dealing:
-    """Shares of a step, computed from its seeds and a code.
-
-    Parameters
-    ----------
-    code : LagrangeCode
-    """
+    """Shares of a step, computed from its seeds and a code."""
 
     code: LagrangeCode
 

@@ -17,6 +17,8 @@ def decode_sums(
 ) -> tuple[Element, list[int]]:
     """U_1 to U_K, (K, |B|, h), and the holders whose uploads disagree with the rest.
 
+    Raises CorruptResultsError, NotEnoughResultsError, ProtocolError.
+
     Parameters
     ----------
     server : Participant
@@ -25,10 +27,6 @@ def decode_sums(
         By holder; with A > 0 up to A of them may be anything.
     shape : tuple of int
         (|B|, h).
-
-    Raises
-    ------
-    CorruptResultsError, NotEnoughResultsError, ProtocolError
     """
     corrected = bool(public.config.tolerate_corrupt)
     return decode_results(server, public.code, uploads, shape, degree=UPLOAD, corrected=corrected)

@@ -76,15 +76,12 @@ def settle(server: Server, holders: Iterable[Holder]) -> None:
 def check_same_steps(models: Mapping[int, Model]) -> None:
     """Refuse shares of the models whose digests say that they have different steps.
 
+    CheckpointError with the holders of each digest.
+
     Parameters
     ----------
     models : mapping of int to tuple
         `Holder.model` by holder.
-
-    Raises
-    ------
-    CheckpointError
-        With the holders of each digest.
     """
     alike: dict[bytes, list[int]] = {}
     for j, model in models.items():

@@ -175,9 +175,7 @@ def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
 def check_numbers(config: CodedSplitConfig, owners: int) -> None:
     """Refuse too few holders for R + 2A uploads, and too few owners for T colluders.
 
-    Raises
-    ------
-    ConfigurationError, PrivacyError
+    Raises ConfigurationError, PrivacyError.
     """
     K, T, A = config.segments, config.privacy, config.tolerate_corrupt
     N, needed = owners + config.helpers, 3 * (K + T - 1) + 1 + 2 * A
@@ -237,9 +235,7 @@ def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> 
 def check_decay(config: CodedSplitConfig, widths: Sequence[int], rows: int, prime: int) -> None:
     """Refuse a weight decay whose bits the field does not have: steps would soon be shrunk to 0.
 
-    Raises
-    ------
-    WouldOverflowError
+    Raises WouldOverflowError.
     """
     decay, limit = config.client_weight_decay, (prime - 1) // 2
     wanted = expected_bound(config, widths, rows) if decay else 0
@@ -259,10 +255,7 @@ def make_parameters(
 ) -> Parameters:
     """Parameters of a run, checked.
 
-    Raises
-    ------
-    ConfigurationError
-        When the numbers of parties or keys do not do.
+    ConfigurationError when the numbers of parties or keys do not do.
     """
     check_numbers(config, len(widths))
     prime = choose_prime(config, widths, batches["train"].rows)

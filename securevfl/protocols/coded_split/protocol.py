@@ -256,14 +256,9 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     ) -> dict[int, Party]:
         """Parties of a coded prediction: new shares of rows, new keys, the models of `parties`.
 
-        Raises
-        ------
-        ConfigurationError
-            Where the sums of rows that were never decoded could wrap.
-        NotEnoughResultsError
-            Where too few holders have all steps.
-        CheckpointError
-            Where their shares have different steps.
+        ConfigurationError where the sums of rows that were never decoded could wrap.
+        NotEnoughResultsError where too few holders have all steps. CheckpointError where their
+        shares have different steps.
         """
         trained: Any = parties
         server = trained[SERVER]

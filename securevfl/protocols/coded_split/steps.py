@@ -81,9 +81,7 @@ def sums_in_range(sums: np.ndarray, field: PrimeField, largest: int, round: int)
 def in_range(sums: np.ndarray, largest: np.ndarray | int, round: int) -> np.ndarray:
     """Refuse sums that the owners' bounds and the steps so far do not allow.
 
-    Raises
-    ------
-    RangeError
+    Raises RangeError.
     """
     beyond = np.abs(sums) > largest
     if beyond.any():

@@ -27,9 +27,7 @@ def check_elements(
 ) -> None:
     """Refuse what is no array of field elements of a shape.
 
-    Raises
-    ------
-    ProtocolError
+    Raises ProtocolError.
     """
     dtype, what = public.field.dtype, f"coded_split: {what}"
     if not isinstance(value, Element):
@@ -44,10 +42,7 @@ def steps_in(
 ) -> list[Step]:
     """The steps in a "deal", "seed" or "missed" of the server.
 
-    Raises
-    ------
-    ProtocolError
-        Where it has another form, or steps that a run does not have.
+    ProtocolError where it has another form, or steps that a run does not have.
     """
     what = f"{kind!r} of round {round}"
     if not (isinstance(payload, tuple) and len(payload) == 2):
@@ -80,11 +75,8 @@ def steps_in(
 def check_request(public: Parameters, request: Any) -> None:
     """Refuse a request that is not one for the rows of a piece of the test rows.
 
-    The number of a piece says what its rows are. So no label stands for two lists of rows.
-
-    Raises
-    ------
-    ProtocolError
+    The number of a piece says what its rows are. So no label stands for two lists of rows. Raises
+    ProtocolError.
     """
     what = "coded_split: a request"
     if not isinstance(request, Request) or request.part != "test" or "test" not in public.batches:
@@ -104,10 +96,7 @@ def check_mask(
 ) -> tuple[Element, Element]:
     """The digest and the value in a "mask" of a dealer.
 
-    Raises
-    ------
-    ProtocolError
-        Where it comes from no dealer, to a holder that has keys, or has another form.
+    ProtocolError where it comes from no dealer, to a holder that has keys, or has another form.
     """
     what, masks = f"'mask' of round {round}", public.prss
     if sender not in masks.dealers or receiver not in masks.receivers:

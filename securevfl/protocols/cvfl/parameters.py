@@ -104,10 +104,7 @@ class CvflConfig(EmbeddingConfig):
 def check_options(config: CvflConfig, parties: int) -> None:
     """Refuse options that contradict each other, or do not fit M parties.
 
-    Raises
-    ------
-    ConfigurationError
-        With the option to change.
+    ConfigurationError with the option to change.
     """
     if config.active is not None and config.active > parties:
         raise ConfigurationError(
@@ -138,10 +135,7 @@ def check_options(config: CvflConfig, parties: int) -> None:
 def named_parties(slow: str) -> tuple[int, ...]:
     """Party numbers in the option `slow`; empty where it is a word.
 
-    Raises
-    ------
-    ConfigurationError
-        When it is neither numbers nor "measured" or "none".
+    ConfigurationError when it is neither numbers nor "measured" or "none".
     """
     if slow in ("measured", "none"):
         return ()

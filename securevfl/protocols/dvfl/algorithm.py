@@ -313,11 +313,7 @@ class Host(Learner):
 
         It is judged on the inputs that it trained on last: an aligned row may lack a guest. What is
         looked at are the error and the variance if the former is larger, and else that it is not.
-
-        Raises
-        ------
-        RunError
-            When after `_ENOUGH` steps it reconstructs them worse than their mean does.
+        RunError when after `_ENOUGH` steps it reconstructs them worse than their mean does.
         """
         who = f"dvfl: party {self.index} (a host)"
         if not self.steps:

@@ -146,10 +146,7 @@ class DvflConfig(BaseModel):
 def check_schedule(config: DvflConfig) -> None:
     """Refuse schedules in which hosts learn nothing new.
 
-    Raises
-    ------
-    ConfigurationError
-        With the option to change.
+    ConfigurationError with the option to change.
     """
     if config.centre == "host_mlp":
         raise ConfigurationError(
@@ -171,10 +168,7 @@ def check_schedule(config: DvflConfig) -> None:
 def check_data(config: DvflConfig, data: VerticalDataset) -> None:
     """Refuse too few rows for early stopping, and columns of category codes.
 
-    Raises
-    ------
-    ConfigurationError
-        With the option to change.
+    ConfigurationError with the option to change.
     """
     if config.stop_after is not None and int(config.held_out * data.rows) < 1:
         raise ConfigurationError(

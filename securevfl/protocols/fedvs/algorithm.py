@@ -187,11 +187,7 @@ class Client(KeyParticipant):
         """Count a sum of these rows before the model for it is shared; refuse what is too much.
 
         It may be decoded from the others' uploads alone, so the client counts what it shares for.
-
-        Raises
-        ------
-        PrivacyError
-            Where E h would exceed the unknowns of a row.
+        PrivacyError where E h would exceed the unknowns of a row.
         """
         if not self.public.config.budget:
             return

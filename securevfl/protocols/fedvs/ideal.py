@@ -38,13 +38,7 @@ from securevfl.verified import Element, Secret, World, stack
 
 
 class Ideal:
-    """The trusted party.
-
-    Parameters
-    ----------
-    world : World
-    public : Parameters
-    """
+    """The trusted party."""
 
     def __init__(self, world: World, public: Parameters) -> None:
         self.world, self.public = world, public

@@ -269,13 +269,8 @@ def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:
 def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
     """Points of N clients with the configured K and T, or the default K.
 
-    Raises
-    ------
-    ConfigurationError
-        Where R + 2A results, which are waited for, are more than N. Masked sums of T + 2 sharers
-        need no more: R >= 2T + 1.
-    FieldError
-        When the prime is too small for the points.
+    ConfigurationError where R + 2A results, which are waited for, are more than N. Masked sums of T
+    + 2 sharers need no more: R >= 2T + 1. FieldError when the prime is too small for the points.
     """
     N, T, A = parties, config.privacy, config.tolerate_corrupt
     if N < 3:
@@ -298,10 +293,7 @@ def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
 def prss_of(code: LagrangeCode) -> Prss:
     """Sharing of the masks' keys, or an error that says how to go without masks.
 
-    Raises
-    ------
-    ConfigurationError
-        Where N and T need too many keys.
+    ConfigurationError where N and T need too many keys.
     """
     try:
         return Prss(code, degree=2)

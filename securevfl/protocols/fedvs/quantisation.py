@@ -74,8 +74,8 @@ def refuse_wrap(
     """Refuse a model with which an entry |X-bar^(B) W-bar| of a client exceeds `limit`.
 
     Row sum times largest weight bounds every entry; the exact product is computed only where that
-    bound does not settle it, in int64, which the protocol's check before the run makes wide
-    enough.
+    bound does not settle it, in int64, which the protocol's check before the run makes wide enough.
+    Raises RangeError.
 
     Parameters
     ----------
@@ -93,10 +93,6 @@ def refuse_wrap(
     Returns
     -------
     ndarray, (0,)
-
-    Raises
-    ------
-    RangeError
     """
     settled = int(row_sum) * int(magnitude(point.field, model).max()) <= limit
     if not settled:

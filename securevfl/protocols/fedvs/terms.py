@@ -20,12 +20,9 @@ from securevfl.verified import Element
 def check_attempt(public: Parameters, attempt: Attempt) -> None:
     """Refuse an attempt whose sum could single out a client, or that has no proper label.
 
-    A repeated client, or a number that is no client's, could reduce a sum to one client's value.
-    So could a row that has two numbers: `check_rows` looks at the rows when they are announced.
-
-    Raises
-    ------
-    ProtocolError
+    A repeated client, or a number that is no client's, could reduce a sum to one client's value. So
+    could a row that has two numbers: `check_rows` looks at the rows when they are announced. Raises
+    ProtocolError.
     """
     N = public.code.parties
     sharers = set(attempt.sharers) & set(range(N))
@@ -58,10 +55,7 @@ def check_rows(public: Parameters, batch: Batch) -> None:
 
     A client remembers the rows of its uploads by their numbers. An index of numpy may also be
     negative, or a mask of truth values; the same row would then be summed under another name.
-
-    Raises
-    ------
-    ProtocolError
+    Raises ProtocolError.
     """
     if batch.part not in public.batches:
         raise ProtocolError(
@@ -85,11 +79,8 @@ def check_rows(public: Parameters, batch: Batch) -> None:
 def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
     """Refuse what is no share of as many rows as a segment of a part of the data has.
 
-    The number of columns is not checked: a client does not know how many another one has.
-
-    Raises
-    ------
-    ProtocolError
+    The number of columns is not checked: a client does not know how many another one has. Raises
+    ProtocolError.
     """
     columns = share.shape[-1:] if isinstance(share, Element | np.ndarray) else ()
     shape = (public.batches[part].length, *columns)
@@ -101,10 +92,7 @@ def check_models(
 ) -> None:
     """Refuse shares by sender of which one is no model of the sender's columns.
 
-    Raises
-    ------
-    ProtocolError
-        Naming the first such sender.
+    ProtocolError naming the first such sender.
     """
     what, h, field = f"fedvs: 'model' of round {round}", public.config.width, public.field
     for n, share in shares.items():
@@ -115,9 +103,7 @@ def check_models(
 def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> None:
     """Refuse what is no dL/dH of K segments of so many rows.
 
-    Raises
-    ------
-    ProtocolError
+    Raises ProtocolError.
     """
     shape = (public.code.segments * rows, public.config.width)
     check_array(f"fedvs: 'gradient' of round {round}", SERVER, gradient, shape, np.float32)

@@ -104,10 +104,7 @@ class ActivationNoise(Released):
 def noise_of(config: MultiVflConfig) -> ActivationNoise | None:
     """Noise that the options ask for; None without epsilon.
 
-    Raises
-    ------
-    ConfigurationError
-        For an epsilon so large that the noise would hide nothing.
+    ConfigurationError for an epsilon so large that the noise would hide nothing.
     """
     if config.epsilon is None:
         return None

@@ -124,10 +124,7 @@ class Opening:
 def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
     """Threshold t and quorum of N clients.
 
-    Raises
-    ------
-    PrivacyError
-        When they are too low for T colluders, or more than N.
+    PrivacyError when they are too low for T colluders, or more than N.
     """
     N, T = parties, config.privacy
     least = (N + T) // 2 + 1 if config.consistency else T + 1

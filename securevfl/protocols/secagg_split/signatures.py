@@ -42,6 +42,8 @@ def enough_signed(
 ) -> np.ndarray:
     """Number of signers whose signature of their own statement is valid.
 
+    RunError when fewer than t are valid.
+
     Parameters
     ----------
     own : bytes
@@ -50,11 +52,6 @@ def enough_signed(
         Who asks, and t.
     parts : bytes
         Verifying keys of `known`, then pairing keys and signatures of `signers`.
-
-    Raises
-    ------
-    RunError
-        When fewer than t are valid.
     """
     verifiers, rest = parts[: len(known)], parts[len(known) :]
     keys, signatures = rest[: len(signers)], rest[len(signers) :]

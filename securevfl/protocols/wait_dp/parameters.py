@@ -111,10 +111,7 @@ class Privacy(Released):
 def check_mechanisms(config: WaitDPConfig) -> None:
     """Refuse mechanisms whose sensitivity would not be what is accounted, or none at all.
 
-    Raises
-    ------
-    ConfigurationError
-        With the option to change.
+    ConfigurationError with the option to change.
     """
     if config.noise_on == "none" and config.label_epsilon is None:
         raise ConfigurationError(
@@ -143,10 +140,7 @@ def check_mechanisms(config: WaitDPConfig) -> None:
 def check_budget(config: WaitDPConfig, privacy: Privacy) -> None:
     """Refuse a budget that allows nothing, and noise that is next to none.
 
-    Raises
-    ------
-    ConfigurationError
-        With the option to change.
+    ConfigurationError with the option to change.
     """
     first = max(config.epsilon if privacy.releases else 0.0, config.label_epsilon or 0.0)
     if config.epsilon_budget is not None and config.epsilon_budget < first:

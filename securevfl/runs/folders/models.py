@@ -9,6 +9,7 @@ import numpy as np
 
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
+from securevfl.engine.party_state import how
 from securevfl.models.imputation import Imputation
 from securevfl.models.stale import LastEmbeddings
 from securevfl.verified import bare_of
@@ -21,7 +22,7 @@ def model_arrays(parties: Mapping[int, Party]) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for index, party in parties.items():
         owner = "server" if index == SERVER else f"client-{index}"
-        for name in party.kept:
+        for name in (name for name in party.kept if how(name).way == "copied"):
             value = getattr(party, name)
             if hasattr(value, "state_dict") and not _no_model(bare_of(value)):
                 arrays |= _flatten(f"{owner}/{name}", value.state_dict())

@@ -36,7 +36,7 @@ def finish(simulation, recorder):
     simulation.run()
     parties = {index: slot.party for index, slot in simulation.slots.items()}
     kept = {
-        index: wire.encode({name: getattr(party, name) for name in party.kept})
+        index: wire.encode({str(name): getattr(party, name) for name in party.kept})
         for index, party in parties.items()
     }
     columns = wire.encode(simulation.transcript.columns() | {"kind": None})
