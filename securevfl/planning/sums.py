@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.shared_models import SharedModels
+from securevfl.protocols.base.coded import CodedProtocol, SharedModels
 
 _TRIED = 1 << 16  # divisors that are looked for one by one
 

@@ -23,10 +23,9 @@ from securevfl.models.scores import decided, probabilities
 from securevfl.planning.sums import few_in_residues, steps_of_columns
 from securevfl.privacy.claims import Claim, given_sums, link_claims
 from securevfl.privacy.released_equations import Odometer
-from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.coded import CodedProtocol, SharedModels
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.schedule import HELPERS_COUNT
-from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.runs.attacked import attacked
 from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions

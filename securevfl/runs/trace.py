@@ -33,7 +33,7 @@ _LONGEST = 4  # items of a tuple or mapping that are described
 
 
 class Chosen(TypedDict, total=False):
-    """What messages have in common."""
+    """Properties that chosen messages have in common."""
 
     kind: str | None
     round: int | None

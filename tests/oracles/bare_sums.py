@@ -18,10 +18,9 @@ from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.models.split import Centre
 from securevfl.planning.sums import few_in_residues, steps_of_columns
-from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.coded import CodedProtocol, SharedModels
 from securevfl.protocols.base.messages import MessageKey
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.coded_split.quantisation import first_model, segments_of
 from securevfl.runs.threads import one_thread

@@ -24,10 +24,9 @@ from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.streams import OwnEntropy, Secrets
 from securevfl.errors import SecureVFLError
-from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.coded import CodedProtocol, SharedModels
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import find_protocols
-from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.runs import prediction
 from securevfl.runs.assembly import specify
 from securevfl.runs.engines.own_tables import LocalTableFactory

@@ -5,8 +5,7 @@ import pytest
 
 from securevfl.audit.recorded_runs import RunFactory
 from securevfl.data import VerticalDataset
-from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.shared_models import SharedModels
+from securevfl.protocols.base.coded import CodedProtocol, SharedModels
 from securevfl.testing.runs import make
 from securevfl.verified import bare_of
 from tests.oracles.bare_sums import apart_at_first, few_in_low_digits, integers_of

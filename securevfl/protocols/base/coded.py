@@ -1,39 +1,86 @@
-"""Interface of protocols that compute on Lagrange-coded shares."""
+"""Interfaces of protocols that compute on Lagrange-coded shares."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 
 from securevfl.field import LagrangeCode
 from securevfl.field.prss import Prss
-from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.protocol import Part, Protocol
+from securevfl.protocols.base.schedule import Shape
 
 
-class CodedProtocol(Protocol):
-    """A protocol whose clients share data and models by a `LagrangeCode` and upload psi.
+class OnShares(Protocol):
+    """A protocol whose clients compute on shares of data and models; uploads are "embedding".
 
-    Data shares are of kind "train-data", model shares "model", keys of masks "key", uploads
-    "embedding". A round is announced with an object that has `rows` (B), and "attempt" names
-    `sharers` (S).
+    Attributes
+    ----------
+    public : object
+        Public parameters: `code`, a `LagrangeCode`, and `batches`, the layout of each part.
     """
 
+    public: Any
+
+    @classmethod
+    def settled(cls, config: Any, shape: Shape) -> Any:
+        """Width and batch by the budget of sums, where they are not given."""
+        return config.settled(sum(shape.widths), shape.rows)
+
     @property
-    @abstractmethod
     def code(self) -> LagrangeCode:
         """Evaluation points, K and T."""
+        code: LagrangeCode = self.public.code
+        return code
 
     @property
     @abstractmethod
     def prss(self) -> Prss | None:
-        """Keys of the masks of uploads; None without masks."""
+        """Keys of the masks of uploads, by holder; None without masks."""
+
+    @abstractmethod
+    def quantised_columns(self) -> dict[int, np.ndarray]:
+        """X-bar of the training rows by client, (K, ceil(M/K), columns), field elements."""
+
+    @property
+    def shared_parts(self) -> tuple[Part, ...]:
+        """Parts of the data that are secret-shared."""
+        return ("train", "test") if self.config.secure else ("train",)
+
+    def features(self, part: Part) -> tuple[np.ndarray, ...]:
+        """All clients' columns of a part."""
+        return self.data.train if part == "train" else self.data.test
+
+    @property
+    def batch_rows(self) -> int:
+        """|B|."""
+        return int(self.public.batches["train"].coded)
+
+    @property
+    def points(self) -> dict[int, int]:
+        """alpha_n of each client."""
+        return {n: int(alpha) for n, alpha in enumerate(self.code.alphas)}
+
+
+class CodedProtocol(OnShares):
+    """A protocol whose clients share data and models by a `LagrangeCode` and upload psi.
+
+    Data shares are of kind "train-data", model shares "model", keys of masks "key". A round is
+    announced with an object that has `rows` (B), and "attempt" names `sharers` (S).
+    """
 
     @property
     def masked(self) -> bool:
         """Whether uploads are masked."""
         return self.prss is not None
 
+
+class SharedModels(OnShares):
+    """A protocol in which models stay in shares, and the server deals its steps."""
+
+    @property
     @abstractmethod
-    def quantised_columns(self) -> dict[int, np.ndarray]:
-        """X-bar of the training rows by client, (K, ceil(M/K), columns), field elements."""
+    def owners(self) -> int:
+        """Number of clients with data: the first ones."""

@@ -12,16 +12,15 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import NotEnoughResultsError, WouldOverflowError
-from securevfl.field import LagrangeCode, PrimeField
+from securevfl.field import PrimeField
 from securevfl.field.prss import Prss
 from securevfl.models.split import Batches
 from securevfl.privacy.claims import Claim, budget_claims, given_sums
 from securevfl.privacy.released_equations import LAW, independent_columns
 from securevfl.protocols.base.card import Card
+from securevfl.protocols.base.coded import SharedModels
 from securevfl.protocols.base.messages import MessageSpec
-from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
-from securevfl.protocols.base.shared_models import SharedModels
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.coded_split.algorithm import Holder, Owner
 from securevfl.protocols.coded_split.bounds import RangeBound
@@ -38,7 +37,7 @@ from securevfl.protocols.coded_split.evaluation import (
 )
 from securevfl.protocols.coded_split.ideal import declare
 from securevfl.protocols.coded_split.options import REFUSED, CodedSplitConfig
-from securevfl.protocols.coded_split.parameters import check_numbers, make_parameters
+from securevfl.protocols.coded_split.parameters import Parameters, check_numbers, make_parameters
 from securevfl.protocols.coded_split.prediction import PredictingServer
 from securevfl.protocols.coded_split.quantisation import (
     Preparation,
@@ -62,6 +61,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     name = "coded_split"
     tells_sums = True
     Config = CodedSplitConfig
+    public: Parameters
     traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 3, "batch": 2, "width": 1} | {
         "degree": 1, "hidden": 2, "sum_budget": 0.0,
     }  # fmt: skip
@@ -121,20 +121,10 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         RangeBound.of(self.public)  # refuses a prime without room
 
     @classmethod
-    def settled(cls, config: CodedSplitConfig, shape: Shape) -> CodedSplitConfig:
-        """Width and batch by the budget of sums, where they are not given."""
-        return config.settled(sum(shape.widths), shape.rows)
-
-    @classmethod
     def check_parties(cls, config: CodedSplitConfig, parties: int) -> None:
         """Refuse too few holders for R + 2A uploads, and too few owners for T colluders."""
         super().check_parties(config, parties)
         check_numbers(config, parties)
-
-    @property
-    def shared_parts(self) -> tuple[Part, ...]:
-        """Parts of the data that are secret-shared."""
-        return ("train", "test") if self.config.secure else ("train",)
 
     def peers(self) -> range:
         """Numbers of the holders: owners, then helpers."""
@@ -143,10 +133,6 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role; owners are clients, too."""
         return super().roles() | {"owner": tuple(range(self.data.parties))}
-
-    def features(self, part: Part) -> tuple[np.ndarray, ...]:
-        """All owners' columns of a part."""
-        return self.data.train if part == "train" else self.data.test
 
     def preparation(self, owner: int) -> Preparation:
         """An owner's map of its columns, fitted on its training rows, of these columns once."""
@@ -338,11 +324,6 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return None, payload[1] if isinstance(payload, tuple) else payload
 
     @property
-    def code(self) -> LagrangeCode:
-        """Evaluation points, K and T."""
-        return self.public.code
-
-    @property
     def prss(self) -> Prss:
         """Holders of each key of the masks."""
         return self.public.prss
@@ -363,21 +344,11 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return laid_out
 
     @property
-    def batch_rows(self) -> int:
-        """|B|."""
-        return self.public.batches["train"].coded
-
-    @property
     def claims(self) -> tuple[Claim, ...]:
         """Theorem 1, and what a release gives away."""
         odometer = self.released()
         stated = claims_of(release=self.config.release) + budget_claims(odometer)
         return given_sums(stated, odometer)
-
-    @property
-    def points(self) -> dict[int, int]:
-        """alpha_j of each holder."""
-        return {j: int(alpha) for j, alpha in enumerate(self.public.code.alphas)}
 
     def describe(self) -> dict[str, Any]:
         """N, K, T, R, p, |B| and the streams of a mask."""

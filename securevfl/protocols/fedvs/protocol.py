@@ -28,7 +28,6 @@ from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.mask_keys import key_posts
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.pretraining import pretraining_messages
-from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_posts
@@ -65,6 +64,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     twin = "split"
     tells_sums = True
     Config = FedVSConfig
+    public: Parameters
     traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 4, "width": 1} | {
         "degree": 1, "hidden": 8, "sum_budget": 0.0,
     }  # fmt: skip
@@ -137,11 +137,6 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
             batches={part: self.batches(code.segments, part) for part in self.shared_parts},
         )
         self.check_overflow()
-
-    @classmethod
-    def settled(cls, config: FedVSConfig, shape: Shape) -> FedVSConfig:
-        """Width and batch by the budget of sums, where they are not given."""
-        return config.settled(sum(shape.widths), shape.rows)
 
     @classmethod
     def check_parties(cls, config: FedVSConfig, parties: int) -> None:
@@ -235,15 +230,6 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         active = {"active": (0,)} if self.config.pretrain == "full" else {}
         return super().roles() | active
 
-    @property
-    def shared_parts(self) -> tuple[Part, ...]:
-        """Parts of the data that are secret-shared."""
-        return ("train", "test") if self.config.secure else ("train",)
-
-    def features(self, part: Part) -> tuple[np.ndarray, ...]:
-        """All clients' columns of a part."""
-        return self.data.train if part == "train" else self.data.test
-
     def check_overflow(self) -> None:
         """Refuse a configuration in which the sum could leave [-(p-1)/2, (p-1)/2] and wrap."""
         self.refuse_overflow(self.public, {p: self.features(p) for p in self.shared_parts})
@@ -287,11 +273,6 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         network = self.network(index, bound=self.config.weight_bound)
         own = self.pretraining(index)
         return Client(index, self.peers(), self.public, features, network, own)
-
-    @property
-    def code(self) -> LagrangeCode:
-        """Evaluation points, K and T."""
-        return self.public.code
 
     @property
     def prss(self) -> Prss | None:
@@ -361,11 +342,6 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return Pretraining(config, encoder(), alone, means)
 
     @property
-    def batch_rows(self) -> int:
-        """|B|."""
-        return self.public.batches["train"].coded
-
-    @property
     def claims(self) -> tuple[Claim, ...]:
         """Theorem 5.2, the masked guarantee, and what is not protected."""
         about_server = MASKED if self.config.masked else PLAIN
@@ -401,11 +377,6 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def paper_claims(self) -> tuple[Claim, ...]:
         """The paper's claims about plain evaluation, which the card does not repeat."""
         return SHARES + PAPER
-
-    @property
-    def points(self) -> dict[int, int]:
-        """alpha_n of each client."""
-        return {n: int(alpha) for n, alpha in enumerate(self.public.code.alphas)}
 
     def describe(self) -> dict[str, Any]:
         """N, K, T, R, p and |B|."""

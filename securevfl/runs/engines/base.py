@@ -19,7 +19,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Course:
-    """How a run is carried out; nothing of it changes the result.
+    """Course of a run on an engine; nothing of it changes the result.
 
     The options are of the engine's type `Options`. `resume_from` is what its `read` returned, to go
     on with a run; checkpoints are written every so many real seconds. `pause` is asked often; when
