@@ -125,7 +125,6 @@ class Faults:
     ----------
     chains : mapping
         Chain of each role ("client", "server", or another of the protocol) and of "link".
-    outages : tuple of Outage
     tick : float
         Virtual seconds after which a round counts as over for the chains, while a party is down
         and no message was sent, or once a message that was sent again was lost again on a link.
@@ -174,7 +173,6 @@ class Faults:
         ----------
         roles : mapping
             Role to the numbers of its parties; a party may have several.
-        seed : int
         last : int, optional
             Last round in which chains apply; afterwards only scripted outages do.
         """
@@ -200,10 +198,8 @@ class Schedule:
 
     Parameters
     ----------
-    faults : Faults
     roles : mapping
         Role to the numbers of its parties; of a party's roles with a chain the last one counts.
-    seed : int
     last : int or None
         Last round in which chains apply; None if they apply to the end.
     """

@@ -23,7 +23,6 @@ class Route:
 
     Attributes
     ----------
-    kind : str
     sender, receiver : str
         Roles, for error messages.
     senders : frozenset of int

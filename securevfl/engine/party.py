@@ -61,7 +61,6 @@ def kept_as(
         data shares; a checkpoint writes it once. "frozen": it is replaced and never changed in
         place, as a tuple of arrays that grows long; a safe point keeps a reference. "passing":
         copied, and the files of a finished run leave it out.
-    names : str
     ahead : bool
         `Party.write_ahead` writes it between safe points. A party that comes back after a crash has
         it as it was written last.
@@ -380,7 +379,6 @@ class Round:
 
     Attributes
     ----------
-    number : int
     payload : payload of `securevfl.engine.wire`
         Payload of the announcement.
     """

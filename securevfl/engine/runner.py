@@ -52,7 +52,6 @@ class Owner:
 
         Parameters
         ----------
-        messages : list of Message
         over : bool or None
             Whether the wait ended because its round is over; None for a handler's message.
         """
@@ -72,7 +71,6 @@ class PartyRunner:
     ----------
     party : Party
         Newly made, or restored from a snapshot.
-    owner : Owner
     late : callable
         Called with each message that is counted as late.
     waits : int

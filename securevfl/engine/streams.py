@@ -185,10 +185,6 @@ class WithPlaceholders:
     `Protocol.party` makes objects of all parties to get one of them. This fills the others, which
     are dropped. The numbers come from the operating system: a protocol that needs the same number
     at two parties then fails its tests instead of drawing what anybody can guess.
-
-    Attributes
-    ----------
-    own : OwnEntropy
     """
 
     own: OwnEntropy

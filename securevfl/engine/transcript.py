@@ -354,7 +354,6 @@ class Transcript:
 
         Parameters
         ----------
-        state : mapping
         folder : Path, optional
             Of the run; that of the state, if rows had left memory.
         """
@@ -395,7 +394,6 @@ class Transcript:
 
         Parameters
         ----------
-        kinds : iterable of str
         read : callable
             Chunks of the archive.
         count : int

@@ -98,7 +98,6 @@ class SpilledRows:
 
     Parameters
     ----------
-    folder : Path
     state : mapping, optional
         Of `state`, to go on from a checkpoint: files that came after it are written anew.
     """

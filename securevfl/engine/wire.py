@@ -147,7 +147,6 @@ def encode(value: object, modulus: int | None = None) -> bytes:
 
     Parameters
     ----------
-    value : payload
     modulus : int, optional
         p, where all arrays of the dtype of F_p hold its elements; they are packed.
     """

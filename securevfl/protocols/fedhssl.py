@@ -162,10 +162,8 @@ class Learner:
     ----------
     encoders, cross, local : Model
         Of `Pair`, `Cross` and `TwoViews`.
-    streams : Model
     rows : tuple of Secret
         Columns of the aligned rows; and of those that it holds alone, if any.
-    how : LocalLearning
     shapes : mapping of str to tuple of int
         Of the weights that are shared, by name.
     projection : int

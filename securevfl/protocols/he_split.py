@@ -92,7 +92,6 @@ class Parameters:
 
     Attributes
     ----------
-    scheme : Scheme
     holder, quorum : int
         Number of the client with the secret key, and of embeddings in a sum.
     """

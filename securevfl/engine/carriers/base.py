@@ -43,7 +43,6 @@ class Carrier(Protocol):
 
         Parameters
         ----------
-        receiver : int
         frame : bytes
             At most `LARGEST_FRAME` bytes.
         """

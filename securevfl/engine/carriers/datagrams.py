@@ -37,7 +37,6 @@ class Head(NamedTuple):
     ----------
     type : int
         `HELLO`, `DATA` or `ACK`.
-    sender, receiver : int
     incarnation, to_incarnation : int
         Epochs of the sender and of the receiver for whom it is.
     number : int
@@ -67,8 +66,6 @@ class Content(NamedTuple):
         Bit i tells whether it has datagram ``expected + 1 + i``.
     total : int
         Bytes of the whole frame, in its first piece; else 0.
-    flags : int
-    piece : bytes
     """
 
     expected: int

@@ -20,8 +20,6 @@ class Endpoint:
 
     Parameters
     ----------
-    session : Session
-    carrier : Carrier
     record : callable
         Called with the name of an event and its fields. Events are "relay lost" and "relay back"
         (field `why`), "silent" and "heard" (`peer`), and "gave up" (`peer`, `why`).

@@ -90,7 +90,6 @@ class Outgoing:
 
         Parameters
         ----------
-        now : float
         seal : callable
             Makes the datagram of a number and a piece. It is asked once for each number.
         """

@@ -38,8 +38,6 @@ class RelayAddress:
 
     Attributes
     ----------
-    host : str
-    port : int
     fingerprint : str
         SHA-256 of the public key (DER) of the relay's TLS certificate, as 64 hexadecimal digits.
         Nothing else is trusted: no certificate authority, no name.
@@ -121,7 +119,6 @@ class NatsCarrier:
         Tried in this order.
     token : str
         Name of the session in subjects: `Manifest.token`.
-    index : int
     identity : Identity
         The relay key is derived from it (`Identity.relay`); it signs nothing of the relay.
     """

@@ -97,7 +97,6 @@ class Session:
 
     Parameters
     ----------
-    index : int
     peers : iterable of int
         The other parties.
     hello : Hello

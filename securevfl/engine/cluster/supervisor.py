@@ -91,7 +91,6 @@ class Cluster:
 
     Parameters
     ----------
-    assignment : PartyAssignment
     address : str, optional
         Address of a running cluster; one is started on this machine if not given.
     place : mapping of int to str
@@ -162,7 +161,6 @@ class Cluster:
 
         Parameters
         ----------
-        assignment : PartyAssignment
         spares, go_back : callable
             As for a new cluster.
         """
@@ -644,12 +642,7 @@ class Cluster:
 
 
 class DiedError(RunError):
-    """A party died before it had set up.
-
-    Attributes
-    ----------
-    party : int
-    """
+    """A party died before it had set up."""
 
     def __init__(self, party: int) -> None:
         self.party = party

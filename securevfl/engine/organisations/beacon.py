@@ -24,7 +24,6 @@ class Beacon(NamedTuple):
 
     Attributes
     ----------
-    sender : int
     life : int
         How often its process was started in the session, from 0.
     number : int

@@ -16,7 +16,6 @@ class Channels:
 
     Parameters
     ----------
-    carrier : Carrier
     changed : callable
         Called with whether there is a connection now, and with a sentence about it.
     """

@@ -19,8 +19,6 @@ class Phase:
     ----------
     number : int
         Phases follow each other in this order.
-    name : str
-    assignment : PartyAssignment
     store : CheckpointStore
         The party's own of this phase, claimed.
     tolerant : bool

@@ -46,11 +46,8 @@ class Process:
 
     Parameters
     ----------
-    index : int
     manifest : Manifest
         Its signatures may still be missing; `gather` completes them.
-    identity : Identity
-    carrier : Carrier
     life : int
         How often its process was started before, in this session.
     used : callable

@@ -37,12 +37,10 @@ class PartyAssignment:
         Makes the party of a number with its own data and its own secrets, on the party's node.
     protocol, run_id : str
         Bound into every sealed message.
-    parties : tuple of int
     seed : int
         Seed of the run's public choices.
     conditions : Conditions
         Delays to inject.
-    sealed : bool
     folder : str or None
         Where checkpoints lie, on the machine of each party; None for none.
     every : int
@@ -154,8 +152,6 @@ def begin_incarnation(
 
     Parameters
     ----------
-    assignment : PartyAssignment
-    index : int
     store : CheckpointStore or None
         The party's own, claimed.
     transmit : callable

@@ -142,7 +142,6 @@ class CheckpointStore:
 
         Parameters
         ----------
-        round : int
         state : bytes
             As `securevfl.engine.party_state.ahead` makes it.
         begins_once : bool

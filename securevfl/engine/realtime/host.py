@@ -44,8 +44,6 @@ class PartyStatus:
         Whether that error is about the party's own table, which its owner can mend.
     waits : str
         Description of its present wait; empty if it does not wait.
-    round : int
-    setup_done : bool
     progress : int
         Number of messages received and events recorded.
     rejected : int
@@ -75,7 +73,6 @@ class PartyHost(Owner):
     ----------
     party : Party
         Newly made, or restored from its own checkpoint; then `setup_done` is true.
-    links : Links
     transmit : callable
         Carries a frame to a party; must not block, and may lose, repeat or shuffle frames.
     seed : int

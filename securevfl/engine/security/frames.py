@@ -29,9 +29,6 @@ class Frame(NamedTuple):
     ----------
     run : str
         Name of the run that it belongs to.
-    sender, receiver : int
-    kind : str
-    round : int
     incarnation, to_incarnation : int
         Epochs of the sender and of the receiver whom it was meant for.
     number : int
@@ -95,7 +92,6 @@ class Links:
 
     Parameters
     ----------
-    run : str
     index, epoch : int
         The party, and the number of its incarnation.
     peers : iterable of int

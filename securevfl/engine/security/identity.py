@@ -162,8 +162,6 @@ class Identity:
         ----------
         session : bytes
             `Manifest.digest`.
-        index : int
-        hello : Hello
         """
         return hello._replace(signature=self.sign(_introduction(session, index, hello)))
 
@@ -242,10 +240,8 @@ class Manifest:
     ----------
     session : str
         A name that each party uses in one run (`securevfl.engine.security.used_sessions`).
-    protocol : str
     entries : mapping of int to ManifestEntry
         By party number; the server is -1.
-    signatures : mapping of int to bytes
     terms : mapping
         What the parties agree on besides, as tables of a TOML file; its hash is signed. Empty where
         a driver tells the parties what to run.

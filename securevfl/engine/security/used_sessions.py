@@ -33,7 +33,6 @@ def use_session(path: Path, session: str, run: str, folder: Path | None = None) 
     ----------
     path : Path
         The party's list; created if needed, with mode 0600.
-    session : str
     run : str
         Token of the run, which another run has not.
     folder : Path, optional

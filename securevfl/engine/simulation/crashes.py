@@ -75,9 +75,6 @@ class CrashInjector:
 
     Parameters
     ----------
-    clock : Clock
-    slots : Slots
-    schedule : Schedule
     make_party : callable
         New party object of a number, as it was before the run.
 

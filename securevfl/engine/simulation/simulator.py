@@ -88,10 +88,6 @@ class Simulation:
         Secret streams of all parties; they follow from `seed` if not given.
     rules : MessageRules, optional
         What the protocol declares; every other message is refused.
-
-    Attributes
-    ----------
-    slots : dict of int to PartySlot
     """
 
     def __init__(

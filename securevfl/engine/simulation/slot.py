@@ -59,7 +59,6 @@ class PartySlot(Owner):
 
     Parameters
     ----------
-    party : Party
     queue : EventQueue
         Clock of the run, to which the slot adds the party's timers.
     late : callable

@@ -24,7 +24,6 @@ class ConsistentSnapshot:
 
     Parameters
     ----------
-    slots : mapping of int to PartySlot
     state : callable
         Everything that the checkpoint needs, once every party has been copied.
     """

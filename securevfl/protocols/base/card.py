@@ -43,7 +43,6 @@ class Exposure:
 
     Attributes
     ----------
-    kind : str
     carries : {"embedding", "upload", "gradient", "gradient share"}
         "embedding": the sender's own embedding, with or without noise. "upload": a protected one:
         masked, shared or encrypted. "gradient": dL/dH of the receiver's embedding. "gradient

@@ -33,10 +33,8 @@ def decode_results(
     ----------
     server : Participant
         Who has the results.
-    code : LagrangeCode
     results : mapping of int to Element, `shape`
         By party. Where wrong ones are corrected, some of them may be anything.
-    shape : tuple of int
     degree : int
         Of the computation in the shares: R = degree (K+T-1) + 1.
     corrected : bool
@@ -104,10 +102,8 @@ def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
 
     Parameters
     ----------
-    batches : Batches
     parts : mapping of int to ndarray or Secret
         By number.
-    step : int
     """
     ends = ((n * step, min((n + 1) * step, batches.length)) for n in parts)
     samples = [batches.samples(np.arange(*rows)) for rows in ends]

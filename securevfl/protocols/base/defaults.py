@@ -76,7 +76,6 @@ def is_advanced(name: str, extra: object = None) -> bool:
 
     Parameters
     ----------
-    name : str
     extra : object
         ``json_schema_extra`` of the field; a protocol of your own marks it with
         ``{"advanced": True}``.

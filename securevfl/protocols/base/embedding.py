@@ -37,7 +37,6 @@ class EmbeddingProtocol(SplitProtocol):
     ----------
     layout : Batches
         Rows in segments and the batch of each round; the same as those of FedVS.
-    aggregation : Aggregation
     """
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
@@ -94,7 +93,6 @@ class EmbeddingProtocol(SplitProtocol):
 
         Parameters
         ----------
-        index : int
         optimizer : dict, optional
             Arguments of `make_optimizer`; the client's own if not given.
         drawn : str

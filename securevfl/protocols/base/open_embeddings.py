@@ -140,8 +140,6 @@ class OpenServer(Participant):
     ----------
     peers : sequence of int
         Numbers of all clients.
-    batches : Batches
-    aggregation : Aggregation
     centre : Model
         The server model; given as a `Centre`.
     labels : Secret, (M,)

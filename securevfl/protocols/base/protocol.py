@@ -72,8 +72,6 @@ class Protocol(ABC):
 
     Parameters
     ----------
-    config : Config
-    data : VerticalDataset
     seed : int
         Seed of the run's public choices, such as batches. Initial weights and other choices of a
         single party follow from `secrets`; masks follow from neither.

@@ -39,11 +39,8 @@ def check_array(
     ----------
     what : str
         The protocol and the message, for the error.
-    sender : int
     value : object
         What was sent.
-    shape : sequence of int
-    dtype : dtype
     modulus : int, optional
         p, where the array is one of field elements.
     """

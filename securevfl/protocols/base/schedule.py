@@ -97,7 +97,6 @@ class Post:
 
     Attributes
     ----------
-    kind : str
     to : {"peers", "server", "clients"}
         "peers" are all clients but the sender, in order.
     payloads : tuple

@@ -120,7 +120,6 @@ class SplitProtocol(Protocol):
 
         Parameters
         ----------
-        segments : int
         part : {"train", "test"}
         rows : int, optional
             Number of rows; that of the data set if not given.

@@ -63,7 +63,6 @@ def split_step(
     ----------
     centre : Centre
         The server model with its optimiser; it changes.
-    joint : JointEmbedding
     samples : ndarray, (rows,)
         Row of each in `labels`; -1 for padding, which has no loss and no gradient.
     labels : ndarray, (M,)
@@ -83,7 +82,6 @@ def aggregated(
 
     Parameters
     ----------
-    aggregation : Aggregation
     stack : ndarray, (N, rows, h)
     present : ndarray, (N, rows), bool
         As the rule takes them.

@@ -104,7 +104,6 @@ async def agree_on_unknowns(
 
     Parameters
     ----------
-    party : Party
     protocol : str
         Name, for errors.
     own : int or None

@@ -251,7 +251,6 @@ class History:
         The chain of the set-up.
     chain : Secret
         That of the server's steps, all up to `step`.
-    step : int
     ahead : dict of int to (Secret, Secret)
         Digests of later steps, and the chain that each goes on with.
     own : dict of int to tuple

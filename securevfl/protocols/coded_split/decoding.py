@@ -21,8 +21,6 @@ def decode_sums(
 
     Parameters
     ----------
-    server : Participant
-    public : Parameters
     uploads : mapping of int to Element, (|B|, h)
         By holder; with A > 0 up to A of them may be anything.
     shape : tuple of int

@@ -31,8 +31,6 @@ class Ideal:
 
     Parameters
     ----------
-    world : World
-    public : Parameters
     centre : Centre
         A server model like the server's, for its shapes.
     """

@@ -35,7 +35,6 @@ class Parameters:
 
     Attributes
     ----------
-    config : CodedSplitConfig
     code : LagrangeCode
         Evaluation points, K and T, of all N holders.
     batches : mapping

@@ -23,13 +23,11 @@ class Steps:
 
     Attributes
     ----------
-    bound : RangeBound
     residual : ndarray, (K, length, h)
         e of line 7.
 
     Parameters
     ----------
-    public : Parameters
     stream : callable
         The server's draws of a step that is rounded stochastically, by its number.
     """
@@ -137,7 +135,6 @@ def measures_of(centre: Centre, *rest: Any) -> np.ndarray:
 
     Parameters
     ----------
-    centre : Centre
     *rest : objects
         Labels, the order of rows and the scores of each piece.
 

@@ -155,7 +155,6 @@ class Stale(LastEmbeddings):
     ----------
     embeddings : Model
         Of a `LastEmbeddings` with as many parties and rows.
-    parties, rows : int
     """
 
     def __init__(self, embeddings: Model, parties: int, rows: int) -> None:

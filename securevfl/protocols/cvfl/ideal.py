@@ -28,7 +28,6 @@ class Ideal:
     ----------
     world : World
         With the messages of the run.
-    made : Cvfl
     """
 
     def __init__(self, world: World, made: Any) -> None:

@@ -21,7 +21,6 @@ def pace_of(updates: np.ndarray, party: int) -> float:
     ----------
     updates : ndarray of int, (L,)
         Updates of each active party so far.
-    party : int
     """
     most = int(updates.max())
     return 1.0 if most < _GRACE else float(updates[party]) / most
@@ -67,7 +66,6 @@ class Objective:
 
         Parameters
         ----------
-        loss : float
         penalties : iterable of float
             r(theta_m) of all parties; none where the party is not slow.
 

@@ -41,7 +41,6 @@ class Ideal:
     ----------
     world : World
         With the messages of the run.
-    made : Dvfl
     """
 
     def __init__(self, world: World, made: Any) -> None:

@@ -26,7 +26,6 @@ def segments_of(
     Parameters
     ----------
     features : ndarray, (M, d), float32
-    degree : int
     point : FixedPoint
         With lx bits.
     order : ndarray, (K, ceil(M/K))
@@ -117,7 +116,6 @@ def mean_of_sums(sums: np.ndarray, point: FixedPoint, bits: int, terms: int) -> 
     Parameters
     ----------
     sums : ndarray, (K, |B|, h), field elements
-    point : FixedPoint
     bits : int
         Binary places of the sums.
     terms : int

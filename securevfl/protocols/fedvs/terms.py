@@ -116,10 +116,8 @@ def why_not_announced(
 
     Parameters
     ----------
-    public : Parameters
     before : Sum or None
         Announced sum of the same rows, whose models the attempt must repeat.
-    attempt : Attempt
     shared : collection of int
         Clients that shared their model in time.
     """

@@ -47,7 +47,6 @@ def pair_masks(
         s_u^SK.
     keys : mapping of int to PublicKey
         s_v^PK of the others; u itself is left out.
-    shape : tuple of int
     """
     total: Element | int = 0
     for v, key in keys.items():
