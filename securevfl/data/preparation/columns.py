@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,16 +58,8 @@ class Column:
 
     def to_json(self) -> dict[str, object]:
         """Return the fields that differ from their defaults, as JSON types."""
-        fields: dict[str, object] = {"name": self.name}
-        if self.categories is not None:
-            fields["categories"] = list(self.categories)
-        if self.fill is not None:
-            fields["fill"] = self.fill
-        if self.indicator:
-            fields["indicator"] = True
-        if self.coded:
-            fields["coded"] = True
-        return fields
+        told = {k: v for k, v in asdict(self).items() if v != getattr(Column, k, None)}
+        return told | ({"categories": list(self.categories)} if self.categories else {})
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Column:
