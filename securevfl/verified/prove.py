@@ -141,11 +141,14 @@ class Prover:
         }
         self._output_entries = [entries(algebra, form) for form in self.outputs]
         self._declared = {b for form in self.outputs for b in form.blocks}
+        self._public: set[int] = set()  # public keys that were received
         for number, (_, part) in enumerate(self.view):
             self._add(number, algebra.form(part.node))
 
     def _add(self, part: int, form: Form) -> None:
         """The rows of a part: entries that name the same blocks are one row."""
+        reached = (b for block in form.blocks for b in self.reach(block))
+        self._public.update(b for b in reached if self.algebra.blocks[b].kind == "public key")
         size = math.prod(form.shape)
         groups: dict[Any, list[int]] = {}
         tables = [self.algebra.views.table(view)[0] for view, _ in form.linear.values()]
@@ -384,7 +387,10 @@ class Prover:
             if len(self.steps) == before:
                 self._streams()
             if len(self.steps) == before:
-                if (refined or not self._refine()) and not self._give_tapes():
+                if not refined and self._refine():
+                    refined = True
+                    continue
+                if self._accused() or not self._give_leaves():
                     break
                 refined = True
         self._drop()
@@ -559,35 +565,37 @@ class Prover:
             self._step("give", block, text=f"{self.view[row.part][0]} shows {block.name}")
             self._no.clear()
 
-    def _give_tapes(self) -> bool:
-        """Give tapes that rows are functions of, and of nothing else that is unknown.
+    def _give_leaves(self) -> bool:
+        """Give tapes and keys that rows are functions of, and of nothing else that is unknown.
 
-        So are keys that only sign: no stream, agreed key or public key is made of them.
+        So are streams of hidden keys. No key is given on which a hidden one depends.
         """
-        users = (b for b in self.algebra.blocks if b.kind in ("prf", "agreed", "public key"))
-        keyed = {key for user in users for key in user.below}
+        kept = set(self.ideal)
+        for key in self.ideal:
+            own = self.algebra.blocks[key]
+            if own.kind == "agreed":
+                kept |= {b for form in self._secret_keys(own) for b in form.blocks}
         for row in self.rows.values():
-            todo, seen, tapes = list(row.blocks), set(), set()
+            todo, seen, leaves = list(row.blocks), set(), set()
             while todo:
                 one = todo.pop()
                 if one in seen or self.known(one):
                     continue
                 seen.add(one)
                 block = self.algebra.blocks[one]
-                lone = block.kind == "key" and one not in keyed
-                if one in self.subst or block.kind in ("secret", "release", "agreed"):
+                drawn = block.kind in ("uniform", "key", "agreed") or self._random(block)
+                if one in kept or one in self.source or block.kind in ("secret", "release"):
                     break
-                if block.kind == "key" and not lone:
-                    break
-                if lone or (block.kind == "uniform" and one not in self.source):
-                    tapes.add(one)
-                elif block.kind in ("uniform", "prf"):
-                    break
-                todo.extend(block.below)
+                if one in self.subst:
+                    todo.extend(self.subst[one].blocks)
+                elif drawn:
+                    leaves.add(one)
+                else:
+                    todo.extend(block.below)
             else:
-                if tapes:
+                if leaves:
                     self._generous = True
-                    for one in sorted(tapes):
+                    for one in sorted(leaves):
                         self.given.add(one)
                         block = self.algebra.blocks[one]
                         self._step("give", block, text=f"{block.name} is given")
@@ -603,7 +611,7 @@ class Prover:
         for key in sorted(named - self.ideal):
             if self.known(key) or not self._is_key(self.algebra.blocks[key]):
                 continue
-            if self.uses_key(every, key):
+            if self.uses_key(every | self._public, key):  # known rows are gone, and count as well
                 continue
             self.ideal.add(key)
             own = self.algebra.blocks[key]
@@ -649,19 +657,32 @@ class Prover:
             found.steps = [one for one in self.steps if one.what != "prf" or one.node in used]
             return found
         found.verdict = "NOT PROVED"
-        fixed = [row for row in self.rows.values() if self._fixed(row.form)]
-        rows = sorted(fixed or self.rows.values(), key=lambda row: (len(row.form), row.part))
-        found.text, found.messages = self._told(rows[0])
+        accused = self._accused()
+        if accused:
+            row, why = accused
+            found.verdict = "VIOLATED"
+            found.text, found.messages = self._told(row)
+            found.text += f"; {why}"
+        else:
+            found.text, found.messages = self._told((self._fixed_rows() or self._by_length())[0])
+        return found
+
+    def _by_length(self) -> list[_Row]:
+        """Rows that are left, the shortest first."""
+        return sorted(self.rows.values(), key=lambda row: (len(row.form), row.part))
+
+    def _fixed_rows(self) -> list[_Row]:
+        return [row for row in self._by_length() if self._fixed(row.form)]
+
+    def _accused(self) -> tuple[_Row, str] | None:
+        """A row that refutes the claim, with what shows it."""
         if self.released or self._generous:
-            return found
-        for row in rows[:4] if fixed else ():
+            return None
+        for row in self._fixed_rows()[:4]:
             why = self._violated(row.form)
             if why:
-                found.verdict = "VIOLATED"
-                found.text, found.messages = self._told(row)
-                found.text += f"; {why}"
-                break
-        return found
+                return row, why
+        return None
 
     def _moved_keys(self) -> set[int]:
         """Nodes of keys whose streams were moved; others need not be hidden."""

@@ -55,6 +55,19 @@ def test_keys_for_two_uses_are_independent_and_of_one_use_equal():
         assert s.verdict() == expected
 
 
+def test_a_key_whose_public_key_was_sent_hides_nothing_and_may_be_given():
+    s = Two()
+    answer = s.a.prf(s.own[0], "m", 2)
+    s.a.send(SERVER, "up", s.x + answer)
+    assert s.verdict(SERVER) == "PROVED"  # the server has no public key
+    found = decide(s.world, {SERVER, 1})
+    assert found.verdict == "NOT PROVED"
+    assert "refused" not in found.text
+    s = Two()
+    s.a.send(SERVER, "answer", s.a.prf(s.own[0], "m", 2))
+    assert s.verdict(SERVER, 1) == "PROVED"
+
+
 def test_other_ends_are_another_key():
     s = Two()
     one, _ = s.agreed("pair", 3)
