@@ -358,6 +358,7 @@ def traced(program: dict[str, Any]) -> World:
     party = {i: world.party(i) for i in (-1, 0, 1, 2)}
     env: dict[str, Any] = {}
     publics: dict[tuple[str, int], Any] = {}
+    paired = agreeing(program)
 
     def plain(x: Any) -> Any:
         return x if isinstance(x, int) else np.array(x, dtype=np.int64)
@@ -377,9 +378,10 @@ def traced(program: dict[str, Any]) -> World:
             made = who.uniform(*step["shape"])
         elif op == "key":
             made = who.key()
-            public = who.public_key(made)
-            who.record("public", public)
-            for other in party:
+            public = who.public_key(made) if step["out"] in paired else None
+            if public is not None:
+                who.record("public", public)
+            for other in party if public is not None else ():
                 publics[(step["out"], other)] = (
                     who.send(other, "public", public) if other != home else public
                 )
@@ -806,6 +808,18 @@ def linear(program: dict[str, Any]) -> bool:
     )
 
 
+def agreeing(program: dict[str, Any]) -> set[str]:
+    """Keys that parties agree on others with: their public keys are sent to all."""
+    agreed = [s for s in program["steps"] if s["op"] == "agree"]
+    return {s["base"] for s in agreed} | {s["args"][0] for s in agreed}
+
+
+def doubled(program: dict[str, Any]) -> bool:
+    """Whether a key of an agreement answers as well, of which no assumption speaks (L5)."""
+    roots = [s["root"] for s in program["steps"] if s["op"] == "prf"]
+    return any(isinstance(r, str) and r in agreeing(program) for r in roots)
+
+
 def exact_of(program: dict[str, Any]) -> Exact:
     exact = Exact(program, full=True)
     for step in program["steps"]:
@@ -917,6 +931,8 @@ def run(seed: int, cases: int, seconds: float = 1e9, keep: str = "") -> Any:
             name = f"{sort} {'private' if private else 'leaks'} {verdict.verdict}"
             if "alone" in verdict.text and verdict.verdict == "NOT PROVED":
                 name += " (outputs tell of one alone)"
+            elif doubled(program) and verdict.verdict == "NOT PROVED":
+                name += " (a key in two uses)"
             counts[name] += 1
             if fault := wrong(verdict.verdict, private):
                 counts[fault] += 1
