@@ -59,6 +59,7 @@ class Entries:
         self._same: dict[Any, Atom] = {}
         self._seeds: dict[int, bool] = {}  # keys that are expanded without a label
         self.by_node: dict[int, Atom] = {}
+        self.rounded: dict[int, int] | None = None  # see `verdicts.rounded_anew`
         for node in world.nodes:
             self._of[node.number] = self._read(node)
 

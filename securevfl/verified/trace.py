@@ -118,6 +118,7 @@ class Call:
         self.function, self.inputs, self.named = function, tuple(inputs), dict(named)
         own = [functions.identity(f) for f in (function, *named.values())]
         publics = [None if isinstance(one, Node) else functions.digest(one) for one in inputs]
+        self.code = tuple(own)
         self.identity = functions.digest([*own, *publics])
         self.title = getattr(named.get("function", function), "__name__", "function")
 

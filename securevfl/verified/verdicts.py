@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from securevfl.errors import SecureVFLError
-from securevfl.verified.check import Entries, Given, Poly, Refused, check, faithful
+from securevfl.verified.check import Atom, Entries, Given, Poly, Refused, check, faithful
 from securevfl.verified.costs import price
 from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Found, Step, erring, remembering, search, view_of
@@ -17,6 +19,7 @@ IDEAL_PRF = "ideal PRF"
 PATH = "opened values lead the way that was traced"
 PROVED, DP, OPEN, VIOLATED = "PROVED", "DP", "NOT PROVED", "VIOLATED"
 CLEAR = "NOT PROTECTED"
+_ROUNDING = 2  # most by which an element differs from itself rounded anew
 _MOST_NAMED = 6  # values that are sent as they are, in the words of a verdict
 
 
@@ -331,7 +334,9 @@ def judged(
 
     A perfect simulation *given the outputs* says nothing of what these tell. They are looked at
     entry by entry: a combination in which only one honest party's inputs are left is refused. It
-    may hold outputs that are declared to be of one party, but not be made of these alone.
+    may hold outputs that are declared to be of one party, but not be made of these alone. They are
+    looked at once more with values that were rounded anew in place of each other: what is left of
+    such a combination beside one party is the rounding.
     """
     owners = Owners(entries, coalition, outputs)
     rows: list[tuple[str, Poly]] = []
@@ -357,11 +362,62 @@ def judged(
             if left:
                 rows.append((output.name, left))
     judge = tuple(f"{why}: {', '.join(dict.fromkeys(names))}" for why, names in said.items())
-    for n in sorted(honest):
-        found = _alone(entries, owners, coalition, (told, rows), n)
-        if found:
-            return f"outputs up to {found} tell of {name_of(n)} alone", judge
+    again = rounded_anew(entries)
+    looks = [("", (told, rows))]
+    if again:
+        ones = [renamed(entries, poly, again) for poly in told]
+        every = [(name, renamed(entries, poly, again)) for name, poly in rows]
+        looks.append((", but for rounding", (ones, every)))
+    for but, of in looks:
+        for n in sorted(honest):
+            found = _alone(entries, owners, coalition, of, n)
+            if found:
+                return f"outputs up to {found} tell of {name_of(n)} alone{but}", judge
     return "", judge
+
+
+def rounded_anew(entries: Entries) -> dict[int, int]:
+    """Symbols of results that are an earlier one rounded otherwise, with its symbols.
+
+    They are field elements that one function returned for equal protected arguments and other
+    public ones, such as a round's number, and differ by `_ROUNDING` at most. Found in the numbers
+    of the trace, so it only ever adds to what is refused.
+    """
+    if entries.rounded is None:
+        entries.rounded = again = {}
+        first: dict[Any, list[Atom]] = {}
+        for atom in entries.atoms:
+            if atom.kind != "map" or atom.node.kind != "field":
+                continue
+            call, place, _ = atom.node.data
+            deps = tuple(tuple(_frozen(entries, q, again) for q in arg) for arg in atom.deps)
+            same = first.setdefault((call.code, place, atom.node.shape, deps), [])
+            for one in same:
+                if _near(entries.p, one.node.value, atom.node.value):
+                    again.update((atom.base + i, one.base + i) for i in range(atom.size))
+                    break
+            else:
+                same.append(atom)
+    return entries.rounded
+
+
+def _near(p: int, one: Any, other: Any) -> bool:
+    """Whether arrays of elements differ by rounding; in a small field all would."""
+    apart = abs(one.astype(np.int64) - other.astype(np.int64))
+    return p > 2**8 and bool((np.minimum(apart, p - apart) <= _ROUNDING).all())
+
+
+def _frozen(entries: Entries, poly: Poly, again: Mapping[int, int]) -> frozenset[Any]:
+    return frozenset((renamed(entries, poly, again) if again else poly).items())
+
+
+def renamed(entries: Entries, poly: Poly, by: Mapping[int, int]) -> Poly:
+    """A polynomial with other symbols in the place of some."""
+    found: Poly = {}
+    for monomial, c in poly.items():
+        other = tuple(sorted(by.get(s, s) for s in monomial))
+        found[other] = (found.get(other, 0) + c) % entries.p
+    return {monomial: c for monomial, c in found.items() if c}
 
 
 class Owners:
@@ -383,11 +439,10 @@ class Owners:
                 own.add(atom.node.owner)
             # What a release tells is paid for: it is nobody's any more.
             for arg in () if atom.kind == "release" else atom.deps:
-                if all(map(given.spanned, arg)):
-                    continue
-                for poly in arg:
-                    for monomial in poly:
-                        own |= self.of(monomial)
+                more: set[int] = set()
+                more.update(*(self.of(monomial) for poly in arg for monomial in poly))
+                if not more <= own and not all(map(given.spanned, arg)):
+                    own |= more
             self._found[atom.base] = frozenset(own)
 
     def of(self, monomial: Iterable[int]) -> frozenset[int]:

@@ -436,6 +436,25 @@ def test_a_value_of_one_party_and_a_sum_tell_of_the_other():
     assert decide(world, {SERVER}).clear == ("x", "y")
 
 
+def rounded(x, number):
+    """An array whose entries are rounded up or down by a number that is public."""
+    return x + (np.arange(x.size, dtype=x.dtype).reshape(x.shape) + x.dtype.type(number)) % 2
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("other", [(0, 1), (1, 2)])
+def test_two_sums_of_values_rounded_anew_are_one_output(anew, other):
+    world = World()
+    x = [world.spec(world.secret(n, "x", (4, 2))) for n in range(3)]
+    world.party(SERVER)
+    for number, some in enumerate([(0, 1, 2), other, (0, 1)]):
+        total = sum(x[n].map(rounded, number * anew) for n in some)
+        world.output(f"sum {number}", total, to=[SERVER])
+    found = decide(world, {SERVER})
+    assert found.verdict == "NOT PROVED"
+    assert found.text.endswith(" alone, but for rounding" if anew else " alone")
+
+
 def test_what_is_sent_beside_what_is_declared_is_found():
     world, (alice, _), (x, _) = two_parties()
     alice.send(SERVER, "up", x)

@@ -46,19 +46,6 @@ class Ideal:
         self.networks = [world.the(n, "network") for n in self.clients]
         self.centre = world.the(SERVER, "centre")
         self.X = {part: [self.segments(n, part) for n in self.clients] for part in public.batches}
-        self.summed: dict[tuple[str, int], set[int]] = {}  # since the last step, over whom
-
-    def may_tell(self, batch: Batch, sharers: Sequence[int]) -> bool:
-        """Whether no row of it stands in a sum of the same models over other clients.
-
-        Models are rounded anew in each round. So the look at outputs, which is algebra, does not
-        see that the difference of two such sums is one client's embedding, but for the rounding.
-        """
-        rows = [(batch.part, row) for row in batch.rows.tolist()]
-        some = set(sharers)
-        told = all(self.summed.get(row, some) == some for row in rows)
-        self.summed.update(dict.fromkeys(rows, some))
-        return told
 
     def pretrain(self, own: Mapping[int, Pretraining], alone: bool) -> None:
         """Pre-training: all may have what is said of it; client 0 labels, and the server its head.
@@ -116,7 +103,6 @@ class Ideal:
             shapes=[(), H.shape],
             of=[np.float64, np.float32],
         )
-        self.summed.clear()
         self.world.output(f"loss {self.round}", loss)
         self.world.output(f"gradient {self.round}", gradient)
         rounding = 2.0 ** -max(24, self.public.config.model_bits)
@@ -175,8 +161,6 @@ def declare(
         if uploads[r] < public.code.segments + public.code.privacy:
             continue
         batch, ideal.round = Batch(*announced[r][1:]), r
-        if not ideal.may_tell(batch, sharers):
-            continue
         H = ideal.attempt(batch, sharers)
         if batch.part == "test":
             shape, step = (H.shape[0], outputs), test_step(public)
