@@ -28,7 +28,6 @@ from securevfl.errors import ConfigurationError, SecureVFLError
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
-from securevfl.verified import functions
 from securevfl.verified.check import Entries, Refused, check, faithful
 from securevfl.verified.functions import FlowError
 from securevfl.verified.participants import Provable
@@ -359,11 +358,7 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
 
 def _functions(world: World) -> set[tuple[str, ...]]:
     """Functions that a trace has calls of."""
-    calls = {id(node.data[0]): node.data[0] for node in world.nodes if node.op == "map"}
-    return {
-        tuple(functions.identity(one) for one in (call.function, *call.named.values()))
-        for call in calls.values()
-    }
+    return {node.data[0].code for node in world.nodes if node.op == "map"}
 
 
 def _weakest(schedules: Iterable[str], verdicts: Sequence[Verdict]) -> Verdict:
