@@ -207,23 +207,32 @@ class Odometer:
             f"each row is in at most {self.visits} decoded sums, which are {self.equations} "
             f"equations (h = {self.width} each) about its {most}{self.unknowns} unknowns"
         )
+        later = "" if self.rank is None else f"{self._spanning()}. "
         if self.equations < self.unknowns and self.at_most:
             return (
                 f"{told}, fewer if columns depend on each other, which nobody sees here. While "
                 f"the equations are fewer, rows stay undetermined for a server that has nothing "
-                f"else ({BOUNDED}). {OTHER_ROWS}"
+                f"else ({BOUNDED}). {later}{OTHER_ROWS}"
             )
         if self.equations < self.unknowns:
             free = self.unknowns - self.equations
             return (
                 f"{told}; {free} stay free in the mean for a server that has nothing else "
-                f"({BOUNDED}). {OTHER_ROWS}"
+                f"({BOUNDED}). {later}{OTHER_ROWS}"
             )
         if self.rank is None or self.equations < self.rank:
-            return f"{told}. These may be determined: nothing is promised of the columns"
+            return f"{told}. {later}These may be determined: nothing is promised of the columns"
         return (
-            f"{told}. From round {self.spanned_from} on they determine the space of all columns: "
-            f"{SPANNED}. Read it as no protection of the columns from who decodes the sums"
+            f"{told}. {self._spanning()}: {SPANNED}. Read it as no protection of the columns from "
+            "who decodes the sums"
+        )
+
+    def _spanning(self) -> str:
+        """Words on the rank, and on the round from which the sums determine the space."""
+        most = "at most " * self.at_most
+        return (
+            f"From r = {most}{self.rank} equations a row on, at this width from round "
+            f"{self.spanned_from} on, sums determine the space of all columns"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -117,10 +117,15 @@ def test_a_run_that_its_budget_ended_says_how_to_go_further(unknowns, width, adv
 
 @pytest.mark.parametrize(
     ("visits", "words"),
-    [(3, "1 stay free"), (4, "nothing is promised"), (7, "determine the space")],
+    [(3, "1 stay free"), (4, "nothing is promised"), (7, "Read it as no protection")],
 )
 def test_sentence_by_equations(visits, words):
-    assert words in replace(ODOMETER, visits=visits).sentence()
+    seen = replace(ODOMETER, visits=visits)
+    assert words in seen.sentence()
+    spanning = "From r = {}27 equations a row on, at this width from round 61 on, sums determine"
+    assert seen.sentence().count(spanning.format("")) == 1
+    assert spanning.format("at most ") in replace(seen, at_most=True).sentence()
+    assert "space of all columns" not in replace(seen, rank=None).sentence()
 
 
 def test_width_above_the_unknowns_is_refused():
