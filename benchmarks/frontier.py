@@ -13,6 +13,7 @@ rows see five trainings of what was chosen. One training gives a whole curve ove
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import time
@@ -158,23 +159,28 @@ def reference(data: VerticalDataset) -> dict[str, Any]:
 
 
 def study(name: str) -> Iterator[dict[str, Any]]:
-    """All lines of a set; yields what is known after each."""
+    """Lines of a set that its file does not have; yields what is known after each."""
     use = SETS[name]
     data = load_dataset(name)
+    path = RESULTS / f"frontier-{name}.json"
     content: dict[str, Any] = {"unknowns": unknowns(data), "parties": data.parties}
     data = data if use.rows is None else data.subset(use.rows)
     content |= {"rows": data.rows, "test_rows": data.test_rows, "lines": []}
-    content["reference"] = reference(data)
-    for degree in (2, 1):
-        for rotation in (False, True):
-            for width in use.widths:
-                start, d = time.process_time(), content["unknowns"]["d"]
-                one = line_of(data, use, d, rotation, width=width, degree=degree)
-                one["seconds"] = round(time.process_time() - start)
-                content["lines"].append(one)
-                means = {E: round(float(np.mean(v)), 3) for E, v in one["test"].items()}
-                print(name, width, degree, rotation, one["seconds"], means, flush=True)
-                yield content
+    if path.exists():  # goes on where it ended
+        content = json.loads(path.read_text())
+    else:
+        content["reference"] = reference(data)
+    done = [(one["degree"], one["rotation"], one["width"]) for one in content["lines"]]
+    for degree, rotation, width in itertools.product((2, 1), (False, True), use.widths):
+        if (degree, rotation, width) in done:
+            continue
+        start, d = time.process_time(), content["unknowns"]["d"]
+        one = line_of(data, use, d, rotation, width=width, degree=degree)
+        one["seconds"] = round(time.process_time() - start)
+        content["lines"].append(one)
+        means = {E: round(float(np.mean(v)), 3) for E, v in one["test"].items()}
+        print(name, width, degree, rotation, one["seconds"], means, flush=True)
+        yield content
 
 
 # -- what an attack gets at the points -------------------------------------------------------
