@@ -168,8 +168,15 @@ def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Clai
     return tuple(replace(c, tells=sentence) if SUMS in c.given else c for c in claims)
 
 
-def budget_claims(odometer: Odometer | None) -> tuple[Claim, ...]:
-    """Claim of a budget of sums; empty without one."""
+def budget_claims(odometer: Odometer | None, stories: int = 1) -> tuple[Claim, ...]:
+    """Claim of a budget of sums; empty without one.
+
+    Parameters
+    ----------
+    odometer : Odometer or None
+    stories : int
+        Sums that a server with T helpers may get for one, if it tells parties different things.
+    """
     if odometer is None or not odometer.budget:
         return ()
     below = odometer.budget * odometer.unknowns
@@ -179,6 +186,11 @@ def budget_claims(odometer: Odometer | None) -> tuple[Claim, ...]:
         "nothing else, and no bound on guesses: columns that depend on each other are estimated "
         "from fewer equations"
     )
+    if stories > 1:
+        reason += (
+            "; and of a server that tells all parties the same: one with T helpers that tells "
+            f"them different things gets up to {stories} times as many sums"
+        )
     return (Claim("server", "features", "undetermined", reason),)
 
 

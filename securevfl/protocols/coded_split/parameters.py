@@ -104,6 +104,16 @@ class Parameters:
         """R = 3(K+T-1) + 1."""
         return int(self.code.recovery_threshold(UPLOAD))
 
+    @property
+    def stories(self) -> int:
+        """Stories at once of which a server with T helpers decodes something, at most.
+
+        Each needs R - K - T + 1 holders of its own.
+        """
+        code = self.code
+        telling = self.threshold - code.size + 1
+        return max(1, (code.parties - code.privacy) // telling)
+
     @functools.cached_property
     def models_needed(self) -> int:
         """2(K+T-1) + 1: shares of the models that decode them."""

@@ -177,6 +177,15 @@ class Parameters:
         return code.segments + code.privacy if self.config.masked else code.parties + 1
 
     @property
+    def stories(self) -> int:
+        """Announcements of one attempt of which a server with T clients decodes something, at most.
+
+        Each needs K + T clients of its own. Two are possible where 2R <= N + T + 2(K-1).
+        """
+        code = self.code
+        return max(1, (code.parties - code.privacy) // self.telling_uploads)
+
+    @property
     def one_sum(self) -> bool:
         """Whether all sums of a row are over the same clients: all of them, or else none is asked.
 
@@ -258,6 +267,31 @@ def cohort_number(config: FedVSConfig, parties: int) -> int:
     if not config.masked:
         return 0
     return 1 if config.share_timeout is None else most_cohorts(parties, config.privacy)
+
+
+def refuse_any_sharers(config: FedVSConfig, code: LagrangeCode) -> None:
+    """Refuse masked sums over any clients where the server waits for all of them to share.
+
+    Only a server that lies sums over fewer there. Where it does not wait, honest runs tell single
+    clients' embeddings themselves, and claims say so.
+
+    Raises
+    ------
+    ConfigurationError
+        Saying whether such a server decodes two announcements at once.
+    """
+    if not config.masked or config.cohorts != 0 or config.share_timeout is not None or config.paper:
+        return
+    N, K, T = code.parties, code.segments, code.privacy
+    twice, most = 2 * code.recovery_threshold(degree=2), N + T + 2 * (K - 1)
+    how = f"between two steps that hardly move the models (2R = {twice} > N + T + 2(K-1) = {most})"
+    if twice <= most:
+        how = f"at once, for T = {T} helpers are enough: 2R = {twice} <= N + T + 2(K-1) = {most}"
+    raise ConfigurationError(
+        "fedvs: with cohorts = 0 and no share_timeout only a server that lies sums over fewer than "
+        f"all clients. It gets two such sums {how}; their difference is one client's embedding. "
+        "Leave cohorts at its default, or set paper = true, which runs it as the paper has it"
+    )
 
 
 def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:

@@ -44,6 +44,7 @@ from securevfl.protocols.fedvs.parameters import (
     default_segments,
     inference_step,
     prss_of,
+    refuse_any_sharers,
 )
 from securevfl.protocols.fedvs.prediction import PredictingClient, PredictingServer
 from securevfl.protocols.fedvs.quantisation import row_sum_of, segments_of
@@ -117,7 +118,9 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
             f"paper's S, of whoever shared in time: {TOLD_APART}",
             "R is the paper's: a server that announces two S to different clients decodes both if "
             "2R <= N + T + 2(K-1), T clients helping. Cohorts leave it cohorts' sums by that, or "
-            "nothing where all clients are one; with cohorts=0 it has a single client's embedding",
+            "nothing where all clients are one; with cohorts=0 it has a single client's embedding, "
+            "and that is refused where the server waits for all. One that announces different rows "
+            "gets sums beyond the budget",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
             "organisation with the server, and both start from its own model instead of having a "
             "proximal term towards it",
@@ -145,6 +148,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         check_stop(cls.name, config, on_labels=config.pretrain == "full")
         code = code_of(config, parties)
         cohorts_of(cls.name, cohort_number(config, parties), parties, config.privacy)
+        refuse_any_sharers(config, code)
         if config.masked:
             prss_of(code)
 
@@ -357,7 +361,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
                 for claim in about_server
             )
         odometer = self.released()
-        stated = SHARES + about_server + UNPROTECTED + budget_claims(odometer)
+        stated = SHARES + about_server + UNPROTECTED + budget_claims(odometer, self.public.stories)
         return given_sums(stated, odometer)
 
     @classmethod

@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 
 from securevfl.engine.conditions import Conditions, Delay
-from securevfl.errors import NotEnoughResultsError, PrivacyError, RunError
+from securevfl.errors import ConfigurationError, NotEnoughResultsError, PrivacyError, RunError
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import FedVSConfig, cohort_number
+from securevfl.protocols.fedvs.parameters import (
+    FedVSConfig,
+    Parameters,
+    code_of,
+    cohort_number,
+)
 from securevfl.testing.runs import make, simulate
 from tests.protocols.joint import data
 
@@ -62,11 +67,45 @@ def test_two_announcements_that_could_be_decoded_do_not_differ_by_a_client(parti
     """2R <= N + T + 2(K - 1): a server with T helpers has enough uploads of both."""
     protocol = make("fedvs", data(parties), segments=segments, **PATIENT)
     assert 2 * protocol.public.threshold <= parties + 1 + 2 * (segments - 1)
+    assert protocol.public.stories > 1
     whole = tuple(range(parties))
     sharers = {protocol.public.cohorts.whole(set(whole) - {n}) for n in whole}
     for other in sharers:
         protocol.parties()[other[0]].checked(BATCH, Attempt(other))
         assert len(set(whole) - set(other)) >= protocol.code.privacy + 2
+
+
+@pytest.mark.parametrize("privacy", [1, 2])
+def test_two_stories_are_possible_just_where_2r_is_at_most_n_and_t_and_2k_less_2(privacy):
+    for parties in range(2 * privacy + 1, 30):
+        for segments in range(1, (parties - 1) // 2 - privacy + 2):
+            config = FedVSConfig(segments=segments, privacy=privacy)
+            public = Parameters(config, code_of(config, parties), *[None] * 2, {})
+            two = 2 * public.threshold <= parties + privacy + 2 * (segments - 1)
+            assert (public.stories > 1) is two
+
+
+@pytest.mark.parametrize(
+    ("parties", "segments", "words"),
+    [(9, 1, r"T = 1 helpers .* 2R = 6 <= N \+ T \+ 2\(K-1\) = 10"), (5, 2, r"2R = 10 > .* = 8")],
+)
+def test_sums_over_any_clients_are_refused_where_only_a_liar_asks_for_them(
+    parties, segments, words
+):
+    options = {"segments": segments, "cohorts": 0, "paper": False}
+    with pytest.raises(ConfigurationError, match=f"{words}.*one client's embedding"):
+        make("fedvs", data(parties), **options)
+    for more in ({"share_timeout": 1.0}, {"paper": True}, {"masked": False}):
+        assert make("fedvs", data(parties), **options | more)
+
+
+def test_a_budget_says_how_much_more_a_server_gets_that_tells_different_things():
+    small = {"defaults": {}, "width": 1, "rounds": 1, "sum_budget": 1.0}
+    for method, parties, factor in (("fedvs", 8, 3), ("fedvs", 4, 0), ("coded_split", 8, 2)):
+        made = make(method, data(parties), segments=1, **small)
+        (claim,) = [one for one in made.claims if one.notion == "undetermined"]
+        assert (f"up to {factor} times as many sums" in claim.source) is (factor > 0)
+        assert ("tells all parties the same" in claim.source) is (factor > 0)
 
 
 def test_a_cohort_with_a_late_client_is_left_out_whole():
