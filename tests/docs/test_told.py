@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -124,3 +125,30 @@ def test_what_is_said_of_completion_over_epochs_is_what_was_stored():
         assert f"explains {words}" in text
         assert re.search(rf"random one\b[^.]*?{round(100 * (1 - rows[0]['chance']))} %", text)
         assert {row["above_95"] for row in rows} == {0}
+
+
+def test_what_is_said_of_a_rotation_is_what_was_stored(page):
+    frontier = importlib.import_module("frontier_page")
+    text = " ".join((ROOT / "docs" / "sums.md").read_text().split())
+    folder = ROOT / "benchmarks" / "results" / "sums"
+    for name, one in json.loads((folder / "rule.json").read_text())["sets"].items():
+        runs = {(r["degree"], r["rotation"]): np.array(r["test"]) for r in one["runs"]}
+        if (1, True) in runs:
+            less = frontier.signed(*frontier.interval(runs[1, True] - runs[1, False]), 2).replace(
+                "*", ""
+            )
+            assert f"{less} on {name}" in text
+        else:
+            assert name == "fashion-mnist"
+    found = {False: [], True: []}
+    for name in ("breast-cancer", "digits"):
+        content = json.loads((folder / f"frontier-{name}.json").read_text())
+        for line in content["lines"]:
+            for epochs, got in line.get("attack", {}).items():
+                above = got.get("above 0.95")
+                if frontier.released(line, epochs, content) <= 1:
+                    assert not above
+                elif name == "breast-cancer":
+                    found[line["rotation"]].append(above)
+    assert found == {False: [2, 2, 6], True: [0, 0, 0]}
+    assert "2, 2 and 6 without it at h = 8, 16 and 64, and none with it" in text
