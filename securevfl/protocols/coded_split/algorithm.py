@@ -11,6 +11,7 @@ holders are here, the server in `securevfl.protocols.coded_split.server`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -62,6 +63,7 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
     "seed": ("bytes", "seed"),
     "missed": ("bytes", "field"),
 }
+_HASH = 16  # words of `hashed`
 _REMEMBERED = 1024  # labels: a run goes back by no more steps than lie between checkpoints
 _LAST = 30.0  # seconds that a holder waits for what others were dealt in the last step
 _EVENLY, _DOUBLED = 20, 10  # questions without a word: at equal times, then ever more rarely
@@ -89,9 +91,9 @@ class Holder(KeyParticipant):
     unknowns : int
         Independent columns of all owners, with a budget of sums.
     named : tuple
-        With a budget of sums, the newest training labels that it answered, and the digests of the
-        steps in the model, one after the other. The budget counts each batch once, so no label is
-        answered with other steps.
+        With a budget of sums, the newest training labels that it answered, and of each the digest
+        of the steps in the model and a hash of the own share of it, one after the other. The budget
+        counts each batch once, so no label is answered from another model.
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
@@ -413,12 +415,18 @@ class Holder(KeyParticipant):
     def name_steps(self, label: int) -> None:
         """Note which steps are in the model of a training label; refuse others for it.
 
-        PrivacyError where the label was answered with other steps, or is older than what is
-        remembered.
+        The server may tell one digest for two steps, so the own share of the model counts as well.
+
+        Raises
+        ------
+        PrivacyError
+            Where the label was answered with other steps, or is older than what is remembered.
         """
         if not self.budgeted:
             return
-        digest, words = self.model[3], digest_words(self.field)
+        W, _, _, told = self.model
+        digest = concatenate([told, W.map(hashed, shape=(_HASH,))])
+        words = digest_words(self.field) + _HASH
         labels, digests = self.named or ((), None)
         if label in labels:
             start = words * labels.index(label)
@@ -537,6 +545,12 @@ def patience(seconds: float | None, silent: int) -> float | None:
     if seconds is None or silent >= _EVENLY + _DOUBLED:
         return None
     return float(seconds * 2 ** max(0, silent + 1 - _EVENLY))
+
+
+def hashed(share: np.ndarray) -> np.ndarray:
+    """SHA-256 of a share as 16 numbers of 16 bits, each below every p."""
+    content = np.ascontiguousarray(share, "<u8")
+    return np.frombuffer(hashlib.sha256(content).digest(), "<u2").astype(share.dtype)
 
 
 def are_equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
