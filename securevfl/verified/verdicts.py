@@ -384,7 +384,8 @@ def rounded_anew(entries: Entries) -> dict[int, int]:
     of the trace, so it only ever adds to what is refused.
     """
     if entries.rounded is None:
-        entries.rounded = again = {}
+        again: dict[int, int] = {}
+        entries.rounded = again
         first: dict[Any, list[Atom]] = {}
         for atom in entries.atoms:
             if atom.kind != "map" or atom.node.kind != "field":

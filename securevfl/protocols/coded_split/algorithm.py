@@ -550,7 +550,7 @@ def patience(seconds: float | None, silent: int) -> float | None:
 def hashed(share: np.ndarray) -> np.ndarray:
     """SHA-256 of a share as 16 numbers of 16 bits, each below every p."""
     content = np.ascontiguousarray(share, "<u8")
-    return np.frombuffer(hashlib.sha256(content).digest(), "<u2").astype(share.dtype)
+    return np.frombuffer(hashlib.sha256(content.data).digest(), "<u2").astype(share.dtype)
 
 
 def are_equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
