@@ -1,12 +1,11 @@
 """Server optimisers: rules that make new weights of those that several parties trained.
 
 Multi-VFL (Mugunthan, Goyal, Kagal), Algorithm 1, `ServerAggregation`, with t the mean over the
-parties of what their training changed. The scan of the paper is garbled there: it has ``m^2`` where
-Adam has ``t^2``, and a bias correction that mixes rounds and exponents. What is taken here are the
-works that it cites: S. Reddi et al., "Adaptive federated optimization", 2020, Algorithm 2, for
-FedAdam and FedYogi; D. Kingma and J. Ba, "Adam", 2015, for the bias correction, which Reddi et al.
-leave out and Multi-VFL has, for FedDemonAdam, too; J. Chen et al., "Demon", 2019, for the decaying
-momentum.
+parties of what their training changed. FedDemonAdam is as printed there, but that b1 decays from
+its first value in each round (J. Chen et al., "Demon", 2019) and is not multiplied on. FedAdam and
+FedYogi are those of S. Reddi et al., "Adaptive federated optimization", 2020, Algorithm 2, whose v
+is of ``t^2`` where line 6 prints ``m^2``. The bias correction, which Reddi et al. leave out, is
+that of D. Kingma and J. Ba, "Adam", 2015; the paper's mixes rounds and exponents.
 """
 
 from __future__ import annotations
@@ -111,7 +110,9 @@ class Adaptive(ServerOptimizer):
         t = trained.astype(np.float64) - weight
         m = self.m.get(name, np.zeros_like(t))
         v = self.v.get(name, np.zeros_like(t))
-        self.m[name], self.v[name] = m, v = self.first_moment(m, t), self.second_moment(v, t)
+        m = self.first_moment(m, t)
+        v = self.second_moment(v, t, m)
+        self.m[name], self.v[name] = m, v
         spread = np.sqrt(v / (1 - self.beta2**self.taken)) + self.tau
         stepped: np.ndarray = weight + self.lr * self.unbiased(m) / spread
         return stepped.astype(weight.dtype)
@@ -126,8 +127,8 @@ class Adaptive(ServerOptimizer):
         return corrected
 
     @abstractmethod
-    def second_moment(self, v: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """The new v."""
+    def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
+        """The new v, from the last one, t, and the new m."""
 
     def state_dict(self) -> dict[str, Any]:
         """Moments and the number of rounds taken."""
@@ -142,7 +143,7 @@ class Adaptive(ServerOptimizer):
 class FedAdam(Adaptive):
     """``v = b2 v + (1 - b2) t^2``: torch's Adam with the gradient -t and eps = tau."""
 
-    def second_moment(self, v: np.ndarray, t: np.ndarray) -> np.ndarray:
+    def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
         """The decaying mean of t^2."""
         return self.beta2 * v + (1 - self.beta2) * t**2
 
@@ -150,13 +151,13 @@ class FedAdam(Adaptive):
 class FedYogi(Adaptive):
     """``v = v - (1 - b2) t^2 sign(v - t^2)``: v changes by no more than t^2, up or down."""
 
-    def second_moment(self, v: np.ndarray, t: np.ndarray) -> np.ndarray:
+    def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
         """A step of size (1 - b2) t^2 towards t^2."""
         moved: np.ndarray = v - (1 - self.beta2) * t**2 * np.sign(v - t**2)
         return moved
 
 
-class FedDemonAdam(FedAdam):
+class FedDemonAdamT2(FedAdam):
     """FedAdam's v with ``m = b1_r m + t``, ``b1_r = b1 (1 - r/R) / ((1 - b1) + b1 (1 - r/R))``.
 
     r counts from 0, so that the first momentum is b1 and the last close to 0 (Chen et al., 2019).
@@ -181,11 +182,20 @@ class FedDemonAdam(FedAdam):
         return self.beta1 * left / ((1 - self.beta1) + self.beta1 * left)
 
 
+class FedDemonAdam(FedDemonAdamT2):
+    """Demon's m, and ``v = b2 v + (1 - b2) m^2``: line 6 of `ServerAggregation` as printed."""
+
+    def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
+        """The decaying mean of m^2."""
+        return super().second_moment(v, m, m)
+
+
 SERVER_OPTIMIZERS: dict[str, type[Adaptive] | type[FedAvg]] = {
     "fedavg": FedAvg,
     "fedadam": FedAdam,
     "fedyogi": FedYogi,
     "feddemonadam": FedDemonAdam,
+    "feddemonadam_t2": FedDemonAdamT2,
 }
 
 

@@ -194,7 +194,7 @@ def _others() -> dict[str, Case]:
         | _each("wait_dp", "noise_on", ("none",), options={"label_epsilon": 1.0})
         | {"wait_dp/label_epsilon": Case("wait_dp", {"label_epsilon": 1.0})}
         | _each("cvfl", "mode", ("async", "sync", "single"))
-        | _each("multivfl", "server_optimizer", ("fedavg", "fedadam", "fedyogi", "feddemonadam"))
+        | _each("multivfl", "server_optimizer", ("fedavg", "fedadam", "fedyogi", "feddemonadam_t2"))
         | {
             "multivfl/intersection=psi": Case("multivfl", {"intersection": "psi"}),
             "multivfl/epsilon": Case("multivfl", {"epsilon": 5.0}),

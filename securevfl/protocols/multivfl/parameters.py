@@ -35,12 +35,15 @@ class MultiVflConfig(EmbeddingConfig):
     epochs: int = Field(
         1, ge=1, description="Number E of local epochs of each label owner in a round."
     )
-    server_optimizer: Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"] = Field(
-        "fedavg",
-        description=(
-            "How the server makes new weights of the label owners' weights: their mean "
-            "(fedavg), or an adaptive step towards it."
-        ),
+    server_optimizer: Literal["fedavg", "fedadam", "fedyogi", "feddemonadam", "feddemonadam_t2"] = (
+        Field(
+            "fedavg",
+            description=(
+                "How the server makes new weights of the label owners' weights: their mean "
+                "(fedavg), or an adaptive step towards it. feddemonadam has v of m^2, as printed, "
+                "feddemonadam_t2 of t^2, as in Adam."
+            ),
+        )
     )
     server_lr: float = Field(
         1e-3, gt=0, description="Learning rate eta_s of the adaptive server optimisers."

@@ -75,8 +75,8 @@ class MultiVfl(Provable, EmbeddingProtocol):
             "owners' top model may convolve over them (centre = 'conv')",
             "label owners send their weights, of which the server takes the differences t_k: so "
             "FedAvg is the mean itself, without rounding",
-            "server optimisers are those of the cited works, for the paper's formulas are garbled "
-            "in print, but for the division of FedDemonAdam's moment, which the paper alone has: "
+            "FedDemonAdam is as printed, with Demon's own decay and Adam's bias correction of v; "
+            "FedAdam and FedYogi are those of Reddi et al., where the paper prints m^2 for t^2: "
             "see securevfl.models.server_optimizers",
             "means over label owners count each owner once, whatever the number of its labels, and "
             "FedYogi's second moment begins at 0, where Reddi et al. want at least tau^2",
