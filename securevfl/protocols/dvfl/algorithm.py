@@ -1,9 +1,9 @@
 """DVFL: decoupled vertical federated learning.
 
-Anonymous authors, "Decoupled Vertical Federated Learning for Practical Training on Vertically
-Partitioned Data", under review (MLSys). The parts are those of its Algorithm 1 (appendix A): guest
-training round, host training round, and what the owner executes; section and appendix numbers are
-the paper's, too.
+A. Amalanshu, Y. Sirvi and D. Inouye, "Decoupled Vertical Federated Learning for Practical Training
+on Vertically Partitioned Data", arXiv 2403.03871. The parts are those of its Algorithm 1 (appendix
+A): guest training round, host training round, and what the owner executes; section and appendix
+numbers are the paper's, too.
 
 Guests g (they own columns) train encoders on an objective of their own, and write the activations
 of their batches to a register of every host. Hosts k, of which there are |K| for redundancy, train

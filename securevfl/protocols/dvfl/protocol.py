@@ -57,8 +57,8 @@ class Dvfl(Provable, Protocol):
     }
     card = Card(
         title="DVFL",
-        paper='"Decoupled Vertical Federated Learning for Practical Training on Vertically '
-        'Partitioned Data", anonymous, under review (MLSys)',
+        paper='Amalanshu, Sirvi, Inouye, "Decoupled Vertical Federated Learning for Practical '
+        'Training on Vertically Partitioned Data", arXiv 2403.03871',
         roles={
             "guest": "holds some columns, of aligned rows and of others; trains an encoder on an "
             "objective of its own and writes activations to every host's register",
