@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pages import ends, load, ours, percent, signed, table
-from verdicts import (
+from stored import (
     EVEN_PACE,
     at_times,
     final,
@@ -20,7 +20,7 @@ from verdicts import (
     values,
     ways,
 )
-from verdicts import runs as told
+from stored import runs as told
 
 from securevfl.studies.intervals import mean_interval, paired_difference
 

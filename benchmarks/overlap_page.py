@@ -50,15 +50,14 @@ bold ones have an interval that leaves out 0. The twins are synthetic and show t
 anywhere, not what clicks are like. `benchmarks/overlap_page.py` writes this page.
 
 Read these with care. Intervals are of one difference each and are not corrected for their number:
-"above" and "below" here are of single sizes, and no verdicts. In Tables 2 to 4 rates, beta and
+"above" and "below" here are of single sizes. In Tables 2 to 4 rates, beta and
 lengths of all methods were chosen on validation rows (`rates/`), and FedHSSL has the 40 epochs of
 its paper; what is an end of what was tried is named below each table, for beyond it a method can be
 better still. In the others no rows were held out: pre-training has 6 epochs (40 on Handwritten, 20
 below FedVS) and beta is 1, so what is said of VFLHLP-A, VFLHLP-P and Local-A is open there, and
 what is above FedHSSL and its kin is above rivals that were not trained long. The paper claims
 nothing against Local-A at few rows of Avazu (.694 against .719 at 250), and its ablation is on
-Criteo only. Verdicts on the paper's tables, with all this counted in, are in
-[results.md](results.md).
+Criteo only. Its differences beside ours are in [results.md](results.md).
 """
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from frontier_page import found, interval, released
 from label_page import NAMES
 from pages import load
-from verdicts import runs, stops
+from stored import runs, stops
 
 RESULTS = Path("benchmarks/results")
 PAPERS = Path("benchmarks/papers")

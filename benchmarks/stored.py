@@ -1,9 +1,4 @@
-"""Verdicts on the papers' claims, from paired differences of committed results.
-
-A claim is that one run is above another, at some times, sizes or data sets: a list of differences,
-each paired by seed. Their intervals are corrected for their number by Holm's rule, so that a claim
-that is true everywhere is refuted somewhere with a chance of 5 % at most, and so is the opposite.
-"""
+"""Stored results, and differences of two runs that are paired by seed."""
 
 from __future__ import annotations
 
@@ -16,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from securevfl.studies.intervals import differing, paired_difference
+from securevfl.studies.intervals import paired_difference
 
 RESULTS = Path(__file__).parent / "results"
-WORDS = ("confirmed", "refuted", "undecided", "not run")
 # Studies that were run in parts.
 PARTS = {
     "multivfl/as-printed-mnist": (
@@ -62,56 +56,6 @@ class Difference:
         """The difference with its interval."""
         spread = " (one pair)" if math.isnan(self.half) else f" ± {self.half:.{digits}f}"
         return f"{self.mean:+.{digits}f}{spread}"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The verdict on a list of differences that are claimed to be positive.
-
-    Attributes
-    ----------
-    word : str
-        One of `WORDS`.
-    text : str
-        Every difference, and the reason for the word.
-    brief : str
-        The differences in a few words: one, or their range.
-    """
-
-    word: str
-    text: str
-    brief: str
-
-
-def judge(differences: Sequence[Difference], digits: int = 1) -> Finding:
-    """Confirmed where all differ in the claimed direction, refuted where one differs in the other.
-
-    Undecided else, and where there is one seed.
-
-    Raises
-    ------
-    ValueError
-        Without any difference: nothing is true of all of none.
-    """
-    if not differences:
-        raise ValueError("there is no difference to judge; say why, and that it is undecided")
-    sure = differing([each.entry() for each in differences])
-    above = [d for d, differs in zip(differences, sure, strict=True) if differs and d.mean > 0]
-    below = [d for d, differs in zip(differences, sure, strict=True) if differs and d.mean < 0]
-    word = "undecided"
-    if below:
-        word = "refuted"
-    elif len(above) == len(differences):
-        word = "confirmed"
-    text = "; ".join(each.text(digits) for each in differences)
-    brief = differences[0].figure(digits)
-    if len(differences) > 1:
-        counts = f"{len(above)} of {len(differences)} above"
-        text += f" ({counts}, {len(below)} below, by Holm)"
-        low, high = (pick(each.mean for each in differences) for pick in (min, max))
-        against = f", {len(below)} below" if below else ""
-        brief = f"{low:+.{digits}f} to {high:+.{digits}f}; {counts}{against}"
-    return Finding(word, text, brief)
 
 
 def results(study: str) -> Mapping[str, Any]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from verdicts import (
+from stored import (
     EVEN_PACE,
     OWN_BEST,
     Difference,
-    Finding,
     final,
-    judge,
     last_loss,
     mean_loss,
     paired,
@@ -21,144 +20,128 @@ from verdicts import (
     ways,
 )
 
-from claims.line import Line, also, open_question
+from claims.line import NAMES, Line, printed, readings
 
-EARLIER = {"mnist": "20.1", "fashion-mnist": "57.1", "cifar10": "20.4"}
+SETS = ("mnist", "fashion-mnist", "cifar10")
+EARLIER = {"mnist": 20.1, "fashion-mnist": 57.1, "cifar10": 20.4}
 CASES = {"3": "iid-50", "4": "iid-95", "5": "noniid-50", "6": "noniid-95"}
-CLAIM = "asynchronous earlier than in step"
-FASTER = "with q = 3 the test loss falls faster than with q = 1"
-SAME = "q = 3 and q = 1 do not differ greatly"
-LOWER = "and ends lower"
+# Both at the paper's 0.01, and each at its best rate on validation rows: how runs' names end.
+RATES = {"both at 0.01": ("", ""), "each its best": ("-best", "-best")}
+NETWORKS = {
+    "mnist": "one Linear layer for the paper's CNN",
+    "fashion-mnist": "one Linear layer for the paper's CNN",
+    "cifar10": "small convolutions, 6 epochs",
+}
 
 
 def lines() -> Iterator[Line]:
     """All of them, in the order of the paper."""
-    for name in EARLIER:
-        yield table_2(name)
-    for name in EARLIER:
-        yield figure_2(name)
+    for name in SETS:
+        yield from table_2(name)
+    for name in SETS:
+        yield from figure_2(name)
     for number, case in CASES.items():
-        yield from figure_q(number, case)
+        for name in SETS:
+            yield from figure_q(number, case, name)
 
 
-def table_2(name: str) -> Line:
+def table_2(name: str) -> Iterator[Line]:
     """Accuracies."""
     study = f"cvfl/table-2-{name}"
-    found = judge(
-        [
-            final(study, "centralised", "cvfl", name="centralised above CVFL"),
-            final(study, "cvfl", "single", name="CVFL above single"),
-        ],
-        2,
-    )
+    paper = {run: entry["accuracy"] for run, entry in results(study)["paper"].items()}
+    chosen = "chosen" in results(study)
     step = final(study, "cvfl-sync", "cvfl", name="In step above CVFL")
-    remark = f"{step.text(2)}. Reduced: small networks, {step.pairs} seeds"
-    if name == "cifar10":
-        remark += (
-            ", 12 epochs, levels 15 to 22 points lower. The paper: less than 5 points below "
-            "centralised, over 10 above single"
+    for claim, one, two in (
+        ("centralised above CVFL", "centralised", "cvfl"),
+        ("CVFL above single", "cvfl", "single"),
+    ):
+        yield Line(
+            f"T2 {NAMES[name]}",
+            claim,
+            [final(study, one, two, name=claim)],
+            [study],
+            printed(paper[one] - paper[two]),
+            depends="" if chosen else "rates by test rows",
+            digits=2,
+            note=f"{step.text(2)}. Optimiser and rate "
+            + (
+                "are the best of SGD and Adam and of the paper's three on validation rows."
+                if chosen
+                else "are the best on test rows of another seed."
+            ),
         )
-    if "chosen" in results(study):
-        remark += ". Optimiser and rate, one of the paper's three, by validation rows"
-        found = also(found, remark)
-    else:
-        why = (
-            "the optimiser, Adam with a rate that falls to 0, was the best on test rows of another "
-            f"seed; on MNIST choosing by validation rows turned the verdict. {remark}"
-        )
-        found = open_question(found, why)
-    paper = (results(study)["paper"][run]["accuracy"] for run in ("centralised", "cvfl", "single"))
-    whole, own, alone = paper
-    gaps = f"{whole - own:+.2f}, {own - alone:+.2f}"
-    return Line(f"Table 2, {name}", "centralised above CVFL above single", found, gaps)
 
 
-def figure_2(name: str) -> Line:
-    """Time to a test loss."""
-    loss = stops()[name]["stop"]
-    found = {how: time_saved(*both, loss, how) for how, both in ways(name).items()}
-    best = found.pop(OWN_BEST, None)
-    remark = (
-        f"Per cent of the time in step until a test loss of {loss:g} (paper {EARLIER[name]} % "
-        "earlier), 5 seeds, constant rates, the same for both. Optimiser, rate and loss by "
-        "validation rows of another seed, before the study"
+def figure_2(name: str) -> Iterator[Line]:
+    """Time to a test loss; both ways have the same rate, as in the paper."""
+    loss, both_best = stops()[name]["stop"], ways(name)
+    best = both_best.pop(OWN_BEST, None)
+    own = best and time_saved(*best, loss, "Each at its own best rate")
+    for how, both in both_best.items():
+        found = time_saved(*both, loss, how)
+        even = time_saved(*both, loss, how, pace=EVEN_PACE)
+        notes = [
+            f"Per cent of the time in step until a test loss of {loss:g}; constant rates.",
+            "Optimiser, rate and loss were fixed on validation rows of another seed.",
+        ]
+        notes += [f"With 5 updates to 4 in step, {even.text(1)}."] * bool(even)
+        notes += [f"{own.text(1)}."] * bool(own)
+        yield Line(
+            f"F2 {NAMES[name]}",
+            "asynchronous earlier, %",
+            [found] if found else [],
+            [f"cvfl/figure-2-{name}"],
+            printed(EARLIER[name]),
+            depends=how,
+            unclear="" if found else f"loss {loss:g} not reached",
+            note=" ".join(notes),
+        )
+
+
+def figure_q(number: str, case: str, name: str) -> Iterator[Line]:
+    """Exponent of slow parties' losses: q = 3 falls faster, and from Figure 4 on ends lower."""
+    study = f"cvfl/figures-3-6-{name}"
+    level = number == "4" and name != "cifar10"
+    claim = "q = 3 faster" if number == "3" else "q = 3 faster and lower"
+    line = Line(
+        f"F{number} {NAMES[name]}",
+        "q = 3 and 1 much alike (loss)" if level else f"{claim} (loss)",
+        (),
+        [study],
+        shows="curves",
+        unclear="no bound printed" if level else "",
+        digits=3,
+        note="Faster is the mean of the test losses over the run. "
+        f"{NETWORKS[name]}. {longer(study, case)}".rstrip(),
     )
-    even = [
-        saved
-        for how, both in ways(name).items()
-        if how != OWN_BEST and (saved := time_saved(*both, loss, how, pace=EVEN_PACE))
+    for how, (one, three) in RATES.items():
+        both = f"{case}-q1{one}", f"{case}-q3{three}"
+        if any(run not in runs(study) for run in both):
+            continue
+        failed = "; ".join(filter(None, (diverged(study, run) for run in both)))
+        found = [] if failed else gains(study, *both)
+        [each] = readings(line, {how: found if number != "3" else found[:1]})
+        yield replace(each, unclear=failed or each.unclear)
+
+
+def gains(study: str, one: str, three: str) -> list[Difference]:
+    """Loss by which q = 3 is below q = 1: in the mean over the run, and at its end."""
+    return [
+        paired("faster", mean_loss(study, one), mean_loss(study, three), 1.0),
+        paired("lower in the end", last_loss(study, one), last_loss(study, three), 1.0),
     ]
-    if even:
-        remark += ". With 5 updates to 4 in step, for 5.4: "
-        remark += "; ".join(each.text(1) for each in even)
-    if best is not None:
-        remark += f". {best.text(1).capitalize()}"
-    if name == "fashion-mnist":
-        remark += ". The paper's loss of 0.25 is out of reach for these networks"
-    missed = [how for how, saved in found.items() if saved is None]
-    if missed:
-        remark += f". Not reached on all seeds by {' and '.join(missed)}"
-    reached = [saved for saved in found.values() if saved is not None]
-    out = "the stop loss is not reached"
-    verdict = judge(reached) if reached else Finding("undecided", out, out)
-    return Line(f"Figure 2, {name}", CLAIM, also(verdict, remark), f"{EARLIER[name]} %")
-
-
-def figure_q(number: str, case: str) -> Iterator[Line]:
-    """Exponent of slow parties' losses."""
-    for name in EARLIER:
-        study = f"cvfl/figures-3-6-{name}"
-        networks = "small convolutions, 6 epochs" if name == "cifar10" else "one Linear layer"
-        remark = (
-            "Mean of the test losses over the run, and the last one; at 0.01, the largest of the "
-            f"paper's rates. Reduced: {networks} for the paper's CNN. {control(study, case, name)}"
-        )
-        one, three = f"{case}-q1", f"{case}-q3"
-        failed = diverged(study, three)
-        level = number == "4" and name != "cifar10"  # where the paper sees no great change
-        if failed:
-            found = Finding("undecided", f"At the rate of 0.01 q = 3 {failed}", f"q = 3 {failed}")
-        else:
-            falls = paired("faster", mean_loss(study, one), mean_loss(study, three), 1.0)
-            both = [falls, ends_lower(study, one, three, "lower at the end")]
-            found = judge(both if number != "3" else [falls], 3)
-        if level:
-            found = Finding("undecided", f"{found.text}. The paper gives no bound", found.brief)
-        claim = f"{FASTER}, {LOWER}" if number != "3" else FASTER
-        yield Line(f"Figure {number}, {name}", SAME if level else claim, also(found, remark))
 
 
 def diverged(study: str, run: str) -> str:
     """Number of seeds on which a run diverged, in words; nothing where it never did."""
     own = runs(study)[run]
     failed, ended = len(own.get("errors", ())), len(own["seeds"])
-    return f"diverges on {failed} of {failed + ended} seeds" if failed else ""
+    return f"{run.split('-')[2]} diverges {failed}/{failed + ended}" if failed else ""
 
 
-def ends_lower(study: str, one: str, two: str, name: str) -> Difference:
-    """Difference of two runs' last test losses, positive where the second is lower."""
-    return paired(name, last_loss(study, one), last_loss(study, two), 1.0)
-
-
-def control(study: str, case: str, name: str) -> str:
-    """Comparison with q = 1 where steps are as long as with the exponent."""
-    if f"{case}-q3-best" not in runs(study) and name != "mnist":
-        return "No control with a larger rate was run on this set"
-    if name == "mnist":
-        found = ends_lower(study, f"{case}-q3", f"{case}-q1-lr3", "")
-        side = "below" if found.mean > 0 else "above"
-        words = (
-            f"q = 1 with three times the rate ends {abs(found.mean):.3f} ± {found.half:.3f} {side}"
-        )
-        return f"{words} q = 3" + (": the gain is that of a longer step" if side == "below" else "")
-    tried = "of seven" if name == "fashion-mnist" else "of four"
-    for q in "13":
-        failed = diverged(study, f"{case}-q{q}-best")
-        if failed:
-            return f"At its own rate, the best {tried} on validation rows, q = {q} {failed}"
-    found = ends_lower(study, f"{case}-q1-best", f"{case}-q3-best", "")
-    side = "below" if found.mean > 0 else "above"
-    return (
-        f"Each at its own rate, the best {tried} on validation rows, q = 3 ends "
-        f"{abs(found.mean):.3f} ± {found.half:.3f} {side} q = 1"
-    )
+def longer(study: str, case: str) -> str:
+    """Comparison with q = 1 at three times the rate, where it was run."""
+    if f"{case}-q1-lr3" not in runs(study):
+        return ""
+    found = paired("", last_loss(study, f"{case}-q3"), last_loss(study, f"{case}-q1-lr3"), 1.0)
+    return f"q = 1 with three times the rate ends lower than q = 3 by {found.figure(3)}."

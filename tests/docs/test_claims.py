@@ -1,4 +1,4 @@
-"""Verdicts follow from intervals: true of all differences, contradicted by one, or undecided."""
+"""Words on claims follow from intervals: the sign of all differences, and the printed sizes."""
 
 import csv
 import importlib
@@ -12,37 +12,77 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def verdicts(monkeypatch):
+def stored(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return importlib.import_module("verdicts")
+    return importlib.import_module("stored")
+
+
+@pytest.fixture
+def line(stored):
+    """Makes a line of differences (mean, half, pairs) beside printed sizes."""
+    module = importlib.import_module("claims.line")
+
+    def make(*found, printed=(), **others):
+        differences = [stored.Difference("", *each) for each in found]
+        sizes = tuple(module.Printed(*each) for each in printed)
+        return module.Line("T1", "one above two", differences, ["fedvs/rate"], sizes, **others)
+
+    return make
 
 
 @pytest.mark.parametrize(
-    ("means", "word"),
+    ("found", "sign", "cell"),
     [
-        ((2.0, 3.0), "confirmed"),
-        ((2.0, -3.0), "refuted"),
-        ((2.0, 0.1), "undecided"),
-        ((-0.1,), "undecided"),
+        ([(2.0, 0.5, 5)], "same", "same"),
+        ([(-2.0, 0.5, 5)], "other", "other"),
+        ([(0.1, 0.5, 5)], "none", "none > 0.6"),
+        ([(2.0, 0.5, 5), (3.0, 0.5, 5)], "same", "same"),
+        ([(2.0, 0.5, 5), (-3.0, 0.5, 5)], "other", "other 1/2"),
+        ([(2.0, 0.5, 5), (0.1, 0.5, 5)], "none", "none 1/2"),
+        ([(-0.6, 0.5, 5), (0.1, 0.5, 5)], "none", "none 0/2"),  # by Holm
+        ([(9.0, math.nan, 1)], "-", "-"),
+        ([(9.0, math.nan, 1), (9.0, 1.0, 5)], "none", "none 1/2"),
+        ([], "-", "-"),
     ],
 )
-def test_a_verdict_is_of_all_differences(verdicts, means, word):
-    assert verdicts.judge([verdicts.Difference("", mean, 0.5, 5) for mean in means]).word == word
+def test_a_sign_is_of_all_differences(line, found, sign, cell):
+    made = line(*found)
+    assert (made.sign, made.sign_cell()) == (sign, cell)
 
 
-def test_one_pair_decides_nothing(verdicts):
-    assert verdicts.judge([verdicts.Difference("", 9.0, math.nan, 1)]).word == "undecided"
+def test_both_signs_of_a_claim_are_found_alike(line):
+    """Turned round, a difference has the other sign, and a remark of ours changes neither."""
+    assert line((2.0, 0.5, 5), depends="small").sign == "same"
+    assert line((-2.0, 0.5, 5), depends="small").sign == "other"
+    assert line((-2.0, 0.5, 5), unclear="no bound").sign == "-"
 
 
-def test_nothing_is_not_confirmed(verdicts):
-    with pytest.raises(ValueError, match="no difference to judge"):
-        verdicts.judge([])
+@pytest.mark.parametrize(
+    ("mean", "printed", "sign", "size"),
+    [
+        (1.0, (1.4, 1.4), "same", "inside"),
+        (1.0, (1.6, 1.6), "same", "outside"),
+        (1.0, (1.4, 3.0), "same", "inside"),
+        (0.3, (0.0, 0.0), "same", "inside"),
+        (0.6, (0.0, 0.0), "other", "outside"),
+    ],
+)
+def test_a_size_is_inside_or_outside_our_interval(line, mean, printed, sign, size):
+    made = line((mean, 0.5, 5), printed=[printed])
+    assert (made.sign, made.size_cell()) == (sign, size)
+
+
+def test_a_size_belongs_to_each_difference(line):
+    made = line((1.0, 0.5, 5), (2.0, 0.5, 5), printed=[(1.2, 1.2), (9.0, 9.0)])
+    assert made.size_cell() == "1/2"
+    with pytest.raises(ValueError, match="not one printed size"):
+        line((1.0, 0.5, 5), printed=[(1.0, 1.0)] * 2)
 
 
 def test_time_to_a_loss_is_compared_between_runs_of_the_same_settings(
-    verdicts, tmp_path, monkeypatch
+    stored, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(verdicts, "RESULTS", tmp_path)
+    monkeypatch.setattr(stored, "RESULTS", tmp_path)
     sgd, adam = {"optimizer": "sgd", "lr": 0.01}, {"optimizer": "adam", "lr": 0.001}
     settings = {"a": sgd, "b": adam | {"mode": "sync"}, "c": sgd | {"mode": "sync"}}
     content = {"settings": {label: {"options": own} for label, own in settings.items()}}
@@ -52,21 +92,21 @@ def test_time_to_a_loss_is_compared_between_runs_of_the_same_settings(
     (own / "results.json").write_text(json.dumps(content))
     best = (study, "async"), (study, "sync")
     in_step = ((study, "a"), (study, "c"))
-    assert verdicts.ways("here") == {"sgd 0.01": in_step, "each its own best": best}
+    assert stored.ways("here") == {"sgd 0.01": in_step, "each its own best": best}
     beside = tmp_path / f"{study}-adam"
     beside.mkdir()
     (beside / "results.json").write_text(json.dumps({"settings": {"d": {"options": adam}}}))
-    assert verdicts.ways("here")["adam 0.001"] == ((f"{study}-adam", "d"), (study, "b"))
+    assert stored.ways("here")["adam 0.001"] == ((f"{study}-adam", "d"), (study, "b"))
     with (own / "curves.csv").open("w", newline="") as file:
         out = csv.writer(file)
         out.writerow(["run", "seed", "step", "time", "test_loss"])
         for seed in (0, 1):
             out.writerows(("a", seed, 9 * time, time, 1 / time) for time in (1, 2, 3 + seed))
             out.writerows(("c", seed, 9 * time, 2 * time, 1 / time) for time in (1, 2, 3))
-    saved = verdicts.time_saved(*in_step, 0.5, "")
+    saved = stored.time_saved(*in_step, 0.5, "")
     assert (saved.mean, saved.half, saved.pairs) == (50.0, 0.0, 2)
-    assert verdicts.time_saved(*in_step, 0.3, "") is None
-    again = verdicts.time_saved(*in_step, 0.5, "", pace=2.0)
+    assert stored.time_saved(*in_step, 0.3, "") is None
+    again = stored.time_saved(*in_step, 0.5, "", pace=2.0)
     assert again.mean == pytest.approx(50.0)  # as many updates, at twice the pace
-    even = verdicts.time_saved(*in_step, 0.5, "", pace=1.25)
+    even = stored.time_saved(*in_step, 0.5, "", pace=1.25)
     assert even.mean == pytest.approx(20.0)
