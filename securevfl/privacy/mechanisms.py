@@ -169,6 +169,40 @@ def noised_rows(clipped: np.ndarray, *, sigma: float, source: Source = SYSTEM) -
     return released
 
 
+def laplace_by_range(
+    rows: np.ndarray, samples: np.ndarray, epsilon: float, source: Source
+) -> np.ndarray:
+    """Rows with Laplace noise on each entry, of scale (largest - smallest entry) / epsilon.
+
+    Equation 5 of SplitFed (Thapa et al., AAAI 2022) as public re-implementations read it. The range
+    is that of the batch: it is data, and no bound on what a row changes, so this is no mechanism of
+    differential privacy that could be claimed.
+
+    Parameters
+    ----------
+    rows : ndarray, (rows, h), floating
+    samples : ndarray, (rows,), integers
+        Below 0 for padding, which has no part in the range.
+    epsilon : float
+        Positive.
+    source : Source
+        Where the randomness comes from.
+
+    Returns
+    -------
+    ndarray, (rows, h), float32
+    """
+    own = rows[samples >= 0]
+    scale = float(own.max() - own.min()) / epsilon if own.size else 0.0
+    words = np.empty(rows.size, "<u8")
+    source.keystream().fill(words.view(np.uint8))
+    # 53 bits for the size, and the lowest one for the sign.
+    sizes = -np.log(((words >> 11) + 1) * 2.0**-53)
+    noise = np.where(words & 1, sizes, -sizes).reshape(rows.shape)
+    noised: np.ndarray = (rows + scale * noise).astype(np.float32)
+    return noised
+
+
 def keep_probability(epsilon: float, classes: int) -> float:
     """Probability that randomised response tells the true label: ``e^eps / (e^eps + C - 1)``.
 

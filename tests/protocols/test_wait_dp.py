@@ -40,6 +40,24 @@ def clipped(embedding, bound):
     return torch.where(norms > bound, embedding * (bound / norms), embedding)
 
 
+def test_laplace_noise_goes_by_the_range_of_the_batch_and_claims_nothing():
+    dataset, options = data(), NOISY | {"width": 64, "mechanism": "laplace"}
+    outcome = simulate("wait_dp", dataset, conditions=NONE, payloads=True, **options)
+    made = outcome.protocol
+    samples = made.layout.samples(made.layout.draw(1))
+    fresh, noises = made.parties(), []
+    for n in range(4):
+        raw = (powers(dataset.train[n][samples], 2) @ bare_of(fresh[n].network).weight).detach()
+        scale = float(raw.max() - raw.min()) / 5.0
+        noises.append((embeddings(outcome)[n, 1] - raw.numpy()) / scale)
+    # A true Laplace sample fails with probability 1e-6; the noise is seeded.
+    assert stats.kstest(np.concatenate(noises).ravel(), "laplace").pvalue > 1e-6
+    assert {claim.notion for claim in made.claims} == {"none"}
+    assert "epsilon_total" not in outcome.events[-1].fields
+    with pytest.raises(ConfigurationError, match="laplace"):
+        make("wait_dp", dataset, **options | {"noise": "secure"})
+
+
 def test_what_leaves_a_client_is_its_clipped_embedding_with_calibrated_noise():
     dataset = data()
     outcome = simulate(

@@ -4,7 +4,8 @@ The baseline of FedVS, section 6.2, after C. Thapa et al., "SplitFed", AAAI 2022
 calibrated noise to the output of its network. Three mechanisms, alone or together:
 
 - **embeddings** (the baseline): each row of H_n is clipped to the L2 norm C and gets Gaussian
-  noise before it goes to the server;
+  noise before it goes to the server; or, with ``mechanism = laplace``, each entry gets the noise
+  that SplitFed has, of which nothing is claimed;
 - **gradients**: each sample's gradient dl_i/dH_i is clipped to the norm C_g and gets Gaussian noise
   before it goes to the clients, once for all of them, so that they may pool their gradients;
 - **labels**: each label is replaced by randomised response, once, before training.
@@ -29,10 +30,16 @@ import numpy as np
 
 from securevfl.engine.party import SERVER, kept_as
 from securevfl.field import PrimeField
+from securevfl.field.sampling import SeededSource
 from securevfl.models.aggregation import make_aggregation
 from securevfl.models.client_networks import ClientNetwork
 from securevfl.models.split import Batches, Centre, rows_of
-from securevfl.privacy.mechanisms import clip_gradient, mean_gradient, own_gradients
+from securevfl.privacy.mechanisms import (
+    clip_gradient,
+    laplace_by_range,
+    mean_gradient,
+    own_gradients,
+)
 from securevfl.privacy.release_counts import (
     after_release,
     most_releases,
@@ -79,6 +86,11 @@ def parts(gradient: Any, rule: str, H: Sequence[Any]) -> list[Any]:
     if rule != "max":
         H = [np.zeros(shape, np.float32)] * len(H)
     return [gradient.map(part, rule, n, *H, shape=shape) for n in range(len(H))]
+
+
+def laplaced(H: np.ndarray, samples: np.ndarray, epsilon: float, seed: bytes) -> np.ndarray:
+    """Embeddings with Laplace noise by the range of the batch, from a public seed."""
+    return laplace_by_range(H, samples, epsilon, SeededSource(seed))
 
 
 class Client(Participant):
@@ -129,7 +141,7 @@ class Client(Participant):
         if noisy:
             self.count(samples)
         H = self.network.call(embed, *own, shape=(len(samples), self.width))
-        self.send(SERVER, "embedding", self.release(H, samples) if noisy else H)
+        self.send(SERVER, "embedding", self.release(H, samples))
         gradient = await self.receive("gradient")
         if noisy:
             gradient = H.map(clip_gradient, gradient, C)
@@ -150,10 +162,15 @@ class Client(Participant):
         self.write_ahead()
 
     def release(self, H: Any, samples: np.ndarray) -> Any:
-        """Rows of H_n clipped to C, with noise of this round."""
-        clipped = H.clip(self.privacy.clip)
-        name, seed = f"embedding {self.round}", seed_of(self)
-        return self.gaussian(clipped, self.privacy.sigma, name=name, rows=samples, seed=seed)
+        """Rows of H_n, with noise of this round if wanted: clipped to C, or by their range."""
+        privacy, seed = self.privacy, seed_of(self)
+        if privacy.laplace:
+            return H.map(laplaced, samples, privacy.epsilon, seed, dtype=np.float32)
+        if not privacy.embeddings:
+            return H
+        clipped = H.clip(privacy.clip)
+        name = f"embedding {self.round}"
+        return self.gaussian(clipped, privacy.sigma, name=name, rows=samples, seed=seed)
 
     def operations(self, kind: str) -> int:
         """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
@@ -292,6 +309,8 @@ class Server(Participant):
     def costs(self) -> dict[str, float]:
         """Epsilon of this round and of all so far."""
         privacy = self.privacy
+        if privacy.laplace and not privacy.releases and privacy.labels is None:
+            return {}  # no cost is known
         costs = {
             "epsilon_round": privacy.epsilon if privacy.releases else 0.0,
             "epsilon_total": self.spent(),

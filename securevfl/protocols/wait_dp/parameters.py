@@ -25,6 +25,14 @@ class WaitDPConfig(SegmentedConfig):
             "label_epsilon alone."
         ),
     )
+    mechanism: Literal["gaussian", "laplace"] = Field(
+        "gaussian",
+        description=(
+            "Noise on embeddings: gaussian, on rows clipped to C, or laplace, on each entry, of "
+            "scale (range of the batch) / epsilon', after SplitFed, whose epsilon' FedVS takes. "
+            "That range is data, so nothing is claimed of laplace, and it needs noise = seeded."
+        ),
+    )
     epsilon: float = Field(
         5.0,
         gt=0,
@@ -71,7 +79,9 @@ class Privacy(Released):
     per_epoch : int
         Rounds in which the public batches use each row at most once.
     embeddings, gradients : bool
-        Whether embeddings, and whether gradients, get noise.
+        Whether embeddings, and whether gradients, get noise that is accounted for.
+    laplace : bool
+        Whether embeddings get noise that is not.
     labels : float or None
         Epsilon of the randomised labels.
     """
@@ -80,6 +90,7 @@ class Privacy(Released):
     per_epoch: int
     embeddings: bool = True
     gradients: bool = False
+    laplace: bool = False
     labels: float | None = None
 
     @property
@@ -116,6 +127,13 @@ def check_mechanisms(config: WaitDPConfig) -> None:
     if config.noise_on == "none" and config.label_epsilon is None:
         raise ConfigurationError(
             "wait_dp: noise_on = 'none' needs label_epsilon; split is the method without noise"
+        )
+    if config.mechanism == "laplace" and (
+        config.noise != "seeded" or config.noise_on not in ("embeddings", "both")
+    ):
+        raise ConfigurationError(
+            "wait_dp: mechanism = 'laplace' is of embeddings and protects nothing that is claimed; "
+            "set noise = 'seeded', and noise_on = 'embeddings' or 'both'"
         )
     if config.noise_on not in ("gradients", "both"):
         return

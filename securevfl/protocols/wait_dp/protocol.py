@@ -65,7 +65,8 @@ class WaitDP(Provable, EmbeddingProtocol):
         },
         absence="waits",
         deviations=(
-            "C, delta, and that epsilon' is of one release of a row are ours",
+            "C, delta, Gaussian noise, and that epsilon' is of one release of a row are ours; "
+            "mechanism = laplace has the noise of SplitFed, by the range of a batch",
             "neighbours: one row replaced, the weights given, and the scale, the categories and "
             "the indicators of columns, which are fitted on all training rows; the influence of a "
             "row on these is not covered (epsilon_through_weights bounds that on weights), except "
@@ -89,13 +90,15 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     def __init__(self, config: WaitDPConfig, data: Any, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
+        noised = config.noise_on in ("embeddings", "both")
         self.privacy = Privacy(
             epsilon=config.epsilon,
             delta=config.delta,
             clip=config.clip,
             gradient_clip=config.gradient_clip,
             per_epoch=self.layout.per_epoch,
-            embeddings=config.noise_on in ("embeddings", "both"),
+            embeddings=noised and config.mechanism == "gaussian",
+            laplace=noised and config.mechanism == "laplace",
             gradients=config.noise_on in ("gradients", "both"),
             labels=config.label_epsilon,
         )
@@ -225,6 +228,8 @@ class WaitDP(Provable, EmbeddingProtocol):
         described: dict[str, Any] = {"N": self.data.parties, "batch_rows": self.batch_rows}
         if privacy.embeddings:
             described["sigma"] = privacy.sigma
+        if privacy.laplace:
+            described["laplace_scale"] = f"range of a batch / {privacy.epsilon:g}"
         if privacy.gradients:
             described["gradient_sigma"] = privacy.gradient_sigma
         if privacy.releases:
@@ -260,6 +265,8 @@ class WaitDP(Provable, EmbeddingProtocol):
         return Guarantee(self.config.epsilon, self.config.delta, total)
 
     def _features_claim(self) -> Claim:
+        if self.privacy.laplace:
+            return Claim("server", "features", "none", _BY_RANGE)
         if not self.privacy.embeddings:
             return Claim("server", "features", "none", "embeddings are sent in the clear")
         if self.config.noise == "seeded":
@@ -293,4 +300,5 @@ class WaitDP(Provable, EmbeddingProtocol):
         return Claim("client", "labels", "differential", why, guarantees=tuple(paid))
 
 
+_BY_RANGE = "noise by the range of a batch, which does not bound what a row changes"
 _SEEDED = "the noise is seeded: a party that knows the seed can subtract it"
