@@ -84,8 +84,8 @@ def figure_2(name: str) -> Iterator[Line]:
             f"Per cent of the time in step until a test loss of {loss:g}; constant rates.",
             "Optimiser, rate and loss were fixed on validation rows of another seed.",
         ]
-        notes += [f"With 5 updates to 4 in step, {even.text(1)}."] * bool(even)
-        notes += [f"{own.text(1)}."] * bool(own)
+        notes += [f"With 5 updates to 4 in step, {even.text(1)}."] if even else []
+        notes += [f"{own.text(1)}."] if own else []
         yield Line(
             f"F2 {NAMES[name]}",
             "asynchronous earlier, %",

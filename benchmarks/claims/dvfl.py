@@ -153,7 +153,8 @@ def rivals_fall(rule: str) -> Difference:
         both = {seed: one for seed, one in values(study, whole).items() if seed in low}
         fallen.append({seed: one - low[seed] for seed, one in both.items()})
     name = {"skip": "SplitNN", "vafl": "VAFL"}[rule]
-    return paired(f"{name} loses more than DVFL by", *fallen)
+    rival, dvfl = fallen
+    return paired(f"{name} loses more than DVFL by", rival, dvfl)
 
 
 def vafl() -> Line:

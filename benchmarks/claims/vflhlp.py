@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from stored import RESULTS, Difference, paired, results, runs, values
 
@@ -127,7 +128,7 @@ def gaps(study: str, other: str, sizes: Sequence[int]) -> tuple[Printed, ...]:
     return printed(*(round(own[n] - theirs[n], 3) for n in sizes))
 
 
-def _by_size(paper: Mapping[str, list[float]], name: str) -> Iterator[tuple[int, float]]:
+def _by_size(paper: Mapping[str, Any], name: str) -> Iterator[tuple[int, float]]:
     """Values of a method by number of aligned rows; of one that needs none, its only one."""
     aligned, found = paper["aligned"], paper[name]
     return zip(aligned, found * (len(aligned) // len(found)), strict=True)
@@ -144,9 +145,6 @@ def against(
         if other == "local":  # it has its own rows alone, so it was run once
             theirs = f"vflhlp/{ALONE.get(study, study)}"
             two = next(run for run in runs(theirs) if run.startswith("local, "))
-        pair = [
-            values(*run, "test_auc")
-            for run in ((f"vflhlp/{study}", f"vflhlp, {n} aligned"), (theirs, two))
-        ]
-        found.append(paired(str(n), *pair, 1.0))
+        own = values(f"vflhlp/{study}", f"vflhlp, {n} aligned", "test_auc")
+        found.append(paired(str(n), own, values(theirs, two, "test_auc"), 1.0))
     return found
