@@ -1,8 +1,6 @@
 """FedVS, masks, homomorphic encryption and noise side by side.
 
-    python benchmarks/comparators.py          all runs, to benchmarks/results/comparators/table.json
-    python benchmarks/comparators.py page     the tables of docs/comparators.md, from that file
-
+All runs go to benchmarks/results/comparators/table.json, of which comparators_page.py makes tables.
 All methods have the same rows, batches, networks, initial weights and delays (the paper's). Rounds,
 batch, width, learning rate and K are ours. Computing time is CPU time of the one process that runs
 all parties, sealed links included, without the evaluation. A finished run is kept in a .jsonl file,
@@ -11,10 +9,8 @@ so that an interrupted measurement goes on where it stopped.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,49 +113,7 @@ def collect() -> dict[str, Any]:
     }
 
 
-def page() -> Iterator[str]:
-    """Tables in Markdown."""
-    runs = json.loads((RESULTS / "table.json").read_text())["runs"]
-    for data, methods in itertools.chain(
-        ((data, list(METHODS)) for data in SETS), [("digits", list(PAILLIER))]
-    ):
-        own = [row for row in runs if row["data"] == data and row["method"] in methods]
-        yield f"\n**{data}**, {SETS[data]} parties\n"
-        yield (
-            "| method | stragglers survived | MB once | kB a round | virtual s | CPU ms a round | "
-            "accuracy, % |"
-        )
-        yield "|---|---|---|---|---|---|---|"
-        for method in methods:
-            yield _line(method, [row for row in own if row["method"] == method])
-
-
-def _line(method: str, rows: list[dict[str, Any]]) -> str:
-    def mean(name: str) -> float:
-        return statistics.mean(row[name] for row in rows)
-
-    values = [100 * row["accuracy"] for row in rows]
-    accuracy = f"{statistics.mean(values):.1f}"
-    if len(values) > 1:
-        accuracy += f" ({min(values):.1f} to {max(values):.1f})"
-    cells = [
-        method,
-        str(rows[0]["survived"]),
-        f"{mean('bytes_setup') / 1e6:.1f}",
-        f"{mean('bytes_round') / 1e3:,.0f}",
-        f"{mean('virtual_seconds'):,.0f}",
-        f"{statistics.median(row['cpu_ms_round'] for row in rows):.1f}",
-        accuracy,
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=["run", "page"], default="run")
-    if parser.parse_args().what == "page":
-        print("\n".join(page()))
-        return
     result = collect()
     (RESULTS / "table.json").write_text(json.dumps(result, indent=1) + "\n")
 

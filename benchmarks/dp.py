@@ -360,29 +360,6 @@ TITLES = {
 }
 
 
-def page(name: str) -> Iterator[str]:
-    """Means over seeds in Markdown: a line for each method and epsilon."""
-    runs = json.loads((RESULTS / f"{name}.json").read_text())["runs"]
-    sets = list(dict.fromkeys(row["data"] for row in runs))
-    yield f"| | epsilon' | {' | '.join(sets)} |"
-    yield "|---" * (2 + len(sets)) + "|"
-    for what, epsilon in dict.fromkeys((row["what"], row["epsilon"]) for row in runs):
-        cells = []
-        for data in sets:
-            own = [r for r in runs if (r["data"], r["what"], r["epsilon"]) == (data, what, epsilon)]
-            cells.append(_cell(own))
-        yield f"| {what} | {'' if epsilon is None else f'{epsilon:g}'} | {' | '.join(cells)} |"
-
-
-def _cell(rows: list[dict[str, Any]]) -> str:
-    """Total epsilon, mean accuracy and AUC."""
-    text = f"{100 * np.mean([row['accuracy'] for row in rows]):.1f} %"
-    if "auc" in rows[0]:
-        text += f", AUC {np.mean([row['auc'] for row in rows]):.3f}"
-    total = rows[0]["total"]
-    return text if total is None else f"{total:.3g}: {text}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["reading", "curve", "protocols", "draw"])
@@ -391,7 +368,6 @@ def main() -> None:
     if given.what == "draw":
         for name, title in TITLES.items():
             draw(name, title, RESULTS / f"{name}.png")
-            print("\n".join(page(name)) + "\n")
         return
     work: dict[str, Callable[[], dict[str, Any]]] = {
         "reading": reading,

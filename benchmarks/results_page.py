@@ -81,6 +81,7 @@ Building the site writes them from `benchmarks/results` into `docs/`, and so doe
 - `results-attacks`: all attacks on all methods
 - `results-told`: what each card says that is told, beside what attacks got
 - `results-sums`: accuracy against what the sums release of a row
+- `results-comparators`: FedVS, masks, encryption and noise side by side
 - `results-cluster`: FedVS as Ray actors
 - `results-organisations`: sessions between organisations
 """
