@@ -31,10 +31,10 @@ per cent, mean and 95 % t interval over seeds; between two evaluations they are 
 where a run had ended before, its last value stands, marked †. The paper shows curves without
 intervals, so an ordering is what can be compared. `benchmarks/figures_page.py` writes this page.
 
-Rates of Table 1 and of Laplace noise were chosen on validation rows. In the other studies none were held out: no rate,
-length or beta was chosen by them. What is called ours was set by hand there, also where the paper
-states a rate (0.005 to 0.05 in Figure 2), and where one value was the best of several, by test
-rows.
+Rates of Table 1 and of Laplace noise were chosen on validation rows. In the other studies none were
+held out: no rate, length or beta was chosen by them. What is called ours was set by hand there,
+also where the paper states a rate (0.005 to 0.05 in Figure 2), and where one value was the best of
+several, by test rows.
 """
 
 

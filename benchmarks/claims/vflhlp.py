@@ -11,7 +11,7 @@ from claims.line import Line, Printed, named, printed, readings, turned
 
 AVAZU, CRITEO, RIVALS = "table-2-avazu", "table-3-criteo", "table-4-avazu"
 BETWEEN = "table-4-avazu-between"  # the three other sizes of FedHSSL
-SEARCHED = "table-2-avazu-vfl"  # vanilla VFL with optimiser, rate and length chosen
+SEARCHED = "table-2-avazu-vfl"  # vanilla VFL by Adam
 ALONE = {AVAZU: "table-2-avazu-alone"}  # Local-A at the best of more pairs than in the study
 SIZES = {
     AVAZU: (250, 500, 1000, 2000, 4000, 8000),
@@ -19,7 +19,7 @@ SIZES = {
     RIVALS: (200, 400, 600, 800, 1000),
 }
 KINDS = ("simsiam", "byol", "moco")
-THREE, BEST = "VFL: best of 3", "VFL: best of 18"  # settings that were tried of it
+THREE, BEST = "VFL by SGD", "VFL by Adam"  # best of three and of four settings
 CHOSEN = "Rates, beta and lengths chosen on validation rows."
 
 
