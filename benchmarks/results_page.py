@@ -157,7 +157,7 @@ def numbers(found: Found) -> dict[str, int]:
 
 
 def link(number: int, study: str) -> str:
-    """Where a number leads."""
+    """Reference of a number to stored results."""
     path = RESULTS / study
     path = path / "results.json" if (path / "results.json").exists() else path
     return f"[{number}]: ../{path.relative_to(RESULTS.parents[1])}"

@@ -138,7 +138,7 @@ def at_all_times(name: str) -> Iterator[Line]:
 
 
 def noise() -> Iterator[Line]:
-    """What noise costs: Wait above Wait-DP, by our mechanism and by that of FedVS's citation."""
+    """The cost of noise: Wait above Wait-DP, by our mechanism and by that of FedVS's citation."""
     for name in (*FIRST_SETS, *TABLES):
         study, cited = f"coded_split/{name}", f"fedvs/laplace-{name}"
         line = Line(

@@ -87,7 +87,7 @@ class Line:
 
     @property
     def why_open(self) -> str:
-        """Why no sign can be told; "" where it can."""
+        """Reason why no sign can be told; "" where there is none."""
         if self.unclear or not self.differences:
             return self.unclear or "not run"
         return "one seed" if all(each.pairs < 2 for each in self.differences) else ""
@@ -122,7 +122,7 @@ class Line:
 
     @property
     def inside(self) -> list[bool]:
-        """Of each printed size for which there is an interval, whether that holds some of it."""
+        """Truths by printed size with an interval: the interval holds some of the size."""
         return [
             each.mean - each.half <= size.high and each.mean + each.half >= size.low
             for each, size in self._sizes
@@ -135,7 +135,7 @@ class Line:
 
     @property
     def alike(self) -> list[bool]:
-        """Of each printed size whether the mean of ours has its sign."""
+        """Truths by printed size with an interval: our mean has the size's sign."""
         return [
             math.copysign(1, each.mean) == math.copysign(1, size.low) or size == (0, 0)
             for each, size in self._sizes
@@ -160,7 +160,7 @@ class Line:
         return f"{sign} {self.sure.count(1 if sign == NONE else -1)}/{many}"
 
     def size_cell(self) -> str:
-        """Whether the printed size lies in our interval."""
+        """Word on the printed size and our interval."""
         found = self.inside
         if not found:
             return "-"
