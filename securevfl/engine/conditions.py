@@ -8,6 +8,7 @@ methods that do not wait for stragglers gain by the first and lose by the second
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable, Collection
@@ -16,6 +17,7 @@ from typing import Any, Literal
 
 from securevfl.engine.delays import Delay, Trace
 from securevfl.engine.network import SERVER
+from securevfl.engine.traces import MEASURED
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.plugins import Registry
 
@@ -333,6 +335,25 @@ def slow_set(
     )
 
 
+def _measured(
+    name: str,
+    *,
+    parties: int,
+    batch_rows: int,
+    times: float = 1.0,
+    share_factor: float | None = None,
+    bandwidth: float | None = None,
+    delay_mode: DelayMode = "latency",
+) -> Conditions:
+    """Conditions of a trace or law of `securevfl.engine.traces.MEASURED`, `times` as long.
+
+    The other parameters are those of `Conditions`.
+    """
+    uploads: Any = tuple(delay.scaled(times) for delay in MEASURED[name].uploads(parties))
+    factor = chosen_factor(parties, batch_rows, "2", share_factor)
+    return Conditions(name, uploads, factor, bandwidth, delay_mode=delay_mode)
+
+
 MakeConditions = Callable[..., Conditions]
 CONDITIONS: Registry[MakeConditions] = Registry(
     "securevfl.conditions",
@@ -340,6 +361,7 @@ CONDITIONS: Registry[MakeConditions] = Registry(
     lambda: {
         "none": lambda *, parties, batch_rows: NONE,
         "paper": lambda *, parties, batch_rows: paper(parties, batch_rows=batch_rows),
+        **{name: functools.partial(_measured, name) for name in MEASURED},
     },
     callable,
     all_needed=False,
@@ -358,7 +380,7 @@ def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: 
     Parameters
     ----------
     name : str
-        "none", "paper", or the name of an entry point.
+        "none", "paper", a name of `securevfl.engine.traces.MEASURED`, or that of an entry point.
     parties : int
         Number of clients, N.
     batch_rows : int

@@ -17,7 +17,8 @@ from securevfl.engine.conditions import (
     paper,
     slow_set,
 )
-from securevfl.engine.delays import DEFAULT_SHAPE, Delay, Trace, read_trace
+from securevfl.engine.delays import DEFAULT_SHAPE, Delay, Trace
+from securevfl.engine.traces import read_trace
 from securevfl.errors import ConfigurationError
 from securevfl.reading import NOT_PARSED
 
@@ -46,15 +47,16 @@ def load_conditions(
 ) -> Conditions:
     """Conditions by name, from a TOML file, or from what would stand in one.
 
-    A name is "none", "paper", or one that an installed package declares (`named_conditions`).
+    A name is "none", "paper", one of `securevfl.engine.traces.MEASURED`, or one that an installed
+    package declares (`named_conditions`).
     A file or mapping takes one of five forms:
 
     - ``pattern = "paper"``, with parameters of `paper`;
     - ``pattern = "slow_set"`` and ``slow_parties = [1, 4]``, with parameters of `slow_set`;
-    - ``trace = "measured.csv"``, relative to the file (`securevfl.engine.delays.read_trace`), with
+    - ``trace = "measured.csv"``, relative to the file (`securevfl.engine.traces.read_trace`), with
       ``trace_end = "wrap"`` (default) or ``"refuse"``;
     - ``upload_mean`` and ``upload_shift``: seconds, one number for all clients or one each;
-    - ``pattern = NAME`` of an installed package, with that pattern's own parameters and no other.
+    - ``pattern = NAME`` of any other name, with that pattern's own parameters and no other.
 
     All but a trace take ``upload_law`` and ``upload_shape`` (`securevfl.engine.delays.Delay`). All
     take ``share_factor``, or else ``log_base`` of its default log(N)^2 / |B|; ``bandwidth`` (bit/s,

@@ -7,10 +7,8 @@ comparison meet the same ones, whatever they draw and in whatever order they ask
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -99,6 +97,10 @@ class Delay:
         """Mean delay in seconds."""
         return self.shift + self.mean
 
+    def scaled(self, times: float) -> Delay:
+        """The delay, `times` as long."""
+        return replace(self, mean=times * self.mean, shift=times * self.shift)
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -146,63 +148,11 @@ class Trace:
         """Mean of the recorded delays in seconds."""
         return math.fsum(self.recorded) / len(self.recorded)
 
+    def scaled(self, times: float) -> Trace:
+        """The trace, `times` as long in each round."""
+        return replace(self, recorded=tuple(times * seconds for seconds in self.recorded))
 
-def read_trace(path: Path, *, parties: int, end: TraceEnd = "wrap") -> tuple[Trace, ...]:
-    """Delays of all parties from a CSV file.
-
-    ConfigurationError when the file cannot be read, or is not such a table; the line is named.
-
-    Parameters
-    ----------
-    path : Path
-        With the columns ``party`` (from 0), ``round`` (from 1, without gaps) and ``seconds``.
-    parties : int
-        Number of clients; each must occur in the file.
-    end : {"wrap", "refuse"}
-    """
-    import csv
-
-    seconds: dict[int, dict[int, float]] = defaultdict(dict)
-    try:
-        with path.open(newline="") as file:
-            reader = csv.DictReader(file)
-            if not {"party", "round", "seconds"} <= set(reader.fieldnames or ()):
-                raise ConfigurationError(
-                    f"trace: {path} needs the columns party, round and seconds, it has "
-                    f"{', '.join(reader.fieldnames or ()) or 'none'}"
-                )
-            for row in reader:
-                _take_row(seconds, row, f"trace: {path}, line {reader.line_num}", parties)
-    except OSError as error:
-        raise ConfigurationError(f"trace: {path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"trace: {path} is no CSV file: {error}") from None
-    for party in range(parties):
-        rounds = seconds[party]
-        if sorted(rounds) != list(range(1, len(rounds) + 1)) or not rounds:
-            raise ConfigurationError(
-                f"trace: {path} must hold rounds 1, 2, ... of party {party} without gaps, it holds "
-                f"{len(rounds)} of them up to {max(rounds, default=0)}"
-            )
-    return tuple(
-        Trace(tuple(seconds[party][r] for r in sorted(seconds[party])), end)
-        for party in range(parties)
-    )
-
-
-def _take_row(
-    seconds: dict[int, dict[int, float]], row: dict[str, str], where: str, parties: int
-) -> None:
-    try:
-        party, round, value = int(row["party"]), int(row["round"]), float(row["seconds"])
-    except (TypeError, ValueError):
-        raise ConfigurationError(
-            f"{where}: party and round must be integers and seconds a number"
-        ) from None
-    if not 0 <= party < parties:
-        raise ConfigurationError(f"{where}: party {party} is none of 0 to {parties - 1}")
-    if round in seconds[party]:
-        raise ConfigurationError(f"{where}: round {round} of party {party} occurs twice")
-    if not 0 <= value < math.inf:
-        raise ConfigurationError(f"{where}: {value} seconds must be finite and at least 0")
-    seconds[party][round] = value
+    def turned(self, by: int) -> Trace:
+        """The trace from a later round on, followed by the rounds before."""
+        by %= len(self.recorded)
+        return replace(self, recorded=self.recorded[by:] + self.recorded[:by])

@@ -1,4 +1,5 @@
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -6,8 +7,9 @@ from scipy import stats
 
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.conditions_file import conditions_from
-from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS, Delay, Trace, read_trace
+from securevfl.engine.delays import DEFAULT_SHAPE, DISTRIBUTIONS, Delay, Trace
 from securevfl.engine.streams import keyed_stream
+from securevfl.engine.traces import MEASURED, deal, read_trace, read_workers
 from securevfl.errors import ConfigurationError
 
 ROUNDS = 4000
@@ -99,6 +101,47 @@ def test_a_trace_file_is_read_in_any_order(tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text("seconds,round,party,note\n2,2,0,x\n1,1,0,\n0.5,1,1,y\n")
     assert read_trace(path, parties=2) == (Trace((1.0, 2.0)), Trace((0.5,)))
+
+
+def test_workers_are_dealt_by_their_means_to_any_number_of_parties(tmp_path):
+    path = tmp_path / "wide.csv"
+    path.write_text("step,a,b,c\n7,1,9,4\n9,3,9,4\n")
+    workers = read_workers(path)
+    assert workers == [(1.0, 3.0), (9.0, 9.0), (4.0, 4.0)]
+    assert read_trace(path, parties=1) == (Trace((4.0, 4.0)),)
+    assert [trace.recorded for trace in read_trace(path, parties=6)] == [
+        *((1.0, 3.0), (3.0, 1.0)), *[(4.0, 4.0)] * 2, *[(9.0, 9.0)] * 2,
+    ]  # fmt: skip
+    path.write_text("step,a\n1,2,3\n")
+    with pytest.raises(ConfigurationError, match="line 2: 3 columns, and the first has 2"):
+        read_workers(path)
+
+
+def test_calls_of_lambda_workers_are_read_and_no_code_of_the_file_is_run(tmp_path):
+    path = tmp_path / "calls.pkl"
+    other = np.dtype(int)
+    calls = [
+        {"worker_id": np.int64(n), "started": 1.0, "finished": 1.5 + n, "response": other}
+        for n in (1, 0)
+    ]
+    path.write_bytes(pickle.dumps([{"round": 0, "results": calls}] * 2))
+    assert read_workers(path) == [(0.5, 0.5), (1.5, 1.5)]
+    path.write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR.")
+    with pytest.raises(ConfigurationError, match="no pickle of rounds"):
+        read_workers(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_shipped_traces_have_the_stated_workers():
+    spread = {}
+    for name, own in MEASURED.items():
+        uploads = own.uploads(64)
+        assert len(uploads) == 64
+        if own.file:
+            means = sorted({round(each.expectation, 9) for each in uploads})
+            spread[name] = len(means), round(means[-1] / means[0], 1)
+    assert spread == {"ranks_st": (8, 1.6), "ranks_ar": (16, 2.4), "ranks_se": (64, 1.6)}
+    assert deal([(1.0,)], 2) == (Trace((1.0,)),) * 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,266 @@
+"""Measured delays: readers of trace files, the traces that ship with the package, and fitted laws.
+
+A *worker* is one column of a trace: its seconds in round 1, 2, ... A trace of W workers is dealt to
+N parties (`deal`), so that it serves any number of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import pickle
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.engine.delays import Delay, Trace, TraceEnd
+from securevfl.errors import ConfigurationError
+
+Worker = tuple[float, ...]
+_LONG = {"party", "round", "seconds"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measured delays that are known by name: a shipped trace, or a law that was fitted to one.
+
+    Attributes
+    ----------
+    what, source : str
+        What was measured, and where; shown to users.
+    file : str
+        Name of the shipped table; "" for a law.
+    law : Delay or None
+        Of every party; None for a trace.
+    """
+
+    what: str
+    source: str
+    file: str = ""
+    law: Delay | None = None
+
+    def uploads(self, parties: int) -> tuple[Delay, ...] | tuple[Trace, ...]:
+        """Delay of each of so many parties."""
+        if self.law is not None:
+            return (self.law,) * parties
+        return deal(read_workers(Path(__file__).parent / "measured" / self.file), parties)
+
+
+_RANKS = (
+    "Understanding Stragglers in Large Model Training Using What-if Analysis (Lin et al., OSDI "
+    "2025), github.com/ByteDance-Seed/StragglerAnalysis, Apache-2.0"
+)
+_LAMBDA = (
+    "fitted to Sequential Gradient Coding (Krishnan et al., ICLR 2023), "
+    "github.com/mamaj/Sequential-Gradient-Coding-2; its traces have no licence and are not here"
+)
+
+# Fits: a shift and a lognormal rest with the least Kolmogorov-Smirnov distance (D). No law here has
+# the tail of the last: 1 % of its calls take 26 times the median.
+MEASURED: Mapping[str, Measured] = {
+    "ranks_st": Measured("8 ranks of a training job, 32 steps; 2 are 1.6 x", _RANKS, "ST.csv"),
+    "ranks_ar": Measured("16 ranks of a training job, 44 steps; 1 is 2.4 x", _RANKS, "AR.csv"),
+    "ranks_se": Measured("64 ranks of a training job, 43 steps; 32 are 1.5 x", _RANKS, "SE.csv"),
+    "lambda_canada": Measured(
+        "law of 256 AWS Lambda workers, Canada, batch 2048, 30 rounds (D = 0.15)",
+        *(_LAMBDA, "", Delay(0.153, 0.542, "lognormal", 0.677)),
+    ),
+    "lambda_london": Measured(
+        "law of 256 AWS Lambda workers, London, batch 256, 10 rounds (D = 0.05)",
+        *(_LAMBDA, "", Delay(1.490, 0.0, "lognormal", 0.158)),
+    ),
+    "lambda_cold": Measured(
+        "law of 256 AWS Lambda workers, Canada, batch 256, 10 rounds (D = 0.07, no tail)",
+        *(_LAMBDA, "", Delay(0.580, 0.597, "lognormal", 0.728)),
+    ),
+}  # fmt: skip
+
+
+def deal(workers: Sequence[Worker], parties: int, end: TraceEnd = "wrap") -> tuple[Trace, ...]:
+    """Traces of so many parties, from the fastest to the slowest.
+
+    Of more workers than parties every W/N-th is taken by its mean, so the share of slow ones stays
+    as it is. Fewer are taken several times, each time from another round on.
+
+    Examples
+    --------
+    >>> [trace.recorded[0] for trace in deal([(4.0,), (1.0,), (2.0,), (3.0,)], 2)]
+    [2.0, 4.0]
+    >>> [trace.recorded for trace in deal([(1.0, 2.0)], 2)]
+    [(1.0, 2.0), (2.0, 1.0)]
+    """
+    ordered = sorted(workers, key=statistics.fmean)
+    places = [(2 * n + 1) * len(ordered) // (2 * parties) for n in range(parties)]
+    copies, found = -(-parties // len(ordered)), []
+    for n, place in enumerate(places):
+        worker = ordered[place]
+        start = places[:n].count(place) * len(worker) // copies
+        found.append(Trace(worker, end).turned(start))
+    return tuple(found)
+
+
+def read_workers(path: Path) -> list[Worker]:
+    """Workers of a trace file.
+
+    Parameters
+    ----------
+    path : Path
+        One of three forms:
+
+        - CSV with the columns ``party`` (from 0), ``round`` (from 1, without gaps), ``seconds``;
+        - CSV with the column ``step`` and one column of seconds for each worker;
+        - a pickle (``.pkl``) of AWS Lambda calls by Sequential Gradient Coding: a list of rounds,
+          each with ``results``, of which each has ``worker_id``, ``started`` and ``finished``. The
+          file can run no code: only lists, texts, dates and numbers are read.
+
+    Raises
+    ------
+    ConfigurationError
+        When the file cannot be read, or is no such table; the line is named.
+    """
+    return [tuple(worker) for worker in _read(path, None)]
+
+
+def read_trace(path: Path, *, parties: int, end: TraceEnd = "wrap") -> tuple[Trace, ...]:
+    """Delays of all parties from a file that `read_workers` describes.
+
+    A table of parties must have these parties and no other; workers are dealt to them (`deal`).
+
+    Raises
+    ------
+    ConfigurationError
+        As `read_workers`, and for a party that is missing or unknown.
+    """
+    workers = _read(path, parties)
+    if isinstance(workers, _Parties):
+        return tuple(Trace(tuple(worker), end) for worker in workers)
+    return deal([tuple(worker) for worker in workers], parties, end)
+
+
+class _Parties(list[list[float]]):
+    """Workers that the file calls parties."""
+
+
+def _read(path: Path, parties: int | None) -> list[list[float]]:
+    try:
+        content = path.read_bytes()
+        if path.suffix in (".pkl", ".pickle"):
+            return _lambda_calls(content, path)
+        rows = csv.reader(io.StringIO(content.decode(), newline=""))
+        names = next(rows, [])
+        if set(names) >= _LONG:
+            return _long(names, rows, path, parties)
+        if names[:1] == ["step"] and len(names) > 1:
+            return _wide(rows, path, len(names))
+    except OSError as error:
+        raise ConfigurationError(f"trace: {path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"trace: {path} is no CSV file: {error}") from None
+    raise ConfigurationError(
+        f"trace: {path} needs the columns party, round and seconds, or step and one for each "
+        f"worker; it has {', '.join(names) or 'none'}"
+    )
+
+
+def _long(names: list[str], rows: Any, path: Path, parties: int | None) -> _Parties:
+    """One row for each party and round."""
+    seconds: dict[int, dict[int, float]] = defaultdict(dict)
+    for row in rows:
+        where = f"trace: {path}, line {rows.line_num}"
+        _take_row(seconds, dict(zip(names, row, strict=False)), where, parties)
+    count = parties if parties is not None else max(seconds, default=0) + 1
+    for party in range(count):
+        rounds = seconds[party]
+        if sorted(rounds) != list(range(1, len(rounds) + 1)) or not rounds:
+            raise ConfigurationError(
+                f"trace: {path} must hold rounds 1, 2, ... of party {party} without gaps, it holds "
+                f"{len(rounds)} of them up to {max(rounds, default=0)}"
+            )
+    return _Parties([seconds[n][r] for r in sorted(seconds[n])] for n in range(count))
+
+
+def _take_row(
+    seconds: dict[int, dict[int, float]], row: dict[str, str], where: str, parties: int | None
+) -> None:
+    try:
+        party, round, value = int(row["party"]), int(row["round"]), float(row["seconds"])
+    except (KeyError, ValueError):
+        raise ConfigurationError(
+            f"{where}: party and round must be integers and seconds a number"
+        ) from None
+    if party < 0 or (parties is not None and party >= parties):
+        last = "above" if parties is None else str(parties - 1)
+        raise ConfigurationError(f"{where}: party {party} is none of 0 to {last}")
+    if round in seconds[party]:
+        raise ConfigurationError(f"{where}: round {round} of party {party} occurs twice")
+    seconds[party][round] = _checked(value, where)
+
+
+def _wide(rows: Any, path: Path, columns: int) -> list[list[float]]:
+    """One row for each step, one column for each worker."""
+    steps = []
+    for row in rows:
+        where = f"trace: {path}, line {rows.line_num}"
+        try:
+            values = [_checked(float(text), where) for text in row[1:]]
+        except ValueError:
+            raise ConfigurationError(f"{where}: seconds must be numbers") from None
+        if len(row) != columns:
+            raise ConfigurationError(f"{where}: {len(row)} columns, and the first has {columns}")
+        steps.append(values)
+    if not steps:
+        raise ConfigurationError(f"trace: {path} holds no step")
+    return [list(worker) for worker in zip(*steps, strict=True)]
+
+
+def _checked(value: float, where: str) -> float:
+    if not 0 <= value < float("inf"):
+        raise ConfigurationError(f"{where}: {value} seconds must be finite and at least 0")
+    return value
+
+
+def _lambda_calls(content: bytes, path: Path) -> list[list[float]]:
+    """Seconds of each worker from a pickle of calls."""
+    workers: dict[int, list[float]] = defaultdict(list)
+    try:
+        rounds: Iterable[Any] = _Numbers(io.BytesIO(content)).load()
+        for each in rounds:
+            for call in each["results"]:
+                seconds = _checked(float(call["finished"] - call["started"]), f"trace: {path}")
+                workers[int(call["worker_id"])].append(seconds)
+    except ConfigurationError:
+        raise
+    except Exception as error:  # whatever a damaged pickle makes of the reader
+        raise ConfigurationError(
+            f"trace: {path} is no pickle of rounds with results, worker_id, started and finished: "
+            f"{type(error).__name__}: {error}"
+        ) from None
+    if not workers or len({len(seconds) for seconds in workers.values()}) != 1:
+        raise ConfigurationError(f"trace: {path} must hold as many rounds of each worker")
+    return [workers[number] for number in sorted(workers)]
+
+
+class _Nothing:
+    """Stands for any object of a pickle that is no number, and does nothing."""
+
+    def __init__(self, *given: object, **more: object) -> None:
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+def _scalar(kind: object, content: bytes) -> int:
+    """A NumPy integer; no other scalar is used in these files."""
+    return int.from_bytes(content, "little")
+
+
+class _Numbers(pickle.Unpickler):
+    """Reads lists, dictionaries, texts and numbers; imports nothing, so no code can run."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Stand-ins in place of what the file names."""
+        return _scalar if name == "scalar" and module.startswith("numpy") else _Nothing
