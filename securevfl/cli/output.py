@@ -397,6 +397,24 @@ def _print_dataset(entry: Any) -> None:
     out().print(grid)
 
 
+def print_conditions(found: Mapping[str, Any]) -> None:
+    """Print conditions with the delays of each client."""
+    title = f"{found['name']}: {found['what']}" if found["what"] else found["name"]
+    rows = [
+        (str(n), row["law"], f"{row['mean']:.3g} s", row["slowest"] and f"{row['slowest']:.3g} s")
+        for n, row in enumerate(found["parties"])
+    ]
+    print_table(
+        ("client", "delay", "mean", "slowest"), [(*r[:3], r[3] or "-") for r in rows], title=title
+    )
+    lists = ("name", "upload_mean", "upload_shift", "upload_law", "upload_shape", "trace")
+    for key, value in found["values"].items():
+        if key not in lists:
+            out().print(f"{key} = {value}", soft_wrap=True)
+    if found["source"]:
+        out().print(f"source: {found['source']}", soft_wrap=True)
+
+
 def print_rounds(result: Mapping[str, Any]) -> None:
     """Print what `securevfl.bench.rounds.bench_round` measured."""
     size = result["size"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from securevfl.data import CatalogueEntry, dataset_catalogue, load_dataset
 from securevfl.engine.conditions import CONDITIONS
+from securevfl.engine.conditions_file import load_conditions
+from securevfl.engine.delays import Trace
+from securevfl.engine.traces import MEASURED
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import link_claims
 from securevfl.protocols.base.protocol import Protocol
@@ -24,6 +28,7 @@ __all__ = [
     "conditions",
     "dataset_catalogue",
     "default_claims",
+    "describe_conditions",
     "describe_protocol",
     "get_protocol",
     "is_own_data",
@@ -49,6 +54,42 @@ def is_own_data(name: str) -> bool:
 def conditions() -> tuple[str, ...]:
     """Names of conditions, those of installed packages included."""
     return tuple(CONDITIONS.all())
+
+
+_OWN = {"none": "no delays", "paper": "the pattern of FedVS, section 6.2: the last half is slow"}
+
+
+def describe_conditions(
+    name: str | None = None, *, parties: int = 8, batch_rows: int = 64
+) -> dict[str, Any]:
+    """All conditions by name, or one of them, or a TOML file's, in JSON types.
+
+    Without a name ``conditions``, a list of ``name``, ``what`` and ``source``. With one these
+    three, ``parties``: of each client the ``law``, ``mean`` and ``slowest`` (of a trace) of its
+    delays; and ``values``, the keys of a file. ConfigurationError as for `load_conditions`.
+    """
+    if name is None:
+        return {"conditions": [_named(own) for own in CONDITIONS.all()]}
+    made = load_conditions(name, parties=parties, batch_rows=batch_rows)
+    rows = [
+        {
+            "law": f"{len(delay.recorded)} rounds" if isinstance(delay, Trace) else delay.law,
+            "mean": delay.expectation,
+            "slowest": max(delay.recorded) if isinstance(delay, Trace) else None,
+        }
+        for delay in made.uploads
+    ]
+    return {**_named(name), "parties": rows, "values": made.describe()}
+
+
+def _named(name: str) -> dict[str, str]:
+    """Name, text and source of conditions; those of other packages have their documentation."""
+    if name in MEASURED:
+        return {"name": name, "what": MEASURED[name].what, "source": MEASURED[name].source}
+    make = CONDITIONS.all().get(name)
+    said = inspect.getdoc(make) if make else None
+    what = _OWN.get(name) or (said or "").partition("\n")[0]
+    return {"name": name, "what": what, "source": ""}
 
 
 def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:
