@@ -1,132 +1,146 @@
-"""Boundaries of training: how many slow, dead or lying parties a method bears.
+"""Thresholds of learning: how many slow, busy, dead or lying parties a method bears.
 
-Training runs stand beside the prediction.
+A *case* is a method, a setting (a law, a trace or conditions) and a kind of trouble. It is trained
+with s = 0, ..., N parties in trouble, each time with several seeds, to one virtual second. Each
+seed has its own split, weights, delays, and its own order in which parties become slow. A *cell* is
+one s: of each seed the virtual time to the target accuracy, infinite where it was not reached.
 
-A *case* is a method in one configuration (K, T and A where it has them) and one kind of trouble. It
-is run with s = 0, ..., N troubled parties, all runs to the same virtual second. A *cell* is one s:
-whether training goes on, virtual time of a round, accuracy at that second, bytes. The *boundary* is
-the largest s up to which it goes on, found by bisection. A method that declares R (in `describe`)
-predicts it: N - R - 2A parties may be slow or dead, and A may lie.
-
-What "goes on" means depends on the trouble:
-
-* slow: a round takes less than sqrt(`SLOW` / `FAST`) times as long as with no slow party, which is
-  the geometric middle between none and all of them slow;
-* dead: the server steps in the last quarter of the time, and no error ends the run;
-* lying: the same, and of what the accuracy without liars is above that of the largest class,
-  three quarters are left.
+The *threshold* is the largest s up to which the median time is at most c times that of s = 0. Its
+interval is a percentile bootstrap: seeds are drawn anew, each with all its runs, so both chance of
+training and which parties are slow count. The *clock's threshold* says the same of the mean time of
+a round alone; methods that decode declare it, N - R - 2A of slow parties (A of lying ones).
 """
 
 from __future__ import annotations
 
 import csv
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
+
+from securevfl.bench.troubles import (
+    KINDS,
+    Kind,
+    Setting,
+    faults_of,
+    mean_delay,
+    order_of,
+    with_slow,
+)
 from securevfl.data.source import DataSource
+from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.assembly import make_protocol
-from securevfl.studies.intervals import mean_interval
-from securevfl.studies.jobs import Job, run_job, store, stored
+from securevfl.studies.intervals import mean_interval, number_or_none
+from securevfl.studies.jobs import Job, check_jobs, store, stored
+from securevfl.studies.speed import reached
 from securevfl.studies.variant import parse_variant
+from securevfl.studies.workers import Watch, carry_out
 
-Kind = Literal["slow", "dead", "lying"]
-Outcome = Literal["goes on", "slow", "ended", "spoiled"]
-KINDS: tuple[Kind, ...] = ("slow", "dead", "lying")
-FAST, SLOW = 0.2, 10.0  # mean seconds of an upload
-FIRST = 2  # round from which on parties are dead or lie
-PATIENCE = 1.0  # seconds: the timeouts that methods declare for lost parties
+PATIENCE = 10.0  # timeouts of methods that declare them for lost parties, in mean delays
+LENGTH = 400.0  # virtual time of a run in mean delays of the fast parties, where none is given
+STEPS = 100  # evaluations of a run
 SMALL: Mapping[str, Any] = {"batch": 64, "width": 16, "hidden": 32}
-
-# Laws of delay: what a study's `conditions` may say beside the means.
-LAWS: Mapping[str, Mapping[str, Any]] = {
-    "exponential": {"share_factor": 0.0},
-    "constant": {"share_factor": 0.0},
-    "pareto": {"share_factor": 0.0, "upload_law": "pareto"},
-    "shares too": {},
-    "occupies": {"share_factor": 0.0, "delay_mode": "occupies"},
-}
+DRAWN = 2000  # resamples of the bootstrap
 
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A method in one configuration.
+    """A method with its options.
 
     Attributes
     ----------
     label : str
         The variant as it was named.
-    K, T, A, R : int or None
-        None where the method has no threshold.
-    holders : int
-        Parties that upload, helpers included.
+    batch_rows : int
+        Rows of a coded batch.
+    declared : mapping
+        Parties of each kind that it declares to bear; empty without R.
     """
 
     label: str
     protocol: str
     options: Mapping[str, Any]
-    holders: int
-    K: int | None = None
-    T: int | None = None
-    A: int | None = None
-    R: int | None = None
-
-    def tolerated(self, kind: Kind) -> int | None:
-        """Predicted boundary; None where the method declares no R."""
-        if self.R is None:
-            return None
-        return self.A if kind == "lying" else self.holders - self.R - 2 * (self.A or 0)
+    batch_rows: int
+    declared: Mapping[str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
-    """A method and its trouble: a kind, and the law of delay that all parties have."""
+    """A method in a setting with a kind of trouble."""
 
     method: Method
+    setting: Setting
     kind: Kind
-    law: str
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Result of one case with so many troubled parties; means over seeds.
+    """One case with so many parties in trouble; of each list one value a seed.
 
     Attributes
     ----------
-    round_seconds : float
-        Virtual seconds of a round; where few were finished, at least so many. Infinite where an
-        error ended all runs.
-    accuracy, half_width : float
-        Of the models at the end of the virtual time, and of its 95 % interval; NaN for none.
-    sent : float
-        Bytes that all parties sent in that time.
+    times, bytes : tuple of float
+        Virtual seconds and sent bytes until the target; infinite where it was not reached.
+    rounds : tuple of float
+        Virtual seconds of a round; infinite where an error ended the run.
+    accuracy, sent : tuple of float
+        At the end of the run, and bytes until then; NaN where an error ended it.
     error : str
-        Of the first seed that ended with one; empty for none.
+        The first one.
     """
 
-    label: str
-    K: int | None
-    T: int | None
-    A: int | None
-    R: int | None
+    method: str
+    setting: str
     kind: str
-    law: str
     troubled: int
-    predicted: int | None
-    outcome: str
-    boundary: int | None
-    rounds: float
-    round_seconds: float
-    accuracy: float
-    half_width: float
-    sent: float
-    seeds: int
-    error: str
+    until: float
+    times: tuple[float, ...]
+    bytes: tuple[float, ...]
+    rounds: tuple[float, ...]
+    accuracy: tuple[float, ...]
+    sent: tuple[float, ...]
+    error: str = ""
+
+    @property
+    def reached(self) -> int:
+        """Seeds that reached the target."""
+        return sum(map(math.isfinite, self.times))
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The thresholds of one case; -1 where the target was not reached without trouble.
+
+    Attributes
+    ----------
+    time, limit : float
+        Median seconds to the target without trouble, and c times as many.
+    learning, low, high : int
+        Threshold of learning with its 95 % interval.
+    open : bool
+        Whether the runs were too short to tell if more are borne: the next s was not reached by
+        their end, which comes before the limit.
+    clock : int
+    declared : int or None
+    """
+
+    method: str
+    setting: str
+    kind: str
+    time: float
+    limit: float
+    learning: int
+    low: int
+    high: int
+    open: bool
+    clock: int
+    declared: int | None
 
 
 @dataclass
@@ -141,8 +155,16 @@ class Sweep:
         N.
     folder : Path
         Gets ``jobs/``: a run whose result is there is not made again.
-    until : float
-        Virtual seconds of each run.
+    target : float
+        Accuracy to be reached.
+    until : float, optional
+        Virtual seconds of each run; `LENGTH` mean delays of a fast party if left out.
+    counts : sequence of int, optional
+        Numbers s, of which 0 is always one; all if left out.
+    slower : float
+        How many times slower a slow party is, where a setting does not say.
+    factor : float
+        c.
     options : mapping
         Of every method that has them.
     """
@@ -150,265 +172,325 @@ class Sweep:
     source: DataSource
     parties: int
     folder: Path
-    until: float = 20.0
+    target: float = 0.9
+    until: float | None = None
     seeds: Sequence[int] = (0,)
+    counts: Sequence[int] = ()
+    slower: float = 10.0
+    factor: float = 2.0
     options: Mapping[str, Any] = field(default_factory=lambda: dict(SMALL))
-    _known: dict[tuple[Case, int], dict[str, Any]] = field(default_factory=dict, repr=False)
 
-    def methods(
-        self, variants: Sequence[str], K: Sequence[int], T: Sequence[int], A: Sequence[int]
-    ) -> list[Method]:
-        """Every variant; with every K, T and A for which its N is enough, where it has an R."""
+    def __post_init__(self) -> None:
+        N = self.parties
+        self.counts = sorted({0, *(self.counts or range(N + 1))})
+        if not 0 <= self.counts[0] <= self.counts[-1] <= N:
+            raise ConfigurationError(
+                f"bench threshold: {self.counts} slow parties must lie in 0 to {N}"
+            )
+        if not (self.factor > 1 and self.slower > 1):
+            raise ConfigurationError(
+                f"bench threshold: the factors c = {self.factor} and slower = {self.slower} must "
+                "be above 1"
+            )
+
+    def methods(self, variants: Sequence[str]) -> list[Method]:
+        """The methods of variants such as ``NAME:option=value``."""
+        data = DataSource(self.source.name, self._data(self.seeds[0])).load()
         found = []
-        for variant in variants:
+        for variant in dict.fromkeys(variants):
             name, own = parse_variant(variant)
             known = get_protocol(name).Config.model_fields
             for key in own:
                 if key not in known:
                     raise UnknownNameError(f"option of {name}", key, known)
-            base = {k: v for k, v in self.options.items() if k in known} | own
-            plain = self._method(variant, name, base)
-            if plain.R is None:
-                found.append(plain)
-                continue
-            for k, t, a in ((k, t, a) for k in K for t in T for a in A):
-                coded = {"segments": k, "privacy": t, "tolerate_corrupt": a}
-                try:
-                    found.append(self._method(variant, name, {**coded, **base}))
-                except ConfigurationError:
-                    continue  # N is too small for them: nothing can be measured
-        if not found:
-            raise ConfigurationError(
-                f"bench threshold: {self.parties} parties are too few for each K, T and A that "
-                "was asked for; raise --parties, or lower --segments, --privacy and --corrupt"
-            )
+            options = {k: v for k, v in self.options.items() if k in known} | own
+            made, _ = make_protocol(name, options, data, self.seeds[0])
+            said = made.describe()
+            R, A = said.get("R"), said.get("A") or 0
+            late = {} if R is None else dict.fromkeys(KINDS, len(made.peers()) - R - 2 * A)
+            declared = late | ({} if R is None else {"lying": A})
+            found.append(Method(variant, name, options, made.batch_rows, declared))
         return found
 
-    def _method(self, variant: str, name: str, options: Mapping[str, Any]) -> Method:
-        made, _ = make_protocol(name, options, self._data, self.seeds[0])
-        said = made.describe()
-        names = {key: said.get(key) for key in ("K", "T", "A", "R")} if "R" in said else {}
-        return Method(variant, name, options, len(made.peers()), **names)
-
-    @functools.cached_property
-    def _data(self) -> Any:
-        return DataSource(self.source.name, self._data_options(self.seeds[0])).load()
-
-    def _data_options(self, seed: int) -> dict[str, Any]:
+    def _data(self, seed: int) -> dict[str, Any]:
         return {**self.source.options, "parties": self.parties, "seed": seed}
 
-    def cell(self, case: Case, troubled: int) -> dict[str, Any]:
-        """Means over the seeds of one case with so many troubled parties."""
-        key = case, troubled
-        if key not in self._known:
-            found = [self._result(self._job(case, troubled, seed)) for seed in self.seeds]
-            self._known[key] = _mean(found, self.until)
-        return self._known[key]
+    def until_of(self, case: Case) -> float:
+        """Virtual seconds of the runs of a case."""
+        if self.until is not None:
+            return self.until
+        mean = mean_delay(case.setting.conditions(self.parties, case.method.batch_rows))
+        if mean:
+            return LENGTH * mean
+        raise ConfigurationError(
+            f"bench threshold: the setting {case.setting.label!r} has no delays to count time by; "
+            "give --until SECONDS"
+        )
 
-    def _result(self, job: Job) -> dict[str, Any]:
-        known = stored(self.folder, job)
-        if known is None:
-            try:
-                known = run_job(job)
-            except RunError as error:
-                known = {"error": str(error)}
-            store(self.folder, job, known)
-        return known
-
-    def _job(self, case: Case, troubled: int, seed: int) -> Job:
-        """The run of a cell; the last parties are the troubled ones."""
-        method, N = case.method, self.parties
-        last = range(N - troubled, N)
-        slow = case.kind == "slow"
-        seconds = [SLOW if slow and n in last else FAST for n in range(N)]
-        means = "upload_shift" if case.law == "constant" else "upload_mean"
-        spans = [{"party": n, "rounds": [FIRST]} for n in last]
-        faults = {"dead": "outage", "lying": "lie"}.get(case.kind)
+    def job(self, case: Case, troubled: int, seed: int) -> Job:
+        """The run of one cell and seed."""
+        method, until = case.method, self.until_of(case)
+        who = order_of(seed, self.parties)[:troubled]
+        base = case.setting.conditions(self.parties, method.batch_rows)
+        slow = who if case.kind in ("slow", "busy") else []
+        said = with_slow(base, slow, self.slower, seed).describe()
+        conditions = {key: value for key, value in said.items() if key != "name" and value != []}
+        if case.kind == "busy":
+            conditions["delay_mode"] = "occupies"
         options = dict(method.options)
         if case.kind == "dead":
-            options |= _patient(get_protocol(method.protocol).fault_options)
-        numbers = "" if method.R is None else f" K{method.K} T{method.T} A{method.A}"
+            wait = PATIENCE * (mean_delay(base) or 0.1)
+            declared = get_protocol(method.protocol).fault_options
+            own = {key: wait if type(value) is float else value for key, value in declared.items()}
+            options = own | options
         return Job(
-            label=f"{method.label}{numbers}, {troubled} {case.kind}, {case.law}",
+            label=f"{method.label}, {case.setting.label}, {troubled} {case.kind}",
             protocol=method.protocol,
             options=options,
             dataset=self.source.name,
-            data=self._data_options(seed),
-            conditions={means: seconds, **LAWS[case.law]},
-            faults={faults: spans} if faults and spans else None,
+            data=self._data(seed),
+            conditions=conditions,
+            faults=faults_of(case.kind, who),
             seed=seed,
-            until=self.until,
-            eval_seconds=self.until,
+            until=until,
+            eval_seconds=until / STEPS,
             sealed=False,
         )
 
-    def outcome(self, case: Case, troubled: int) -> Outcome:
-        """Outcome of a cell, by the rule of its kind."""
-        found = self.cell(case, troubled)
-        free = self.cell(case, 0)
-        if case.kind == "slow":
-            limit = math.sqrt(SLOW / FAST) * free["round_seconds"]
-            return "slow" if found["round_seconds"] > limit else "goes on"
-        if found["error"] or found["last"] < 0.75 * self.until:
-            return "ended"
-        if case.kind == "lying" and troubled:
-            least = free["majority"] + 0.75 * (free["accuracy"] - free["majority"])
-            return "goes on" if found["accuracy"] >= min(least, free["accuracy"]) else "spoiled"
-        return "goes on"
+    def run(
+        self,
+        cases: Sequence[Case],
+        *,
+        workers: int = 1,
+        progress: Callable[[int, int, str], None] | None = None,
+        watch: Watch | None = None,
+        interrupted: Callable[[], bool] | None = None,
+    ) -> list[Cell]:
+        """Cells of all cases; runs that have no result yet are made first.
 
-    def boundary(self, case: Case) -> int:
-        """The largest number of troubled parties with which the case goes on."""
-        return bisect(lambda s: self.outcome(case, s) == "goes on", self.parties)
+        Raises
+        ------
+        ConfigurationError
+            Before any run, where one is refused.
+        Interrupted
+            When `interrupted` returned True; finished runs are kept.
+        """
+        from securevfl.runs.engines.run import Interrupted
 
-    def row(self, case: Case, troubled: int) -> Cell:
-        """The cell as a row of the table."""
-        found, method = self.cell(case, troubled), case.method
-        named = {key: getattr(method, key) for key in ("label", "K", "T", "A", "R")}
-        measured = {key: found[key] for key in found if key not in ("last", "majority")}
+        check_jobs([self.job(case, 0, self.seeds[0]) for case in cases])
+        every = [self.job(case, s, seed) for case, s in self._cells(cases) for seed in self.seeds]
+        todo = [job for job in every if stored(self.folder, job) is None]
+        done = len(every) - len(todo)
+        tell = progress or (lambda done, total, what: None)
+        tell(done, len(every), f"{done} were there")
+        try:
+            for job, result in carry_out(todo, workers, watch=watch, interrupted=interrupted):
+                store(self.folder, job, result)
+                done += 1
+                tell(done, len(every), job.name)
+        except RunError as error:  # a run that cannot go on is a result; all others were made
+            for job in every:
+                if stored(self.folder, job) is None:
+                    store(self.folder, job, {"error": str(error)})
+        if any(stored(self.folder, job) is None for job in every):
+            raise Interrupted(self.folder)
+        return [self.cell(case, s) for case, s in self._cells(cases)]
+
+    def _cells(self, cases: Sequence[Case]) -> Iterator[tuple[Case, int]]:
+        return ((case, s) for case in cases for s in self.counts)
+
+    def cell(self, case: Case, troubled: int) -> Cell:
+        """One cell, of the stored results of its seeds."""
+        jobs = [self.job(case, troubled, seed) for seed in self.seeds]
+        found = [stored(self.folder, job) or {"error": "not run"} for job in jobs]
+        until = self.until_of(case)
+        values = [_values(result, self.target, until) for result in found]
+        times, nbytes, rounds, accuracy, sent = zip(*values, strict=True)
         return Cell(
-            **named,
-            kind=case.kind,
-            law=case.law,
-            troubled=troubled,
-            predicted=method.tolerated(case.kind),
-            outcome=self.outcome(case, troubled),
-            boundary=self.boundary(case),
-            seeds=len(self.seeds),
-            **measured,
+            *(case.method.label, case.setting.label, case.kind, troubled, until),
+            times=times,
+            bytes=nbytes,
+            rounds=rounds,
+            accuracy=accuracy,
+            sent=sent,
+            error=next((result["error"] for result in found if "error" in result), ""),
         )
 
 
-def _patient(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Options with which a method goes on without a lost party; its times are `PATIENCE`."""
-    return {key: PATIENCE if type(value) is float else value for key, value in declared.items()}
+def _values(result: Mapping[str, Any], target: float, until: float) -> tuple[float, ...]:
+    """Time and bytes to the target, time of a round, accuracy and bytes at the end of a run."""
+    if "error" in result:
+        return math.inf, math.inf, math.inf, math.nan, math.nan
+    summary, curve = result["summary"], result["curve"]
+    accuracy = summary.get("test_accuracy", math.nan)
+    time, sent = reached(curve, "accuracy", target) or (math.inf, math.inf)
+    # The round that was not finished by the end counts as a bound.
+    last = curve[-1]["time"] if curve else 0.0
+    count = summary["rounds"]
+    return time, sent, max(last / max(count, 1), until / (count + 1)), accuracy, summary["bytes"]
 
 
-def _mean(results: Sequence[Mapping[str, Any]], until: float) -> dict[str, Any]:
-    """Means over seeds; of the seeds that ended without an error, where there are any."""
-    errors = [result["error"] for result in results if "error" in result]
-    ended = [result for result in results if "error" not in result]
-    there = [result["summary"] for result in ended]
-    rounds = [summary["rounds"] for summary in there]
-    last = [result["curve"][-1]["time"] if result["curve"] else 0.0 for result in ended]
-    times = [_round_seconds(*each, until) for each in zip(last, rounds, strict=True)]
-    values = [s["test_accuracy"] for s in there if "test_accuracy" in s]
-    accuracy, half = mean_interval(values) if values else (math.nan, math.nan)
+def cases(
+    methods: Sequence[Method], settings: Sequence[Setting], kinds: Sequence[str]
+) -> list[Case]:
+    """Every method in every setting with every kind of trouble.
 
-    def mean(numbers: Sequence[float], none: float) -> float:
-        return math.fsum(numbers) / len(numbers) if numbers else none
-
-    return {
-        "rounds": mean(rounds, 0.0),
-        "round_seconds": mean(times, math.inf),
-        "accuracy": accuracy,
-        "half_width": half,
-        "sent": mean([s["bytes"] for s in there], math.nan),
-        "error": errors[0] if errors else "",
-        "last": min(last, default=0.0),
-        "majority": mean([s.get("majority_accuracy", 0.0) for s in there], 0.0),
-    }
+    Raises
+    ------
+    ConfigurationError
+        For a kind that does not exist.
+    """
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UnknownNameError("kind of trouble", kind, KINDS)
+    own = [kind for kind in KINDS if kind in kinds]
+    return [Case(method, setting, kind) for setting in settings for kind in own
+            for method in methods]  # fmt: skip
 
 
-def _round_seconds(last: float, rounds: int, until: float) -> float:
-    """Mean time of a round; the one that was not finished by `until` counts as a bound."""
-    return max(last / max(rounds, 1), until / (rounds + 1))
+def thresholds(
+    cells: Sequence[Cell], factor: float, declared: Mapping[str, Mapping[str, int]]
+) -> list[Threshold]:
+    """Thresholds of all cases, of their cells; `declared` is that of each method's label."""
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.method, cell.setting, cell.kind), []).append(cell)
+    found = []
+    for (method, setting, kind), own in groups.items():
+        counts = [cell.troubled for cell in own]
+        times = np.array([cell.times for cell in own])
+        learning = int(_largest(counts, times, factor))
+        low, high = map(int, _interval(_largest(counts, _resampled(times), factor)))
+        free = float(np.median(times[0]))
+        beyond = [cell for cell in own if cell.troubled > learning >= 0][:1]
+        found.append(
+            Threshold(
+                *(method, setting, kind, free, factor * free, learning, low, high),
+                open=any(
+                    not math.isfinite(np.median(cell.times))
+                    and not cell.error
+                    and cell.until < factor * free
+                    for cell in beyond
+                ),
+                clock=int(_largest(counts, np.array([cell.rounds for cell in own]), factor)),
+                declared=declared.get(method, {}).get(kind),
+            )
+        )
+    return found
 
 
-def bisect(goes_on: Callable[[int], bool], most: int) -> int:
-    """The largest s in [0, `most`] with which it goes on; -1 for none.
+def _largest(counts: Sequence[int], times: np.ndarray, factor: float) -> np.ndarray:
+    """Largest s up to which the median is at most `factor` times that of s = 0; -1 for none.
 
-    It is supposed to go on up to some s and not beyond, so about log2(`most`) values are asked for.
+    `times` has the numbers s first and the seeds last; the shape between them is the result's.
 
     Examples
     --------
-    >>> bisect(lambda s: s <= 5, 8)
-    5
-    >>> bisect(lambda s: False, 8)
-    -1
+    >>> print(_largest([0, 1, 2], np.array([[1.0, 1.2], [1.5, 1.4], [3.0, np.inf]]), 2.0))
+    1
     """
-    low, high = -1, most + 1  # goes on at low, and not at high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if goes_on(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    medians = np.median(times, axis=-1)
+    borne = np.isfinite(medians) & (medians <= factor * medians[0])
+    kept = np.cumprod(borne, axis=0).sum(axis=0)
+    return np.array([-1, *counts])[kept]
 
 
-def cases(methods: Sequence[Method], kinds: Sequence[Kind], laws: Sequence[str]) -> list[Case]:
-    """Every method with every trouble: slow parties by every law, or where A > 0 by the first.
+def _resampled(values: np.ndarray) -> np.ndarray:
+    """Values of `DRAWN` resamples of the seeds, which are the last axis."""
+    seeds = values.shape[-1]
+    drawn = keyed_stream(0, 0, "threshold/bootstrap").integers(seeds, size=(DRAWN, seeds))
+    return values[..., drawn]
 
-    Parties die under constant delays, so that no timeout strikes who is alive. They lie under
-    exponential ones, so that liars are among the first as often as others.
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    """95 % percentile interval of the value in all resamples; it is one of them."""
+    low, high = np.quantile(values, [0.025, 0.975], method="inverted_cdf")
+    return float(low), float(high)
+
+
+def rows(cells: Sequence[Cell], factor: float) -> list[dict[str, Any]]:
+    """One row a cell, in JSON types; None for what does not exist.
+
+    ``median`` is that of the times to the target, ``low`` and ``high`` its 95 % bootstrap interval,
+    ``within`` the part of the seeds that reached it by c times the median without trouble, and
+    ``censored`` the number of those that did not reach it at all.
     """
-    for given, known in ((kinds, KINDS), (laws, LAWS)):
-        for name in given:
-            if name not in known:
-                raise UnknownNameError("kind or law of bench threshold", name, known)
-    found = []
-    for method in methods:
-        for kind in kinds:
-            slow = laws[:1] if method.A else laws
-            own = {"dead": ["constant"], "lying": ["exponential"]}.get(kind, slow)
-            found += [Case(method, kind, law) for law in own]
-    return found
+    limits = {(c.method, c.setting, c.kind): factor * float(np.median(c.times))
+              for c in cells if not c.troubled}  # fmt: skip
+    return [_row(cell, limits[cell.method, cell.setting, cell.kind]) for cell in cells]
 
 
-def map_boundaries(
-    sweep: Sweep,
-    wanted: Sequence[Case],
-    *,
-    every: bool = True,
-    progress: Callable[[int, int], None] | None = None,
-) -> Iterator[Cell]:
-    """Rows of all cases: every number of troubled parties, or the ones that bisection asked for."""
-    for done, case in enumerate(wanted):
-        edge = sweep.boundary(case)
-        asked = {s for known, s in sweep._known if known == case}
-        counts = range(sweep.parties + 1) if every else sorted(asked | {max(edge, 0)})
-        yield from (sweep.row(case, s) for s in counts)
-        if progress is not None:
-            progress(done + 1, len(wanted))
+def _row(cell: Cell, limit: float) -> dict[str, Any]:
+    seeds = len(cell.times)
+    low, high = _interval(np.median(_resampled(np.array(cell.times)), axis=-1))
+    there = [value for value in cell.accuracy if math.isfinite(value)]
+    accuracy, half = mean_interval(there) if there else (math.nan, math.nan)
+    numbers = {
+        "until": cell.until,
+        "median": float(np.median(cell.times)),
+        "low": low,
+        "high": high,
+        "within": sum(time <= limit < math.inf for time in cell.times) / seeds,
+        "round_seconds": _median(cell.rounds),
+        "accuracy": accuracy,
+        "half_width": half,
+        "bytes": _median(cell.bytes),
+        "sent": _median(cell.sent),
+    }
+    return {
+        "method": cell.method,
+        "setting": cell.setting,
+        "kind": cell.kind,
+        "troubled": cell.troubled,
+        "seeds": seeds,
+        "censored": seeds - cell.reached,
+        **{key: number_or_none(value) for key, value in numbers.items()},
+        "times": [number_or_none(time) for time in cell.times],
+        "error": cell.error,
+    }
 
 
-def write_csv(cells: Sequence[Cell], path: Path) -> None:
-    """Write one row a cell."""
+def _median(values: Sequence[float]) -> float:
+    """Median of the values that are there; NaN for none."""
+    there = [value for value in values if not math.isnan(value)]
+    return float(np.median(there)) if there else math.nan
+
+
+def write_csv(table: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write one line a row; numbers have six digits, those that do not exist are empty."""
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [each.name for each in fields(Cell)], lineterminator="\n")
+        writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(_plain(cell) for cell in cells)
+        for row in table:
+            writer.writerow({key: _plain(value) for key, value in row.items()})
 
 
-def _plain(cell: Cell) -> dict[str, Any]:
-    """Values of a row; numbers that do not exist are empty, and others have six digits."""
-    values = asdict(cell)
-    for name, value in values.items():
-        if isinstance(value, float):
-            values[name] = f"{value:.6g}" if math.isfinite(value) else ""
-    return values
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return " ".join(str(_plain(each)) if each is not None else "-" for each in value)
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def boundaries(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Of each case: its boundary beside the prediction, time of a round and accuracy at both."""
-    rows: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in cells:
-        key = cell.label, cell.K, cell.T, cell.A, cell.kind, cell.law
-        rows.setdefault(key, []).append(cell)
-    found = []
-    for own in rows.values():
-        first = own[0]
-        at = {cell.troubled: cell for cell in own}
-        beyond = at.get((first.boundary or 0) + 1)
-        found.append(
-            {
-                **{name: getattr(first, name) for name in ("label", "K", "T", "A", "R", "kind")},
-                "law": first.law,
-                "predicted": first.predicted,
-                "boundary": first.boundary,
-                "without": at.get(0),
-                "within": at.get(first.boundary or 0),
-                "beyond": beyond,
-            }
-        )
-    return found
+def latex(found: Sequence[Threshold]) -> str:
+    """The thresholds as a LaTeX table: a line a method, a column a setting and kind."""
+    columns = list(dict.fromkeys((each.setting, each.kind) for each in found))
+    names = list(dict.fromkeys(each.method for each in found))
+    at = {(each.method, each.setting, each.kind): each for each in found}
+    head = " & ".join(["method", *(_escaped(f"{setting}, {kind}") for setting, kind in columns)])
+    lines = [f"\\begin{{tabular}}{{l{'l' * len(columns)}}}", f"{head} \\\\ \\hline"]
+    for name in names:
+        parts = [_escaped(name), *(words(at.get((name, *column))) for column in columns)]
+        lines.append(" & ".join(parts) + " \\\\")
+    return "\n".join([*lines, "\\end{tabular}", ""])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("_", "\\_").replace("%", "\\%")
+
+
+def words(one: Threshold | None) -> str:
+    """A threshold with its interval, and the clock's in brackets."""
+    if one is None or one.learning < 0:
+        return "-"
+    more = ">=" if one.open else ""
+    return f"{more}{one.learning} [{max(one.low, 0)}, {one.high}] ({one.clock})"

@@ -1,77 +1,105 @@
-"""The picture of `securevfl bench threshold`: time of a round and accuracy by troubled parties."""
+"""The picture of `securevfl bench threshold`: time to the target by s, and thresholds below."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from securevfl.bench.threshold import FAST, SLOW, Cell
+# Okabe and Ito's colours, that colour-blind readers tell apart.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_STYLES = ("-", "--", ":")
 
-_STYLES = ("-", "--", ":", "-.")
+Row = Mapping[str, Any]
 
 
-def draw(cells: Sequence[Cell], path: Path) -> None:
-    """Draw a panel for each trouble: time of a round above, accuracy below, as a PNG.
+def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
+    """Draw a panel for each setting and kind as a PNG.
 
-    Lines are methods with the smallest T and A; a ring marks the predicted boundary, and a line
-    ends where an error ended the run.
+    Above is the median time to the target over that of s = 0 of the same method, with its 95 %
+    interval; a line ends where fewer than half of the seeds reached it. Below are the thresholds:
+    a mark with its interval for learning, a bar for the clock.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Of `securevfl.bench.threshold.rows`.
+    thresholds : sequence of mapping
+        Fields of `securevfl.bench.threshold.Threshold`.
+    path : Path
     """
     from matplotlib.figure import Figure
 
-    troubles = list(dict.fromkeys((cell.kind, cell.law) for cell in cells))
-    lines = _lines(cells)
-    figure = Figure(figsize=(2.9 * len(troubles) + 1.0, 6.6), layout="constrained")
-    axes = figure.subplots(2, len(troubles), squeeze=False, sharex=True, sharey="row")
-    for column, trouble in enumerate(troubles):
+    panels = list(dict.fromkeys((row["setting"], row["kind"]) for row in thresholds))
+    names = list(dict.fromkeys(row["method"] for row in thresholds))
+    style = {
+        name: {
+            "color": _COLOURS[number % len(_COLOURS)],
+            "marker": _MARKS[number % len(_MARKS)],
+            "linestyle": _STYLES[number // len(_COLOURS) % len(_STYLES)],
+            "markersize": 5,
+        }
+        for number, name in enumerate(names)
+    }
+    height = 3.2 + 0.6 + 0.24 * len(names)
+    figure = Figure(figsize=(2.7 * len(panels) + 2.2, height), layout="constrained")
+    axes = figure.subplots(
+        *(2, len(panels)),
+        squeeze=False,
+        sharex=True,
+        sharey="row",
+        height_ratios=(3.2, 0.6 + 0.24 * len(names)),
+    )
+    most = max(row["troubled"] for row in rows)
+    for column, (setting, kind) in enumerate(panels):
         above, below = axes[0, column], axes[1, column]
-        for number, (name, own) in enumerate(lines.items()):
-            here = [cell for cell in own if (cell.kind, cell.law) == trouble]
-            style = {"color": f"C{number % 10}", "linestyle": _STYLES[number % len(_STYLES)]}
-            _line(above, here, "round_seconds", style, name)
-            _line(below, here, "accuracy", style, name)
-        kind, law = trouble
-        above.set_title(f"{kind}: {law}" if kind == "slow" else kind, fontsize=10)
+        own = [row for row in thresholds if (row["setting"], row["kind"]) == (setting, kind)]
+        for one in own:
+            name = one["method"]
+            key = name, setting, kind
+            line = [row for row in rows if (row["method"], row["setting"], row["kind"]) == key]
+            _line(above, line, style[name])
+            _whisker(below, len(names) - names.index(name), one, style[name])
+        if own and own[0]["time"]:
+            factors = [one["limit"] / one["time"] for one in own if one["time"]]
+            above.axhline(factors[0], color="grey", linewidth=1, zorder=0)
+        above.set_title(f"{setting}\n{kind}", fontsize=9)
         above.set_yscale("log")
-        below.set_xlabel(f"{kind} parties")
-        for panel in (above, below):
-            panel.grid(alpha=0.25)
-    axes[0, 0].set_ylabel("seconds of a round")
-    axes[1, 0].set_ylabel("accuracy at the end")
-    figure.legend(
-        *axes[0, 0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=5,
-        frameon=False,
+        above.grid(alpha=0.25)
+        below.grid(alpha=0.25, axis="x")
+        below.set_xlabel(f"{kind} parties", fontsize=9)
+        below.set_xticks(range(0, most + 1, max(1, most // 8)))
+        below.set_xlim(-0.4, most + 0.4)
+        below.set_ylim(0.4, len(names) + 0.6)
+    axes[0, 0].set_ylabel("time to the target\n(1: no party in trouble)", fontsize=9)
+    axes[1, 0].set_yticks(range(len(names), 0, -1), names, fontsize=8)
+    axes[1, 0].set_ylabel("threshold", fontsize=9)
+    figure.suptitle(
+        "grey line: limit c; marks: threshold of learning, 95 % interval; bars: of the clock",
         fontsize=9,
     )
-    figure.suptitle(
-        f"uploads take {FAST:g} s, those of slow parties {SLOW:g} s; ring: predicted boundary",
-        fontsize=11,
-    )
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=120)
 
 
-def _lines(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Cells by method, of those with the smallest T and A of their label."""
-    least: dict[str, tuple[int, int]] = {}
-    for cell in cells:
-        pair = cell.T or 0, cell.A or 0
-        least[cell.label] = min(least.get(cell.label, pair), pair)
-    found: dict[str, list[Cell]] = {}
-    for cell in cells:
-        if (cell.T or 0, cell.A or 0) == least[cell.label]:
-            numbers = "" if cell.R is None else f" K={cell.K} (R={cell.R})"
-            found.setdefault(cell.label + numbers, []).append(cell)
-    return found
+def _line(panel: Any, line: Sequence[Row], style: Mapping[str, Any]) -> None:
+    free = next((row["median"] for row in line if not row["troubled"]), None)
+    shown = [row for row in line if row["median"] is not None and free]
+    x = [row["troubled"] for row in shown]
+    panel.plot(x, [row["median"] / free for row in shown], linewidth=1.4, **style)
+    low = [(row["low"] if row["low"] is not None else row["median"]) / free for row in shown]
+    high = [(row["high"] or row["until"]) / free for row in shown]
+    panel.fill_between(x, low, high, color=style["color"], alpha=0.12, linewidth=0)
 
 
-def _line(panel: Any, cells: Sequence[Cell], what: str, style: dict[str, Any], name: str) -> None:
-    own = sorted(cells, key=lambda cell: cell.troubled)
-    shown = [cell for cell in own if math.isfinite(getattr(cell, what))]
-    values = [getattr(cell, what) for cell in shown]
-    panel.plot([cell.troubled for cell in shown], values, marker=".", label=name, **style)
-    ring = [cell for cell in shown if cell.troubled == cell.predicted]
-    at = [getattr(cell, what) for cell in ring]
-    panel.plot([cell.troubled for cell in ring], at, "o", mfc="none", ms=9, color=style["color"])
+def _whisker(panel: Any, y: float, one: Row, style: Mapping[str, Any]) -> None:
+    """Threshold of learning with its interval, and the clock's; a cross where there is none."""
+    if one["learning"] < 0:
+        panel.text(0, y, "target not reached", fontsize=7, va="center", color="grey")
+        return
+    low = max(one["low"], 0)
+    panel.plot([low, one["high"]], [y, y], color=style["color"], linewidth=2.4, alpha=0.45)
+    panel.plot([one["learning"]], [y], color=style["color"], marker=style["marker"], markersize=6)
+    panel.plot([one["clock"]], [y], color="black", marker="|", markersize=11, zorder=0)
+    if one["open"]:
+        panel.text(one["learning"] + 0.2, y, "or more", fontsize=7, va="center")

@@ -40,6 +40,7 @@ ORDER = (
     "export",
     "trace",
     "datasets",
+    "conditions",
     "protocols",
     "keys",
     "relay",

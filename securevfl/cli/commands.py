@@ -16,7 +16,7 @@ from securevfl.cli import keys as keys_commands
 from securevfl.cli import party as party_commands
 from securevfl.cli import relay as relay_commands
 from securevfl.cli import report as report_command
-from securevfl.cli.completion import dataset_names, epilog, protocol_names
+from securevfl.cli.completion import condition_names, dataset_names, epilog, protocol_names
 from securevfl.cli.model import Code
 from securevfl.cli.options import Command, keyword, make_command, plain_flags, run_command
 from securevfl.errors import ConfigurationError, UnknownNameError
@@ -377,6 +377,38 @@ def protocols(
         )
 
 
+def conditions(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="Conditions by name or from a TOML file, of which each party's are shown.",
+            autocompletion=condition_names,
+        ),
+    ] = None,
+    parties: Annotated[int, typer.Option(metavar="N", min=1, help="Number of clients.")] = 8,
+    batch: Annotated[
+        int, typer.Option(metavar="B", min=1, help="Number of rows in a coded batch.")
+    ] = 64,
+    json: AsJson = False,
+) -> None:
+    """List the conditions that are known by name, or show what one of them is.
+
+    Conditions are delays, links and computing times of the parties; `run` and `compare` take the
+    names by --conditions. Measured delays of others are shown with their source.
+    """
+    from securevfl.runs.catalogue import describe_conditions
+
+    found = describe_conditions(name, parties=parties, batch_rows=batch)
+    if json:
+        output.print_json(found)
+    elif name is None:
+        rows = [(each["name"], each["what"]) for each in found["conditions"]]
+        output.print_table(("name", "what"), rows)
+    else:
+        output.print_conditions(found)
+
+
 @bench_app.command("round", epilog=epilog("bench round"))
 def bench_round(
     parties: Annotated[int, typer.Option(metavar="N", help="Number of clients.")] = 28,
@@ -424,73 +456,95 @@ def bench_threshold(
             autocompletion=protocol_names,
         ),
     ] = None,
+    law: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME:PARAMETERS",
+            help="Law of delay: exponential, constant, pareto, lognormal, uplinks, or a name of "
+            "conditions. A number is its shape, mean or rate; key=value are keys of conditions.",
+        ),
+    ] = None,
+    trace: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Measured delays; docs/stragglers.md has the forms."),
+    ] = None,
+    conditions: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Conditions by name or from a TOML file.",
+            autocompletion=condition_names,
+        ),
+    ] = None,
     data: Annotated[str, typer.Option(metavar="NAME", help="Data set to train on.")] = "digits",
     parties: Annotated[int, typer.Option(metavar="N", min=2, help="Number of parties.")] = 8,
-    segments: Annotated[
-        str, typer.Option(metavar="K,...", help="Numbers of data segments.")
-    ] = "1,2,3",
-    privacy: Annotated[
-        str, typer.Option(metavar="T,...", help="Numbers of clients that may collude.")
-    ] = "1,2",
-    corrupt: Annotated[
-        str, typer.Option(metavar="A,...", help="Numbers of wrong uploads that are corrected.")
-    ] = "0,1",
+    target: Annotated[float, typer.Option(metavar="A", help="Accuracy to be reached.")] = 0.9,
+    factor: Annotated[
+        float,
+        typer.Option(metavar="C", help="How many times the time without trouble may be taken."),
+    ] = 2.0,
     kinds: Annotated[
-        str, typer.Option(metavar="KIND,...", help="Troubles: slow, dead and lying parties.")
-    ] = "slow,dead,lying",
-    laws: Annotated[
+        str, typer.Option(metavar="KIND,...", help="Troubles: slow, busy, dead, lying parties.")
+    ] = "slow",
+    counts: Annotated[
         str,
+        typer.Option(metavar="S,...", help="Numbers of parties in trouble.  \\[default: 0 to N]"),
+    ] = "",
+    slower: Annotated[
+        float,
         typer.Option(
-            metavar="LAW,...",
-            help="Laws of delay: exponential, constant, pareto, shares too, occupies.",
+            metavar="X", help="How many times slower a slow party is, where all are alike."
         ),
-    ] = "exponential,constant,pareto,shares too,occupies",
+    ] = 10.0,
     until: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Virtual seconds of each run.")
-    ] = 20.0,
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.")] = 1,
-    every: Annotated[
-        bool,
+        float | None,
         typer.Option(
-            "--every/--bisect",
-            help="Run each number of troubled parties, or those alone that bisection asks for.",
+            metavar="SECONDS",
+            help="Virtual seconds of each run.  \\[default: 400 mean delays of a fast party]",
         ),
-    ] = True,
+    ] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.")] = 10,
     set: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Option of all methods that have it."),
     ] = None,
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of processes that carry out runs.")
+    ] = 1,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Folder of runs, table and picture. A run that is there is not made again.  "
+            help="Folder of runs, tables and picture. A run that is there is not made again.  "
             "\\[default: runs/threshold-DATA]",
         ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Find how many slow, dead or lying parties methods bear, by training with them.
+    """Find with how many slow, busy, dead or lying parties methods still learn in time.
 
-    Every method is trained with 0 to N troubled parties, for each K, T and A where it has them. The
-    boundary up to which it goes on stands beside the predicted N - R - 2A. Results are one CSV
-    file and a picture.
+    Every method is trained with 0 to N parties in trouble. Its threshold is the largest number with
+    which the target is reached within C times the time without trouble, with an interval over
+    seeds; the threshold of the clock, which counts the time of rounds alone, stands beside it.
     """
     from securevfl.cli.threshold import threshold
 
     threshold(
         methods or THRESHOLD_METHODS,
         data=data,
-        parties=parties,
-        grid=(segments, privacy, corrupt),
+        settings=(law or (), trace or (), conditions or ()),
         kinds=kinds,
-        laws=laws,
-        until=until,
+        counts=counts,
         seeds=seeds,
-        every=every,
         pairs=set or (),
+        workers=workers,
         out=out or Path("runs") / f"threshold-{Path(data).stem}",
         as_json=json,
+        parties=parties,
+        target=target,
+        until=until,
+        slower=slower,
+        factor=factor,
     )
 
 
@@ -579,7 +633,7 @@ def bench_scale(
 
 def register(app: typer.Typer) -> None:
     """Add all commands to the application, but those of `COMMANDS`."""
-    for command in (study, datasets, protocols):
+    for command in (study, datasets, conditions, protocols):
         app.command(command.__name__, epilog=epilog(command.__name__))(command)
     app.add_typer(run_app, name="run")
     app.add_typer(bench_app, name="bench")

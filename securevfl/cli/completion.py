@@ -77,6 +77,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("datasets", "List all sets, and whether each is on this machine."),
         ("datasets parkinson", "Show where the files of a set come from."),
     ),
+    "conditions": (
+        ("conditions", "List them."),
+        ("conditions ranks_st --parties 4", "Show the delays of each party."),
+    ),
     "protocols": (
         ("protocols", ""),
         ("protocols {default} --json", "Print card and options as JSON."),
@@ -139,8 +143,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("bench round --parties 8 --segments 2 --rows 2000 --features 64", "Time smaller rounds."),
     ),
     "bench threshold": (
-        ("bench threshold", "Find the boundaries of three methods on digits. It takes minutes."),
-        ("bench threshold {default} --segments 1,2 --kinds slow --laws constant", ""),
+        ("bench threshold --workers 2", "Find thresholds of three methods. It takes minutes."),
+        ("bench threshold {default} --law lognormal:1.0 --conditions ranks_st --seeds 5", ""),
     ),
     "bench decoding": (("bench decoding --parties 6,10 --privacy 1,2 --out map.png", ""),),
     "bench scale": (

@@ -2,128 +2,123 @@
 
 from __future__ import annotations
 
-import math
+import json
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from securevfl.cli import output
+from securevfl.cli.run import INTERRUPTED, stopping
 from securevfl.cli.studies import Display, numbers
 
 if TYPE_CHECKING:
-    from securevfl.bench.threshold import Cell
+    from securevfl.bench.troubles import Setting
 
 
 def threshold(
     methods: Sequence[str],
     *,
     data: str,
-    parties: int,
-    grid: tuple[str, str, str],
+    settings: tuple[Sequence[str], Sequence[Path], Sequence[str]],
     kinds: str,
-    laws: str,
-    until: float,
+    counts: str,
     seeds: int,
-    every: bool,
     pairs: Sequence[str],
+    workers: int,
     out: Path,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Carry out ``securevfl bench threshold``."""
-    from securevfl.bench.threshold import SMALL, Sweep, boundaries, cases, write_csv
-    from securevfl.bench.threshold import map_boundaries as map_all
+    from securevfl.bench.threshold import SMALL, Sweep, cases, latex, rows, thresholds, write_csv
     from securevfl.bench.threshold_picture import draw
     from securevfl.data.source import DataSource
     from securevfl.machine import commit, describe_machine
+    from securevfl.runs.engines.run import Interrupted
     from securevfl.studies.variant import parse_pairs
 
-    K, T, A = (
-        numbers(text, flag)
-        for text, flag in zip(grid, ("--segments", "--privacy", "--corrupt"), strict=True)
+    sweep = Sweep(
+        DataSource(data, {}),
+        folder=out,
+        seeds=range(seeds),
+        counts=numbers(counts, "--counts") if counts else (),
+        options={**SMALL, **parse_pairs(pairs, what="bench threshold")},
+        **asked,
     )
-    options = {**SMALL, **parse_pairs(pairs, what="bench threshold")}
-    sweep = Sweep(DataSource(data, {}), parties, out, until, range(seeds), options)
-    wanted = cases(sweep.methods(methods, K, T, A), _words(kinds), _words(laws))
+    found = sweep.methods(methods)
+    wanted = cases(found, _settings(*settings), [word.strip() for word in kinds.split(",")])
     out.mkdir(parents=True, exist_ok=True)
-    with Display("threshold") as display:
-        cells = list(
-            map_all(
-                sweep,
+    try:
+        with Display("threshold") as display, stopping(display) as stop:
+            cells = sweep.run(
                 wanted,
-                every=every,
-                progress=lambda done, total: display.part("cases", done / total),
+                workers=workers,
+                progress=display.progress,
+                watch=display.watch,
+                interrupted=stop,
             )
-        )
-    write_csv(cells, out / "cells.csv")
-    draw(cells, out / "cells.png")
-    found = boundaries(cells)
+    except Interrupted:
+        output.say("interrupted; finished runs are kept; the same command goes on")
+        raise typer.Exit(INTERRUPTED) from None
+    declared = {method.label: method.declared for method in found}
+    edges = thresholds(cells, sweep.factor, declared)
+    content: dict[str, Any] = {
+        "thresholds": [_flat(asdict(edge)) for edge in edges],
+        "cells": rows(cells, sweep.factor),
+        "settings": asked | {"data": data, "seeds": seeds, "options": dict(sweep.options)},
+        "machine": describe_machine(),
+        "commit": commit(),
+    }
+    (out / "threshold.json").write_text(json.dumps(content, indent=1) + "\n")
+    write_csv(content["cells"], out / "cells.csv")
+    write_csv(content["thresholds"], out / "thresholds.csv")
+    (out / "thresholds.tex").write_text(latex(edges))
+    draw(content["cells"], content["thresholds"], out / "threshold.png")
     if as_json:
-        content = {
-            "boundaries": [_flat(row) for row in found],
-            "until": until,
-            "seeds": seeds,
-            "machine": describe_machine(),
-            "commit": commit(),
-            "folder": str(out),
-        }
-        output.print_json(content)
+        output.print_json({**content, "folder": str(out)})
         return
-    _print(found)
+    _print(content["thresholds"])
     output.out().print(f"written to {shlex.quote(str(out))}", soft_wrap=True)
 
 
-def _words(text: str) -> list[Any]:
-    return [word.strip() for word in text.split(",")]
+def _settings(
+    laws: Sequence[str], traces: Sequence[Path], conditions: Sequence[str]
+) -> list[Setting]:
+    """Settings of all options; exponential delays where there is none."""
+    from securevfl.bench.troubles import conditions_setting, parse_law, trace_setting
+
+    found = [parse_law(text) for text in laws]
+    found += [trace_setting(path) for path in traces]
+    found += [conditions_setting(source) for source in conditions]
+    return found or [parse_law("exponential")]
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose cells are the numbers of interest alone; None for those that do not exist."""
-    flat = {key: value for key, value in row.items() if key not in _PLACES}
-    for place in _PLACES:
-        cell = row[place]
-        for name in ("round_seconds", "accuracy", "sent"):
-            value = math.nan if cell is None else getattr(cell, name)
-            flat[f"{place}_{name}"] = value if math.isfinite(value) else None
-    return flat
-
-
-_PLACES = ("without", "within", "beyond")
+    """A row in JSON types; None for a number that does not exist."""
+    return {
+        key: None if isinstance(value, float) and value == float("inf") else value
+        for key, value in row.items()
+    }
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print boundaries beside predictions, then times and accuracies at both sides of them."""
-    names = ("label", "K", "T", "A", "R")
+    """Print the thresholds of learning beside those of the clock."""
     output.print_table(
-        (
-            "method",
-            *names[1:],
-            "trouble",
-            "predicted",
-            "boundary",
-            "seconds of a round",
-            "accuracy",
-        ),
+        ("method", "setting", "kind", "seconds", "threshold", "95 %", "clock", "declared"),
         [
             (
-                *(_text(row[name]) for name in names),
-                f"{row['kind']}, {row['law']}",
-                _text(row["predicted"]),
-                _text(row["boundary"]),
-                " | ".join(_number(row[place], "round_seconds", "{:.2f}") for place in _PLACES),
-                " | ".join(_number(row[place], "accuracy", "{:.1%}") for place in _PLACES),
+                *(row["method"], row["setting"], row["kind"]),
+                "not reached" if row["time"] is None else f"{row['time']:.3g}",
+                "-" if row["learning"] < 0 else f"{'>=' * row['open']}{row['learning']}",
+                f"{row['low']} to {row['high']}",
+                str(row["clock"]),
+                "-" if row["declared"] is None else str(row["declared"]),
             )
             for row in rows
         ],
-        title="Seconds and accuracy: without trouble | at the boundary | one party beyond",
+        title="Most parties in trouble with which the target is reached in time",
     )
-
-
-def _text(value: Any) -> str:
-    return "-" if value is None else str(value)
-
-
-def _number(cell: Cell | None, name: str, form: str) -> str:
-    """A number of a cell; "-" where there is none."""
-    value = math.nan if cell is None else float(getattr(cell, name))
-    return form.format(value) if math.isfinite(value) else "-"

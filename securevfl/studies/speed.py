@@ -54,15 +54,15 @@ def _of_run(
     found: dict[str, Any] = {"area": _summed([_area(c, measure, begin, horizon) for c in curves])}
     if target is None:
         return found
-    reached = [at for at in (_reached(curve, measure, target) for curve in curves) if at]
-    found["reached"] = len(reached)
-    if len(reached) == len(curves):
-        found["seconds"] = _summed([seconds for seconds, _ in reached])
-        found["bytes"] = _summed([nbytes for _, nbytes in reached])
+    there = [at for at in (reached(curve, measure, target) for curve in curves) if at]
+    found["reached"] = len(there)
+    if len(there) == len(curves):
+        found["seconds"] = _summed([seconds for seconds, _ in there])
+        found["bytes"] = _summed([nbytes for _, nbytes in there])
     return found
 
 
-def _reached(
+def reached(
     curve: Sequence[Mapping[str, Any]], measure: str, target: float
 ) -> tuple[float, float] | None:
     """Virtual second and bytes at which a measure first reaches a value; None if it does not."""

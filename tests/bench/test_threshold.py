@@ -1,119 +1,215 @@
-"""Boundaries of training: where the declaration puts them, found by bisection, and resumable."""
+"""Thresholds of learning: of known times, of conditions with slow parties, and of a small sweep."""
 
 import csv
+import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from securevfl.bench import threshold
 from securevfl.bench.threshold import (
     KINDS,
     Case,
+    Cell,
     Sweep,
-    bisect,
-    boundaries,
     cases,
-    map_boundaries,
+    latex,
+    rows,
+    thresholds,
     write_csv,
 )
 from securevfl.bench.threshold_picture import draw
+from securevfl.bench.troubles import (
+    conditions_setting,
+    order_of,
+    parse_law,
+    trace_setting,
+    with_slow,
+)
 from securevfl.data.source import DataSource
+from securevfl.engine.conditions import Conditions, Delay, paper
 from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.studies import workers
 
-N = 5
+N = 4
+NEVER = math.inf
 
 
 def sweep(folder, **more):
-    options = {"batch": 32, "width": 8, "hidden": 8, "lr": 0.05}
-    return Sweep(DataSource("digits", {}), N, folder, until=4.0, options=options, **more)
+    options = {"batch": 32, "width": 4, "hidden": 4, "lr": 0.1, "privacy": 1, "segments": 1}
+    more = {"until": 2.0, "target": 0.12, "counts": (0, 1, 2), "seeds": (0, 1)} | more
+    return Sweep(DataSource("digits", {"test_fraction": 0.8}), N, folder, options=options, **more)
 
 
-@pytest.mark.parametrize("most", [1, 2, 8, 15])
-def test_bisection_finds_every_boundary_with_few_questions(most):
-    for boundary in range(-1, most + 1):
-        asked = []
-        found = bisect(lambda s, b=boundary: asked.append(s) or s <= b, most)  # noqa: B023
-        assert found == boundary
-        assert len(asked) <= math.ceil(math.log2(most + 2))
+def means(conditions):
+    return [delay.expectation for delay in conditions.uploads]
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """All cells of a coded method and of one without a threshold, with constant delays."""
-    folder = tmp_path_factory.mktemp("threshold")
-    made = sweep(folder)
-    methods = made.methods(["fedvs", "split"], [1], [1], [0, 1])
-    wanted = cases(methods, KINDS, ["constant"])
-    return folder, wanted, list(map_boundaries(made, wanted))
+def cells(*times, rounds=None, until=10.0, error=""):
+    """Cells of one case, of the times of each seed."""
+    return [
+        Cell("m", "law", "slow", s, until, own, own, rounds[s] if rounds else own,
+             (0.9,) * len(own), (5.0,) * len(own), error if s else "")
+        for s, own in enumerate(times)
+    ]  # fmt: skip
 
 
-def test_the_boundary_is_the_one_that_is_declared(found):
-    _, _, cells = found
-    coded = [row for row in boundaries(cells) if row["R"]]
-    assert {(row["K"], row["A"]) for row in coded} == {(1, 0), (1, 1)}
-    for row in coded:
-        expected = row["A"] if row["kind"] == "lying" else N - row["R"] - 2 * row["A"]
-        assert row["predicted"] == expected
-        assert row["boundary"] == expected, row
-    plain = [row for row in boundaries(cells) if not row["R"]]
-    assert [row["predicted"] for row in plain] == [None] * 3
-    assert {row["kind"]: row["boundary"] for row in plain}["slow"] == 0
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("lognormal:0.5", {"upload_mean": 0.1, "upload_shape": 0.5, "upload_law": "lognormal"}),
+        ("exponential", {"upload_mean": 0.1, "upload_law": "exponential"}),
+        ("constant:2,share_factor=0", {"upload_shift": 2, "share_factor": 0}),
+        (
+            "pareto:mean=3,persistence=20",
+            {"upload_mean": 3, "persistence": 20, "upload_law": "pareto"},
+        ),
+        ("uplinks:2e5", {"uplinks": 2e5}),
+        ("paper:slow=0.25", {"pattern": "paper", "slow": 0.25}),
+    ],
+)
+def test_laws_are_read(text, source):
+    found = parse_law(text)
+    assert (found.label, found.source) == (text, source)
+    assert found.conditions(N, 8).name == text
 
 
-def test_cells_say_what_a_user_asks(found):
-    _, _, cells = found
-    at = {(c.label, c.K, c.A, c.kind, c.troubled): c for c in cells}
-    free, within, beyond = (at["fedvs", 1, 0, "slow", s] for s in (0, 2, 3))
-    assert free.round_seconds == within.round_seconds == pytest.approx(0.2)
-    assert beyond.round_seconds == 4.0  # its first round has not ended
-    assert free.accuracy == within.accuracy > 0.15
-    assert math.isnan(beyond.accuracy)  # nothing was trained
-    assert free.sent > beyond.sent > 0
-    dead = at["fedvs", 1, 0, "dead", 3]
-    assert dead.outcome == "ended"
-    assert "fedvs" in dead.error
-    assert math.isnan(dead.accuracy)
-    assert at["split", None, None, "dead", 1].outcome == "ended"
-    assert at["fedvs", 1, 1, "lying", 1].accuracy == at["fedvs", 1, 1, "lying", 0].accuracy
+def test_unknown_laws_and_conditions_without_anything_slow_are_refused():
+    with pytest.raises(UnknownNameError, match="did you mean pareto"):
+        parse_law("paretto")
+    with pytest.raises(ConfigurationError, match="not of the form key=value"):
+        parse_law("pareto:2,mean")
+    with pytest.raises(ConfigurationError, match="nothing of the parties can be slow"):
+        with_slow(Conditions(uploads=(Delay(),) * 3), [0], 10.0, 0)
 
 
-def test_finished_runs_are_not_made_again_and_bisection_needs_fewer(found, monkeypatch, tmp_path):
-    folder, wanted, cells = found
-    monkeypatch.setattr(threshold, "run_job", lambda job: pytest.fail(f"{job.name} ran again"))
-    again = sweep(folder)
-    methods = again.methods(["fedvs", "split"], [1], [1], [0, 1])
-    same = [Case(method, case.kind, case.law) for case in wanted for method in methods
-            if _named(method) == _named(case.method)]  # fmt: skip
-    assert list(map_boundaries(again, same)) == cells
-    fewer = list(map_boundaries(sweep(folder), same, every=False))
-    assert len(fewer) < len(cells)
-    assert [(r["label"], r["boundary"]) for r in boundaries(fewer)] == [
-        (r["label"], r["boundary"]) for r in boundaries(cells)
-    ]
+def test_slow_parties_are_slower_or_take_the_places_of_slow_ones():
+    alike = parse_law("lognormal:1").conditions(N, 8)
+    assert means(with_slow(alike, [2], 10.0, 0)) == [0.1, 0.1, 1.0, 0.1]
+    pattern = paper(N, batch_rows=8)  # two fast, then 2.25 and 2.5 s
+    assert means(with_slow(pattern, [], 10.0, 0)) == [0.1] * 4
+    assert means(with_slow(pattern, [1, 0], 10.0, 0)) == [2.25, 2.5, 0.1, 0.1]
+    assert means(with_slow(pattern, range(N), 10.0, 0)) == [2.25, 2.5, 2.25, 2.5]
+    links = parse_law("uplinks:1000").conditions(N, 8)
+    assert with_slow(links, [3], 10.0, 0).uplinks == (1e3, 1e3, 1e3, 100.0)
 
 
-def _named(method):
-    return method.label, method.K, method.T, method.A
+def test_a_trace_gives_its_fast_or_slow_workers_from_a_round_of_the_seed(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("step,a,b,c,d\n" + "".join(f"{k},{k},{k},{k},9{k}\n" for k in range(1, 6)))
+    base = trace_setting(path).conditions(N, 8)
+    made = with_slow(base, [1], 10.0, seed=3)
+    assert [max(trace.recorded) for trace in made.uploads] == [5, 95, 5, 5]
+    starts = {with_slow(base, [], 10.0, seed).uploads[0].recorded[0] for seed in range(20)}
+    assert len(starts) > 2
+    (tmp_path / "own.toml").write_text('trace = "mine.csv"\n')
+    assert conditions_setting(str(tmp_path / "own.toml")).conditions(N, 8).uploads == base.uploads
+    measured = with_slow(conditions_setting("ranks_st").conditions(8, 8), [0, 5], 10.0, 0)
+    assert [mean > 1 for mean in means(measured)] == [n in (0, 5) for n in range(8)]
 
 
-def test_table_and_picture(found, tmp_path):
-    _, _, cells = found
-    write_csv(cells, tmp_path / "cells.csv")
+def test_each_seed_has_an_order_in_which_parties_become_slow():
+    orders = [order_of(seed, 8) for seed in range(20)]
+    assert all(sorted(order) == list(range(8)) for order in orders)
+    assert len({order[0] for order in orders}) > 3
+    assert order_of(3, 8) == order_of(3, 8)
+
+
+def test_thresholds_of_known_times():
+    own = cells((1.0,) * 5, (1.5,) * 5, (2.0, 2.0, 2.0, 9.0, NEVER), (1.0,) * 4 + (8.0,),
+                (5.0,) * 5)  # fmt: skip
+    (found,) = thresholds(own, 2.0, {"m": {"slow": 2}})
+    assert (found.learning, found.clock, found.declared) == (3, 3, 2)
+    assert (found.time, found.limit, found.open) == (1.0, 2.0, False)
+    # At s = 2 two of five seeds are late: most resamples have it within, others have not.
+    assert (found.low, found.high) == (1, 3)
+    table = rows(own, 2.0)
+    assert [row["censored"] for row in table] == [0, 0, 1, 0, 0]
+    assert [row["within"] for row in table] == [1.0, 1.0, 0.6, 0.8, 0.0]
+    assert table[2]["high"] is None
+    assert table[2]["times"][-1] is None
+
+
+def test_the_clock_is_told_apart_from_learning():
+    slow = [(0.1,) * 3, (0.1,) * 3, (0.9,) * 3]
+    (found,) = thresholds(cells((1.0,) * 3, (9.0,) * 3, (9.0,) * 3, rounds=slow), 2.0, {})
+    assert (found.learning, found.clock, found.declared) == (0, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("until", "error", "is_open"), [(10.0, "", False), (1.9, "", True), (1.9, "stalled", False)]
+)
+def test_a_run_that_ended_too_early_to_tell_leaves_the_threshold_open(until, error, is_open):
+    made = cells((1.0, 1.0), (NEVER, NEVER), until=until, error=error)
+    (found,) = thresholds(made, 2.0, {})
+    assert (found.learning, found.open) == (0, is_open)
+    assert (">=0 [0, 0]" in latex([found])) is is_open
+
+
+def test_no_threshold_without_the_target():
+    (found,) = thresholds(cells((NEVER, NEVER), (1.0, 1.0)), 2.0, {})
+    assert (found.learning, found.low, found.high) == (-1, -1, -1)
+    assert "m & - " in latex([found])
+
+
+def test_jobs_say_their_trouble_in_values(tmp_path):
+    made = sweep(tmp_path)
+    law = parse_law("exponential:mean=0.2")
+    (method,) = made.methods(["fedvs"])
+    assert dict(method.declared) == {"slow": 1, "busy": 1, "dead": 1, "lying": 0}
+    jobs = {kind: made.job(Case(method, law, kind), 1, seed=1) for kind in KINDS}
+    (late,) = order_of(1, N)[:1]
+    for kind in ("slow", "busy"):
+        assert jobs[kind].conditions["upload_mean"][late] == 2.0
+        assert jobs[kind].faults is None
+    assert jobs["busy"].conditions["delay_mode"] == "occupies"
+    assert jobs["dead"].faults == {"outage": [{"party": late, "rounds": [2]}]}
+    assert jobs["dead"].options["share_timeout"] == pytest.approx(2.0)
+    assert jobs["lying"].faults == {"lie": [{"party": late, "rounds": [2]}]}
+    assert set(jobs["lying"].conditions["upload_mean"]) == {0.2}
+    assert len({job.key() for job in jobs.values()}) == len(KINDS)
+    assert sweep(tmp_path, until=None).job(Case(method, law, "slow"), 0, 0).until == 80.0
+
+
+def test_a_sweep_has_tables_and_a_picture_and_makes_no_run_twice(tmp_path, monkeypatch):
+    made = sweep(tmp_path, until=1.0, seeds=[0])
+    wanted = cases(made.methods(["fedvs"]), [parse_law("constant:share_factor=0")], ["slow"])
+    found = made.run(wanted)
+    declared = {case.method.label: case.method.declared for case in wanted}
+    (edge,) = thresholds(found, 2.0, declared)
+    assert edge.clock == edge.declared == 1
+    assert edge.learning >= 1
+    monkeypatch.setattr(workers, "run_job", lambda job, **_: pytest.fail(f"{job.name} ran again"))
+    assert made.run(wanted) == found
+    table = rows(found, 2.0)
+    write_csv(table, tmp_path / "cells.csv")
     with (tmp_path / "cells.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == len(cells)
-    assert rows[0]["label"] == "fedvs"
-    assert all(value not in ("nan", "inf") for row in rows for value in row.values())
-    draw(cells, tmp_path / "cells.png")
-    assert Path(tmp_path / "cells.png").read_bytes().startswith(b"\x89PNG")
+        read = list(csv.DictReader(file))
+    assert len(read) == len(found) == 3
+    assert all(value not in ("nan", "inf") for row in read for value in row.values())
+    draw(table, [vars(edge)], tmp_path / "threshold.png")
+    assert Path(tmp_path / "threshold.png").read_bytes().startswith(b"\x89PNG")
+    assert "fedvs & " in latex([edge])
+    json.dumps(table, allow_nan=False)
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path):
-    with pytest.raises(ConfigurationError, match="5 parties are too few"):
-        sweep(tmp_path).methods(["fedvs"], [5], [1], [0])
     with pytest.raises(UnknownNameError, match="did you mean width"):
-        sweep(tmp_path).methods(["fedvs:widht=3"], [1], [1], [0])
-    methods = sweep(tmp_path).methods(["split"], [1], [1], [0])
-    with pytest.raises(UnknownNameError, match="did you mean pareto"):
-        cases(methods, KINDS, ["paretto"])
+        sweep(tmp_path).methods(["fedvs:widht=3"])
+    methods = sweep(tmp_path).methods(["split"])
+    with pytest.raises(UnknownNameError, match="did you mean dead"):
+        cases(methods, [parse_law("constant")], ["deed"])
+    with pytest.raises(ConfigurationError, match="must lie in 0 to 4"):
+        sweep(tmp_path, counts=(0, 5))
+    with pytest.raises(ConfigurationError, match="must be above 1"):
+        sweep(tmp_path, factor=1.0)
+    links = Case(methods[0], parse_law("uplinks"), "slow")
+    with pytest.raises(ConfigurationError, match="give --until"):
+        sweep(tmp_path, until=None).job(links, 0, 0)
+
+
+def test_medians_are_compared_up_to_the_first_that_is_late():
+    times = np.array([[1.0], [3.0], [1.0]])
+    assert threshold._largest([0, 2, 4], times, 2.0) == 0

@@ -223,15 +223,31 @@ def test_bench_decoding(tmp_path):
 
 
 def test_bench_threshold():
-    words = ("fedvs", "--parties", "4", "--segments", "1", "--privacy", "1", "--corrupt", "0")
-    few = ("--kinds", "slow", "--laws", "constant", "--until", "2", "--set", "width=4")
+    words = ("fedvs:privacy=1,segments=1", "--parties", "4", "--counts", "2", "--target", "0.11")
+    few = ("--law", "constant", "--until", "0.5", "--set", "width=4", "--seeds", "1")
     text = call("bench", "threshold", *words, *few, "--out", "here").stdout
-    assert "slow, constant" in text
-    assert {path.name for path in Path("here").iterdir()} == {"cells.csv", "cells.png", "jobs"}
+    assert "constant" in text
+    assert {path.name for path in Path("here").iterdir()} == {
+        *("cells.csv", "threshold.json", "threshold.png", "thresholds.csv", "thresholds.tex"),
+        "jobs",
+    }
     found = json.loads(call("bench", "threshold", *words, *few, "--out", "here", "--json").stdout)
-    (row,) = found["boundaries"]
-    assert (row["R"], row["predicted"], row["boundary"]) == (3, 1, 1)
-    assert row["without_accuracy"] == row["within_accuracy"]
+    (row,) = found["thresholds"]
+    assert (row["declared"], row["clock"]) == (1, 0)
+    assert [cell["troubled"] for cell in found["cells"]] == [0, 2]
+    assert found["settings"]["until"] == 0.5
+
+
+def test_conditions_are_listed_and_shown():
+    listed = json.loads(call("conditions", "--json").stdout)["conditions"]
+    assert {"none", "paper", "ranks_st"} <= {each["name"] for each in listed}
+    assert all(each["what"] for each in listed)
+    assert "ranks_ar" in call("conditions").stdout
+    shown = call("conditions", "ranks_st", "--parties", "4").stdout
+    for part in ("32 rounds", "Apache-2.0", "share_factor = 0.0625"):
+        assert part in shown
+    found = json.loads(call("conditions", "paper", "--parties", "2", "--json").stdout)
+    assert [row["mean"] for row in found["parties"]] == [0.1, 2.25]
 
 
 def test_bench_scale():
