@@ -46,7 +46,7 @@ SMALL = {
     "study": "--workers 1",
     "bench round": "--rows 300 --parties 6 --features 12 --segments 1 --blocks 7 --rounds 1",
     "bench scale": "--protocols split --parties 2 --rows '' --features '' --rounds ''",
-    "bench threshold": "--until 1 --kinds slow --parties 4 --counts 1 --seeds 1 --workers 1",
+    "bench threshold": "--until 1 --kinds slow --parties 6 --counts 1 --seeds 1 --workers 1",
     "bench decoding": "--parties 6 --privacy 1 --segments 2 --tries 1 --time-parties 6 --rounds 2",
 }
 SIZES = {  # of the protocols that have them
