@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
     path : Path
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     panels = list(dict.fromkeys((row["setting"], row["kind"]) for row in thresholds))
     names = list(dict.fromkeys(row["method"] for row in thresholds))
@@ -42,14 +44,14 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
         }
         for number, name in enumerate(names)
     }
-    height = 3.2 + 0.6 + 0.24 * len(names)
+    height = 3.2 + 0.6 + 0.3 * len(names)
     figure = Figure(figsize=(2.7 * len(panels) + 2.2, height), layout="constrained")
     axes = figure.subplots(
         *(2, len(panels)),
         squeeze=False,
         sharex=True,
         sharey="row",
-        height_ratios=(3.2, 0.6 + 0.24 * len(names)),
+        height_ratios=(3.2, 0.6 + 0.3 * len(names)),
     )
     most = max(row["troubled"] for row in rows)
     for column, (setting, kind) in enumerate(panels):
@@ -66,6 +68,9 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
             above.axhline(factors[0], color="grey", linewidth=1, zorder=0)
         above.set_title(f"{setting}\n{kind}", fontsize=9)
         above.set_yscale("log")
+        above.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        above.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        above.yaxis.set_minor_formatter(NullFormatter())
         above.grid(alpha=0.25)
         below.grid(alpha=0.25, axis="x")
         below.set_xlabel(f"{kind} parties", fontsize=9)
@@ -73,7 +78,8 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
         below.set_xlim(-0.4, most + 0.4)
         below.set_ylim(0.4, len(names) + 0.6)
     axes[0, 0].set_ylabel("time to the target\n(1: no party in trouble)", fontsize=9)
-    axes[1, 0].set_yticks(range(len(names), 0, -1), names, fontsize=8)
+    labels = [textwrap.fill(name.replace(",", ", "), 32) for name in names]
+    axes[1, 0].set_yticks(range(len(names), 0, -1), labels, fontsize=7)
     axes[1, 0].set_ylabel("threshold", fontsize=9)
     figure.suptitle(
         "grey line: limit c; marks: threshold of learning, 95 % interval; bars: of the clock",

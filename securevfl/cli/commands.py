@@ -399,7 +399,7 @@ def conditions(
     """
     from securevfl.runs.catalogue import describe_conditions
 
-    found = describe_conditions(name, parties=parties, batch_rows=batch)
+    found: Any = describe_conditions(name, parties=parties, batch_rows=batch)
     if json:
         output.print_json(found)
     elif name is None:

@@ -349,7 +349,7 @@ def _measured(
 
     The other parameters are those of `Conditions`.
     """
-    uploads: Any = tuple(delay.scaled(times) for delay in MEASURED[name].uploads(parties))
+    uploads = MEASURED[name].uploads(parties, times)
     factor = chosen_factor(parties, batch_rows, "2", share_factor)
     return Conditions(name, uploads, factor, bandwidth, delay_mode=delay_mode)
 

@@ -11,10 +11,9 @@ import io
 import pickle
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from securevfl.engine.delays import Delay, Trace, TraceEnd
 from securevfl.errors import ConfigurationError
@@ -42,11 +41,12 @@ class Measured:
     file: str = ""
     law: Delay | None = None
 
-    def uploads(self, parties: int) -> tuple[Delay, ...] | tuple[Trace, ...]:
-        """Delay of each of so many parties."""
+    def uploads(self, parties: int, times: float = 1.0) -> tuple[Delay, ...] | tuple[Trace, ...]:
+        """Delay of each of so many parties, `times` as long."""
         if self.law is not None:
-            return (self.law,) * parties
-        return deal(read_workers(Path(__file__).parent / "measured" / self.file), parties)
+            return (self.law.scaled(times),) * parties
+        dealt = deal(read_workers(Path(__file__).parent / "measured" / self.file), parties)
+        return tuple(trace.scaled(times) for trace in dealt)
 
 
 _RANKS = (
@@ -165,11 +165,11 @@ def _read(path: Path, parties: int | None) -> list[list[float]]:
     )
 
 
-def _long(names: list[str], rows: Any, path: Path, parties: int | None) -> _Parties:
+def _long(names: list[str], rows: Iterator[list[str]], path: Path, parties: int | None) -> _Parties:
     """One row for each party and round."""
     seconds: dict[int, dict[int, float]] = defaultdict(dict)
-    for row in rows:
-        where = f"trace: {path}, line {rows.line_num}"
+    for number, row in enumerate(rows, 2):
+        where = f"trace: {path}, line {number}"
         _take_row(seconds, dict(zip(names, row, strict=False)), where, parties)
     count = parties if parties is not None else max(seconds, default=0) + 1
     for party in range(count):
@@ -199,11 +199,11 @@ def _take_row(
     seconds[party][round] = _checked(value, where)
 
 
-def _wide(rows: Any, path: Path, columns: int) -> list[list[float]]:
+def _wide(rows: Iterator[list[str]], path: Path, columns: int) -> list[list[float]]:
     """One row for each step, one column for each worker."""
     steps = []
-    for row in rows:
-        where = f"trace: {path}, line {rows.line_num}"
+    for number, row in enumerate(rows, 2):
+        where = f"trace: {path}, line {number}"
         try:
             values = [_checked(float(text), where) for text in row[1:]]
         except ValueError:
@@ -226,8 +226,7 @@ def _lambda_calls(content: bytes, path: Path) -> list[list[float]]:
     """Seconds of each worker from a pickle of calls."""
     workers: dict[int, list[float]] = defaultdict(list)
     try:
-        rounds: Iterable[Any] = _Numbers(io.BytesIO(content)).load()
-        for each in rounds:
+        for each in _Numbers(io.BytesIO(content)).load():
             for call in each["results"]:
                 seconds = _checked(float(call["finished"] - call["started"]), f"trace: {path}")
                 workers[int(call["worker_id"])].append(seconds)
@@ -261,6 +260,6 @@ def _scalar(kind: object, content: bytes) -> int:
 class _Numbers(pickle.Unpickler):
     """Reads lists, dictionaries, texts and numbers; imports nothing, so no code can run."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         """Stand-ins in place of what the file names."""
         return _scalar if name == "scalar" and module.startswith("numpy") else _Nothing

@@ -61,7 +61,7 @@ _OWN = {"none": "no delays", "paper": "the pattern of FedVS, section 6.2: the la
 
 def describe_conditions(
     name: str | None = None, *, parties: int = 8, batch_rows: int = 64
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """All conditions by name, or one of them, or a TOML file's, in JSON types.
 
     Without a name ``conditions``, a list of ``name``, ``what`` and ``source``. With one these
