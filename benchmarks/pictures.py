@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import importlib
 import json
-import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -44,7 +43,6 @@ def drawer(path: Path) -> Callable[[Path], None]:
         "losses.png": figure_2,
         "exponents.png": exponents,
         "rate.png": rate,
-        "digits-8.png": threshold,
     }
     kind = path.stem.partition("-")[0]
     return kinds.get(path.name) or {"attacks": attacks, "frontier": frontier}[kind]
@@ -80,28 +78,6 @@ def attacks(path: Path) -> None:
     told = json.loads(path.with_suffix(".json").read_text())
     names = ("title", "labels", "cells", "figures", "settings")
     draw_matrix(Matrix(rows=[], **{name: told[name] for name in names}), path)
-
-
-def threshold(path: Path) -> None:
-    """Time of a round and accuracy by the number of parties in trouble."""
-    from dataclasses import fields
-
-    from securevfl.bench.threshold import Cell
-    from securevfl.bench.threshold_picture import draw as draw_cells
-
-    with path.with_suffix(".csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    kinds = {field.name: str(field.type) for field in fields(Cell)}
-    draw_cells([Cell(**{k: _value(v, kinds[k]) for k, v in row.items()}) for row in rows], path)
-
-
-def _value(text: str, kind: str) -> Any:
-    """A cell of a table as its field's type."""
-    if kind == "str":
-        return text
-    if not text:
-        return None if "None" in kind else math.nan
-    return float(text) if kind == "float" else int(text)
 
 
 def rate(path: Path) -> None:
