@@ -392,7 +392,7 @@ def _largest(counts: Sequence[int], times: np.ndarray, factor: float) -> np.ndar
     medians = np.median(times, axis=-1)
     borne = np.isfinite(medians) & (medians <= factor * medians[0])
     kept = np.cumprod(borne, axis=0).sum(axis=0)
-    return np.array([-1, *counts])[kept]
+    return np.asarray(np.array([-1, *counts])[kept])
 
 
 def _resampled(values: np.ndarray) -> np.ndarray:
