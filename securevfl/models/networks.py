@@ -95,6 +95,31 @@ def linear(width: int, hidden: int, outputs: int) -> nn.Module:
     return nn.Linear(width, outputs)
 
 
+def in_units(network: nn.Module, mean: float, spread: float) -> nn.Module:
+    """The network with its output in the unit of targets of this mean and standard deviation.
+
+    Both are buffers ``target_mean`` and ``target_spread``: kept and exported, and not trained.
+    """
+    import torch
+    from torch import nn
+
+    class InUnits(nn.Module):
+        target_mean: torch.Tensor
+        target_spread: torch.Tensor
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.scaled = network
+            self.register_buffer("target_mean", torch.tensor(mean, dtype=torch.float32))
+            self.register_buffer("target_spread", torch.tensor(spread, dtype=torch.float32))
+
+        def forward(self, embedding: torch.Tensor) -> torch.Tensor:
+            scaled: torch.Tensor = self.scaled(embedding)
+            return scaled * self.target_spread + self.target_mean
+
+    return InUnits()
+
+
 _VGG13 = (64, 128, 256, 512, 512)  # channels of each pair of convolutions
 
 

@@ -7,9 +7,12 @@ import numpy as np
 from securevfl.models.evaluation import Thresholds, calibration, guesses
 from securevfl.models.scores import probabilities
 
-#: Measures by name, in the order in which they are shown; the first is of no model.
+#: Measures of an evaluation during a run.
+MEASURES = ("accuracy", "auc", "f1", "rmse", "r2")
+#: Measures by name, in the order in which they are shown; the first two are of no model.
 QUALITY = (
     "majority_accuracy",
+    "mean_rmse",
     "test_balanced_accuracy",
     "test_average_precision",
     "test_brier",
@@ -20,7 +23,7 @@ QUALITY = (
 def quality(
     task: str, scores: np.ndarray, labels: np.ndarray, train_labels: np.ndarray
 ) -> dict[str, float]:
-    """Measures of raw scores of test rows; empty for a regression.
+    """Measures of raw scores of test rows, and of what needs no model.
 
     Parameters
     ----------
@@ -33,12 +36,13 @@ def quality(
     Returns
     -------
     dict
-        ``majority_accuracy``, that of always naming the most frequent class of the training rows;
-        ``test_balanced_accuracy``, mean over the classes that occur of the part of their rows that
-        is right; for two classes ``test_average_precision`` (of class 1, where both occur);
-        ``test_brier``, mean squared distance of the probabilities from the truth, from 0 to 2;
-        ``test_calibration_error``, how far confidence and accuracy lie apart in the mean over 15
-        equal bins of confidence. All lie in [0, 1] but the Brier score.
+        Of a regression ``mean_rmse``, the error of always naming the mean of the training rows.
+        Else ``majority_accuracy``, that of always naming the most frequent class of the training
+        rows; where two classes occur, ``test_balanced_accuracy``, mean over the classes that occur
+        of the part of their rows that is right; for two classes ``test_average_precision`` (of
+        class 1, where both occur); ``test_brier``, mean squared distance of the probabilities from
+        the truth, from 0 to 2; ``test_calibration_error``, how far confidence and accuracy lie
+        apart in the mean over 15 equal bins of confidence. All lie in [0, 1] but the Brier score.
 
     References
     ----------
@@ -46,16 +50,16 @@ def quality(
     calibration of modern neural networks", ICML 2017 (expected calibration error).
     """
     if task == "regression":
-        return {}
+        mean = train_labels.mean(dtype=np.float64)
+        return {"mean_rmse": float(np.sqrt(np.mean((labels - mean) ** 2)))}
     shares = probabilities(task, scores.reshape(len(labels), -1))
     right = guesses(task, scores.reshape(len(labels), -1)) == labels
     usual = np.bincount(train_labels.astype(np.int64)).argmax()
     counts = np.bincount(labels, minlength=shares.shape[1])
     recall = np.bincount(labels, weights=right, minlength=shares.shape[1])
-    found = {
-        "majority_accuracy": float(np.mean(labels == usual)),
-        "test_balanced_accuracy": float(np.mean(recall[counts > 0] / counts[counts > 0])),
-    }
+    found = {"majority_accuracy": float(np.mean(labels == usual))}
+    if (there := counts > 0).sum() > 1:
+        found["test_balanced_accuracy"] = float(np.mean(recall[there] / counts[there]))
     if task == "binary" and 0 < labels.sum() < len(labels):
         found["test_average_precision"] = Thresholds.of(
             labels, scores.reshape(-1)

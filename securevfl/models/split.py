@@ -10,7 +10,7 @@ import numpy as np
 
 from securevfl.errors import ConfigurationError, DivergedError
 from securevfl.models.evaluation import Thresholds
-from securevfl.models.networks import make_centre
+from securevfl.models.networks import in_units, make_centre
 from securevfl.models.optimizers import make_optimizer, take_step
 from securevfl.models.tensors import place, tensor
 from securevfl.models.user_code import own_loss as loss_of
@@ -126,6 +126,9 @@ class Centre:
         that a step is given.
     device : str
         Name of the device that computes the network (`securevfl.models.tensors.place`).
+    target : (float, float), optional
+        Mean and standard deviation of a regression's training targets: the network learns targets
+        of mean 0 and deviation 1, and scores are in their own unit (`target_scale`).
     """
 
     def __init__(
@@ -142,14 +145,18 @@ class Centre:
         own_loss: str = "",
         class_weights: str | Sequence[float] = "none",
         device: str = "cpu",
+        target: tuple[float, float] | None = None,
     ) -> None:
         self.task: Task = task
+        self._unit = 1.0 if target is None else target[1]
         self.outputs, self.class_weights = outputs, class_weights
         self.network = (
             own_network(own, "own_centre", width, outputs, seed)
             if own
             else make_centre(network, width, hidden, outputs, seed=seed)
         )
+        if target is not None:
+            self.network = in_units(self.network, *target)
         place(self.network, device)
         self._own_loss = loss_of(own_loss) if own_loss else None
         self.optimizer = make_optimizer(list(self.network.parameters()), **optimizer)
@@ -214,10 +221,9 @@ class Centre:
         scores, own = self.network(inputs), tensor(labels[samples[true]])
         loss = self.weighted_loss(scores, own, labels)
         if not torch.isfinite(loss):
-            targets = ", or rescale the targets" if self.task == "regression" else ""
             raise DivergedError(
-                f"the training loss became {loss.item()}; lower lr ({self._lr:g}) or "
-                f"momentum{targets}"
+                f"the training loss became {loss.item()}; lower lr ({self._lr:g}) or momentum, or "
+                "leave the columns scaled"
             )
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -267,6 +273,7 @@ class Centre:
     ) -> torch.Tensor:
         """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error.
 
+        The square error is that of the scaled targets, where the model scales them.
         With ``reduction = "none"`` the loss of each row. An own loss takes the place of all these,
         whatever the reduction: it is called with scores and labels alone.
         """
@@ -281,7 +288,8 @@ class Centre:
             return functional.binary_cross_entropy_with_logits(
                 flat, labels.to(flat.dtype), reduction=reduction
             )
-        return functional.mse_loss(flat, labels.to(flat.dtype), reduction=reduction)
+        error = functional.mse_loss(flat, labels.to(flat.dtype), reduction=reduction)
+        return error / self._unit**2
 
     def state_dict(self) -> dict[str, Any]:
         """Network and optimiser state."""
@@ -342,7 +350,8 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
     Returns
     -------
     dict
-        ``accuracy`` and, for two classes, ``auc`` (where both occur) and ``f1``, or ``rmse``.
+        ``accuracy`` and, for two classes, ``auc`` (where both occur) and ``f1``; or ``rmse`` and,
+        where the labels differ, ``r2``.
 
     Raises
     ------
@@ -350,14 +359,14 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
         When a score is not finite: it would be taken for a class, or break the measures.
     """
     if not np.isfinite(scores).all():
-        targets = "rescale the targets, " if task == "regression" else ""
         raise DivergedError(
             f"{(~np.isfinite(scores)).any(axis=-1).sum()} of {len(scores)} test rows have a score "
-            f"that is not finite: the model has diverged. Lower lr, client_lr or momentum, "
-            f"{targets}or leave the columns scaled"
+            f"that is not finite: the model has diverged. Lower lr, client_lr or momentum, or "
+            "leave the columns scaled"
         )
     if task == "regression":
-        return {"rmse": float(np.sqrt(np.mean((scores.reshape(-1) - labels) ** 2)))}
+        rmse = float(np.sqrt(np.mean((scores.reshape(-1) - labels) ** 2)))
+        return {"rmse": rmse} | r_squared(rmse, labels)
     if task == "multiclass":
         return {"accuracy": float(np.mean(scores.argmax(axis=1) == labels))}
     flat = scores.reshape(-1)
@@ -370,10 +379,41 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
     return result
 
 
-def mean_loss(task: Task, scores: np.ndarray, labels: np.ndarray) -> float:
-    """Mean loss of raw scores of test rows: cross entropy, or the mean square error."""
+def target_scale(task: Task, labels: np.ndarray) -> tuple[float, float] | None:
+    """Mean and standard deviation of a regression's targets; None of classes.
+
+    Examples
+    --------
+    >>> target_scale("regression", np.array([1.0, 3.0], np.float32))
+    (2.0, 1.0)
+    """
+    if task != "regression":
+        return None
+    spread = float(labels.std(dtype=np.float64))
+    return float(labels.mean(dtype=np.float64)), spread or 1.0
+
+
+def r_squared(rmse: float, labels: np.ndarray) -> dict[str, float]:
+    """``r2``, the part of the labels' variance that scores of this error explain.
+
+    It is 0 for the mean of these labels, and not there where all labels are alike.
+
+    Examples
+    --------
+    >>> r_squared(0.5, np.array([1.0, 3.0]))
+    {'r2': 0.75}
+    """
+    variance = float(labels.var(dtype=np.float64))
+    return {"r2": 1 - rmse**2 / variance} if variance else {}
+
+
+def mean_loss(task: Task, scores: np.ndarray, labels: np.ndarray, unit: float = 1.0) -> float:
+    """Mean loss of raw scores of test rows: cross entropy, or the mean square error.
+
+    `unit` is the standard deviation of training targets, as which errors count.
+    """
     if task == "regression":
-        return float(np.mean((scores.reshape(-1) - labels) ** 2))
+        return float(np.mean(((scores.reshape(-1) - labels) / unit) ** 2))
     # Without overflow: -ln sigmoid(s) and -ln(1 - sigmoid(s)) are ln(1 + e^s) - s y, and a softmax
     # does not change when the largest score is taken from all.
     exact = scores.astype(np.float64)

@@ -199,6 +199,7 @@ class ServerModel(ExportedModel):
                 optimizer=_UNUSED,
                 seed=0,
                 own=spec["own"],
+                target=(0.0, 1.0) if "centre/network/target_mean" in self.arrays else None,
             )
             return centre.network
 

@@ -13,13 +13,16 @@ from securevfl.engine.network import SERVER, Event
 from securevfl.engine.party import Party
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import NotEnoughResultsError
-from securevfl.models.split import mean_loss, measure
+from securevfl.models.quality import MEASURES, QUALITY
+from securevfl.models.split import mean_loss, measure, r_squared
 from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.folders.models import model_arrays
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from securevfl.data.dataset import VerticalDataset
 
 _LOG = logging.getLogger(__name__)
 _DIVERGING = "diverging"
@@ -66,7 +69,7 @@ class Progress:
     round, rounds : int
         Server steps done and wanted.
     loss, accuracy : float or None
-        Newest training loss and accuracy on test rows (a fraction).
+        Newest training loss and accuracy on test rows (a fraction); none of a regression.
     virtual_seconds : float
         Time on the clock of the run.
     used, late : int
@@ -74,6 +77,8 @@ class Progress:
     released : Odometer or None
         Equations that decoded sums gave about a row so far, against its unknowns; None where nobody
         decodes sums.
+    r2 : float or None
+        Newest part of the test targets' variance that a regression explains.
     """
 
     round: int
@@ -84,14 +89,28 @@ class Progress:
     used: int
     late: int
     released: Odometer | None = None
+    r2: float | None = None
 
 
 def measures(protocol: Protocol, parties: Mapping[int, Party]) -> dict[str, float]:
     """Measures and ``test_loss`` of the parties' models on the test rows."""
-    data = protocol.data
-    scores = protocol.scores(parties, data.test)
-    found = measure(data.task, scores, data.test_labels)
-    return found | {"test_loss": mean_loss(data.task, scores, data.test_labels)}
+    return measures_of(protocol, protocol.scores(parties, protocol.data.test))
+
+
+def measures_of(protocol: Protocol, scores: np.ndarray) -> dict[str, float]:
+    """Measures and ``test_loss`` of raw scores of the test rows; the loss is that of training."""
+    task, labels = protocol.data.task, protocol.data.test_labels
+    unit = 1.0 if protocol.target is None else protocol.target[1]
+    return measure(task, scores, labels) | {"test_loss": mean_loss(task, scores, labels, unit)}
+
+
+def measures_in(measures: Row, data: VerticalDataset) -> dict[str, float]:
+    """Measures of a row or of coded inference as a summary calls them, such as ``test_rmse``."""
+    found = {f"test_{name}": measures[name] for name in MEASURES if name in measures}
+    found |= {name: measures[name] for name in QUALITY if name in measures}
+    if "rmse" in measures:  # which coded inference tells alone
+        found |= {f"test_{k}": v for k, v in r_squared(measures["rmse"], data.test_labels).items()}
+    return found
 
 
 class HistoryRecorder:
@@ -140,7 +159,7 @@ class HistoryRecorder:
         self.events = History()
         self._pending = self._untold = False
         self._finished: set[int] = set()
-        self._accuracy: float | None = None
+        self._newest: dict[str, float] = {}  # measures that progress shows
         self.keep_models = False
         self.good: tuple[int, dict[str, np.ndarray]] | None = None
         self.measured: Callable[[], dict[str, float]] = self._measured
@@ -214,11 +233,12 @@ class HistoryRecorder:
                 round=row["step"],
                 rounds=self.protocol.config.rounds,
                 loss=row.get("loss"),
-                accuracy=self._accuracy,
+                accuracy=self._newest.get("accuracy"),
                 virtual_seconds=row["time"],
                 used=row.get("used", 0),
                 late=0 if self.transcript is None else self.transcript.late,
                 released=self.protocol.released(row["round"]),
+                r2=self._newest.get("r2"),
             )
         )
 
@@ -258,7 +278,7 @@ class HistoryRecorder:
             self.events.append({"event": "unmeasured", **entry, "why": str(error)})
             _LOG.warning("step %s is not evaluated: %s", self.rows[-1]["step"], error)
         self.rows[-1].update(found)
-        self._accuracy = found.get("accuracy", self._accuracy)
+        self._newest |= _told(found)
         if self.keep_models and found and not self._diverging:
             arrays = {name: array.copy() for name, array in model_arrays(self.parties).items()}
             self.good = self.rows[-1]["step"], arrays
@@ -281,7 +301,7 @@ class HistoryRecorder:
             "events": list(self.events),
             "pending": self._pending,
             "finished": sorted(self._finished),
-            "accuracy": self._accuracy,
+            "newest": self._newest,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -290,7 +310,7 @@ class HistoryRecorder:
         self.events = History(state["events"])
         self._pending = state["pending"]
         self._finished = set(state["finished"])
-        self._accuracy = state["accuracy"]
+        self._newest = dict(state["newest"])
 
     def go_back(self, round: int) -> None:
         """Forget what came after a round, which will be made again."""
@@ -299,6 +319,10 @@ class HistoryRecorder:
         if len(rows) < len(self.rows):  # then those that are left have been evaluated
             self._pending = self._untold = False
             self._finished = set()
-            evaluated = [row["accuracy"] for row in rows if "accuracy" in row]
-            self._accuracy = evaluated[-1] if evaluated else None
+            self._newest = next(filter(None, map(_told, reversed(rows))), {})
         self.events, self.rows = History(events), History(rows)
+
+
+def _told(row: Row) -> dict[str, float]:
+    """Measures of a row that progress shows."""
+    return {name: row[name] for name in ("accuracy", "r2") if name in row}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ from securevfl.runs.attacked import attacked
 from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
 from securevfl.runs.folders.descriptions import write_descriptions
 from securevfl.runs.folders.models import model_arrays
-from securevfl.runs.history import History
+from securevfl.runs.history import History, measures_in
 from securevfl.runs.spec import CONFIG, RunSpec, reads_local_tables
 from securevfl.runs.storage import (
     CURVES,
@@ -58,7 +58,7 @@ _FEW_TEST_ROWS = 30  # below which a row moves the accuracy by more than three p
 _QUICKLY_ROUNDED = 1 << 22  # numbers of training rows that a summary rounds anew
 _OVERSHOT = 3.0  # times the loss of a guess: a run that is only too short is below
 TOLD = "what the decoded sums tell"  # beginning of a notice
-_SHOWN = ("accuracy", "auc", "rmse")  # measures that stand in the repr of a run
+_SHOWN = ("accuracy", "auc", "rmse", "r2")  # measures that stand in the repr of a run
 
 
 @dataclass
@@ -76,8 +76,8 @@ class Run:
     history : History
         A list of dict, one a server step: ``step``, ``round``, ``time`` (virtual seconds),
         ``loss``, ``used``, ``bytes`` (sent by all parties so far), and in evaluated rows
-        ``accuracy`` (a fraction) with ``auc`` and ``f1``, or ``rmse``, and ``test_loss``;
-        ``history.to_pandas()`` is a data frame.
+        ``accuracy`` (a fraction) with ``auc`` and ``f1``, or ``rmse`` and ``r2``, and
+        ``test_loss``; ``history.to_pandas()`` is a data frame.
     events : History
         Everything else that was recorded, with party, round and time.
     transcript : Transcript
@@ -146,10 +146,9 @@ class Run:
 
     @functools.cached_property
     def quality(self) -> dict[str, float]:
-        """Measures of the trained classifier beside its accuracy, on the test rows in the clear.
+        """Measures of the trained model beside those of its history, on test rows in the clear.
 
-        `securevfl.models.quality.quality` says which; empty for a regression, and where nobody
-        evaluates in the clear.
+        `securevfl.models.quality.quality` says which; empty where nobody evaluates in the clear.
         """
         data, scores = self.protocol.data, self._test_scores
         if scores is None:
@@ -169,8 +168,8 @@ class Run:
 
     @functools.cached_property
     def _test_scores(self) -> np.ndarray | None:
-        """Raw scores of the test rows in the clear, of a classifier that is so evaluated."""
-        if not self.history or "accuracy" not in self.history[-1]:
+        """Raw scores of the test rows in the clear, of a model that is so evaluated."""
+        if not self.history or not {"accuracy", "rmse"} & self.history[-1].keys():
             return None
         with one_thread():
             return self.protocol.scores(self.parties, self.protocol.data.test)
@@ -220,10 +219,7 @@ class Run:
             "faults": None if self.spec.faults is None else self.spec.faults.name,
             "until": self.spec.until,
         }
-        for name in ("accuracy", "auc", "f1", "rmse"):
-            if name in measures:
-                result[f"test_{name}"] = measures[name]
-        result |= self.quality
+        result |= measures_in(measures, data) | self.quality
         result |= {
             "evaluation": "coded inference" if coded else "in the clear, by the experimenter",
             "train_loss": measures.get("loss"),
@@ -255,6 +251,7 @@ class Run:
             *filter(None, [self.protocol.told_apart]),
             *many_classes(data.num_classes, data.rows),
             *few_test_rows(data.test_rows),
+            *one_test_class(data.test_labels, data.classes),
             *self._outages_that_never_came(),
             *notices(result, classes),
             *dict.fromkeys(event["text"] for event in self.events if event["event"] == "notice"),
@@ -436,6 +433,16 @@ def few_test_rows(rows: int) -> list[str]:
     ]
 
 
+def one_test_class(labels: np.ndarray, classes: Sequence[str]) -> list[str]:
+    """A sentence where all test rows are of one class."""
+    if not classes or not len(labels) or (labels != labels[0]).any():
+        return []
+    return [
+        f"all test rows are of the class {classes[labels[0]]}: AUC, F1 and balanced accuracy say "
+        "nothing. Take more test rows (--set data.test_fraction=0.3), or another --seed"
+    ]
+
+
 def notices(summary: Mapping[str, Any], classes: int = 0) -> list[str]:
     """Sentences about a finished run, each with its numbers and what to change.
 
@@ -453,14 +460,21 @@ def notices(summary: Mapping[str, Any], classes: int = 0) -> list[str]:
         loss, guess = summary.get("train_loss"), math.log(max(classes, 1))
         too_long = loss is not None and 0 < _OVERSHOT * guess < loss
         found.append(
-            f"a test accuracy of {accuracy:.2%} is no better than always naming the most frequent "
-            f"class of the training rows ({majority:.2%}). "
+            f"a test accuracy of {100 * accuracy:.2f} % is no better than always naming the most "
+            f"frequent class of the training rows ({100 * majority:.2f} %). "
             + (
                 f"The training loss of {loss:.4g} is far above the {guess:.3g} of a guess: steps "
                 "are too long. Lower lr, client_lr or momentum"
                 if too_long
                 else "Train longer, or choose another rate"
             )
+        )
+    rmse, mean = summary.get("test_rmse"), summary.get("mean_rmse")
+    if rmse is not None and mean is not None and rmse >= mean:
+        found.append(
+            f"a test RMSE of {rmse:.6g} is no better than always naming the mean of the "
+            f"training rows ({mean:.6g}). Train longer, choose another rate, or scale the "
+            "target where the method does not"
         )
     return [text for text in found if text]
 

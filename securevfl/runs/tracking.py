@@ -20,7 +20,12 @@ _One = str | Taker | None
 Track = _One | Sequence[_One]
 KINDS = ("tensorboard", "mlflow")
 _GROUPS = {"loss": "train/loss", "accuracy": "test/accuracy", "auc": "test/auc", "f1": "test/f1"}
-_GROUPS |= {"rmse": "test/rmse", "test_loss": "test/loss", "time": "run/virtual_seconds"}
+_GROUPS |= {
+    "rmse": "test/rmse",
+    "r2": "test/r2",
+    "test_loss": "test/loss",
+    "time": "run/virtual_seconds",
+}
 _UNTOLD = frozenset({"step", "round", "party"})
 
 

@@ -12,7 +12,7 @@ def test_two_classes_by_hand():
     # Probabilities of class 1: 0.8, 0.8, 0.2, 0.2; the truth: 1, 0, 0, 0.
     scores = np.log(4.0) * np.array([[1.0], [1.0], [-1.0], [-1.0]])
     found = quality("binary", scores, np.array([1, 0, 0, 0]), TRAIN)
-    assert tuple(found) == QUALITY
+    assert tuple(found) == tuple(name for name in QUALITY if name != "mean_rmse")
     assert found["majority_accuracy"] == 0.75
     assert found["test_balanced_accuracy"] == pytest.approx((1 + 2 / 3) / 2)
     assert found["test_average_precision"] == pytest.approx(0.5)
@@ -42,5 +42,12 @@ def test_a_class_without_rows_does_not_count():
     )
 
 
-def test_a_regression_has_none():
-    assert quality("regression", np.ones((3, 1)), np.ones(3), np.ones(3)) == {}
+def test_a_regression_has_the_error_of_the_mean_of_the_training_rows():
+    found = quality("regression", np.ones((2, 1)), np.array([1.0, 5.0]), np.array([2.0, 4.0]))
+    assert found == {"mean_rmse": 2.0}
+
+
+def test_test_rows_of_one_class_have_no_balanced_accuracy():
+    found = quality("binary", -np.ones((3, 1)), np.zeros(3, np.int64), np.array([0, 0, 1]))
+    assert found["majority_accuracy"] == 1
+    assert "test_balanced_accuracy" not in found

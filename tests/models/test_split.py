@@ -186,7 +186,10 @@ def test_measures_are_those_of_scikit_learn():
     )
     targets = rng.normal(size=200)
     assert measure("regression", scores, targets) == pytest.approx(
-        {"rmse": metrics.root_mean_squared_error(targets, scores[:, 0])}
+        {
+            "rmse": metrics.root_mean_squared_error(targets, scores[:, 0]),
+            "r2": metrics.r2_score(targets, scores[:, 0]),
+        }
     )
 
 

@@ -492,7 +492,7 @@ class Process:
         silent = set(self.roster.silent(asyncio.get_running_loop().time(), self.patience))
         for n in sorted(silent - self._silent):
             self._record("silent", {"peer": name_of(n), "seconds": self.patience})
-            self._say(f"{name_of(n)} was not heard for {self.patience:g} s")
+            self._say(f"{name_of(n)} was not heard for {self.patience:g} s; it may be computing")
         for n in sorted(self._silent - silent):
             self._record("heard", {"peer": name_of(n)})
             self._say(f"{name_of(n)} is heard again")

@@ -241,6 +241,11 @@ class Protocol(ABC):
         return None
 
     @property
+    def target(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of training targets that training scales; None without."""
+        return None
+
+    @property
     def told_apart(self) -> str:
         """Warning that honest runs' sums over changing clients tell of single ones; else empty."""
         return ""

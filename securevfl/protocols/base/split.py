@@ -13,7 +13,7 @@ from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.models.client_networks import refuse_codes
 from securevfl.models.polynomial_network import PolynomialNetwork
-from securevfl.models.split import Batches, Centre
+from securevfl.models.split import Batches, Centre, target_scale
 from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.card import Exposure
 from securevfl.protocols.base.options import EQUAL, read
@@ -32,6 +32,7 @@ class SplitProtocol(Protocol):
     """
 
     no_class_weights: ClassVar[str] = ""  # why the method takes none, in words
+    scales_targets: ClassVar[bool] = True  # whether one party has all labels
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         super().__init__(config, data, seed=seed)
@@ -60,6 +61,17 @@ class SplitProtocol(Protocol):
                 f"{cls.name}: class_weights = {config.class_weights!r} has no use: {why}. "
                 "Leave class_weights out"
             )
+
+    @property
+    def target(self) -> tuple[float, float] | None:
+        """Scale of a regression's training targets, which the server model has for its own.
+
+        None of classes, of an own loss, which is told the labels as they are, and where no party
+        has all labels.
+        """
+        if self.config.own_loss or not self.scales_targets:
+            return None
+        return target_scale(self.data.task, self.data.train_labels)
 
     def check_sizes(self) -> None:
         """Refuse columns of category codes, which a polynomial network would take for sizes."""
@@ -111,6 +123,7 @@ class SplitProtocol(Protocol):
             own_loss=self.config.own_loss,
             class_weights=read(self.config.class_weights),
             device=self.config.device,
+            target=self.target,
         )
 
     def batches(

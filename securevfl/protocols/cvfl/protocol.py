@@ -85,6 +85,7 @@ class Cvfl(Provable, EmbeddingProtocol):
         ),
     )
 
+    scales_targets = False
     no_class_weights = (
         "each active party has labels of its own rows, and none counts the classes of all"
     )

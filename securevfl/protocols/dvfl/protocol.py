@@ -16,7 +16,7 @@ from securevfl.models.pretraining.autoencoder import (
     make_autoencoder,
     make_contrastive,
 )
-from securevfl.models.split import Batches, Centre
+from securevfl.models.split import Batches, Centre, target_scale
 from securevfl.privacy.claims import Claim
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import MessageKey, MessageSpec, announcement, fixed
@@ -187,7 +187,13 @@ class Dvfl(Provable, Protocol):
             hidden=config.hidden,
             optimizer=optimizer,
             seed=int(self.secret_stream(SERVER, "centre").integers(2**31)),
+            target=self.target,
         )
+
+    @property
+    def target(self) -> tuple[float, float] | None:
+        """Scale of a regression's training targets."""
+        return target_scale(self.data.task, self.data.train_labels)
 
     def guest_network(self, index: int) -> Encoder:
         """New encoder of a guest, with its objective."""

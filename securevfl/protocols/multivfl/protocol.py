@@ -89,6 +89,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         ),
     )
 
+    scales_targets = False
     no_class_weights = (
         "each label owner has labels of its own rows, and none counts the classes of all"
     )

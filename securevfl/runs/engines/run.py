@@ -60,7 +60,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run that was stopped on request; `folder` can be resumed, if there is one."""
+    """A run that was stopped on request; `folder` can be resumed, if there is one.
+
+    `so_far` is what several runs together had found by then.
+    """
+
+    so_far: object = None
 
     def __init__(self, folder: Path | None) -> None:
         where = "nothing was kept; give out= to make runs resumable" if folder is None else folder

@@ -33,7 +33,7 @@ from securevfl.runs.engines.own_tables import TableOwnerFactory
 from securevfl.runs.export import export_own
 from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
 from securevfl.runs.folders.models import model_arrays
-from securevfl.runs.history import History, HistoryRecorder
+from securevfl.runs.history import History, HistoryRecorder, measures_in
 from securevfl.runs.organisations.folder import EVENTS, EventLog, OwnFolder
 from securevfl.runs.organisations.parties import (
     SENT_TO_MEASURE,
@@ -333,9 +333,7 @@ class Organisation:
             "secret_choices": "each party's, from its own entropy",
             "evaluation": "coded inference" if coded else way,
         }
-        for name in ("accuracy", "auc", "f1", "rmse"):
-            if name in last:
-                summary[f"test_{name}"] = last[name]
+        summary |= measures_in(last, data)
         return summary | {
             "train_loss": last.get("loss"),
             "virtual_seconds": max((e["time"] for e in (*rows, *events)), default=0.0),

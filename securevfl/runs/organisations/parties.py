@@ -12,10 +12,11 @@ from securevfl.data.local_tables import TableOwner
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.streams import OwnEntropy, Secrets, WithPlaceholders
-from securevfl.models.split import mean_loss, measure
+from securevfl.models.quality import quality
 from securevfl.privacy.claims import Asset, Claim
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.engines.own_tables import known_embeddings
+from securevfl.runs.history import measures_of as scored
 from securevfl.verified import bare_of
 
 Measuring = Literal["coded inference", "embeddings of test rows", "none"]
@@ -137,5 +138,4 @@ def measures_of(party: Any, made: Protocol) -> dict[str, float]:
     """Measures on the test rows, from the server's party of an evaluation that has ended."""
     scores = bare_of(party.predicted)[1] if hasattr(party, "predicted") else party.scores
     data = made.data
-    found = measure(data.task, scores, data.test_labels)
-    return found | {"test_loss": mean_loss(data.task, scores, data.test_labels)}
+    return scored(made, scores) | quality(data.task, scores, data.test_labels, data.train_labels)
