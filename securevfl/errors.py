@@ -73,8 +73,8 @@ class UnknownNameError(ConfigurationError):
         import difflib
 
         names = sorted(known)
-        bare = {one.lstrip("-"): one for one in names}  # hyphens of flags are no likeness
-        word = name.lstrip("-")
+        bare = {one.lstrip("-").lower(): one for one in names}  # hyphens of flags are no likeness
+        word = name.lstrip("-").lower()
         likely = difflib.get_close_matches(word, bare, n=2, cutoff=0.6)
         ratios = [difflib.SequenceMatcher(a=one, b=word).ratio() for one in likely]
         # The second is told where it is nearly as likely as the first.

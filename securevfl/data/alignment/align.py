@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
 from securevfl.data.alignment.psi import intersect
+from securevfl.data.preparation.cells import id_of
 from securevfl.engine.party import Party
 from securevfl.errors import DataError
 
@@ -44,7 +44,7 @@ async def align(
         rows = await intersect(
             party, ids, members, collector=members[-1], workers=1, name=f"psi {members[-1]}"
         )
-        texts = [unicodedata.normalize("NFC", ids[n]) for n in rows.tolist()]  # as psi hashes them
+        texts = [id_of(ids[n]) for n in rows.tolist()]  # as psi hashes them
         return rows[np.argsort(texts, kind="stable")]
     common = await _common(party, ids, row, members, name)
     if not common:

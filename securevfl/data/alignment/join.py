@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.preparation.cells import read_texts, row_name
+from securevfl.data.preparation.cells import id_of, read_texts, row_name
 from securevfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def _refuse_alike(everyone: Sequence[PartyTable], ids: Sequence[dict[str, int]])
         )
         raise DataError(
             f"no id is in all {len(everyone)} tables, but some look alike: {written}. Write them "
-            "in one form of Unicode, such as NFC, in every file."
+            "with the same letters in every file."
         )
 
 
@@ -280,6 +280,7 @@ def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:
                 f"{table.name}, {place(row)}: the id in column {id_column!r} is "
                 f"missing; every row needs one."
             )
+        key = id_of(key)
         if key in found:
             raise DataError(
                 f"{table.name}: the id {key!r} occurs more than once "

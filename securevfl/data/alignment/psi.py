@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -35,6 +34,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
+from securevfl.data.preparation.cells import id_of
 from securevfl.engine.party import Party, name_of
 from securevfl.errors import DataError, RunError
 
@@ -64,7 +64,7 @@ def hash_to_curve(identifier: str) -> EllipticCurvePublicKey:
     # Nobody may know the logarithm of a point H(id). Were H(id) = t G with a known t, the blinded k
     # H(id) of one known identifier would give k G, and with it k H(guess) = t' (k G) for every
     # guess. Every second hash is the x of a point (Hasse), so two tries are expected.
-    text = unicodedata.normalize("NFC", identifier).encode()
+    text = id_of(identifier).encode()
     for attempt in range(_TRIES):
         point = _lift(hashlib.sha256(_DOMAIN + bytes([attempt]) + text).digest())
         if point is not None:
@@ -227,7 +227,7 @@ def id_order(identifiers: Sequence[str]) -> np.ndarray:
     Whoever has the same identifiers finds the same order, however its own rows stand. So it tells
     nobody how the rows of another stand, which may be by their labels.
     """
-    texts = (unicodedata.normalize("NFC", each).encode() for each in identifiers)
+    texts = (id_of(each).encode() for each in identifiers)
     hashes = [hashlib.sha256(_DOMAIN + b"order" + text).digest() for text in texts]
     return np.array(sorted(range(len(hashes)), key=hashes.__getitem__), np.int64)
 
@@ -366,7 +366,7 @@ def _secret_order(count: int) -> np.ndarray:
 def _refuse_repeated(identifiers: Sequence[str]) -> None:
     seen: dict[str, int] = {}
     for row, identifier in enumerate(identifiers):
-        text = unicodedata.normalize("NFC", identifier)
+        text = id_of(identifier)
         if text in seen:
             shown = repr(identifier)
             if identifier != identifiers[seen[text]]:  # two texts that print alike

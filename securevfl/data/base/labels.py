@@ -26,6 +26,7 @@ from securevfl.data.preparation.cells import (
     row_name,
     text_of,
 )
+from securevfl.data.preparation.tables import as_array
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def read_labels(
 
 def _as_array(labels: ArrayLike, name: str) -> np.ndarray:
     """Labels that are no series as an array of one axis."""
-    array = np.asarray(labels)
+    array = np.asarray(as_array(labels))
     if isinstance(labels, (list, tuple)) and len({*map(_sort, labels)}) > 1:
         array = np.array(labels, dtype=object)  # else 1 becomes a text beside texts, and True 1
     if array.ndim == 2 and array.shape[1] == 1:

@@ -26,6 +26,7 @@ from securevfl.data.preparation.columns import refuse_repeated, take_columns
 from securevfl.data.preparation.fit import fit_matrix
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.scaling import SCALING_RULES
+from securevfl.data.preparation.tables import as_array
 from securevfl.errors import DataError
 
 
@@ -266,7 +267,9 @@ def _as_matrix(
     features: object, what: str
 ) -> tuple[np.ndarray, tuple[int, ...], ImageShape | None]:
     """Return all columns side by side, the width of each party's part, and the image shape."""
-    if isinstance(features, (list, tuple)) and all(np.ndim(part) == 2 for part in features):
+    if isinstance(features, (list, tuple)):
+        features = [as_array(part) for part in features]
+    if isinstance(features, list) and all(np.ndim(part) == 2 for part in features):
         parts = [_real_array(part, f"{what}[{n}]") for n, part in enumerate(features)]
         if not parts or len({len(part) for part in parts}) != 1:
             raise DataError(
@@ -290,7 +293,7 @@ def _as_matrix(
 
 def _real_array(values: object, what: str) -> np.ndarray:
     try:
-        array = np.asarray(values)
+        array = np.asarray(as_array(values))
     except ValueError as error:
         raise DataError(f"{what}: the rows do not have one shape: {error}.") from error
     if array.dtype.kind not in "biuf":
@@ -312,11 +315,11 @@ def _torch_arrays(dataset: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Gather a torch data set's pairs into two arrays."""
     tensors = getattr(dataset, "tensors", None)
     if tensors is not None and len(tensors) == 2:
-        return np.asarray(tensors[0].detach().cpu()), np.asarray(tensors[1].detach().cpu())
+        return np.asarray(as_array(tensors[0])), np.asarray(as_array(tensors[1]))
     try:
         by_place = not hasattr(dataset, "__iter__")
         items = map(dataset.__getitem__, range(len(dataset))) if by_place else dataset
-        pairs = [(np.asarray(x), np.asarray(y)) for x, y in items]
+        pairs = [(np.asarray(as_array(x)), np.asarray(as_array(y))) for x, y in items]
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"{what}: an item is not a (features, label) pair: {error}.") from error
     if not pairs:

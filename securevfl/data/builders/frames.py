@@ -148,6 +148,8 @@ def from_parties(
     """
     keep = unmatched == "kept"
     _check_unmatched(unmatched, options)
+    if label_table is None and id_column is not None:
+        tables, label_table, options = _labels_apart(tables, label, id_column, options)
     joined = join_parties(tables, label_table, label, id_column, match, keep=keep)
     unknown = [c for c in options.drop if all(c not in part.columns for part in joined.parts)]
     if unknown:
@@ -186,6 +188,24 @@ def from_parties(
         alone=alone,
         id_column=id_column,
     )
+
+
+def _labels_apart(
+    tables: Sequence[PartyTable], label: str, id_column: str, options: TableOptions
+) -> tuple[Sequence[PartyTable], PartyTable | None, TableOptions]:
+    """The parties' tables, and one with ids and labels alone: whose it is owns no column."""
+    bare = {label, id_column}
+    found = [n for n, table in enumerate(tables) if set(table.frame.columns) == bare]
+    if len(found) != 1 or len(tables) < 2:
+        return tables, None, options
+    own = tables[found[0]]
+    usual = options.called(len(tables)) == tuple(f"party {n}" for n in range(len(tables)))
+    given = () if usual else options.called(len(tables))
+    called = [name for n, name in enumerate(given) if n != found[0]] or None
+    note = f"{own.name} has labels and no columns: taken as the file of the labels, and no party"
+    about = replace(options.origin, notes=(*options.origin.notes, note))
+    asked = replace(options, party_names=called, about=about)
+    return [table for table in tables if table is not own], own, asked
 
 
 def _check_unmatched(unmatched: str, options: TableOptions) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,11 @@ def text_of(cell: object) -> str:
     if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
         return str(int(cell))
     return str(cell).strip()
+
+
+def id_of(text: str) -> str:
+    """An identifier in the form in which all joins compare it (NFC): the same letters are one."""
+    return unicodedata.normalize("NFC", text)
 
 
 def read_texts(

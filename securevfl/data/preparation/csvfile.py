@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import lzma
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from securevfl.data.preparation.cells import TEXT_CELLS
+from securevfl.data.preparation.cells import MISSING_TEXTS, TEXT_CELLS
 from securevfl.data.preparation.columns import refuse_repeated
 from securevfl.data.preparation.other_files import refuse_other_kind
 from securevfl.errors import DataError
@@ -18,6 +20,11 @@ from securevfl.reading import most_unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_WIDEST = 1 << 20  # characters of a first line that are looked at
+# Whole numbers, and such with a decimal comma; points stand between thousands before a comma.
+_COMMA_NUMBER = r"[+-]?(\d+(,\d+)?|\d{1,3}(\.\d{3})+,\d+)"
 
 
 def read_csv(
@@ -28,35 +35,41 @@ def read_csv(
     Parameters
     ----------
     path : Path
-        In UTF-8; .gz, .bz2 and .xz are unpacked, to 64 MiB or 50 times their size.
+        In UTF-8, or in UTF-16 with its mark; .gz, .bz2 and .xz are unpacked, to 64 MiB or 50 times
+        their size.
     separator : str, optional
-        A comma, or a tab for .tsv files, unless given.
+        A tab for .tsv files, and else a comma, unless given; or what the header has in place of
+        it, as spreadsheets of some countries write it (";"), also in a first line "sep=;". Numbers
+        of such a file may have decimal commas.
     header : int, optional
         Number of the row, from 0, with the column names; rows before it are skipped. None names
         the columns "0", "1", ...
     comment : str, optional
         Lines that begin with it are skipped.
 
-    Empty cells are "". The frame's index is called ``FILE, line``, so that a message about a cell
+    Empty cells are "". A first column without a name, of row names as R and pandas write them, is
+    left out. The frame's index is called ``FILE, line``, so that a message about a cell
     names its file, and the attribute `TEXT_CELLS` says that the file has no types. DataError if the
     file cannot be read, has no rows, rows of different length, or repeated names.
     """
     import pandas as pd
 
     if separator is None:
-        separator = "\t" if {".tsv", ".tab"} & set(path.suffixes) else ","
+        separator = "\t" if {".tsv", ".tab"} & set(path.suffixes) else _separator(path, comment)
     names, lines, rows = _read(path, separator, header, comment)
     if not rows:
-        raise DataError(f"{path.name} has no rows below its header; at least two are needed.")
+        raise DataError(f"{path.name} has no rows below its header; at least one is needed.")
     if len(names) == 1 and any(mark in names[0] for mark in ";\t|,"):
         raise DataError(
             f"{path.name} has one column, {names[0][:60]!r}; "
             f"name the separator, for example separator=';'."
         )
+    if names[0] == "" and len(names) > 1 and len({row[0] for row in rows}) == len(rows):
+        names, rows = names[1:], [row[1:] for row in rows]
     if "" in names:
         raise DataError(
             f"{path.name}: column {names.index('') + 1} of {len(names)} has no name; give it one, "
-            f"or leave the column out (pandas' row numbers are left out by index=False)."
+            f"or leave the column out (row names are those of a first column, all different)."
         )
     strange = next((name for name in names if not name.isprintable()), None)
     if strange is not None:
@@ -66,7 +79,9 @@ def read_csv(
         )
     refuse_repeated(names, where=f"{path.name}: ")
     index = pd.Index(lines, name=f"{path.name}, line")
-    columns = zip(*rows, strict=True)
+    columns: list[Sequence[str]] = list(zip(*rows, strict=True))
+    if separator != ",":
+        columns = _decimal_points(names, columns, path.name)
     frame = pd.DataFrame(
         {
             name: pd.Series(cells, dtype=object, index=index)
@@ -75,6 +90,52 @@ def read_csv(
     )
     frame.attrs[TEXT_CELLS] = True
     return frame
+
+
+def _separator(path: Path, comment: str | None) -> str:
+    """The mark that the first line has in place of commas, if it has one; else a comma."""
+    first = ""
+    try:
+        refuse_other_kind(path)
+        with _open(path) as stream:
+            while line := stream.readline(_WIDEST):
+                first = line.strip()
+                if first and not (comment is not None and first.startswith(comment)):
+                    break
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, lzma.LZMAError):
+        return ","  # whoever reads all of it says what is wrong
+    if len(first) == 5 and first.startswith("sep="):
+        return first[-1]
+    there = [mark for mark in ";\t|" if mark in first]
+    return there[0] if len(there) == 1 and "," not in first else ","
+
+
+def _decimal_points(
+    names: Sequence[str], columns: list[Sequence[str]], file: str
+) -> list[Sequence[str]]:
+    """Columns with decimal points; where some had commas, 1.234 in others could be two numbers."""
+    made = [_with_points(cells) for cells in columns]
+    if all(new is old for new, old in zip(made, columns, strict=True)):
+        return made
+    for name, new, old in zip(names, made, columns, strict=True):
+        points = [cell for cell in old if "." in cell] if new is old else []
+        if points and all(re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+", cell.strip()) for cell in points):
+            raise DataError(
+                f"{file}: column {name!r} has numbers such as {points[0]!r}, and other columns "
+                "have decimal commas: whether the points stand between thousands is not known. "
+                "Write these numbers without them."
+            )
+    return made
+
+
+def _with_points(cells: Sequence[str]) -> Sequence[str]:
+    """The cells of a column of numbers with decimal commas with decimal points; others as read."""
+    said = [cell.strip() for cell in cells]
+    if not any("," in cell for cell in said) or not all(
+        cell in MISSING_TEXTS or re.fullmatch(_COMMA_NUMBER, cell) for cell in said
+    ):
+        return cells
+    return [cell.replace(".", "").replace(",", ".") for cell in said]
 
 
 def _read(
@@ -89,6 +150,8 @@ def _read(
         with _open(path) as stream:
             text = _bounded(stream, path) if path.suffix in _PACKED else stream
             for line, cells in islice(_rows(text, separator, comment), header or 0, None):
+                if names is None and not lines and cells == ["sep=", ""]:
+                    continue
                 if names is None and header is not None:
                     names = [cell.strip() for cell in cells]
                     continue
@@ -104,15 +167,15 @@ def _read(
         raise DataError(f"{path}: there is no such file; check the path.") from None
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path.name} is not UTF-8 text: {error}; convert it to UTF-8, or, if it is an image, "
-            "give the folder of images"
+            f'{path.name} is not UTF-8 text: {error}; save it as UTF-8 (in a spreadsheet "CSV '
+            'UTF-8"), or, if it is an image, give the folder of images'
         ) from error
     except csv.Error as error:
         raise DataError(f"{path.name} is no regular CSV file: {error}; correct it.") from error
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(f"{path}: the file cannot be read: {error}.") from error
     if names is None:
-        raise DataError(f"{path.name} is empty; a header and at least two rows are needed.")
+        raise DataError(f"{path.name} is empty; a header and at least one row are needed.")
     return names, lines, rows
 
 
@@ -152,4 +215,7 @@ def _open(path: Path) -> IO[str]:
         ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open,
     }  # fmt: skip
     opener = packed.get(path.suffix, open)
-    return cast("IO[str]", opener(path, "rt", encoding="utf-8-sig", newline=""))
+    with opener(path, "rb") as stream:
+        wide = stream.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE)  # "Unicode text" of spreadsheets
+    encoding = "utf-16" if wide else "utf-8-sig"
+    return cast("IO[str]", opener(path, "rt", encoding=encoding, newline=""))

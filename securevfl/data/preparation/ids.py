@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from securevfl.data.preparation.cells import text_of
+from securevfl.data.preparation.cells import id_of, text_of
 from securevfl.errors import DataError
 
 
@@ -29,7 +29,7 @@ def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
             f"table {having.index(True)} has the id column {id_column!r} and table "
             f"{having.index(False)} has not, so that rows cannot be matched; {ways}."
         )
-    first, *others = ([text_of(key) for key in table[id_column]] for table in tables)
+    first, *others = ([id_of(text_of(key)) for key in table[id_column]] for table in tables)
     for n, other in enumerate(others, start=1):
         if other == first:
             continue

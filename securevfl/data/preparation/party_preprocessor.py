@@ -20,6 +20,7 @@ from securevfl.data.preparation.columns import (
     unseen_texts,
 )
 from securevfl.data.preparation.stored import StoredPreprocessing
+from securevfl.data.preparation.tables import as_array
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def _largest_pixel(matrix: np.ndarray) -> int:
 def numeric_matrix(rows: object, width: int) -> np.ndarray:
     """Return rows as a real matrix of `width` columns, flattening image axes."""
     try:
-        matrix = np.asarray(rows)
+        matrix = np.asarray(as_array(rows))
     except ValueError as error:
         raise DataError(f"the rows do not make up an array: {error}.") from error
     if matrix.dtype.kind not in "biuf":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.data.preparation.other_files import ARROW, PARQUET, kind_of
@@ -75,18 +75,59 @@ def _arrow(path: Path) -> Any:
 
 
 def as_frame(table: Any) -> Any:
-    """A table of another library (polars, pyarrow, DuckDB) as a data frame; others as they are.
+    """A table of another library (polars, pyarrow, DuckDB) as a data frame; tensors as arrays.
 
+    Columns of pandas' Arrow backend become those of its usual one; others stay as they are.
     DataError if that library cannot do it, for want of pyarrow for example.
     """
     import pandas as pd
 
     change = getattr(table, "to_pandas", None) or getattr(table, "to_df", None)
-    if change is None or isinstance(table, (pd.DataFrame, pd.Series)):
-        return table
+    if isinstance(table, pd.DataFrame):
+        return _without_arrow(table)
+    if change is None or isinstance(table, pd.Series):
+        return as_array(table)
     try:
-        return change()
+        return _without_arrow(change())
     except Exception as error:
         why = (str(error) or repr(error)).splitlines()[0]
         name = f"{type(table).__module__}.{type(table).__name__}"
         raise DataError(f"{name} cannot be made a data frame: {why}; {_LINE}") from error
+
+
+def _without_arrow(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with numbers and objects in the place of Arrow's columns."""
+    import numpy as np
+    import pandas as pd
+
+    made = frame.copy(deep=False)
+    for place in range(frame.shape[1]):
+        series = frame.iloc[:, place]
+        kind = series.dtype.kind
+        if not isinstance(series.dtype, pd.ArrowDtype) or kind in "mM":
+            continue  # dates are refused later
+        gaps = bool(series.isna().any())
+        if kind in "iuf" and gaps:
+            plain = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif kind in "biuf" and not gaps:
+            plain = series.to_numpy()
+        else:
+            plain = series.astype(object).where(series.notna(), None).to_numpy()
+        made.isetitem(place, plain)
+    return made
+
+
+def as_array(values: object) -> object:
+    """A tensor of torch as an array of numbers that NumPy has; anything else as it is."""
+    if not (hasattr(values, "detach") and hasattr(values, "layout")):
+        return values
+    import torch
+
+    tensor = cast("torch.Tensor", values).detach().cpu()
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
+        tensor = tensor.float()
+    return tensor.resolve_conj().resolve_neg().numpy()

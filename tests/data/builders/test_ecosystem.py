@@ -94,3 +94,30 @@ def test_a_torch_data_set_is_the_same_as_its_arrays():
     ours = VerticalDataset.from_torch(pairs, parties=2, name="x")
     theirs = VerticalDataset.from_numpy(X, y, parties=2, name="x")
     assert ours.fingerprint() == theirs.fingerprint()
+
+
+def test_columns_of_arrow_are_those_of_numpy():
+    stream = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": stream.random(40), "n": range(40), "t": ["u", "v"] * 20})
+    frame.loc[3, "a"] = np.nan
+    frame["y"] = [True, False] * 20
+    found = VerticalDataset.from_pandas(frame, "y", parties=2)
+    arrow = frame.convert_dtypes(dtype_backend="pyarrow")
+    assert VerticalDataset.from_pandas(arrow, "y", parties=2).fingerprint() == found.fingerprint()
+
+
+@pytest.mark.parametrize("kind", ["grad", "sparse", "bfloat16"])
+def test_tensors_of_every_kind_are_arrays(kind):
+    import torch
+
+    rows = torch.arange(160.0).reshape(40, 4) % 7
+    labels = torch.arange(40) % 2
+    found = VerticalDataset.from_numpy(rows.numpy(), labels.numpy(), parties=2)
+    other = {
+        "grad": rows.clone().requires_grad_(),
+        "sparse": rows.to_sparse(),
+        "bfloat16": rows.bfloat16(),
+    }[kind]
+    made = VerticalDataset.from_numpy(other, labels, parties=2)
+    assert made.fingerprint() == found.fingerprint()
+    assert (made.transform.apply(other)[0] == found.transform.apply(rows.numpy())[0]).all()

@@ -105,14 +105,34 @@ def test_no_common_id_is_refused_with_examples(tmp_path):
 
 
 def test_ids_that_print_alike_are_shown_by_code_points(tmp_path):
-    """The message showed one text for both files."""
     a, b, y = tables()
-    a, y = (one.assign(id=[f"\u00e9{k}" for k in range(len(one))]) for one in (a, y))
-    paths = save(tmp_path, a, b.assign(id=[f"e\u0301{k}" for k in range(len(b))]), y)
-    with pytest.raises(DataError, match=r"some look alike: .*'\\xe90'.*'e\\u03010'.*such as NFC"):
+    a, y = (one.assign(id=[f"\ufb01{k}" for k in range(len(one))]) for one in (a, y))
+    paths = save(tmp_path, a, b.assign(id=[f"fi{k}" for k in range(len(b))]), y)
+    with pytest.raises(DataError, match=r"some look alike: .*'\\ufb010'.*'fi0'.*the same letters"):
         load_dataset(
             party_files=paths, id_column="id", label="y", label_file=tmp_path / "labels.csv"
         )
+
+
+def test_ids_in_another_form_of_unicode_are_the_same(tmp_path):
+    a, b, y = tables()
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    a, y = (one.assign(id=[f"\u00e9{k}" for k in range(len(one))]) for one in (a, y))
+    rows = []
+    for letter in ("\u00e9", "e\u0301"):
+        paths = save(tmp_path, a, b.assign(id=[f"{letter}{k}" for k in range(len(b))]), y)
+        rows.append(load_dataset(party_files=paths, **given).fingerprint())
+    assert rows[0] == rows[1]
+
+
+def test_a_party_with_labels_alone_is_the_file_of_the_labels(tmp_path):
+    a, b, y = tables()
+    paths = save(tmp_path, a, b, y)
+    given = {"id_column": "id", "label": "y"}
+    whole = load_dataset(party_files=paths, label_file=tmp_path / "labels.csv", **given)
+    found = load_dataset(party_files=[tmp_path / "labels.csv", *paths], **given)
+    assert found.fingerprint() == whole.fingerprint()
+    assert any("labels.csv has labels and no columns" in note for note in found.about.notes)
 
 
 def test_a_packed_file_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
@@ -286,9 +306,12 @@ def test_a_single_name_can_be_dropped(tmp_path):
 def test_a_column_without_a_name_is_refused(tmp_path):
     a, b, y = tables()
     paths = save(tmp_path, a, b, y)
-    a.to_csv(paths[0])  # with pandas' row numbers
     given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
-    with pytest.raises(DataError, match=r"bank.csv: column 1 of 4 has no name"):
+    found = load_dataset(party_files=paths, **given).fingerprint()
+    a.to_csv(paths[0])  # with pandas' row numbers
+    assert load_dataset(party_files=paths, **given).fingerprint() == found
+    a.rename(columns={"age": ""}).to_csv(paths[0], index=False)
+    with pytest.raises(DataError, match=r"bank.csv: column \d of 3 has no name"):
         load_dataset(party_files=paths, **given)
 
 
@@ -347,17 +370,29 @@ def test_a_rare_text_among_codes_is_refused_and_can_be_named_as_missing(tmp_path
     assert data.widths == (2, 1)  # the code and where it is missing; the size
 
 
-@pytest.mark.parametrize("kinds", [400, 5])
-def test_decimal_commas_are_named(tmp_path, kinds):
-    """Whether their texts are too many for categories or not."""
-    rows = [f"{k % kinds},5;{k};{k % 2}" for k in range(400)]
+def test_a_spreadsheet_with_semicolons_and_decimal_commas_is_the_same_table(tmp_path):
+    rows = [f"{k},5;1.{k + 100},25;{k % 2}" for k in range(40)]
     path = tmp_path / "own.csv"
-    path.write_text("\n".join(["price;size;y", *rows]))
-    wanted = r"'price' .* 400 of 400 look like .* decimal comma, such as '.*,5' in own.csv, line"
-    with pytest.raises(DataError, match=wanted):
-        load_dataset(path, label="y", parties=2, separator=";")
-    path.write_text(path.read_text().replace(",5;", ".5;"))
-    assert load_dataset(path, label="y", parties=2, separator=";").widths == (1, 1)
+    path.write_text("\n".join(["a;b;y", *rows]))
+    found = load_dataset(path, label="y", parties=2).fingerprint()
+    path.write_text("\n".join(["sep=;", "a;b;y", *rows]))
+    assert load_dataset(path, label="y", parties=2).fingerprint() == found
+    points = [row.replace("1.", "1").replace(",", ".").replace(";", ",") for row in rows]
+    path.write_text("\n".join(["a,b,y", *points]))
+    assert load_dataset(path, label="y", parties=2).fingerprint() == found
+
+
+def test_points_that_may_stand_between_thousands_are_refused(tmp_path):
+    rows = [f"{k},5;{k % 3}.125;{k % 2}" for k in range(40)]
+    (tmp_path / "own.csv").write_text("\n".join(["a;b;y", *rows]))
+    with pytest.raises(DataError, match=r"'b' has numbers such as '0.125', and other columns"):
+        load_dataset(tmp_path / "own.csv", label="y", parties=2)
+
+
+def test_row_names_of_r_are_left_out(tmp_path):
+    rows = [f'"{k + 1}",{k},{k % 3},"{"ja" if k % 2 else "nein"}"' for k in range(40)]
+    (tmp_path / "own.csv").write_text("\n".join(['"","a","b","y"', *rows]))
+    assert load_dataset(tmp_path / "own.csv", label="y", parties=2).widths == (1, 1)
 
 
 def test_numbers_among_texts_stay_categories(tmp_path):

@@ -220,7 +220,7 @@ REFUSED = {
     "no rows": ("a,b,y\n", {}, "has no rows below its header"),
     "an empty file": ("", {}, "is empty"),
     "a cut off file": ("a,b,y\n1,2,u\n3,4,v\n5", {}, "line 4: 1 fields where 3 are expected"),
-    "another separator": ("a;b;y\n1;2;u\n3;4;v\n", {"label": "a;b;y"}, "name the separator"),
+    "another separator": ("a;b|y\n1;2|u\n3;4|v\n", {"label": "a;b|y"}, "name the separator"),
     "a column without values": (
         "a,b,y\n,2,u\n,4,v\n,6,u\n,8,v\n",
         {},
