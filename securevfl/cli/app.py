@@ -211,8 +211,8 @@ def root(
             count=True,
             metavar="",
             show_default=False,
-            help="Write a log on standard error; -vv says more. It may also stand after the "
-            "command.",
+            help="Write a log on standard error, and all figures of a run; -vv says more. It may "
+            "also stand after the command.",
         ),
     ] = 0,
     log_level: Annotated[

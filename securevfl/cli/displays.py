@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from securevfl.cli.output import clock, percent, say
+from securevfl.cli.output import say
+from securevfl.report.in_words import clock, percent
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -23,18 +24,43 @@ PAUSE = 10.0  # seconds between two lines about a step before the first round
 _WIDE = 125  # columns from which the progress bar is written out in full
 
 
+class TimeLeft:
+    """Words for the share that is done and the time that is left, as fast as until now."""
+
+    def __init__(self) -> None:
+        self._began, self._first = time.monotonic(), -1.0
+
+    def __call__(self, share: float) -> str:
+        """The words; the first share was done before, and says nothing of the pace."""
+        if self._first < 0:
+            self._first = share
+        done = share - self._first
+        if done <= 0 or share >= 1:
+            return f"{100 * share:.0f} %"
+        left = (time.monotonic() - self._began) * (1 - share) / done
+        return f"{100 * share:.0f} %, about {clock(max(round(left), 1))} left"
+
+
 @contextmanager
 def busy(what: str) -> Iterator[Callable[[str], None]]:
     """Show on standard error that something is being done, once it takes more than a second.
 
-    Yields a function; its argument names what is being done just now.
+    Yields a function; its argument names what is being done just now. Where that begins with the
+    share that is done, such as "40 %", the time that is left is estimated.
     """
     # The stream of now: `verify` takes what is written on a later one for a party's.
     stream = sys.stderr
     console = Console(file=stream, highlight=False)
+    left = TimeLeft()
+
+    def words(part: str) -> str:
+        share, percent_sign, rest = part.partition(" %")
+        known = percent_sign and share.isdigit()
+        return f"{what}: {left(int(share) / 100) + rest if known else part}"
+
     if console.is_terminal:
         with console.status(what) as status:
-            yield lambda part: status.update(f"{what}: {part}")
+            yield lambda part: status.update(words(part))
         return
     started = time.monotonic()
     timer = threading.Timer(PATIENCE, say, [f"{what} ...", stream])
@@ -43,7 +69,7 @@ def busy(what: str) -> Iterator[Callable[[str], None]]:
 
     def tell(part: str) -> None:
         if time.monotonic() - started > PATIENCE:
-            say(f"{what}: {part}", stream)
+            say(words(part), stream)
 
     try:
         yield tell
@@ -79,18 +105,23 @@ def progress_display(name: str) -> ProgressDisplay:
 
 
 def figures(progress: Progress, *, short: bool = False) -> str:
-    """Loss, accuracy, virtual time, results used and late, and what sums told, in fixed order."""
+    """Loss, accuracy, virtual time, results used and late, and what sums told, in fixed order.
+
+    Of a regression R squared stands in the place of the accuracy.
+    """
     loss = "-" if progress.loss is None else f"{progress.loss:.4f}"
     accuracy, virtual = percent(progress.accuracy, 1), clock(progress.virtual_seconds)
+    measure = f"{'acc' if short else 'accuracy'} {accuracy}"
+    if progress.r2 is not None:
+        measure = f"{'R2' if short else 'R squared'} {progress.r2:.4f}"
     told = progress.released
     if short:
         sums = "" if told is None else f"sums {told.equations}/{told.unknowns} "
         return (
-            f"loss {loss} acc {accuracy} time {virtual} {sums}"
-            f"used {progress.used} late {progress.late}"
+            f"loss {loss} {measure} time {virtual} {sums}used {progress.used} late {progress.late}"
         )
     return (
-        f"loss {loss}  accuracy {accuracy}  virtual time {virtual}  "
+        f"loss {loss}  {measure}  virtual time {virtual}  "
         f"results used {progress.used}, late {progress.late}"
         + ("" if told is None else f"  sums gave {told.equations} of {told.unknowns}")
     )

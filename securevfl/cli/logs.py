@@ -15,6 +15,8 @@ _SHORT = ("-v", "-vv", "--verbose")
 class _Lines(logging.Handler):
     """Writes to standard error as it is now: a progress bar may have put itself in between."""
 
+    verbose = False
+
     def emit(self, record: logging.LogRecord) -> None:
         sys.stderr.write(self.format(record) + "\n")
 
@@ -37,11 +39,18 @@ def start_logging(verbose: int, level: str | None) -> None:
         return
     chosen = level or ("debug" if verbose > 1 else "info")
     handler = _Lines()
+    handler.verbose = verbose > 0
     handler.setFormatter(
         logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
     )
     logger.addHandler(handler)
     logger.setLevel(chosen.upper())
+
+
+def is_verbose() -> bool:
+    """Whether the command was given ``--verbose``."""
+    handlers = logging.getLogger("securevfl").handlers
+    return any(isinstance(one, _Lines) and one.verbose for one in handlers)
 
 
 def to_the_front(words: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -13,30 +14,22 @@ from rich.table import Table
 from rich.text import Text
 
 from securevfl.cli.options import power_form
+from securevfl.report.in_words import (
+    NAMES,
+    beside_baseline,
+    clock,
+    in_short,
+    measured,
+    size,
+)
 
-_LABELS = {
+_LABELS = NAMES | {
     "dataset": "data set",
     "rows": "training rows",
     "notes": "of the data",
-    "test_accuracy": "test accuracy",
-    "test_auc": "test AUC",
-    "test_f1": "test F1",
-    "test_rmse": "test error (RMSE)",
-    "virtual_seconds": "virtual time",
-    "wall_seconds": "real time",
-    "majority_accuracy": "most frequent class",
-    "test_balanced_accuracy": "balanced accuracy",
-    "test_average_precision": "average precision",
-    "test_brier": "Brier score",
-    "test_calibration_error": "calibration error",
     "notices": "[yellow]mind[/]",
     "delay_mode": "a delay",
     "downlinks": "downlinks, bit/s",
-    "bytes": "sent",
-    "late": "late messages",
-    "skipped": "skipped rounds",
-    "filled": "imputed for absent clients",
-    "clipped": "clipped weights",
     "released": "decoded sums",
     "planned": "plan and measurement",
     "derived": "parameters",
@@ -129,42 +122,6 @@ def _plain(value: Any) -> Any:
     return _plain(item()) if callable(item) else str(value)
 
 
-def percent(fraction: float | None, places: int = 2) -> str:
-    """Fraction as a percentage, or a dash."""
-    if fraction is None or not math.isfinite(fraction):
-        return "-"
-    return f"{100 * fraction:.{places}f} %"
-
-
-def clock(seconds: float) -> str:
-    """Duration as h:mm:ss, or seconds where it is short.
-
-    Examples
-    --------
-    >>> clock(1391.2), clock(0.5)
-    ('0:23:11', '0.50 s')
-    """
-    if seconds < 60:
-        return f"{seconds:.2f} s"
-    whole = int(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-
-
-def size(nbytes: float) -> str:
-    """Bytes in decimal units.
-
-    Examples
-    --------
-    >>> size(1_234_567)
-    '1.23 MB'
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.2f} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.2f} TB"
-
-
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
     """Print a plain table with a heading; no cell is cut, however narrow the place.
 
@@ -185,6 +142,41 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
         console.width = 10_000
         console.width = console.measure(table).maximum
     console.print(table)
+
+
+def print_brief(summary: Mapping[str, Any]) -> None:
+    """Print what a run is for: measures beside their baseline, its cost, what it does not hide.
+
+    The first of the notices, whose others the report has, stands with them.
+    """
+    from rich.markup import escape
+
+    from securevfl.runs.result import TOLD
+
+    asked, rounds = summary.get("rounds_asked"), summary["rounds"]
+    made = f"{rounds:,} of {asked:,}" if asked and rounds < asked else f"{rounds:,}"
+    lines = [
+        (str(summary["protocol"]), f"{summary['dataset']}: {summary['parties']} parties, "
+         f"{summary['rows']:,} training rows, {made} rounds, seed {summary['seed']}"),
+        *beside_baseline(summary),
+    ]  # fmt: skip
+    count, late = summary["messages"], summary.get("late")
+    sent = f"{size(summary['bytes'])} in {count:,} messages"
+    lines.append(("sent", f"{sent}, {late:,} of them late" if late else sent))
+    if "wall_seconds" in summary:
+        modelled, real = clock(summary["virtual_seconds"]), clock(summary["wall_seconds"])
+        lines.append(("virtual time", f"{modelled} (modelled), computed in {real}"))
+    lines.append(("not hidden", in_short(summary.get("claims", ()), summary.get("released"))))
+    notices = [text for text in summary.get("notices", ()) if not text.startswith(TOLD)]
+    if notices:
+        more = f". {len(notices) - 1} more in the report" * (len(notices) > 1)
+        lines.append(("mind", notices[0] + more))
+    grid = Table.grid(padding=(0, 2))
+    for name, text in lines:
+        grid.add_row(f"[bold]{escape(name)}[/]", escape(printable(text)))
+    out().print(grid)
+    if folder := summary.get("run_folder"):
+        out().print(f"report: securevfl report {shlex.quote(folder)}", soft_wrap=True, markup=False)
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
@@ -254,8 +246,6 @@ def coloured(text: str, state: str) -> str:
 def _shown(key: str, value: Any) -> str:
     from rich.markup import escape
 
-    if key in ("test_accuracy", "test_f1", "test_balanced_accuracy", "majority_accuracy"):
-        return percent(value)
     if key == "virtual_seconds":
         return f"{clock(value)} (modelled)"
     if key.endswith("_seconds") or key == "until":
@@ -275,7 +265,7 @@ def _shown(key: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.4f}"
+        return measured(value, key)
     return escape(printable(str(value)))
 
 
@@ -324,7 +314,7 @@ def _figure(name: str, value: float | None) -> str:
 
 def _attacked(cell: Mapping[str, Any]) -> str:
     if cell["success"] is None:
-        return "[red]FAILED[/]" if cell["verdict"] == "FAILED" else "-"
+        return {"FAILED": "[red]FAILED[/]", "not run": "not run"}.get(cell["verdict"], "-")
     text = f"{cell['success']:.2f} ({cell['chance']:.2f})"
     return f"[red]{text}[/]" if cell["verdict"] == "above chance" else text
 

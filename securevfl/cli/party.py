@@ -9,6 +9,7 @@ import typer
 
 from securevfl.cli import output
 from securevfl.cli.completion import epilog
+from securevfl.cli.logs import is_verbose
 from securevfl.cli.run import INTERRUPTED
 from securevfl.errors import ConfigurationError
 
@@ -18,7 +19,6 @@ app = typer.Typer(
     "machine of its own, and connects out to a relay. Nobody drives the others.",
 )
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-_SHOWN = ("session", "party", "rounds", "train_loss", "evaluation", "test_accuracy", "test_rmse")
 
 
 def register(root: typer.Typer) -> None:
@@ -123,13 +123,9 @@ def join(
         output.print_json(summary)
         return
     names = summary.get("party_names")
-    shown = summary | ({"party": names[found.index]} if names and found.index >= 0 else {})
-    for name in _SHOWN:
-        if shown.get(name) is not None:
-            typer.echo(f"{name.replace('_', ' ')}: {shown[name]}")
-    if summary.get("released"):
-        typer.echo(f"decoded sums: {summary['released']['words']}")
-    for notice in summary.get("notices", ()):
-        typer.echo(f"mind: {notice}")
-    typer.echo(f"folder: {folder}")
-    output.print_claims(summary.get("claims", ()))
+    party = names[found.index] if names and found.index >= 0 else summary.get("party")
+    typer.echo(f"session: {summary.get('session')}, party: {party}, folder: {folder}")
+    if is_verbose():
+        output.print_summary(summary)
+    else:
+        output.print_brief(summary)

@@ -9,6 +9,7 @@ import typer
 
 from securevfl.cli import displays, output
 from securevfl.cli.completion import epilog
+from securevfl.report.in_words import size
 
 _HELP = (
     "Write one HTML page about runs.\n\nIt shows curves, a timeline of the parties, what was sent "
@@ -62,7 +63,7 @@ def report(
     if json:
         output.print_json(written.to_dict())
         return
-    output.out().print(f"written to {written.path} ({output.size(written.bytes)})", soft_wrap=True)
+    output.out().print(f"written to {written.path} ({size(written.bytes)})", soft_wrap=True)
     if written.files:
         output.out().print(f"{len(written.files)} files in {figures}", soft_wrap=True)
     for text in written.missing:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from securevfl.cli import displays, output
+from securevfl.cli.logs import is_verbose
 from securevfl.cli.options import protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
 from securevfl.runs import alignment
@@ -195,11 +196,13 @@ def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bo
 
 
 def finish(run: Run, *, as_json: bool) -> None:
-    """Show the summary of a run that ended."""
+    """Show the summary of a run that ended: in short, or with ``--verbose`` all of it."""
     if as_json:
         output.print_json(run.summary())
-    else:
+    elif is_verbose():
         output.print_summary(run.summary())
+    else:
+        output.print_brief(run.summary())
 
 
 def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> DataSource:

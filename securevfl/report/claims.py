@@ -11,6 +11,18 @@ from securevfl.runs.catalogue import describe_protocol
 
 NOT_VERIFIED = "not verified"
 NO_CLAIM = "not protected"
+_MEANING = {
+    "PROVED": "the view of each coalition in a traced run follows from what the claim gives it, "
+    "for all inputs; another process checked the certificate, and the evidence names the run",
+    "DP": "the same as PROVED, and differential privacy by the accountant",
+    "NOT PROTECTED": "what is sent shows it",
+    "NOT PROVED": "no proof was found; the evidence names the messages",
+    "VIOLATED": "a combination of messages tells more, or other evidence is against the claim",
+    "NOT TESTED": "no proof or verifier is about the claim",
+    "COULD NOT BE CHECKED": "the verification ended in an error",
+    NO_CLAIM: "the protocol says this of itself",
+    NOT_VERIFIED: "this report has no verification of the claim with these parameters",
+}
 # A verification has small batches and few rounds of its own; the accounting of epsilon counts them.
 _NOT_COMPARED = ("batch_rows", "seed", "epsilon")
 
@@ -30,6 +42,12 @@ def claims(record: Record) -> list[dict[str, Any]]:
             claim = {**claim, "source": f"{claim['source']}. {record.attacked}"}
         made.append(_finding({**own, **claim, "verdict": verdict}))
     return made
+
+
+def meanings(records: Sequence[Record]) -> dict[str, str]:
+    """Meaning of each verdict on claims of these runs."""
+    there = {one["verdict"] for r in records for one in (*claims(r), *other_verdicts(r))}
+    return {verdict: text for verdict, text in _MEANING.items() if verdict in there}
 
 
 def other_verdicts(record: Record) -> list[dict[str, Any]]:

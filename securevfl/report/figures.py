@@ -6,19 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from securevfl.report.in_words import NAMES
 from securevfl.report.records import Record
 
 AXES = ("step", "time", "bytes")
-MEASURES = {
-    "accuracy": "Test accuracy",
-    "auc": "Test AUC",
-    "f1": "Test F1",
-    "rmse": "Test error (RMSE)",
+_HELD = ("accuracy", "auc", "f1", "rmse", "r2")
+MEASURES = {name: NAMES[f"test_{name}"].replace("test", "Test") for name in _HELD} | {
     "test_loss": "Test loss",
     "loss": "Training loss",
     "epsilon_total": "Epsilon spent",
 }
-HELD_OUT = ("accuracy", "auc", "f1", "rmse", "test_loss")
+HELD_OUT = (*_HELD, "test_loss")
 _MOST = 1500  # rows of a curve without a measure on test rows; beyond, every k-th is drawn
 
 

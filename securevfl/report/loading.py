@@ -6,7 +6,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from securevfl.engine.network import SERVER
@@ -129,7 +129,17 @@ def _config(folder: Path) -> dict[str, Any]:
             f"report: {path} was changed: seed must be an integer, and a table each of "
             f"{', '.join(_TABLES)}"
         )
-    return content
+    return content | {"data": _without_folders(content.get("data", {}))}
+
+
+def _without_folders(data: Any) -> Any:
+    """Names and options of data with files by their bare names: a page may be sent to others."""
+    if isinstance(data, Mapping):
+        return {k: _without_folders(v) for k, v in data.items()}
+    if isinstance(data, list):
+        return [_without_folders(one) for one in data]
+    whole = isinstance(data, str) and (PurePosixPath(data).is_absolute() or "\\" in data)
+    return PureWindowsPath(data).name if whole else data
 
 
 def _hint(folder: Path) -> str:
@@ -248,7 +258,7 @@ def _job(
     conditions = own.get("conditions")
     known = {"name": conditions} if isinstance(conditions, str) else dict(conditions or {})
     config = {k: v for k, v in own.items() if k not in ("dataset", "data", "conditions")}
-    config |= {"seed": job["seed"], "data": data, "conditions": known}
+    config |= {"seed": job["seed"], "data": _without_folders(data), "conditions": known}
     config["derived"] = summary.get("derived", {})
     config["sealed"] = own.get("sealed") is not False
     config["study"] = {"commit": results.get("commit"), "machine": results.get("machine", {})}

@@ -13,6 +13,7 @@ from typing import Any
 from securevfl.errors import ConfigurationError
 from securevfl.machine import versions
 from securevfl.report import claims, figures, pictures
+from securevfl.report.in_words import NAMES, clock, is_fraction, number_text, percent, size
 from securevfl.report.records import Record
 from securevfl.report.reproduce import how_to_reproduce
 from securevfl.report.timeline import event_counts, timeline
@@ -25,23 +26,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("base.js", "plot.js", "curves.js", "timeline.js", "links.js", "theme.js", "start.js")
 COLOURS = 8
 _TITLED = 5  # protocols that a title names
-SUMMARY = {
-    "test_accuracy": "test accuracy",
-    "test_auc": "test AUC",
-    "test_f1": "test F1",
-    "test_rmse": "test error (RMSE)",
-    "rounds": "rounds",
-    "virtual_seconds": "virtual time",
-    "bytes": "sent",
-    "messages": "messages",
-    "late": "late messages",
-    "lost": "lost messages",
-    "crashes": "crashes",
-    "given_up": "attempts given up",
-    "skipped": "rounds skipped",
-    "filled": "imputed for absent clients",
-    "clipped": "weight clippings",
-    "equations_each": "equations per unknown",
+_HIDDEN = ("wall_seconds", "test_brier", "test_calibration_error", "test_average_precision")
+SUMMARY = {name: label for name, label in NAMES.items() if name not in _HIDDEN} | {
+    "equations_each": "equations per unknown"
 }
 _ALWAYS = ("rounds", "virtual_seconds", "bytes", "messages", "late", "crashes")
 # Keys of config.toml that the table of differences shows: versions, and what a command can say.
@@ -73,6 +60,7 @@ def render(records: Sequence[Record]) -> str:
         summary=_summary(records, groups),
         differences=differences([records[place] for place in firsts]),
         same_data=len({_fingerprint(record) for record in records}) == 1,
+        meanings=claims.meanings([records[place] for place in firsts]),
         claims_table=claims.claims_side_by_side([records[place] for place in firsts]),
         measures={name: figures.MEASURES[name] for name in figures.measures_of(records)},
         **script_of(SCRIPTS),
@@ -281,7 +269,7 @@ def value_text(value: Any, name: str = "") -> str:
     Examples
     --------
     >>> value_text(0.9042316, "test_accuracy"), value_text(142522992, "bytes")
-    ('90.42 %', '142.5 MB')
+    ('90.42 %', '142.52 MB')
     """
     plain = name.removeprefix("test_")
     if value is None:
@@ -296,15 +284,15 @@ def value_text(value: Any, name: str = "") -> str:
         return str(value)
     if not math.isfinite(value):
         return str(value)
-    if plain in ("accuracy", "f1"):
-        return f"{100 * value:.2f} %"
+    if is_fraction(name):
+        return percent(value)
     if plain == "bytes":
-        return size_text(value)
-    if plain in ("time", "virtual_seconds"):
-        return f"{value:,.2f} s"
+        return size(value)
+    if plain == "time" or plain.endswith("seconds"):
+        return clock(value)
     if isinstance(value, int):
         return f"{value:,}" if abs(value) < 2**31 - 1 else _power(value)
-    return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e4 else f"{value:.4f}"
+    return number_text(value)
 
 
 def exact_text(value: Any) -> str:
@@ -321,18 +309,20 @@ def _power(value: int) -> str:
     return f"2^{length}-1" if value == 2**length - 1 else str(value)
 
 
-def size_text(nbytes: float) -> str:
-    """Bytes in decimal units, with four digits."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 1000:
-            return f"{nbytes:.4g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.4g} TB"
+def sentence(text: str) -> Any:
+    """A notice as a sentence, in which what stands between backticks is set as code."""
+    from markupsafe import Markup, escape
+
+    text = text[:1].upper() + text[1:]
+    parts = [escape(part) for part in text.split("`")]
+    marked = [Markup("<code>{}</code>").format(p) if n % 2 else p for n, p in enumerate(parts)]
+    return Markup("").join([*marked, "" if text.endswith(".") else "."])
 
 
 FILTERS = {
+    "sentence": sentence,
     "value": value_text,
-    "size": size_text,
+    "size": size,
     "exact": exact_text,
     "flat": lambda content: list(figures.flat(content).items()),
 }

@@ -58,7 +58,7 @@ def inline(figure: Figure) -> str:
 
     written = io.StringIO()
     with matplotlib.rc_context(_STYLE):
-        figure.savefig(written, format="svg", metadata=_METADATA["svg"])
+        figure.savefig(written, format="svg", metadata=_METADATA["svg"], transparent=True)
     return "data:image/svg+xml;base64," + base64.b64encode(written.getvalue().encode()).decode()
 
 
@@ -221,7 +221,8 @@ def calibration(found: Evaluation) -> Figure:
 
 def precision_recall(found: Evaluation) -> Figure:
     """Precision against recall, a curve a class; dotted lines are what guessing gives."""
-    figure, axes = _figure(6.0, 3.6)
+    lines = -(-len(found.precision_recall) // 2)
+    figure, axes = _figure(4.2, 3.6 + 0.2 * lines)
     for number, one in enumerate(found.precision_recall):
         look: dict[str, Any] = {"color": COLOURS[number % len(COLOURS)]}
         style = ("-", "--")[number // len(COLOURS) % 2]
@@ -230,5 +231,6 @@ def precision_recall(found: Evaluation) -> Figure:
         axes.axhline(one.share, linestyle=":", linewidth=0.8, **look)
     axes.set(xlabel="recall", ylabel="precision", xlim=(0, 1.02), ylim=(0, 1.02))
     title = "class (average precision)"
-    figure.legend(frameon=False, title=title, fontsize="small", loc="outside right upper")
+    look = {"frameon": False, "fontsize": "small", "ncols": 2}
+    figure.legend(title=title, loc="outside lower center", **look)
     return figure

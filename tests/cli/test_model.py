@@ -102,7 +102,7 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
         (verify, ("start",)),
         (studies, ("compare", "study", "plan", "decoding", "scale")),
         (threshold, ("threshold",)),
-        (show, ("print_rounds", "print_json")),
+        (show, ("print_rounds", "print_json", "print_brief")),
     ):
         for name in names:
             monkeypatch.setattr(module, name, note)

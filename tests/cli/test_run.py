@@ -51,11 +51,18 @@ def test_the_same_command_gives_the_same_history():
     assert first == second
 
 
-def test_the_table_shows_the_figures_and_the_claims():
+def test_a_run_ends_with_fifteen_lines_and_verbose_shows_all():
     result = call("run", "fedvs", *SMALL)
     assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) <= 15
+    for part in (
+        *("test accuracy", "(most frequent class: ", "of them late", "(modelled)"),
+        *("equations about", "Not protected: labels from", "report: securevfl report runs/fedvs"),
+    ):
+        assert part in " ".join(result.stdout.split())
+    whole = call("run", "fedvs", *SMALL, "--verbose").stdout
     for part in ("test accuracy", "virtual time", "late messages", "not protected", "perfect"):
-        assert part in result.stdout
+        assert part in whole
 
 
 def test_progress_goes_to_standard_error():
@@ -223,10 +230,10 @@ def test_exit_codes_of_a_process():
 
 
 def test_the_summary_holds_the_plan_against_the_run():
-    text = " ".join(call("run", "fedvs", *SMALL).stdout.split())
+    text = " ".join(call("run", "fedvs", *SMALL, "--verbose").stdout.split())
     assert "as predicted" in text
     assert "NOT as predicted" not in text
-    assert "plan and measurement" not in call("run", "split", *SMALL).stdout
+    assert "plan and measurement" not in call("run", "split", *SMALL, "--verbose").stdout
 
 
 def test_until_ends_a_run():

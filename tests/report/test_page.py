@@ -414,7 +414,7 @@ def test_what_sums_told_is_coloured_and_stands_with_the_claims(visits, state, tm
     text = page(folders[0], out=tmp_path / "one.html")
     assert text.count(f'data-sums="{state}"') == 1
     assert text.count(told.sentence()) == 1
-    assert "Mind: another." in text
+    assert "<p>Another.</p>" in text
     assert "<td>perfect, given decoded sums</td>" in text
     assert ("To stay below: width &lt;= 1" in text) is (state != "below")
     both = page(*folders, out=tmp_path / "two.html")

@@ -7,7 +7,16 @@ import securevfl as svfl
 from securevfl.data import VerticalDataset, load_dataset
 from securevfl.models.quality import QUALITY
 from securevfl.report import write_report
-from securevfl.runs.result import TOLD, few_test_rows, many_classes, no_slack, notices
+from securevfl.report.in_words import beside_baseline
+from securevfl.runs.export import load_models
+from securevfl.runs.result import (
+    TOLD,
+    few_test_rows,
+    many_classes,
+    no_slack,
+    notices,
+    one_test_class,
+)
 
 SUMMARY = {"until": None, "virtual_seconds": 9.5, "rounds": 7, "rounds_asked": 7}
 
@@ -51,7 +60,7 @@ def test_a_run_that_its_budget_ended_says_so_in_one_line(data, protocol, tmp_pat
     longer = svfl.run(protocol, data, rounds=7, sum_budget=True, **options | {"width": 4})
     assert len(longer.history) == 7  # the advice is right
     page = write_report([tmp_path / "run"], out=tmp_path / "r.html").path.read_text()
-    assert page.count("the budget of sums ended the run after 3 of 7 rounds") == 1
+    assert page.count("budget of sums ended the run after 3 of 7 rounds") == 1
     assert "24 equations (h = 8 each)" in page
 
 
@@ -101,16 +110,43 @@ def test_a_trained_run_has_every_measure(data):
     assert f"accuracy {summary['test_accuracy']:.4f}, auc {summary['test_auc']:.4f}" in shown
     assert shown.endswith("MB, not saved>")
     assert summary["notices"] == []
-    assert all(0 <= summary[name] <= 1 for name in QUALITY)
+    assert all(0 <= summary[name] <= 1 for name in QUALITY if name != "mean_rmse")
     assert summary["test_balanced_accuracy"] > 0.8 > summary["majority_accuracy"]
 
 
-def test_a_regression_has_no_such_measures():
+def test_a_regression_scales_its_target_and_stands_beside_the_mean(tmp_path):
     stream = np.random.default_rng(0)
     columns = [stream.random((80, 2)) for _ in range(3)]
-    data = VerticalDataset.from_numpy(columns, columns[0][:, 0] + stream.random(80))
-    summary = svfl.run("split", data, rounds=3).summary()
-    assert not set(QUALITY) & set(summary)
+    targets = 5000 + 300 * columns[0][:, 0] + 30 * stream.random(80)
+    data = VerticalDataset.from_numpy(columns, targets)
+    seen = []
+    run = svfl.run("split", data, rounds=60, progress=seen.append)
+    summary = run.summary()
+    assert summary["test_rmse"] < 0.7 * summary["mean_rmse"]
+    assert summary["test_r2"] == pytest.approx(
+        1 - summary["test_rmse"] ** 2 / data.test_labels.var(dtype=np.float64)
+    )
+    assert seen[-1].r2 == summary["test_r2"]
+    assert summary["train_loss"] < 1
+    assert beside_baseline(summary)[0][1].endswith(
+        f"(RMSE of the mean: {summary['mean_rmse']:.4f})"
+    )
+    run.save(tmp_path)
+    whole = load_models(tmp_path)  # the scale is in the server's file
+    rows = [part[:5] for part in columns]
+    assert whole.predict(rows) == pytest.approx(run.predict(rows), rel=1e-3)
+    assert abs(run.predict(rows).mean() - 5150) < 200
+
+
+def test_a_regression_that_is_no_better_than_the_mean_says_so():
+    assert notices(SUMMARY | {"test_rmse": 1.0, "mean_rmse": 2.0}) == []
+    [text] = notices(SUMMARY | {"test_rmse": 20_000.0, "mean_rmse": 2.0})
+    assert "RMSE of 20000 is no better than always naming the mean" in text
+
+
+def test_test_rows_of_one_class_are_told():
+    assert one_test_class(np.array([0, 1]), ("a", "b")) == one_test_class(np.ones(2), ()) == []
+    assert "all test rows are of the class b" in one_test_class(np.array([1, 1]), ("a", "b"))[0]
 
 
 def test_a_run_says_that_its_test_rows_are_few():

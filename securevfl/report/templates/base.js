@@ -24,12 +24,16 @@ const two = new Intl.NumberFormat("en-US", {
 
 function size(bytes) {
   for (const unit of ["B", "kB", "MB", "GB", "TB"]) {
-    if (bytes < 1000 || unit === "TB") return `${Number(bytes.toPrecision(4))} ${unit}`;
+    if (bytes < 1000 || unit === "TB") return `${unit === "B" ? bytes : bytes.toFixed(2)} ${unit}`;
     bytes /= 1000;
   }
 }
 
-const seconds = (value) => `${two.format(value)} s`;
+function seconds(value) {
+  if (value < 60) return `${two.format(value)} s`;
+  const parts = [value / 3600, (value / 60) % 60, value % 60].map((part) => String(Math.floor(part)));
+  return `${parts[0]}:${parts[1].padStart(2, "0")}:${parts[2].padStart(2, "0")}`;
+}
 const percent = (value) => `${(100 * value).toFixed(2)} %`;
 const BRIEF = 14; // characters of a party's name that a figure has room for
 const brief = (name) => (name.length > BRIEF ? `${name.slice(0, BRIEF - 1)}…` : name);
@@ -37,6 +41,7 @@ const brief = (name) => (name.length > BRIEF ? `${name.slice(0, BRIEF - 1)}…` 
 function plain(value) {
   const small = Math.abs(value);
   if (value === 0 || (small >= 1e-3 && small < 1e4)) return value.toFixed(4);
+  if (small >= 1e4 && small < 1e9) return grouped.format(Math.round(value));
   return value.toPrecision(4);
 }
 
@@ -50,6 +55,7 @@ const MEASURES = {
   auc: { format: plain, held: true },
   f1: { format: percent, tick: (v) => `${Number((100 * v).toFixed(2))} %`, held: true },
   rmse: { format: plain, held: true },
+  r2: { format: plain, held: true },
   test_loss: { format: plain, held: true, log: true },
   loss: { format: plain, log: true },
   epsilon_total: { format: plain, zero: true },
