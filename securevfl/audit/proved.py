@@ -223,8 +223,7 @@ def proved_report(
         if name not in made.traced_options
     }
     traced = Traced(made.name, kept, len(made.peers()), seed=seed)
-    progress("a traced run, and a proof of each coalition")
-    proof = prove_protocol(traced)
+    proof = prove_protocol(traced, progress=progress)
     roles = made.roles()
     worlds: dict[str, Trace] = {}
     for schedule in traced.schedules():

@@ -14,21 +14,21 @@ import typer
 from securevfl.cli import displays, output, tables
 from securevfl.cli.options import plain_number, protocol_options
 from securevfl.cli.run import INTERRUPTED, data_source, run_folder, sort_out, stopping
-from securevfl.errors import ConfigurationError, UnknownNameError
+from securevfl.errors import ConfigurationError, SecureVFLError, UnknownNameError
 from securevfl.protocols.base.defaults import SHOWN
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from securevfl.data.source import DataSource
-    from securevfl.studies.jobs import Job
+    from securevfl.studies.jobs import Job, RefusedRunsError
     from securevfl.studies.study import Study
 
 
 class Display:
     """Progress of a study on standard error: bars on a terminal, else a line for each job."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, total: int = 1) -> None:
         from rich.console import Console
 
         self._title = title
@@ -36,16 +36,17 @@ class Display:
         self._bars: Progress | None = None
         self._all: TaskID | None = None
         self._jobs: dict[str, TaskID] = {}
+        self._left, self._done, self._total = displays.TimeLeft(), 0, total
+        self._parts: dict[str, float] = {}
 
     def __enter__(self) -> Display:
         if self._console.is_terminal:
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.progress import BarColumn, Progress, TextColumn
 
             self._bars = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=24),
                 TextColumn("{task.fields[figures]}"),
-                TimeElapsedColumn(),
                 console=self._console,
             )
             self._all = self._bars.add_task(self._title, total=None, figures="preparing")
@@ -58,16 +59,30 @@ class Display:
 
     def progress(self, done: int, total: int, what: str) -> None:
         """Show that a job ended."""
+        self._done, self._total = done, total
+        self._parts.pop(what, None)
         if self._bars is None or self._all is None:
-            output.say(f"{self._title}: {done}/{total} ({what})")
+            output.say(f"{self._title}: {self._so_far()} ({what})")
             return
-        self._bars.update(self._all, total=total, completed=done, figures=f"{done}/{total}")
+        self._show()
         finished = self._jobs.pop(what, None)
         if finished is not None:
             self._bars.remove_task(finished)
 
+    def _so_far(self) -> str:
+        """Jobs that are done, with those under way the share of all, and the time that is left."""
+        share = (self._done + sum(self._parts.values())) / max(self._total, 1)
+        return f"{self._done}/{self._total}, {self._left(share)}"
+
+    def _show(self) -> None:
+        if self._bars is not None and self._all is not None:
+            done = self._done + sum(self._parts.values())
+            self._bars.update(self._all, total=self._total, completed=done, figures=self._so_far())
+
     def watch(self, job: Job, part: float) -> None:
         """Show how far a job is."""
+        self._parts[job.name] = part
+        self._show()
         self.part(job.name, part)
 
     def part(self, name: str, part: float) -> None:
@@ -164,9 +179,6 @@ def _attack(
     workers: int,
 ) -> None:
     """Carry out ``securevfl compare --attacks``."""
-    from securevfl.audit.attack_matrix.run import attack_matrix, write_matrix
-    from securevfl.runs.engines.run import Interrupted
-
     if workers > 1:
         raise ConfigurationError(
             f"compare: --attacks runs in one process, and --workers is {workers}; leave it out"
@@ -176,35 +188,55 @@ def _attack(
             "compare: --attacks is for runs without faults; leave out --faults"
         )
     with run_folder(common["out"], "attacks", Path(source.name).stem) as folder:
-        try:
-            with Display("attacks") as display, stopping(display) as stop:
-                matrix = attack_matrix(
-                    variants,
-                    source,
-                    options=options,
-                    seeds=range(common["seed"], common["seed"] + count),
-                    folder=folder,
-                    progress=display.progress,
-                    interrupted=stop,
-                    **_job_options(common),
-                )
-        except Interrupted:
-            output.say(
-                "interrupted; finished runs are kept; go on with: the same command with --out "
-                f"{shlex.quote(str(folder))}"
+        asked = {
+            "options": options,
+            "seeds": range(common["seed"], common["seed"] + count),
+            "folder": folder,
+            **_job_options(common),
+        }
+        path = folder / "attacks.json"
+        _show_attacked(_attacked(variants, source, asked, path), path, common["as_json"])
+
+
+def _show_attacked(content: Mapping[str, Any], path: Path, as_json: bool) -> None:
+    if as_json:
+        output.print_json({**content, "run_folder": str(path.parent)})
+    else:
+        output.print_attacks(content)
+        output.out().print(f"written to {path}", soft_wrap=True)
+
+
+def _attacked(
+    variants: Sequence[str], source: DataSource, asked: Mapping[str, Any], path: Path
+) -> dict[str, Any]:
+    """Carry out attacks and write them; if stopped, show and keep what was found by then."""
+    from securevfl.audit.attack_matrix.run import Matrix, attack_matrix, write_matrix
+    from securevfl.runs.engines.run import Interrupted
+    from securevfl.studies.jobs import RefusedRunsError
+
+    try:
+        total = len(variants) * len(asked["seeds"])
+        with Display("attacks", total) as display, stopping(display) as stop:
+            told: dict[str, Any] = {"progress": display.progress, "watch": display.watch}
+            return write_matrix(
+                attack_matrix(variants, source, **told, interrupted=stop, **asked), path
             )
-            raise typer.Exit(INTERRUPTED) from None
-        content = write_matrix(matrix, folder / "attacks.json")
-        if common["as_json"]:
-            output.print_json({**content, "run_folder": str(folder)})
-        else:
-            output.print_attacks(content)
-            output.out().print(f"written to {folder}", soft_wrap=True)
+    except RefusedRunsError as error:
+        if not _wants_others(error):
+            raise
+        return _attacked(error.others, source, asked, path)
+    except Interrupted as error:
+        if isinstance(error.so_far, Matrix):
+            beside = path.with_name("attacks.stopped.json")
+            _show_attacked(write_matrix(error.so_far, beside, stopped=True), beside, False)
+        kept = "" if error.so_far is None else "what is above is kept; "
+        out = f" with --out {shlex.quote(str(path.parent))}" if "folder" in asked else ""
+        output.say(f"interrupted; {kept}go on with: the same command{out}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _attack_run(folder: Path, as_json: bool) -> None:
     """Attack the configuration of a run, and write the results into its folder."""
-    from securevfl.audit.attack_matrix.run import attack_matrix, write_matrix
     from securevfl.runs.attacked import ATTACKS
     from securevfl.runs.spec import CONFIG, RunSpec
 
@@ -214,20 +246,9 @@ def _attack_run(folder: Path, as_json: bool) -> None:
             f"compare: the run in {folder} was given a data set object; name the protocol and "
             "--data"
         )
-    with Display("attacks") as display, stopping(display) as stop:
-        matrix = attack_matrix(
-            [spec.protocol],
-            spec.source,
-            options=spec.options,
-            seeds=[spec.seed],
-            progress=display.progress,
-            interrupted=stop,
-        )
-    content = write_matrix(matrix, folder / ATTACKS)
-    if as_json:
-        output.print_json(content)
-    else:
-        output.print_attacks(content)
+    asked = {"options": spec.options, "seeds": [spec.seed]}
+    path = folder / ATTACKS
+    _show_attacked(_attacked([spec.protocol], spec.source, asked, path), path, as_json)
 
 
 def _job_options(common: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,6 +279,7 @@ def _carry_out(
     study: Study, folder: Path, name: str, workers: int, again: str, as_json: bool
 ) -> None:
     from securevfl.runs.engines.run import Interrupted
+    from securevfl.studies.jobs import RefusedRunsError
     from securevfl.studies.run import run_study
 
     try:
@@ -270,14 +292,46 @@ def _carry_out(
                 watch=display.watch,
                 interrupted=stop,
             )
+    except RefusedRunsError as error:
+        if not _wants_others(error):
+            raise
+        others = study.only([job for job in study.jobs if job.label not in error.labels])
+        _carry_out(others, folder, name, workers, again, as_json)
+        return
     except Interrupted:
-        output.say(f"interrupted; finished runs are kept; go on with: {again}")
+        _show_finished(study, folder, as_json)
+        output.say(f"interrupted; finished runs are kept in {folder}; go on with: {again}")
         raise typer.Exit(INTERRUPTED) from None
+    except SecureVFLError:
+        _show_finished(study, folder, as_json)
+        raise
     if as_json:
         output.print_json({**content, "run_folder": str(folder)})
     else:
         tables.print_study(content)
         output.out().print(f"written to {folder}", soft_wrap=True)
+
+
+def _wants_others(error: RefusedRunsError) -> bool:
+    """Whether somebody at a terminal wants the runs that can be made."""
+    if not (error.others and sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    output.say(f"securevfl: {error}")
+    return typer.confirm(f"Go on with {', '.join(error.others)}?", default=True, err=True)
+
+
+def _show_finished(study: Study, folder: Path, as_json: bool) -> None:
+    """Show what the finished runs of a study that stopped have found, and where they are."""
+    from securevfl.studies.summary import so_far
+
+    content = so_far(study, folder)
+    if content is None:
+        return
+    if as_json:
+        output.print_json({**content, "run_folder": str(folder), "stopped": True})
+    else:
+        tables.print_study(content)
+        output.out().print(f"stopped; the finished runs are in {folder / 'jobs'}", soft_wrap=True)
 
 
 def plan(values: Mapping[str, Any]) -> None:

@@ -7,22 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from securevfl.cli.options import power_form
-from securevfl.cli.output import clock, coloured, out, print_machine, print_table, size
+from securevfl.cli.output import coloured, out, print_machine, print_table
+from securevfl.report.in_words import NAMES, clock, is_fraction, number_text, percent, size
 from securevfl.studies.intervals import differing
+from securevfl.studies.summary import MEASURES, QUALITY
 
 if TYPE_CHECKING:
     from securevfl.planning.forecast import Forecast
 
-_NAMES = {"accuracy": "test accuracy", "auc": "test AUC", "f1": "test F1", "rmse": "test RMSE"}
-_FRACTIONS = ("accuracy", "f1")
-# Heading, and the measure whose form of numbers it takes.
-_QUALITY = {
-    "majority_accuracy": ("most frequent class", "accuracy"),
-    "test_balanced_accuracy": ("balanced accuracy", "accuracy"),
-    "test_average_precision": ("average precision", "auc"),
-    "test_brier": ("Brier score", "auc"),
-    "test_calibration_error": ("calibration error", "auc"),
-}
+_NAMES = {name: NAMES[f"test_{name}"] for name in MEASURES}
 _COLUMNS = 6  # virtual times that are shown; the files have all of them
 
 
@@ -71,7 +64,7 @@ def _print_trivial(runs: Mapping[str, Any]) -> None:
         usual = max(means[label][1] for label in trivial)
         out().print(
             f"No better than always naming the most frequent class of the training rows "
-            f"({usual:.2%}): {', '.join(trivial)}. Train longer, or choose other rates.",
+            f"({percent(usual)}): {', '.join(trivial)}. Train longer, or choose other rates.",
             markup=False,
         )
 
@@ -98,9 +91,10 @@ def _with_interval(entry: Mapping[str, Any] | None, measure: str) -> str:
     if entry is None:
         return "-"
     mean, half = entry["mean"], entry["half_width_95"]
-    scale, places, unit = (100, 2, " %") if measure in _FRACTIONS else (1, 4, "")
-    spread = "" if half is None else f" ± {scale * half:.{places}f}"
-    return f"{scale * mean:.{places}f}{spread}{unit}"
+    if is_fraction(measure):
+        spread = "" if half is None else f" ± {100 * half:.2f}"
+        return f"{100 * mean:.2f}{spread} %"
+    return number_text(mean) + ("" if half is None else f" ± {number_text(half)}")
 
 
 def _mean(run: Mapping[str, Any], name: str) -> str:
@@ -189,15 +183,15 @@ def _spent(entry: Mapping[str, Any] | None, form: Callable[[float], str]) -> str
 
 
 def _print_quality(runs: Mapping[str, Any]) -> None:
-    """Measures of the final classifiers beside accuracy."""
-    names = [name for name in _QUALITY if any(name in run for run in runs.values())]
+    """Measures of the final models beside those of their histories."""
+    names = [name for name in QUALITY if any(name in run for run in runs.values())]
     if not names:
         return
     rows = [
-        (label, *(_with_interval(run.get(name), _QUALITY[name][1]) for name in names))
+        (label, *(_with_interval(run.get(name), name) for name in names))
         for label, run in runs.items()
     ]
-    columns = [_QUALITY[name][0] for name in names]
+    columns = [NAMES[name] for name in names]
     print_table(("run", *columns), rows, title="Final models beside guessing, and probabilities")
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,7 @@ from securevfl.cli.options import (
     plain_flags,
     protocol_options,
 )
-from securevfl.cli.run import data_source, sort_out
+from securevfl.cli.run import INTERRUPTED, data_source, sort_out
 from securevfl.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def start(
         out = out or (None if plain or pairs or options else folder)
     import securevfl
 
-    with displays.busy(f"verify {protocol}") as progress:
+    with _kept_when_stopped(protocol, out) as progress:
         report = securevfl.verify(
             protocol,
             source,
@@ -190,6 +191,38 @@ def start(
         where = None if run is None else run[0]
         own_data = run is not None and run[1].source is None
         print_report(report, attacked(where, protocol, own_data=own_data))
+
+
+@contextmanager
+def _kept_when_stopped(protocol: str, folder: Path | None) -> Iterator[Callable[[str], None]]:
+    """Show progress; when it is interrupted, print what was found, which is no verdict yet."""
+    found: Counter[str] = Counter()
+
+    with displays.busy(f"verify {protocol}") as show:
+
+        def tell(words: str) -> None:
+            show(words)
+            _, _, said = words.partition(" %: ")
+            if " so far, " in said:
+                found[said.partition(" so far, ")[0]] += 1
+
+        try:
+            yield tell
+            return
+        except KeyboardInterrupt:
+            if not found:
+                raise
+    lines = [f"{said}, so far ({count} of the schedules)" for said, count in found.items()]
+    for line in lines:
+        output.out().print(line, markup=False, soft_wrap=True)
+    if folder is not None and lines:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "verify.stopped.txt").write_text("\n".join(lines) + "\n")
+    output.say(
+        "interrupted; no claim has a verdict yet: not all schedules were traced, and no other "
+        "process checked a certificate"
+    )
+    raise typer.Exit(INTERRUPTED)
 
 
 _CERTIFICATE = typer.Option(
@@ -221,8 +254,9 @@ def _prove(
         if path is not None and not path.parent.is_dir():
             raise ConfigurationError(f"verify: there is no folder {path.parent}; make it first")
     parties = common["parties"] or 4
-    with displays.busy(f"verify {protocol}"):
-        proof = prove_protocol(Traced(protocol, dict(options), parties, seed=common["seed"] or 0))
+    traced = Traced(protocol, dict(options), parties, seed=common["seed"] or 0)
+    with _kept_when_stopped(protocol, None) as progress:
+        proof = prove_protocol(traced, progress=progress)
     if certificate is not None:
         certificate.write_text(json.dumps(proof.certificate(), indent=1) + "\n")
     if page is not None:

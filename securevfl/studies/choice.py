@@ -5,7 +5,7 @@ A study file may say::
     [choose]
     seeds = [100]                    # none of them a seed of the study
     validation = 0.2                 # part of the training rows; no test row is seen
-    measure = "accuracy"             # or "auc", "f1", "rmse", "loss"; accuracy, or rmse of a
+    measure = "accuracy"             # or "auc", "f1", "rmse", "r2", "loss"; accuracy, or rmse of a
                                      # regression
     [choose.options]                 # values that are tried, all combinations
     lr = [0.003, 0.01, 0.03]
@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.errors import ConfigurationError, RunError
+from securevfl.models.quality import MEASURES
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.studies.jobs import MEASURES, Job, store, stored
+from securevfl.studies.jobs import Job, store, stored
 from securevfl.studies.workers import carry_out
 
 _KEYS = {"seeds", "validation", "measure", "options"}

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.models.quality import MEASURES
 from securevfl.runs.result import ended_by_rounds
-from securevfl.studies.jobs import MEASURES
 
 GRID = 40  # steps of virtual time in the table, where a study names none
 

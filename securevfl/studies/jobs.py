@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine.faults import load_faults
-from securevfl.errors import CheckpointError, ConfigurationError, UnknownNameError
+from securevfl.errors import CheckpointError, ConfigurationError, DataError, UnknownNameError
+from securevfl.models.quality import MEASURES
 from securevfl.models.user_code import refuse_unnamed
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.reading import NOT_PARSED
@@ -23,7 +24,6 @@ from securevfl.writing import write_durably
 if TYPE_CHECKING:
     from securevfl.runs.history import Progress
 
-MEASURES = ("accuracy", "auc", "f1", "rmse")
 UNBOUNDED = 10**6  # rounds of a job that ends at a virtual second
 JOB_OPTIONS = per_job(RunSpec)
 # Part of the key even where they are not set, as in the first studies.
@@ -163,24 +163,62 @@ def run_job(
     }
 
 
+class RefusedRunsError(ConfigurationError):
+    """Runs of a study that cannot be made; nothing was started.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        Of the runs that are refused.
+    others : tuple of str
+        Of those that can be made.
+    """
+
+    def __init__(self, refused: Mapping[str, str], others: Sequence[str]) -> None:
+        said = "; ".join(
+            f"run {label!r}: {why.removesuffix('.')}" for label, why in refused.items()
+        )
+        rest = f" {', '.join(others)} can run: leave out the rest." if others else ""
+        super().__init__(f"study: nothing was started: {said}.{rest}")
+        self.labels, self.others = tuple(refused), tuple(others)
+
+
 def check_jobs(jobs: Sequence[Job]) -> None:
     """Refuse runs that data, conditions, faults or memory do not allow, before any is made.
 
     The first job of each label stands for its seeds. Where parties would have to find their common
-    rows first (``align = "psi"``), only the options are checked.
+    rows first (``align = "psi"``), only options and the number of parties are checked.
+    RefusedRunsError names every run that is refused, and why.
     """
     loaded: tuple[Any, Any] = (None, None)
-    for job in {job.label: job for job in reversed(jobs)}.values():
-        make_config(get_protocol(job.protocol), job.options)
+
+    def attempt(job: Job) -> None:
+        nonlocal loaded
+        cls = get_protocol(job.protocol)
+        config = make_config(cls, job.options)
         if job.data.get("align") == "psi":
-            continue
+            cls.check_parties(config, len(job.data.get("party_files", ())))
+            return
         key = job.dataset, json.dumps(dict(job.data), sort_keys=True, default=str)
         if key != loaded[0]:
             loaded = key, data_source(job.dataset, job.data).load()
+        _make(job, loaded[1])
+
+    refuse_runs(list({job.label: job for job in reversed(jobs)}.values())[::-1], attempt)
+
+
+def refuse_runs(jobs: Sequence[Job], attempt: Callable[[Job], object]) -> None:
+    """RefusedRunsError of all jobs of which an attempt fails; errors of their data are raised."""
+    refused: dict[str, str] = {}
+    for job in jobs:
         try:
-            _make(job, loaded[1])
+            attempt(job)
+        except DataError:
+            raise
         except ConfigurationError as error:
-            raise ConfigurationError(f"study: run {job.label!r}: {error}") from None
+            refused[job.label] = str(error)
+    if refused:
+        raise RefusedRunsError(refused, [j.label for j in jobs if j.label not in refused])
 
 
 def _make(job: Job, data: Any) -> None:

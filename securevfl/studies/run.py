@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.errors import ConfigurationError
-from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.studies.choice import applied, choose
 from securevfl.studies.jobs import check_jobs, store, stored
 from securevfl.studies.study import Study
@@ -33,7 +32,7 @@ def run_study(
     it that is done). When `interrupted`, which is asked often, says True, the jobs under way are
     dropped, and Interrupted is raised.
 
-    ConfigurationError before anything is run, when a run names an unknown protocol or an option out
+    RefusedRunsError before anything is run, when a run names an unknown protocol or an option out
     of its range, or cannot run on its data, under its conditions or with its faults. SecureVFLError
     of the first job that failed, but for a `RunError` of one with faults, which is its result; the
     results of the others are kept.
@@ -42,8 +41,6 @@ def run_study(
 
     tried = study.choice.candidates(study.jobs) if study.choice else {}
     every = [*study.jobs, *(job for each in tried.values() for _, own in each for job in own)]
-    for job in every:
-        make_config(get_protocol(job.protocol), job.options)
     check_jobs([job for job in every if stored(folder, job) is None])
     if workers < 1:
         raise ConfigurationError(f"study: {workers} workers are too few; use 1 or more")

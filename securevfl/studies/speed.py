@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.models.quality import MEASURES
 from securevfl.studies.equal_times import until_of
 from securevfl.studies.intervals import mean_interval, number_or_none
-from securevfl.studies.jobs import MEASURES
 
 FALLING = frozenset({"rmse"})  # measures that are better when smaller
 

@@ -39,8 +39,8 @@ place.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,14 @@ class Study:
     grid: tuple[str, ...] = ()
     choice: Choice | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
+
+    def only(self, jobs: Sequence[Job]) -> Study:
+        """The study with some of its jobs; differences are against its first run if need be."""
+        labels = tuple(dict.fromkeys(job.label for job in jobs))
+        base = self.baseline
+        if base is not None and base not in labels:
+            base = labels[0] if labels else None
+        return replace(self, jobs=tuple(jobs), labels=labels, baseline=base)
 
 
 def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) -> Study:

@@ -9,24 +9,48 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from securevfl.models.quality import QUALITY
+from securevfl.models.quality import MEASURES as MEASURES
+from securevfl.models.quality import QUALITY as QUALITY
 from securevfl.studies.equal_times import at_times
 from securevfl.studies.intervals import mean_interval, number_or_none, paired_difference
-from securevfl.studies.jobs import MEASURES, Job, stored
+from securevfl.studies.jobs import Job, stored
 from securevfl.studies.speed import speeds
 
 if TYPE_CHECKING:
     from securevfl.studies.study import Study
 
 
+def so_far(study: Study, folder: Path) -> dict[str, Any] | None:
+    """Content of ``results.json`` of the jobs of a study that are done; None where none is."""
+    done = study.only([job for job in study.jobs if stored(folder, job) is not None])
+    return _content(done, folder)[0] if done.jobs else None
+
+
 def write_results(study: Study, folder: Path) -> dict[str, Any]:
-    """Sum up the stored jobs of a study.
+    """Sum up the stored jobs of a study, and write it.
 
     Means are over the runs that ended; those that could not go on are listed as ``errors``.
 
     Writes ``results.json``; ``results.csv``, one row a job; ``curves.csv``, one row an evaluation;
     ``times.csv``, the measures at equal virtual times, if any time passes; and ``curves.png``.
     """
+    content, jobs, times = _content(study, folder)
+    (folder / "results.json").write_text(json.dumps(content, indent=1) + "\n")
+    _write_table([_job_row(job) for job in jobs], folder / "results.csv")
+    curves = [{"run": job["label"], "seed": job["seed"], **r} for job in jobs for r in job["curve"]]
+    _write_table(curves, folder / "curves.csv")
+    if times:
+        _write_table(times, folder / "times.csv")
+    else:
+        (folder / "times.csv").unlink(missing_ok=True)
+    draw(study, jobs, folder / "curves.png")
+    return content
+
+
+def _content(
+    study: Study, folder: Path
+) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Content of ``results.json``, the jobs that ended, and measures at equal times."""
     from securevfl.machine import commit, describe_machine
 
     found = [stored(folder, job) for job in study.jobs]
@@ -50,16 +74,7 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
     if study.choice is not None:
         how = {"seeds": study.choice.seeds, "validation": study.choice.validation}
         content["chosen"] = {**how, "runs": dict(study.chosen)}
-    (folder / "results.json").write_text(json.dumps(content, indent=1) + "\n")
-    _write_table([_job_row(job) for job in jobs], folder / "results.csv")
-    curves = [{"run": job["label"], "seed": job["seed"], **r} for job in jobs for r in job["curve"]]
-    _write_table(curves, folder / "curves.csv")
-    if times:
-        _write_table(times, folder / "times.csv")
-    else:
-        (folder / "times.csv").unlink(missing_ok=True)
-    draw(study, jobs, folder / "curves.png")
-    return content
+    return content, jobs, list(times)
 
 
 def draw(study: Study, jobs: Sequence[Mapping[str, Any]], path: Path) -> None:

@@ -24,7 +24,7 @@ def test_compare_writes_what_a_study_writes_and_prints_the_table():
     assert result.exit_code == 0, result.output
     for part in ("fedvs", "split", "test accuracy", "minus fedvs", "equal virtual times", "±"):
         assert part in result.stdout
-    assert result.stderr.splitlines()[-1] == "compare: 4/4 (split, seed 1)"
+    assert result.stderr.splitlines()[-1] == "compare: 4/4, 100 % (split, seed 1)"
     (folder,) = Path("runs").iterdir()
     assert folder.name.startswith("compare-digits-")
     names = {"curves.csv", "curves.png", "jobs", "results.csv", "results.json", "times.csv"}
@@ -53,7 +53,8 @@ def test_compare_runs_what_run_runs():
 
 def test_the_attack_on_a_run_stands_in_its_folder_and_in_its_report(monkeypatch):
     small = ("--parties", "4", "--rounds", "3", "--width", "3", "--batch", "60", "--hidden", "2")
-    run = call("run", "fedvs", "--data", "breast-cancer", *small, "--segments", "1", "--out", "a b")
+    own = ("--data", "breast-cancer", *small, "--segments", "1", "--out", "a b")
+    run = call("run", "fedvs", *own, "--verbose")
     assert "No attack was run on it: `securevfl compare 'a b' --attacks`" in run.stdout
     one = functools.partial(attack_matrix, attacks=("squares",))
     monkeypatch.setattr("securevfl.audit.attack_matrix.run.attack_matrix", one)
@@ -77,7 +78,7 @@ def test_ctrl_c_keeps_the_finished_runs_of_a_comparison(monkeypatch):
     assert last.endswith("go on with: the same command with --out 'cut it'")
     assert len(list(Path("cut it", "jobs").iterdir())) == 2
     resumed = call(*TWO, "--out", "cut it")
-    assert "compare: 2/4 (2 were there)" in resumed.stderr
+    assert "compare: 2/4, 50 % (2 were there)" in resumed.stderr
     assert resumed.exit_code == 0
 
 

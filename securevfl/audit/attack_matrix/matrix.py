@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from securevfl.studies.jobs import MEASURES
+from securevfl.models.quality import MEASURES
 
 FORMAT = 1
 FIGURES = (*(f"test_{m}" for m in MEASURES), "virtual_seconds", "bytes")
@@ -28,7 +28,7 @@ class Matrix:
     cells : list of dict
         One for each (protocol, attack), over seeds: means of ``success`` and ``chance``, the
         ``excess`` of one over the other with its 95 % interval ``low`` to ``high``, ``seeds``, and
-        ``verdict``: "above chance", "at chance", "no view" or "FAILED".
+        ``verdict``: "above chance", "at chance", "no view", "FAILED" or "not run".
     figures : mapping
         By variant: accuracy (and AUC), virtual seconds and bytes, as mean and half-width.
     settings : mapping

@@ -15,6 +15,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
+from securevfl.models.quality import MEASURES
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.history import HistoryRecorder
@@ -157,7 +158,7 @@ def _figures(historian: HistoryRecorder, transcript: Transcript) -> dict[str, An
     last = historian.rows[-1] if historian.rows else {}
     times = [e["time"] for e in historian.rows + historian.events if e["party"] == SERVER]
     return {
-        **{f"test_{m}": last[m] for m in ("accuracy", "auc", "f1", "rmse") if m in last},
+        **{f"test_{m}": last[m] for m in MEASURES if m in last},
         "steps": len(historian.rows),
         "virtual_seconds": float(max(times, default=0.0)),
         "bytes": transcript.bytes,

@@ -21,13 +21,16 @@ from securevfl.audit.attack_matrix.setting import RUN_OPTIONS, AttackCase, Attac
 from securevfl.audit.attacks.outcome import Failed, NoView, Outcome
 from securevfl.data.source import DataSource
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.runs.engines.run import Interrupted
 from securevfl.runs.threads import one_thread
 from securevfl.studies.compare import comparison
 from securevfl.studies.intervals import mean_interval
-from securevfl.studies.jobs import Job, read_keyed, write_keyed
+from securevfl.studies.jobs import Job, read_keyed, refuse_runs, write_keyed
+from securevfl.studies.workers import Watch
 
 __all__ = ["ATTACKS", "AttackSettings", "Matrix", "attack_matrix", "write_matrix"]
 ABOVE, AT, NO_VIEW, FAILED = "above chance", "at chance", "no view", "FAILED"
+NOT_RUN = "not run"  # of attacks that were stopped
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ def attack_matrix(
     settings: AttackSettings | None = None,
     folder: Path | None = None,
     progress: Callable[[int, int, str], None] | None = None,
+    watch: Watch | None = None,
     interrupted: Callable[[], bool] | None = None,
     **asked: Any,
 ) -> Matrix:
@@ -82,15 +86,19 @@ def attack_matrix(
         Keeps the result of each variant and seed; those that are there are not run again.
     progress : callable, optional
         Told (runs done, runs in all, what was done).
+    watch : callable, optional
+        Told (job, part of it that is done) before each attack.
     interrupted : callable, optional
-        Asked often; when it says True, `Interrupted` is raised.
+        Asked often; when it says True, `Interrupted` is raised, with the matrix of the attacks that
+        were made as ``so_far``.
     **asked
         Options of every run among `RUN_OPTIONS`. Links are unsealed unless ``sealed`` says so.
 
     Raises
     ------
     ConfigurationError
-        For unknown protocols, attacks or options, and values out of range.
+        For unknown protocols, attacks or options, and values out of range; of runs that cannot be
+        made it is a `RefusedRunsError`, before the first.
     """
     chosen = tuple(ATTACKS.all() if attacks is None else attacks)
     for name in chosen:
@@ -108,51 +116,69 @@ def attack_matrix(
         conditions=conditions,
         **asked,
     )
-    for job in study.jobs[: len(study.labels)]:
-        AttackCase(
-            job, settings
-        ).protocol()  # what cannot run is refused before anything is started
-    results = []
+    refuse_runs(study.jobs[: len(study.labels)], lambda job: AttackCase(job, settings).protocol())
+    results: list[dict[str, Any]] = []
     tell = progress or (lambda done, total, what: None)
+
+    def matrix() -> Matrix:
+        rows = [row for result in results for row in result["rows"]]
+        made = {row["attack"] for row in rows}
+        here = tuple(label for label in study.labels if any(r["protocol"] == label for r in rows))
+        data = {k: v for k, v in source.options.items() if k not in ("data_dir", "seed")}
+        return Matrix(
+            title=f"attacks on {source.name}",
+            labels=here,
+            rows=rows,
+            cells=_cells(here, [name for name in chosen if name in made], rows),
+            figures=_figures(here, results),
+            settings={
+                "dataset": source.name,
+                "data": data,
+                "options": given,
+                "seeds": list(seeds),
+                "conditions": conditions,
+                "until": None,
+                "sealed": False,
+                **{name: value for name, value in asked.items() if value is not None},
+                "attackers": asdict(settings),
+            },
+        )
+
     for number, job in enumerate(study.jobs):
         work = _Work(job, settings, chosen)
         result = _stored(folder, work)
         if result is None:
-            result = _attack(work, interrupted)
+            result = {"label": job.label, "figures": {}, "rows": []}
+            try:
+                _attack(work, result, interrupted, watch)
+            except Interrupted as error:
+                results += [result] if result["rows"] else []
+                error.so_far = matrix() if results else None
+                raise
             _store(folder, work, result)
         results.append(result)
         tell(number + 1, len(study.jobs), job.name)
-    data = {k: v for k, v in source.options.items() if k not in ("data_dir", "seed")}
-    return Matrix(
-        title=f"attacks on {source.name}",
-        labels=study.labels,
-        rows=[row for result in results for row in result["rows"]],
-        cells=_cells(study.labels, chosen, [r for result in results for r in result["rows"]]),
-        figures=_figures(study.labels, results),
-        settings={
-            "dataset": source.name,
-            "data": data,
-            "options": given,
-            "seeds": list(seeds),
-            "conditions": conditions,
-            "until": None,
-            "sealed": False,
-            **{name: value for name, value in asked.items() if value is not None},
-            "attackers": asdict(settings),
-        },
-    )
+    return matrix()
 
 
-def _attack(work: _Work, interrupted: Callable[[], bool] | None) -> dict[str, Any]:
+def _attack(
+    work: _Work,
+    found: dict[str, Any],
+    interrupted: Callable[[], bool] | None,
+    watch: Watch | None,
+) -> None:
+    """Carry out one run and all attacks on it; `found` gets what each of them gave."""
     case = AttackCase(work.job, work.settings, interrupted)
-    rows = []
     with one_thread():
-        figures = dict(case.observed.figures)  # a run that fails is not tried for every attack
-        for name in work.attacks:
+        found["figures"] = dict(case.observed.figures)  # a run that fails is not tried for each
+        for number, name in enumerate(work.attacks):
+            if watch is not None:
+                watch(work.job, (number + 1) / (len(work.attacks) + 1))
+            if interrupted is not None and interrupted():
+                raise Interrupted(None)
             attack = ATTACKS.get(name)
             head = {"protocol": work.job.label, **_described(attack), "seed": work.job.seed}
-            rows.append(head | _row(_tried(attack, case)))
-    return {"label": work.job.label, "figures": figures, "rows": rows}
+            found["rows"].append(head | _row(_tried(attack, case)))
 
 
 def _described(attack: Attack) -> dict[str, str]:
@@ -223,9 +249,10 @@ def _cell(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if failed:
         return {**empty, "verdict": FAILED, "seeds": 0, "note": failed[0]["note"]}
     seen = [r for r in rows if r["success"] is not None and r["chance"] is not None]
+    if not rows:
+        return {**empty, "verdict": NOT_RUN, "seeds": 0, "note": "stopped before it"}
     if not seen:
-        note = rows[0]["note"] if rows else "not run"
-        return {**empty, "verdict": NO_VIEW, "seeds": 0, "note": note}
+        return {**empty, "verdict": NO_VIEW, "seeds": 0, "note": rows[0]["note"]}
     success = [r["success"] for r in seen]
     excess, half = mean_interval([r["success"] - r["chance"] for r in seen])
     low, high = excess - half, excess + half

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ from securevfl.verified.verdicts import (
     clear_of,
     judged,
     priced,
+    who,
 )
 
 FORMAT, VERSION = "securevfl certificate", 2
@@ -287,7 +288,13 @@ class Proof:
         }
 
 
-def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool = True) -> Proof:
+def prove_protocol(
+    traced: Traced,
+    *,
+    conditions: Conditions = NONE,
+    fresh: bool = True,
+    progress: Callable[[str], None] = lambda words: None,
+) -> Proof:
     """Trace a protocol under all of its schedules, and decide its claims.
 
     Parameters
@@ -298,6 +305,8 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
     fresh : bool
         Let a process of its own trace the protocol again, and check the certificate there. Nothing
         is PROVED without it.
+    progress : callable
+        Told the share that is done, and what: what a trace showed of a coalition is no verdict yet.
 
     Raises
     ------
@@ -313,7 +322,8 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
     if conditions is not NONE:
         schedules = [(UNDISTURBED.name, conditions, None)]
     with one_thread():
-        for name, late, faults in schedules:
+        for number, (name, late, faults) in enumerate(schedules):
+            progress(f"{_share(number, schedules)}: a trace, {name}")
             try:
                 world = traced.run(late, faults=faults, repeats=not traces)
                 again = traced.run(late, faults=faults, inputs=1)
@@ -331,7 +341,13 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
                 called = _functions(world)
                 judge = Judge(world, runs=2 if called <= ran else 16)
                 ran |= called
-                found[digest] = tuple(judge.decide(some) for some in world.coalitions)
+                decided = []
+                for k, some in enumerate(world.coalitions):
+                    decided.append(judge.decide(some))
+                    said = "derived, unchecked" if decided[-1].sure else decided[-1].verdict
+                    share = _share(number + (k + 1) / (len(world.coalitions) + 1), schedules)
+                    progress(f"{share}: {who(some)}: {said} so far, {name}")
+                found[digest] = tuple(decided)
             traces[name] = digest
     verdicts = tuple(
         _weakest(traces, [found[digest][k] for digest in traces.values()])
@@ -343,6 +359,7 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "certificate.json"
         path.write_text(json.dumps(proof.certificate()))
+        progress(f"{_share(len(schedules), schedules)}: another process checks the certificate")
         accepted = _elsewhere(path)
     for verdict in verdicts:
         why = accepted.get(",".join(map(str, verdict.coalition)), "the check did not end")
@@ -354,6 +371,11 @@ def prove_protocol(traced: Traced, *, conditions: Conditions = NONE, fresh: bool
                     one.verdict, one.text = OPEN, verdict.text
                     one.steps, one.clear = (), ()
     return proof
+
+
+def _share(done: float, schedules: Sequence[object]) -> str:
+    """Share that is done of the schedules and of the check, which takes about as long as one."""
+    return f"{100 * done / (len(schedules) + 1):.0f} %"
 
 
 def _functions(world: World) -> set[tuple[str, ...]]:
