@@ -356,9 +356,19 @@ def test_a_variant_that_cannot_run_is_refused_before_any_other_runs(monkeypatch)
         attack_matrix(["split", "fedvs:segments=9"], DIGITS, seeds=[0])
 
 
-def test_an_interrupted_matrix_stops():
-    with pytest.raises(Interrupted):
-        attack_matrix(["split"], DIGITS, seeds=[0], interrupted=lambda: True)
+def test_an_interrupted_matrix_keeps_the_attacks_that_were_made():
+    parts: list[float] = []
+    names = ["gradient norm", "gradient clusters"]
+    with pytest.raises(Interrupted) as caught:
+        attack_matrix(
+            *(["split"], DIGITS),
+            attacks=names,
+            seeds=[0],
+            watch=lambda _, part: parts.append(part),
+            interrupted=lambda: len(parts) == 2,  # before the second attack
+        )
+    assert parts == [pytest.approx(1 / 3), pytest.approx(2 / 3)]
+    assert [cell["attack"] for cell in caught.value.so_far.cells] == names[:1]
 
 
 def test_intervals_of_proportions():
