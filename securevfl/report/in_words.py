@@ -100,9 +100,9 @@ def number_text(value: float) -> str:
     >>> number_text(0.97136), number_text(123456.7), number_text(1e-5)
     ('0.9714', '123,457', '1e-05')
     """
-    if value == 0 or 1e-3 <= abs(value) < 1e4:
+    if value == 0 or 1e-3 <= abs(value) < 1e3:
         return f"{value:.4f}"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def measured(value: float | None, name: str) -> str:

@@ -40,8 +40,8 @@ const brief = (name) => (name.length > BRIEF ? `${name.slice(0, BRIEF - 1)}…` 
 
 function plain(value) {
   const small = Math.abs(value);
-  if (value === 0 || (small >= 1e-3 && small < 1e4)) return value.toFixed(4);
-  if (small >= 1e4 && small < 1e9) return grouped.format(Math.round(value));
+  if (value === 0 || (small >= 1e-3 && small < 1e3)) return value.toFixed(4);
+  if (small >= 1e3 && small < 1e9) return grouped.format(Math.round(value));
   return value.toPrecision(4);
 }
 
