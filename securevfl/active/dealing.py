@@ -182,6 +182,11 @@ class Dealt:
         return self.common == other.common and self.place != other.place
 
     @property
+    def after(self) -> bytes:
+        """The chain of all dealings up to this one, as the next one must name it."""
+        return digest("chain", self.before, digest("dealt", self.root, self.hashed))
+
+    @property
     def common(self) -> tuple[bytes, bytes, bytes]:
         """Part that the dealer says to all holders."""
         return self.root, self.hashed, self.before

@@ -26,6 +26,7 @@ from securevfl.active.dealing import (
     off_polynomial,
 )
 from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
+from securevfl.active.signing import Signing
 from securevfl.active.statements import DIGEST, Statement, Subject, digest, is_signed_by, signed
 from securevfl.active.tree import paths_of, root_of
 from securevfl.errors import RunError
@@ -72,7 +73,7 @@ class Dealing:
 def proofs(
     dealer: Participant,
     own: Dealing,
-    signing: tuple[Key, Sequence[Any]],
+    signing: Signing,
     start: Secret,
     shares: Sequence[Element],
     blinds: Sequence[Element],
@@ -85,8 +86,8 @@ def proofs(
     ----------
     dealer : Participant
     own : Dealing
-    signing : (Key, sequence of Bytes)
-        The dealer's signing key, and the verifying keys of all parties, which name the run.
+    signing : Signing
+        The dealer's.
     start : Secret (32,) uint8
         Random bytes of the dealer's start.
     shares : sequence of Element (rows, columns)
@@ -97,7 +98,7 @@ def proofs(
     before : Secret (32,) uint8
         The chain of the dealer's dealings before (`chained`).
     """
-    form, (identity, verifiers) = own.form, signing
+    form = own.form
     N, size = form.code.parties, form.code.size
     leaves = [dealer.tag(nonces[j], own.label(j), of=[shares[j], blinds[j]]) for j in range(N)]
     root = leaves[0].map(_root, *leaves[1:], shape=(DIGEST,), dtype=np.uint8)
@@ -108,7 +109,7 @@ def proofs(
         siblings = leaves[0].map(_siblings, *leaves[1:], j, **_path_of(N))
         about = own.dealer, own.kind, own.step, j
         said = (*about, start, before, leaves[j], siblings, root, values)
-        signature = dealer.sign(identity, statement_text, *said, *verifiers)
+        signature = dealer.sign(signing.own, statement_text, *said, signing.run)
         made.append((blinds[j], values, root, siblings, nonces[j], start, before, signature))
     return made, root.map(_link, values, shape=(DIGEST,), dtype=np.uint8)
 
@@ -117,8 +118,7 @@ def checked(
     holder: Participant,
     own: Dealing,
     place: int,
-    verifiers: Sequence[Any],
-    signer: int,
+    signing: Signing,
     share: Element,
     parts: tuple[Any, ...],
 ) -> tuple[Secret, tuple[Any, ...]]:
@@ -130,10 +130,8 @@ def checked(
     own : Dealing
     place : int
         j.
-    verifiers : sequence of Bytes
-        The verifying keys of all parties.
-    signer : int
-        The dealer's place among them.
+    signing : Signing
+        The holder's.
     share : Element (rows, columns)
     parts : tuple
         `PARTS`.
@@ -161,8 +159,8 @@ def checked(
     said = (*about, start, before, leaf, siblings, root, values)
     limbs = holder._limbs(nonce)
     mine.map(
-        _refuse, form.encoded(), place, signer, share, blind, limbs, signature, *said, *verifiers,
-        shape=(0,), real=True,
+        _refuse, form.encoded(), place, share, blind, limbs, signature,
+        signing.verifiers[own.dealer], *said, signing.run, shape=(0,), real=True,
     )  # fmt: skip
     link = root.map(_link, values, shape=(DIGEST,), dtype=np.uint8)
     shown = start.map(_shown, *said[5:], shape=(6, DIGEST), dtype=np.uint8)
@@ -187,8 +185,7 @@ def compared(
     holder: Participant,
     own: Dealing,
     places: tuple[int, int],
-    verifiers: Sequence[Any],
-    signer: int,
+    signing: Signing,
     stories: tuple[tuple[Any, ...], tuple[Any, ...]],
 ) -> None:
     """Hold the story that a holder was dealt against that of another one.
@@ -199,9 +196,8 @@ def compared(
     own : Dealing
     places : (int, int)
         The holder, and who sent the other story.
-    verifiers : sequence of Bytes
-    signer : int
-        The dealer's place among them.
+    signing : Signing
+        The holder's.
     stories : (story, story)
         Own and other, as `checked` returns them.
 
@@ -217,8 +213,9 @@ def compared(
     formed = isinstance(other, tuple) and len(other) == 2
     if not formed or type(other[0]) is not Secret or type(other[1]) is not Bytes:
         raise _dispute(own.dealer, own.kind, own.step, places, "has another form than a story")
-    about = own.dealer, own.kind, own.step, places, signer
-    mine.map(_compare, *about, signature, *other, *verifiers, shape=(0,))
+    about = own.dealer, own.kind, own.step, places, signing.run
+    key = signing.verifiers[own.dealer]
+    mine.map(_compare, *about, signature, *other, key, shape=(0,))
 
 
 def _parts_of(own: Dealing, place: int, parts: Any) -> tuple[Any, ...]:
@@ -312,37 +309,49 @@ def _compare(
     kind: str,
     step: int,
     places: tuple[int, int],
-    signer: int,
+    run: bytes,
     signature: bytes,
     other: np.ndarray,
     other_signature: bytes,
-    *verifiers: bytes,
+    verifier: bytes,
 ) -> np.ndarray:
     """Nothing, or the error of two stories, or of a story that nobody signed."""
-    statements = []
-    for place, rows, signed_by in zip(
-        places, (mine, other), (signature, other_signature), strict=True
-    ):
-        if rows.shape != (6, DIGEST) or rows.dtype != np.uint8:
-            raise _dispute(dealer, kind, step, places, "has another form than a story")
-        start, before, leaf, path, root, hashed = _bytes(rows)
-        content = Dealt(place, leaf, path, root, hashed, before).encoded()
-        subject = Subject(run_of(verifiers), 0, start, dealer, kind, step)
-        statements.append(Statement(subject, content, signed_by))
-    keys = {dealer: verifiers[signer]}
-    if not statements[1].is_valid(keys):
+    if other.shape != (6, DIGEST) or other.dtype != np.uint8:
+        raise _dispute(dealer, kind, step, places, "has another form than a story")
+    shown = zip(places, (mine, other), (signature, other_signature), strict=True)
+    statements = [story_of(run, dealer, kind, step, *one) for one in shown]
+    if not statements[1].is_valid({dealer: verifier}):
         raise _dispute(dealer, kind, step, places, "lacks the dealer's signature")
     if (mine[[1, 4, 5]] == other[[1, 4, 5]]).all():  # chain, root, H(c): one story
         return np.empty(0)
-    evidence = TwoStories(*statements)
-    found = judge(evidence, keys)
-    if found is not None:
-        raise LieFoundError(found.party, found.why, evidence)
+    refuse_lie(verifier, *statements)
     raise RunError(
         f"{kind!r} of step {step}: party {dealer} told parties {places[0]} and {places[1]} two "
         "stories, in two starts: it was put back to an older state, or it lies, and nobody can "
         "tell which. Start the run again"
     )
+
+
+def story_of(
+    run: bytes, dealer: int, kind: str, step: int, place: int, rows: np.ndarray, signature: bytes
+) -> Statement:
+    """The statement of a dealer that a holder shows, as `checked` returned it."""
+    start, before, leaf, path, root, hashed = _bytes(rows)
+    content = Dealt(place, leaf, path, root, hashed, before).encoded()
+    return Statement(Subject(run, 0, start, dealer, kind, step), content, signature)
+
+
+def refuse_lie(verifier: bytes, one: Statement, other: Statement) -> None:
+    """End the run where a judge names the signer of two statements.
+
+    Raises
+    ------
+    LieFoundError
+    """
+    evidence = TwoStories(one, other)
+    found = judge(evidence, {one.subject.signer: verifier})
+    if found is not None:
+        raise LieFoundError(found.party, found.why, evidence)
 
 
 def _dispute(dealer: int, kind: str, step: int, places: tuple[int, int], why: str) -> RunError:
@@ -351,18 +360,6 @@ def _dispute(dealer: int, kind: str, step: int, places: tuple[int, int], why: st
         f"{kind!r} of step {step}: what party {places[1]} says that party {dealer} dealt it {why}. "
         f"Dispute of {places[0]} and {places[1]}: one of both errs"
     )
-
-
-def run_of(verifiers: Sequence[bytes]) -> bytes:
-    """Digest that stands for a run: of the verifying keys of all its parties, in order."""
-    return digest("run", *verifiers)
-
-
-def subject_of(
-    verifiers: Sequence[bytes], start: np.ndarray, dealer: int, kind: str, step: int
-) -> Subject:
-    """Subject of a dealer's statement."""
-    return Subject(run_of(verifiers), 0, start.tobytes(), dealer, kind, step)
 
 
 def statement_text(
@@ -376,11 +373,11 @@ def statement_text(
     siblings: np.ndarray,
     root: np.ndarray,
     values: np.ndarray,
-    *verifiers: bytes,
+    run: bytes,
 ) -> bytes:
     """Bytes that a dealer signs for a holder."""
     content = _content(place, before, leaf, siblings, root, values).encoded()
-    return signed(subject_of(verifiers, start, dealer, kind, step), content)
+    return signed(Subject(run, 0, start.tobytes(), dealer, kind, step), content)
 
 
 def _content(
@@ -399,18 +396,17 @@ def _refuse(
     mine: np.ndarray,
     encoded: bytes,
     place: int,
-    signer: int,
     share: np.ndarray,
     blind: np.ndarray,
     limbs: np.ndarray,
     signature: bytes,
+    verifier: bytes,
     *said: Any,
 ) -> np.ndarray:
     """Nothing, or the error of a dealing that is not signed, or fails the check."""
-    dealer, kind, step, _, start, *own = said[:10]
-    verifiers = said[10:]
+    dealer, kind, step, _, start, *own, run = said
     leaf, siblings, root, values = own[1:]
-    if not is_signed_by(verifiers[signer], signature, statement_text(*said)):
+    if not is_signed_by(verifier, signature, statement_text(*said)):
         raise RunError(
             f"{kind!r} of step {step}: what party {place} got of party {dealer} lacks its "
             f"signature, and counts as not received. Dispute of {dealer} and {place}: one of both "
@@ -423,7 +419,7 @@ def _refuse(
         why = "the share is not under the root that was signed"
     if not why:
         return np.empty(0)
-    subject = subject_of(verifiers, start, dealer, kind, step)
+    subject = Subject(run, 0, start.tobytes(), dealer, kind, step)
     content = _content(place, *own)
     nonce = bytes_of(limbs, form.code.field)
     assert nonce is not None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from securevfl.active.dealing import Array, Dealt, Form, Proof, fault, is_signed
-from securevfl.active.statements import Statement, Subject
+from securevfl.active.statements import RUN, Statement, Subject
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.prime_field import PrimeField
@@ -46,11 +46,13 @@ class BadDealing:
 
 @dataclass(frozen=True)
 class TwoStories:
-    """Two statements of one signer about one subject.
+    """Two statements of one signer, of which no honest party makes both.
 
     Attributes
     ----------
     one, other : Statement
+        About one subject; or dealings of two steps in a row of one start, of which the second goes
+        on with another chain than the first leaves.
     """
 
     one: Statement
@@ -58,6 +60,18 @@ class TwoStories:
 
 
 Evidence = BadDealing | TwoStories
+
+
+def run_of(evidence: Evidence) -> bytes:
+    """Name of the run in evidence: the digest of its manifest, or `RUN`."""
+    own = evidence.one if isinstance(evidence, TwoStories) else evidence.proof.statement
+    return own.subject.run
+
+
+def signed_with(evidence: Evidence) -> str:
+    """Keys under which evidence stands, in words."""
+    run = run_of(evidence)
+    return RUN.decode() if run == RUN else f"identity of the manifest {run.hex()[:16]}"
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,13 @@ def judge(evidence: Evidence, keys: Mapping[int, bytes]) -> Verdict | None:
 
 def _two_stories(evidence: TwoStories, keys: Mapping[int, bytes]) -> Verdict | None:
     one, other = evidence.one, evidence.other
-    if not (one.is_valid(keys) and other.is_valid(keys) and one.contradicts(other)):
+    if not (one.is_valid(keys) and other.is_valid(keys)):
+        return None
+    if _breaks_chain(one, other):
+        subject = other.subject
+        why = f"{subject.kind!r} of step {subject.step} goes on with other steps than it was told"
+        return Verdict(subject.signer, f"{why}, under one signature")
+    if not one.contradicts(other):
         return None
     first, second = Dealt.read(one.content), Dealt.read(other.content)
     if first is not None and second is not None and first.is_beside(second):
@@ -129,9 +149,23 @@ def _two_stories(evidence: TwoStories, keys: Mapping[int, bytes]) -> Verdict | N
     return Verdict(subject.signer, f"{what}: two stories under one signature")
 
 
+def _breaks_chain(one: Statement, other: Statement) -> bool:
+    """Whether the second is of the next step of the same start, and goes on with other dealings."""
+    if replace(one.subject, step=one.subject.step + 1) != other.subject:
+        return False
+    first, second = Dealt.read(one.content), Dealt.read(other.content)
+    return first is not None and second is not None and second.before != first.after
+
+
 def write_evidence(path: Path, evidence: Evidence) -> None:
     """Write evidence as JSON; a bad dealing's file holds the share, which only its holder knew."""
-    text = json.dumps({"version": VERSION, **_written(evidence)}, indent=1) + "\n"
+    text = (
+        json.dumps(
+            {"version": VERSION, "signed_with": signed_with(evidence), **_written(evidence)},
+            indent=1,
+        )
+        + "\n"
+    )
     write_durably(path, text, mode=0o600)
 
 

@@ -14,6 +14,7 @@ from securevfl.engine import wire
 
 SIGNATURE = 64  # bytes
 DIGEST = 32  # bytes of SHA-256
+RUN = b"key of this run"  # names the run where its keys were drawn for it
 _TAG = "securevfl statement 1"
 
 
@@ -24,7 +25,7 @@ class Subject:
     Attributes
     ----------
     run : bytes
-        Of the run: its manifest's digest, or a random number that all agreed on.
+        Its manifest's digest, or `RUN` where keys were drawn for it.
     life : int
         Of the signer; 0 in dealings, which `start` tells apart.
     start : bytes

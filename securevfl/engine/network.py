@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -40,6 +41,25 @@ class Event(NamedTuple):
     round: int
     name: str
     fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Signing:
+    """Keys by which a party of a session makes statements, and checks those of others.
+
+    Attributes
+    ----------
+    secret : bytes
+        The party's own, 32 bytes.
+    keys : mapping of int to bytes
+        Public keys of all parties.
+    run : bytes
+        Digest of the session's manifest, which names the run.
+    """
+
+    secret: bytes = field(repr=False)
+    keys: Mapping[int, bytes]
+    run: bytes
 
 
 class RoundOverError(BaseException):

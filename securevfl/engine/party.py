@@ -27,6 +27,7 @@ from securevfl.engine.network import (
     Network,
     RoundOverError,
     Sending,
+    Signing,
     Wait,
     name_of,
 )
@@ -106,6 +107,9 @@ class Party:
     round, epoch : int
         Number of its present round (0 in setup), and of its incarnation: how often it was
         restarted.
+    signing : Signing or None
+        Keys by which the party signs what it says, where a manifest has keys of all parties. No
+        checkpoint holds it.
     resumptions : int
         How often the simulation that it takes part in was resumed. 0 on other engines, where a
         party of a resumed run is a new incarnation.
@@ -113,6 +117,7 @@ class Party:
 
     kept: ClassVar[tuple[str, ...]] = ()
     begins_once: bool = False
+    signing: Signing | None = None
     resumes_measured: ClassVar[bool] = True
     activities: ClassVar[Mapping[str, str]] = {
         "embedding": "upload",

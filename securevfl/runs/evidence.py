@@ -1,11 +1,21 @@
-"""Evidence of a lie, judged without the run of which it is."""
+"""Evidence of a lie: kept in a run's folder, and judged without the run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from securevfl.active.judge import Verdict, judge, read_evidence
+from securevfl.active.judge import (
+    LieFoundError,
+    Verdict,
+    judge,
+    read_evidence,
+    run_of,
+    signed_with,
+    write_evidence,
+)
 from securevfl.engine.security.identity import Manifest
+from securevfl.errors import ConfigurationError
+from securevfl.runs.storage import EVIDENCE
 
 
 def judged(file: str | Path, manifest: str | Path) -> Verdict | None:
@@ -14,9 +24,26 @@ def judged(file: str | Path, manifest: str | Path) -> Verdict | None:
     Raises
     ------
     ConfigurationError
-        When a file cannot be read, or a party has not signed the manifest.
+        When a file cannot be read, or a party has not signed the manifest. When the evidence is of
+        another run than the manifest's, such as one whose keys were drawn for it.
     """
     session = Manifest.read(Path(manifest))
     session.check()
+    evidence = read_evidence(Path(file))
+    if run_of(evidence) != session.digest:
+        raise ConfigurationError(
+            f"evidence: the signature of {file} is by a {signed_with(evidence)}, and not by one "
+            f"of the session {session.session!r} in {manifest}"
+        )
     keys = {n: entry.public for n, entry in session.entries.items()}
-    return judge(read_evidence(Path(file)), keys)
+    return judge(evidence, keys)
+
+
+def keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
+    """Write the evidence of a lie into a folder; the error that says where it is."""
+    path = folder / EVIDENCE
+    try:
+        write_evidence(path, error.evidence)
+    except OSError:
+        return error
+    return LieFoundError(error.party, error.why, error.evidence, path)

@@ -38,8 +38,7 @@ def run(server=None, *, liars=None, parties=8, rounds=3, **options):
 
 def keys_of(played):
     """Public keys of all parties, as anybody may have them."""
-    verifiers = bare_of(list(played.server.sworn[1]))
-    return dict(zip([SERVER, *range(len(verifiers) - 1)], verifiers, strict=True))
+    return dict(bare_of(played.judge.parties[0].sworn[1]))
 
 
 def named(played):
@@ -81,11 +80,9 @@ class Lies(Server):
         if leaf is None:
             label = covert.dealing_of(self.public, SERVER, "step", self.steps).label(j)
             leaf = self.tag(own["nonce"], label, of=[self.dealt(self.steps).shares[j], parts[0]])
-        identity, verifiers = self.sworn
         said = own["start"], own["before"], leaf, own["siblings"], own["root"], own["values"]
-        signature = self.sign(
-            *(identity, statement_text, SERVER, "step", self.steps, j), *said, *verifiers
-        )
+        about = self.signs.own, statement_text, SERVER, "step", self.steps, j
+        signature = self.sign(*about, *said, self.signs.run)
         return (*(own[name] for name in names), signature)
 
 
@@ -475,3 +472,18 @@ def test_a_holder_that_shows_a_false_story_names_nobody(liar):
     assert type(played.error) is RunError
     assert f"and {VICTIM}: one of both errs" in str(played.error)
     assert "lacks the dealer's signature" in str(played.error)
+
+
+class BreaksChain(Lies):
+    """Deals the third step as one that goes on with other steps than were dealt."""
+
+    step = 3
+
+    def lie(self, j, parts):
+        return self.signed(j, parts, before=Secret(bare_of(parts[6]) ^ 1, None, SERVER, None))
+
+
+def test_a_step_that_goes_on_with_other_steps_names_the_server():
+    played = run(BreaksChain, rounds=4)
+    assert named(played) == SERVER
+    assert "goes on with other steps than it was told" in str(played.error)

@@ -23,8 +23,9 @@ from securevfl.active.dealing import (
     leaf_of,
     repetitions,
 )
-from securevfl.active.dealt import Dealing, proofs, subject_of
+from securevfl.active.dealt import Dealing, proofs
 from securevfl.active.judge import BadDealing, TwoStories, judge, read_evidence, write_evidence
+from securevfl.active.signing import Signing
 from securevfl.active.statements import Statement, Subject
 from securevfl.active.tree import depth_of, paths_of, root_of
 from securevfl.errors import ConfigurationError
@@ -53,9 +54,10 @@ class Dealer(Participant):
     def __init__(self, form):
         super().__init__(DEALER, range(form.code.parties), form.code.field)
         self.form, self.identity = form, self.key("identity")
-        self.verifiers = [self.verifying_key(self.identity)]
+        verifier = self.verifying_key(self.identity)
+        self.signs = Signing(self.identity, {DEALER: verifier}, b"run")
         self.start = self.tag(self.key("start"), "start")
-        self.keys = {DEALER: bare_of(self.verifiers[0])}
+        self.keys = {DEALER: bare_of(verifier)}
 
     def deal(self, lie=None, step=1, data=None):
         """Bare shares, and the proof of each holder."""
@@ -68,10 +70,9 @@ class Dealer(Participant):
         blinds = self.encoded((form.repetitions,))
         nonces = [self.key(f"nonce {j}") for j in range(code.parties)]
         start, own = self.start, Dealing(form, DEALER, "step", step)
-        signing, before = (self.identity, self.verifiers), self.element_of(bytes(32))
-        made, _ = proofs(self, own, signing, start, shares, blinds, nonces, before)
-        keys = [bare_of(one) for one in self.verifiers]
-        subject = subject_of(keys, bare_of(start), DEALER, "step", step)
+        before = self.element_of(bytes(32))
+        made, _ = proofs(self, own, self.signs, start, shares, blinds, nonces, before)
+        subject = Subject(b"run", 0, bare_of(start).tobytes(), DEALER, "step", step)
         bare = bare_of(shares)
         every = zip(bare, made, strict=True)
         return np.stack(bare), [

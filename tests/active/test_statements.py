@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from securevfl.active.dealing import Dealt
 from securevfl.active.judge import TwoStories, judge
 from securevfl.active.statements import Statement, Subject
 from securevfl.protocols.coded_split.covert import quorum_of
@@ -43,3 +44,21 @@ def test_two_quorums_have_an_honest_holder_in_common(N, T):
     q = quorum_of(N, T)
     assert 2 * q - N > T
     assert 2 * (q - 1) - N <= T
+
+
+def test_a_dealing_that_goes_on_with_other_dealings_names_the_dealer():
+    signer = Signer(os.urandom(32))
+    keys = {4: signer.public}
+    first = Dealt(2, *(bytes([n]) * 32 for n in range(5)))
+    honest = Dealt(2, *(bytes([n]) * 32 for n in range(4)), first.after)
+    other = dataclasses.replace(honest, before=bytes(32))
+    later = dataclasses.replace(SUBJECT, step=2)
+    one = signer.state(SUBJECT, first.encoded())
+    assert judge(TwoStories(one, signer.state(later, honest.encoded())), keys) is None
+    found = judge(TwoStories(one, signer.state(later, other.encoded())), keys)
+    assert found.party == 4
+    assert "goes on with other steps" in found.why
+    restarted = dataclasses.replace(later, start=b"y")
+    assert judge(TwoStories(one, signer.state(restarted, other.encoded())), keys) is None
+    skipped = dataclasses.replace(later, step=3)
+    assert judge(TwoStories(one, signer.state(skipped, other.encoded())), keys) is None

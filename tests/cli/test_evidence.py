@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.active.judge import TwoStories, write_evidence
-from securevfl.active.statements import Subject
+from securevfl.active.statements import RUN, Subject
 from securevfl.cli.app import app
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
@@ -26,9 +26,9 @@ def session(tmp_path):
         made = made.signed(n, identity)
     made.write(tmp_path / "session.toml")
 
-    def evidence(key, *contents):
+    def evidence(key, *contents, run=None):
         signer = Signer(key._secret.private_bytes_raw())
-        subject = Subject(b"run", 0, bytes(32), SERVER, "step", 3)
+        subject = Subject(run or made.digest, 0, bytes(32), SERVER, "step", 3)
         write_evidence(
             tmp_path / "evidence.json", TwoStories(*(signer.state(subject, c) for c in contents))
         )
@@ -54,6 +54,15 @@ def test_evidence_that_shows_nothing_names_nobody_and_exits_with_1(session):
         assert shown.exit_code == 1
         assert shown.stdout.startswith("nobody: ")
         assert json.loads(call(*words, "--json").stdout) == {"party": None, "why": None}
+
+
+def test_evidence_of_a_run_with_its_own_keys_is_not_judged_by_a_manifest(session):
+    own, evidence = session
+    words = evidence(own[SERVER], b"one", b"other", run=RUN)
+    assert json.loads(words[0].read_text())["signed_with"] == "key of this run"
+    shown = call(*words)
+    assert "key of this run" in shown.output
+    assert shown.exit_code != 0
 
 
 def test_a_manifest_that_not_all_have_signed_is_refused(session, tmp_path):

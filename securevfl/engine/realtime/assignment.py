@@ -182,6 +182,8 @@ def begin_incarnation(
         store.refuse_to_begin_anew(name_of(index))
     secrets = begun_secrets(store, index, restored=restored)
     party = assignment.make(index, secrets)
+    if identity is not None and assignment.manifest is not None:
+        party.signing = identity.signing(assignment.manifest)
     _limit_threads()  # those of libraries that its data brought
     if saved is not None:
         restore(party, saved)

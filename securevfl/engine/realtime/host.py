@@ -44,6 +44,8 @@ class PartyStatus:
         Whether that error is about the party's own table, which its owner can mend.
     waits : str
         Description of its present wait; empty if it does not wait.
+    lie : RunError or None
+        That error, where it has evidence that another party lied.
     progress : int
         Number of messages received and events recorded.
     rejected : int
@@ -53,6 +55,7 @@ class PartyStatus:
     done: bool
     failed: str
     mistake: bool
+    lie: RunError | None
     waits: str
     round: int
     setup_done: bool
@@ -61,6 +64,8 @@ class PartyStatus:
 
     def error(self, what: str) -> DataError | RunError:
         """The error by which `what`, in which the party failed, ends."""
+        if self.lie is not None:
+            return self.lie
         return DataError(self.failed) if self.mistake else RunError(f"{what}: {self.failed}")
 
 
@@ -128,6 +133,7 @@ class PartyHost(Owner):
         self._keep_ahead = keep_ahead
         self._stopped = False
         self._failed, self._mistake = "", False
+        self._lie: RunError | None = None
         self._progress = 0
         self._rejected = 0
         self._zero = time.monotonic_ns()
@@ -195,6 +201,7 @@ class PartyHost(Owner):
             done=self._runner.done,
             failed=self._failed,
             mistake=self._mistake,
+            lie=self._lie,
             waits="" if wait is None or self._runner.done else wait.describe(),
             round=self.party.round,
             setup_done=self._runner.setup_done,
@@ -301,6 +308,8 @@ class PartyHost(Owner):
         except SecureVFLError as failure:  # a sentence that says what to do
             self._failed = f"{name_of(self.party.index)}: {failure}"
             self._mistake = isinstance(failure, DataError)
+            if isinstance(failure, RunError) and hasattr(failure, "evidence"):
+                self._lie = failure
             self._runner.close()
         except (Exception, RoundOverError) as failure:
             last = "".join(traceback.format_exception_only(failure)).strip()

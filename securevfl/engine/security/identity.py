@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
-from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.network import SERVER, Signing, name_of
 from securevfl.engine.security.frames import Hello
 from securevfl.errors import ConfigurationError, SealError
 from securevfl.reading import NOT_PARSED
@@ -154,6 +154,11 @@ class Identity:
     def sign(self, statement: bytes) -> bytes:
         """Signature, 64 bytes."""
         return self._secret.sign(statement)
+
+    def signing(self, manifest: Manifest) -> Signing:
+        """Keys of the parties of a session, one of which it is."""
+        keys = {n: entry.public for n, entry in manifest.entries.items()}
+        return Signing(self._secret.private_bytes_raw(), keys, manifest.digest)
 
     def introduce(self, session: bytes, index: int, hello: Hello) -> Hello:
         """The introduction of an incarnation, with a signature.

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.active.dealt import BEFORE, checked, compared, no_chain
+from securevfl.active.signing import Signing, exchange_keys, signing_of
 from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import PrivacyError
 from securevfl.field import PrimeField
@@ -121,7 +122,7 @@ class Holder(KeyParticipant):
         self.released: tuple[Secret, ...] = ()  # an owner's own models, if they are released
         self.unknowns = 0
         self.named: tuple[Any, ...] = ()
-        self.sworn: tuple[Any, ...] = ()  # at the covert level: signing key, all verifying keys
+        self.sworn: tuple[Any, ...] = ()  # at the covert level: signing key, verifying keys
         self.dealings: tuple[Any, ...] = ()  # of the set-up, while it lasts
         self.told_stories: tuple[Any, ...] = ()  # `covert.History`, at that level
         if public.covert:
@@ -140,7 +141,7 @@ class Holder(KeyParticipant):
     async def setup(self) -> None:
         """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
         if self.public.covert:
-            self.sworn = await covert.exchange_keys(self, self.public)
+            self.sworn = await exchange_keys(self)
         self.share_own()
         await self.agree_on_keys(self.public.prss)
         for part in self.public.batches:
@@ -259,6 +260,11 @@ class Holder(KeyParticipant):
             self.ask()
 
     @property
+    def signs(self) -> Signing:
+        """Keys of this run, or of its manifest."""
+        return signing_of(self, self.sworn)
+
+    @property
     def history(self) -> covert.History:
         """History of what the server dealt, at the covert level."""
         return covert.History(*self.told_stories)
@@ -272,9 +278,9 @@ class Holder(KeyParticipant):
         if number <= self.model[1] or number in self.model[2]:
             return
         own = covert.dealing_of(self.public, SERVER, "step", number)
-        told = checked(self, own, self.index, self.sworn[1], 0, share, parts)
+        told = checked(self, own, self.index, self.signs, share, parts)
         before = parts[BEFORE]
-        self.history = self.history.with_step(self.index, number, told, before, self.last_step)
+        self.history = self.history.with_step(self, number, told, before)
         self.apply(number, share, self.no_steps)
         self.model = (*self.model[:3], self.history.label(self.public))
         if number in self.history.own:
@@ -329,7 +335,7 @@ class Holder(KeyParticipant):
         known = self.history
         if step in known.own:
             own, both = covert.dealing_of(self.public, SERVER, "step", step), (self.index, sender)
-            compared(self, own, both, self.sworn[1], 0, (known.own[step], story))
+            compared(self, own, both, self.signs, (known.own[step], story))
             agreed = {*known.agreed.get(step, ()), sender}
             recent = {n: one for n, one in known.agreed.items() if n > step - 3 * covert.STORY}
             self.history = replace(known, agreed={**recent, step: tuple(sorted(agreed))})

@@ -26,7 +26,10 @@ from securevfl.active.dealt import (
     link_of,
     no_chain,
     proofs,
+    refuse_lie,
+    story_of,
 )
+from securevfl.active.signing import PROTECTED as SIGNED
 from securevfl.active.statements import DIGEST, digest
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, kept_as
@@ -48,10 +51,10 @@ Step = tuple[int, Element, Parts]
 #: Kinds of dealing, and how their payloads are protected at this level.
 DEALT = ("train-data", "test-data", "model", "deal", "seed")
 PROTECTED: Mapping[str, str | tuple[str, ...]] = {
+    **SIGNED,
     **dict.fromkeys(DEALT, ("field", *PARTS)),
     "seed": ("seed", *PARTS),
     "missed": ("public", *("field",) * 3, "real", "real", "keys", "real", "real", "signature"),
-    "identity": "signature",
     "story": ("public", "real", "signature"),
     "echo": ("real", "signature"),
 }
@@ -64,11 +67,6 @@ def keep(party: Any, protected: Mapping[str, Any], *names: str) -> None:
     party.kept = (*party.kept, *own)
 
 
-def places(public: Parameters) -> list[int]:
-    """Parties in the order of their verifying keys."""
-    return [SERVER, *range(public.code.parties)]
-
-
 def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dealing:
     """A dealing, as all know it before; those of steps are called "step"."""
     if kind == "step":
@@ -79,16 +77,6 @@ def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dea
         shape = public.batches[kind.removesuffix("-data")].length, public.sizes[dealer]
     form = Form(public.code, shape, repetitions(public.code), kind == "model")
     return Dealing(form, dealer, kind, step)
-
-
-async def exchange_keys(party: Participant, public: Parameters) -> tuple[Key, list[Any]]:
-    """The signing key of a party, and the verifying keys of all, which stand for the run."""
-    identity = party.key("identity")
-    own = party.verifying_key(identity)
-    others = [n for n in places(public) if n != party.index]
-    party.broadcast("identity", own, others)
-    found = await party.collect("identity", senders=others)
-    return identity, [own if n == party.index else found[n] for n in places(public)]
 
 
 def new_start(party: Participant) -> Secret:
@@ -110,7 +98,7 @@ def share_with_proof(owner: Any, public: Parameters, kind: str, value: Element) 
     shares, blinds = ([one[j] for j in range(code.parties)] for one in (dealt, hiding))
     nonces = [owner.key(f"nonce {kind} {j}.") for j in range(code.parties)]
     start, before = new_start(owner), no_chain(owner)
-    made, _ = proofs(owner, own, owner.sworn, start, shares, blinds, nonces, before)
+    made, _ = proofs(owner, own, owner.signs, start, shares, blinds, nonces, before)
     owner.share(kind, [(share, *parts) for share, parts in zip(shares, made, strict=True)])
 
 
@@ -125,8 +113,8 @@ def check_shared(
         share, *parts = payload
         shares[n] = share
         own = dealing_of(public, n, kind)
-        told = checked(holder, own, holder.index, holder.sworn[1], n + 1, share, tuple(parts))
-        holder.dealings = (*holder.dealings, (own, n + 1, *told))
+        told = checked(holder, own, holder.index, holder.signs, share, tuple(parts))
+        holder.dealings = (*holder.dealings, (own, *told))
     return shares
 
 
@@ -140,16 +128,16 @@ async def echo(holder: Any, public: Parameters) -> Secret:
     """
     own = holder.dealings
     others = [n for n in holder.peers if n != holder.index]
-    shown, signatures = [one[3][0] for one in own], [one[3][1] for one in own]
+    shown, signatures = [one[2][0] for one in own], [one[2][1] for one in own]
     holder.broadcast("echo", (shown, signatures), others)
     for sender, payload in (await holder.collect("echo", senders=others)).items():
         form = [len(one) if isinstance(one, list) else -1 for one in payload]
         if form != [len(own)] * 2:
             raise refusal("coded_split: 'echo'", sender, "another form", f"{len(own)} stories")
-        for (dealing, signer, _, story), *other in zip(own, *payload, strict=True):
+        for (dealing, _, story), *other in zip(own, *payload, strict=True):
             both = holder.index, sender
-            compared(holder, dealing, both, holder.sworn[1], signer, (story, tuple(other)))
-    return chained(no_chain(holder), *(one[2] for one in own))
+            compared(holder, dealing, both, holder.signs, (story, tuple(other)))
+    return chained(no_chain(holder), *(one[1] for one in own))
 
 
 def step_proofs(
@@ -164,7 +152,7 @@ def step_proofs(
     labels = [wire.encode(("nonce", number, j)) for j in range(code.parties)]
     nonces = [server.derived_key(secret, label, of=[step]) for label in labels]
     start, before = server.stories[number - server.forgotten - 1]
-    return proofs(server, own, server.sworn, start, shares, blinds, nonces, before)
+    return proofs(server, own, server.signs, start, shares, blinds, nonces, before)
 
 
 def steps_in(
@@ -217,9 +205,20 @@ def _words(root: np.ndarray, chain: np.ndarray, p: int) -> np.ndarray:
 
 
 def _refuse_other_history(
-    chain: np.ndarray, before: np.ndarray, holder: int, step: int
+    chain: np.ndarray,
+    before: np.ndarray,
+    holder: int,
+    step: int,
+    run: bytes,
+    verifier: bytes,
+    *stories: Any,
 ) -> np.ndarray:
+    """Nothing, or the error of a step that goes on with others than this holder was dealt."""
     if not np.array_equal(chain, before):
+        if stories:
+            own = zip((step - 1, step), stories[::2], stories[1::2], strict=True)
+            told = [story_of(run, SERVER, "step", t, holder, *one) for t, *one in own]
+            refuse_lie(verifier, *told)
         raise RunError(
             f"coded_split: step {step} goes on with other steps than party {holder} was dealt: the "
             "server went back to an older state, or tells two stories. Compare what the others "
@@ -236,7 +235,7 @@ def caught_up(server: Any, holder: Any) -> Element:
             parts = received(server.proofs_of(t)[holder.index], holder.index)
             link = link_of(parts)
             story = link, ()
-            history = history.with_step(holder.index, t, story, parts[BEFORE], holder.last_step)
+            history = history.with_step(holder, t, story, parts[BEFORE])
     found: Element = history.label(public)
     return found
 
@@ -251,8 +250,10 @@ class History:
         The chain of the set-up.
     chain : Secret
         That of the server's steps, all up to `step`.
-    ahead : dict of int to (Secret, Secret)
-        Digests of later steps, and the chain that each goes on with.
+    newest : tuple
+        Story of that step, as it was told.
+    ahead : dict of int to (Secret, Secret, tuple)
+        Digests of later steps, the chain that each goes on with, and its story.
     own : dict of int to tuple
         Stories of steps that are compared, the newest.
     agreed : dict of int to tuple of int
@@ -264,7 +265,8 @@ class History:
     root: Secret
     chain: Secret
     step: int = 0
-    ahead: Mapping[int, tuple[Secret, Secret]] = field(default_factory=dict)
+    newest: tuple[Any, ...] = ()
+    ahead: Mapping[int, tuple[Secret, Secret, tuple[Any, ...]]] = field(default_factory=dict)
     own: Mapping[int, Any] = field(default_factory=dict)
     agreed: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     early: tuple[Any, ...] = ()
@@ -273,21 +275,22 @@ class History:
         """State of a checkpoint."""
         return tuple(getattr(self, one.name) for one in fields(self))
 
-    def with_step(
-        self, holder: int, number: int, told: tuple[Secret, Any], before: Secret, last: int
-    ) -> Self:
-        """The history with a step that was dealt, of a run of `last` steps."""
-        ahead = {**self.ahead, number: (told[0], before)}
-        chain, step = self.chain, self.step
+    def with_step(self, holder: Any, number: int, told: tuple[Secret, Any], before: Secret) -> Self:
+        """The history with a step that a holder was dealt."""
+        ahead = {**self.ahead, number: (*told[:1], before, told[1])}
+        chain, step, newest, last = self.chain, self.step, self.newest, holder.last_step
         while step + 1 in ahead:
             step += 1
-            link, goes_on = ahead.pop(step)
-            chain.map(_refuse_other_history, goes_on, holder, step, shape=(0,))
-            chain = chained(chain, link)
+            link, goes_on, story = ahead.pop(step)
+            both = (*newest, *story) if newest and story else ()
+            signs = holder.signs
+            about = holder.index, step, signs.run, signs.verifiers[SERVER]
+            chain.map(_refuse_other_history, goes_on, *about, *both, shape=(0,))
+            chain, newest = chained(chain, link), story
         own = dict(self.own)
         if is_compared(number, last):
             own = {n: one for n, one in own.items() if n > number - 3 * STORY} | {number: told[1]}
-        return replace(self, chain=chain, step=step, ahead=ahead, own=own)
+        return replace(self, chain=chain, step=step, newest=newest, ahead=ahead, own=own)
 
     def label(self, public: Parameters) -> Element:
         """The digest that stands in labels."""
@@ -330,7 +333,7 @@ def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tupl
     key = MessageSpec("identity", "client", "client", "key", public=True, count=once)
     made += [
         replace(key, sender=one, receiver=other, source="docs/active.md: verifying keys")
-        for one, other in (("client", "client"), ("client", "server"), ("server", "client"))
+        for one, other in (("client", "client"), ("server", "client"))
     ]
     made.append(MessageSpec("echo", "client", "client", "key", count=once, source="set-up echo"))
     if public.trains:

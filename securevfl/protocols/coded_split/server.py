@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.active.dealt import chained, no_chain
+from securevfl.active.signing import Signing, exchange_keys, signing_of
 from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import Centre
@@ -99,7 +100,7 @@ class Server(Participant):
         self.test_scores: dict[int, Secret] = {}
         self.asking: Request | None = None  # what it asks for after the last step
         self.unknowns = 0  # independent columns of all owners, with a budget of sums
-        self.sworn: tuple[Any, ...] = ()  # at the covert level: signing key, all verifying keys
+        self.sworn: tuple[Any, ...] = ()  # at the covert level: its signing key
         self.start: Secret | None = None  # random bytes of this start
         self.stories: tuple[Any, ...] = ()  # of each logged step its start, and the chain before it
         self.chain: tuple[Secret, ...] = ()  # that of all steps
@@ -111,11 +112,16 @@ class Server(Participant):
         """Draw the secret of all masks; hear of the unknowns."""
         self.secret = self.key("secret")
         if self.public.covert:
-            self.sworn = await covert.exchange_keys(self, self.public)
+            self.sworn = await exchange_keys(self)
             self.chain = (no_chain(self),)
         if self.public.trains and self.public.config.budget:
             columns, config = dict(enumerate(self.public.widths)), self.public.config
             self.unknowns = await agree_on_unknowns(self, "coded_split", None, columns, config)
+
+    @property
+    def signs(self) -> Signing:
+        """Keys of this run, or of its manifest."""
+        return signing_of(self, self.sworn)
 
     async def run(self) -> None:
         """Lines 6 to 9 for every step, then the test rows from their shares if that is wanted."""
@@ -123,6 +129,9 @@ class Server(Participant):
         self.on("stored", self.forget)
         if self.public.covert:
             self.start = covert.new_start(self)
+            if self.returned and self.sworn and not self.steps:  # the key may have been lost
+                for n in self.peers:
+                    self.send(n, "identity", self.sworn[1][SERVER], round=0)
         for step, loss, seconds in self.recent if self.returned else ():
             used = self.public.results_needed
             self.record("again", step=step, loss=loss, used=used, round=step, time=seconds)

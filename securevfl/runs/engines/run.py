@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.active.judge import LieFoundError, write_evidence
+from securevfl.active.judge import LieFoundError
 from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import has_checkpoint
 from securevfl.engine.conditions import Conditions
@@ -45,12 +45,13 @@ from securevfl.runs.engines.registry import (
     engine_options,
     get_engine,
 )
+from securevfl.runs.evidence import keep_evidence
 from securevfl.runs.history import HistoryRecorder, Progress
 from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
 from securevfl.runs.result import Run
 from securevfl.runs.spec import CONFIG, RunSpec, reads_local_tables
-from securevfl.runs.storage import EVIDENCE, MODELS, SUMMARY, read_transcript, write_config
+from securevfl.runs.storage import MODELS, SUMMARY, read_transcript, write_config
 from securevfl.runs.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
@@ -288,7 +289,10 @@ def _carry_out(
         except LieFoundError as error:
             if job.folder is None:
                 raise
-            raise _keep_evidence(error, job.folder) from None
+            kept = keep_evidence(error, job.folder)
+            if kept is not error:
+                unmark(job.folder)  # else the next run in this folder would remove it
+            raise kept from None
         except (DivergedError, RangeError) as error:
             if job.folder is None or recorder.good is None:
                 raise
@@ -324,17 +328,6 @@ def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
             f"{job.protocol.name}: the networks do not fit into memory ({error}). Choose a smaller "
             "width, hidden or batch"
         ) from None
-
-
-def _keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
-    """Write the evidence of a lie; the error that says where it is."""
-    path = folder / EVIDENCE
-    try:
-        write_evidence(path, error.evidence)
-    except OSError:
-        return error
-    unmark(folder)  # else the next run in this folder would remove it
-    return LieFoundError(error.party, error.why, error.evidence, path)
 
 
 def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:

@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
+from securevfl.active.judge import LieFoundError
 from securevfl.engine.carriers.base import Carrier
 from securevfl.engine.carriers.nats import NatsCarrier
 from securevfl.engine.network import SERVER, Event
@@ -16,6 +17,7 @@ from securevfl.engine.organisations.process import OthersFailedError, Process
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.used_sessions import list_beside, refuse_used, use_session
 from securevfl.errors import CarrierError, ConfigurationError, RunError
+from securevfl.runs.evidence import keep_evidence
 from securevfl.runs.folders.checksums import Summary, read_summary
 from securevfl.runs.organisations.folder import SESSION, OwnFolder
 from securevfl.runs.organisations.invitation import Invitation
@@ -107,6 +109,9 @@ class Member:
         except (OthersFailedError, asyncio.CancelledError, KeyboardInterrupt):
             await process.close()
             raise
+        except LieFoundError as error:
+            await process.leave(None)
+            raise keep_evidence(error, self.folder.path) from None
         except BaseException:
             await process.leave(None)
             raise

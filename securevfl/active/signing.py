@@ -1,0 +1,61 @@
+"""Keys by which parties sign: those of a manifest where there is one, else keys of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from securevfl.active.statements import RUN
+from securevfl.verified import Key, Participant
+from securevfl.verified.trace import SERVER
+from securevfl.verified.values import Bytes
+
+PROTECTED: Mapping[str, str] = {"identity": "signature"}
+
+
+@dataclass(frozen=True)
+class Signing:
+    """The signing key of a party, and the verifying keys of those whose statements it checks.
+
+    Attributes
+    ----------
+    own : Key
+    verifiers : mapping of int to Bytes
+        By party.
+    run : bytes
+        Name of the run in all statements: the manifest's digest, or `RUN`.
+    """
+
+    own: Key
+    verifiers: Mapping[int, Bytes]
+    run: bytes
+
+
+async def exchange_keys(party: Participant) -> tuple[Key, dict[int, Bytes]] | tuple[()]:
+    """Keys of the run, as a checkpoint keeps them; none where a manifest has the keys.
+
+    The server waits for nobody's, as it checks no statement. So it may be killed meanwhile.
+    """
+    if party.signing is not None:
+        return ()
+    identity = party.key("identity")
+    verifiers = {party.index: party.verifying_key(identity)}
+    party.broadcast("identity", verifiers[party.index])
+    if party.index != SERVER:
+        others = [n for n in party.peers if n != party.index]
+        verifiers |= await party.collect("identity", senders=[SERVER, *others])
+    return identity, verifiers
+
+
+def signing_of(party: Participant, sworn: tuple[Key, dict[int, Bytes]] | tuple[()]) -> Signing:
+    """Keys of a party, of which `sworn` are those of the run; the manifest's are in no checkpoint.
+
+    `securevfl.engine.realtime.assignment.begin_incarnation` gives a party those of the manifest.
+    """
+    named = party.signing
+    if named is None:
+        assert sworn
+        return Signing(*sworn, RUN)
+    home = party.index, party.world
+    verifiers = {n: Bytes(key, None, *home) for n, key in named.keys.items()}
+    return Signing(Key(named.secret, None, *home), verifiers, named.run)
