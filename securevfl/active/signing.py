@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from securevfl.active.statements import RUN
-from securevfl.verified import Key, Participant
+from securevfl.verified import Key, Participant, Secret
 from securevfl.verified.trace import SERVER
 from securevfl.verified.values import Bytes
 
+Sworn = tuple[Key, dict[int, Bytes]] | tuple[()]  # as a checkpoint keeps it
 PROTECTED: Mapping[str, str] = {"identity": "signature"}
 
 
@@ -31,7 +33,7 @@ class Signing:
     run: bytes
 
 
-async def exchange_keys(party: Participant) -> tuple[Key, dict[int, Bytes]] | tuple[()]:
+async def exchange_keys(party: Participant) -> Sworn:
     """Keys of the run, as a checkpoint keeps them; none where a manifest has the keys.
 
     The server waits for nobody's, as it checks no statement. So it may be killed meanwhile.
@@ -47,7 +49,7 @@ async def exchange_keys(party: Participant) -> tuple[Key, dict[int, Bytes]] | tu
     return identity, verifiers
 
 
-def signing_of(party: Participant, sworn: tuple[Key, dict[int, Bytes]] | tuple[()]) -> Signing:
+def signing_of(party: Participant, sworn: Sworn) -> Signing:
     """Keys of a party, of which `sworn` are those of the run; the manifest's are in no checkpoint.
 
     `securevfl.engine.realtime.assignment.begin_incarnation` gives a party those of the manifest.
@@ -59,3 +61,19 @@ def signing_of(party: Participant, sworn: tuple[Key, dict[int, Bytes]] | tuple[(
     home = party.index, party.world
     verifiers = {n: Bytes(key, None, *home) for n, key in named.keys.items()}
     return Signing(Key(named.secret, None, *home), verifiers, named.run)
+
+
+def new_start(party: Participant) -> Secret:
+    """Random bytes of a start: what was dealt before a folder was put back contradicts nothing."""
+    found: Secret = party.tag(party.key("start"), "start")
+    return found
+
+
+def tell_again(server: Any) -> None:
+    """Send a server's verifying key again when it comes back before its first step.
+
+    What it sent before may be lost with it. Later everybody has it.
+    """
+    if server.returned and server.sworn and not server.steps:
+        for n in server.peers:
+            server.send(n, "identity", server.sworn[1][SERVER], round=0)

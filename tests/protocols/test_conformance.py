@@ -47,6 +47,7 @@ from securevfl.verified import Chance, bare_of
 
 VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "fedvs, coded inference": ("fedvs", {"segments": 2, "secure": True}),
+    "fedvs, covert": ("fedvs", {"security": "covert"}),
     "fedvs, plain": ("fedvs", {"masked": False}),
     "coded_split, all": (
         "coded_split",

@@ -30,6 +30,7 @@ from securevfl.active.dealt import (
     story_of,
 )
 from securevfl.active.signing import PROTECTED as SIGNED
+from securevfl.active.signing import new_start
 from securevfl.active.statements import DIGEST, digest
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, kept_as
@@ -77,12 +78,6 @@ def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dea
         shape = public.batches[kind.removesuffix("-data")].length, public.sizes[dealer]
     form = Form(public.code, shape, repetitions(public.code), kind == "model")
     return Dealing(form, dealer, kind, step)
-
-
-def new_start(party: Participant) -> Secret:
-    """Random bytes of a start: what was dealt before a folder was put back contradicts nothing."""
-    found: Secret = party.tag(party.key("start"), "start")
-    return found
 
 
 def share_with_proof(owner: Any, public: Parameters, kind: str, value: Element) -> None:

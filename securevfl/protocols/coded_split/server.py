@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.active.dealt import chained, no_chain
-from securevfl.active.signing import Signing, exchange_keys, signing_of
+from securevfl.active.signing import Signing, exchange_keys, new_start, signing_of, tell_again
 from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import Centre
@@ -128,10 +128,8 @@ class Server(Participant):
         self.on("lacks", self.deal_again)
         self.on("stored", self.forget)
         if self.public.covert:
-            self.start = covert.new_start(self)
-            if self.returned and self.sworn and not self.steps:  # the key may have been lost
-                for n in self.peers:
-                    self.send(n, "identity", self.sworn[1][SERVER], round=0)
+            self.start = new_start(self)
+            tell_again(self)
         for step, loss, seconds in self.recent if self.returned else ():
             used = self.public.results_needed
             self.record("again", step=step, loss=loss, used=used, round=step, time=seconds)

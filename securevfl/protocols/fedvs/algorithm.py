@@ -11,10 +11,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from securevfl.active.signing import (
+    Signing,
+    Sworn,
+    exchange_keys,
+    new_start,
+    signing_of,
+    tell_again,
+)
 from securevfl.engine.party import SERVER, RoundOverError, kept_as
 from securevfl.errors import CorruptResultsError, NotEnoughResultsError
 from securevfl.models.polynomial_network import PolynomialNetwork
@@ -33,6 +41,7 @@ from securevfl.protocols.base.sum_budget import (
     counted,
     most_visits,
 )
+from securevfl.protocols.fedvs import history
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.protocols.fedvs.parameters import Parameters, inference_step, upload_streams
 from securevfl.protocols.fedvs.quantisation import (
@@ -117,6 +126,8 @@ class Client(KeyParticipant):
         super().__init__(index, peers, public.field)
         self.public = public
         self.features = {part: self.own(COLUMNS[part], X) for part, X in features.items()}
+        self.sworn: Sworn = ()  # at the covert level: keys of the run, and what was told
+        self.story: tuple[Any, ...] = ()
         self.network = self.own_model("network", network)
         self.weights = network.values.shape[0]  # d_n D + 1
         self.pretraining = None if pretraining is None else Beginning(self, pretraining)
@@ -132,6 +143,8 @@ class Client(KeyParticipant):
         self.unknowns = 0
         self.released: dict[str, bytes] = {}
         self.begins_once = public.config.budget > 0  # its counts hold for all lives
+        if public.covert:
+            history.keep(self, PROTECTED)
 
     async def run(self) -> None:
         """Take part in every round (lines 12-36)."""
@@ -148,6 +161,8 @@ class Client(KeyParticipant):
                 self.count_release(batch)
                 model = self.quantised_model()  # line 15
                 self.check_range(batch, model)
+                if self.public.covert:
+                    history.show(self)
                 self.share("model", encoded_constant(self, self.public.code, model))  # 16-17
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
@@ -160,6 +175,9 @@ class Client(KeyParticipant):
                 if batch.part == "train":
                     # It comes before the next announcement, so it is here where that one is.
                     gradient = await self.receive("gradient", sender=SERVER)
+                    if self.public.covert:
+                        told = attempt.told(self.round, batch)
+                        gradient = history.hear(self, told, attempt.life, gradient)
                     check_gradient(self.public, self.round, self.rows, gradient)
                     moved = self.update(batch, attempt, gradient)
                     if moves(self, gradient):  # else all sums still are of these models
@@ -175,6 +193,8 @@ class Client(KeyParticipant):
         shares = await self.collect("model", senders=attempt.sharers)  # line 19
         check_models(self.public, self.round, shares, self.widths(batch.part))
         told = attempt.told(self.round, batch)
+        if self.public.covert and not await self.has_one_history(attempt):
+            return
         if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
             upload = self.evaluate(batch, attempt, shares)  # line 23
             if self.public.config.masked:
@@ -182,6 +202,18 @@ class Client(KeyParticipant):
             self.ledger.announce(self.round, Sum(batch, attempt))
             self.write_ahead()  # a crash must not undo that it uploaded
             self.send(SERVER, "embedding", upload)
+
+    async def has_one_history(self, attempt: Attempt) -> bool:
+        """Whether all clients in the sum were told what this one was, up to the round before."""
+        others = [n for n in attempt.sharers if n != self.index]
+        if len(self.story) == 1:
+            return True
+        return history.agrees(self, await self.collect("history", senders=others))
+
+    @property
+    def signs(self) -> Signing:
+        """Keys of this run, or of its manifest."""
+        return signing_of(self, self.sworn)
 
     def count_release(self, batch: Batch) -> None:
         """Count a sum of these rows before the model for it is shared; refuse what is too much.
@@ -203,6 +235,8 @@ class Client(KeyParticipant):
     async def setup(self) -> None:
         """Share the data (lines 2-10), agree on keys; with pre-training, pre-train before."""
         field = self.public.field
+        if self.public.covert:
+            self.sworn = await exchange_keys(self)
         if self.pretraining is not None:
             await self.pretraining.make(self.features["train"])
             self.network.step(take_over, self.pretraining.own)
@@ -293,7 +327,8 @@ class Client(KeyParticipant):
 
     def masked(self, upload: Element, told: bytes) -> Element:
         """Y = H-tilde + P(alpha) rho(alpha), P(z) = prod_{k<=K} (z - beta_k)."""
-        return masked(self, self.public.prss, self.keys, upload, told, (), degree=2)
+        own, of = (self, self.public.prss, self.keys, upload), self.story[:1]
+        return masked(*own, told, of, self.public.degree)
 
     def check_range(self, batch: Batch, model: Element) -> None:
         """Refuse to share when |X-bar^(B) W-bar| > floor((p-1)/(2N)) for an entry: it could wrap.
@@ -399,11 +434,24 @@ class Server(Participant):
         self.unknowns = 0
         self.released: dict[str, bytes] = {}  # as a client's; the clients refuse by their own
         self.begins_once = public.config.budget > 0
+        self.sworn: Sworn = ()
+        self.story: tuple[Any, ...] = ()
+        self.start: Secret | None = None  # at the covert level: random bytes of this start
+        if public.covert:
+            history.keep(self, PROTECTED)
+
+    @property
+    def signs(self) -> Signing:
+        """Keys of this run, or of its manifest."""
+        return signing_of(self, self.sworn)
 
     async def run(self) -> None:
         """Train (lines 25-31), then score the test set from its shares if that is wanted."""
         if self.returned:
             self.ledger.go_back(self.round)
+        if self.public.covert:
+            self.start = new_start(self)
+            tell_again(self)
         while self.steps < self.public.config.rounds:
             self.safe_point()
             batch = self.next_batch()
@@ -508,7 +556,10 @@ class Server(Participant):
             self.ledger.step(self.round)
         else:
             self.ledger.stand_still()
-        self.broadcast("gradient", gradient)
+        if self.public.covert:
+            history.sign(self, attempt.told(self.round, batch), attempt.life, gradient)
+        else:
+            self.broadcast("gradient", gradient)
         self.record(
             "round",
             step=self.steps,
@@ -522,7 +573,9 @@ class Server(Participant):
         shape = len(self.batch.rows), self.public.config.width
         corrected = self.public.config.tolerate_corrupt > 0
         sums, disagreeing = decode_results(
-            *(self, self.public.code, uploads, shape), degree=2, corrected=corrected
+            *(self, self.public.code, uploads, shape),
+            degree=self.public.degree,
+            corrected=corrected,
         )
         if disagreeing:
             why = f"uploads of {disagreeing} disagree with the rest"
@@ -556,6 +609,8 @@ class Server(Participant):
 
     async def setup(self) -> None:
         """Hear of the unknowns; have client 0 pre-train, and start from its head."""
+        if self.public.covert:
+            self.sworn = await exchange_keys(self)
         if self.public.config.budget:
             columns, config = dict.fromkeys(self.peers), self.public.config
             self.unknowns = await agree_on_unknowns(self, "fedvs", None, columns, config)

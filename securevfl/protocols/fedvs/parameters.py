@@ -78,6 +78,15 @@ class FedVSConfig(SupervisedOptions, BudgetedConfig):
             " results."
         ),
     )
+    security: Literal["semi-honest", "covert"] = Field(
+        "semi-honest",
+        description=(
+            "Against whom: parties that follow the protocol (semi-honest), or a server that tells "
+            "clients two stories, which these then see and can show to others (covert). More "
+            "results are needed then: R' = max(R, floor((N+T)/2) + K), rounded up to a multiple "
+            "of K+T-1, plus 1."
+        ),
+    )
     secure: bool = Field(
         False, description="Whether the test set is evaluated on secret shares (coded inference)."
     )
@@ -123,6 +132,12 @@ class FedVSConfig(SupervisedOptions, BudgetedConfig):
         asked = isinstance(values, dict) and values.get("paper") in (True, "true", "True", 1)
         return _PAPER | values if asked else values
 
+    @model_validator(mode="after")
+    def _covert_is_masked(self) -> FedVSConfig:
+        if self.security == "covert" and not self.masked:
+            raise ValueError("security = covert needs masks, which bind the history: masked = true")
+        return self
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -151,18 +166,28 @@ class Parameters:
 
     @functools.cached_property
     def threshold(self) -> int:
-        """R = 2 (K + T - 1) + 1 (Theorem 5.1)."""
-        return self.code.recovery_threshold(degree=2)
+        """R = 2 (K + T - 1) + 1 (Theorem 5.1), or R' at the covert level."""
+        return self.code.recovery_threshold(self.degree)
+
+    @functools.cached_property
+    def degree(self) -> int:
+        """Degree in the shares to which masks raise all uploads; 2 is that of the evaluation."""
+        return degree_of(self.config, self.code.segments, self.code.parties)
+
+    @property
+    def covert(self) -> bool:
+        """Whether clients hold against each other what the server told them."""
+        return self.config.security == "covert"
 
     @property
     def results_needed(self) -> int:
         """Results that the server waits for: R, and 2 more for each wrong one tolerated."""
-        return results_needed(self.config, self.code.segments)
+        return results_needed(self.config, self.code.segments, self.code.parties)
 
     @property
     def requirement(self) -> str:
         """`results_needed` in the letters of the paper, for error messages."""
-        needed = f"R = 2(K+T-1)+1 = {self.threshold}"
+        needed = f"R = {self.degree}(K+T-1)+1 = {self.threshold}"
         more = self.results_needed
         return f"{needed}, R + 2A = {more}" if more > self.threshold else needed
 
@@ -227,7 +252,7 @@ class Parameters:
     @functools.cached_property
     def prss(self) -> Prss:
         """Holders of each key of the masks."""
-        return prss_of(self.code)
+        return prss_of(self.code, self.degree)
 
     def enough(self, sharers: Sequence[int]) -> bool:
         """Whether an attempt may run: |S| >= T + 2, lest T clients isolate one; plain, any S."""
@@ -251,9 +276,24 @@ def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
     return min(max(1, config.batch // segments), length)
 
 
-def results_needed(config: FedVSConfig, segments: int) -> int:
-    """R + 2A = 2 (K + T - 1) + 1 + 2A."""
-    return 2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt
+def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
+    """R + 2A = 2 (K + T - 1) + 1 + 2A, and at the covert level a greater R (`degree_of`)."""
+    size = segments + config.privacy
+    degree = degree_of(config, segments, parties)
+    return degree * (size - 1) + 1 + 2 * config.tolerate_corrupt
+
+
+def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
+    """Degree in the shares to which masks raise uploads.
+
+    At the covert level no two stories of the server may both decode. With T clients' help 2 R' > N
+    + T + 2 (K - 1) is needed, so that the uploads of two stories have an honest client in common,
+    and of one story no fewer tell anything. So R' = degree (K+T-1) + 1 >= floor((N+T)/2) + K.
+    """
+    if config.security == "semi-honest":
+        return 2
+    least = (parties + config.privacy) // 2 + segments
+    return max(2, -(-(least - 1) // (segments + config.privacy - 1)))
 
 
 def cohort_number(config: FedVSConfig, parties: int) -> int:
@@ -313,24 +353,25 @@ def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
             f"R = 2(K+T-1)+1 = 3. Add parties; `split` takes fewer, and protects nothing"
         )
     K = config.segments or default_segments(N, T, A)
-    needed = results_needed(config, K)
+    needed = results_needed(config, K, N)
     if needed > N:
         error = PrivacyError if T >= N else ConfigurationError
         raise error(
             f"fedvs: K = {K} (segments), T = {T} (privacy) and A = {A} (tolerate_corrupt) need "
-            f"R + 2A = {needed} results, R = 2(K+T-1)+1, and there are {N} clients. Lower "
+            f"R + 2A = {needed} results, R = {degree_of(config, K, N)}(K+T-1)+1, and there are "
+            f"{N} clients. Lower "
             "segments, privacy or tolerate_corrupt, or add clients"
         )
     return LagrangeCode(PrimeField(config.prime), parties=N, segments=K, privacy=T)
 
 
-def prss_of(code: LagrangeCode) -> Prss:
+def prss_of(code: LagrangeCode, degree: int = 2) -> Prss:
     """Sharing of the masks' keys, or an error that says how to go without masks.
 
     ConfigurationError where N and T need too many keys.
     """
     try:
-        return Prss(code, degree=2)
+        return Prss(code, degree)
     except ConfigurationError as error:
         raise ConfigurationError(
             f"{error}; masked=false runs the paper's evaluation, which shows the server more than "

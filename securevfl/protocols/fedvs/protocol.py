@@ -34,6 +34,7 @@ from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_posts
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
 from securevfl.protocols.fedvs.declaration import messages_of
+from securevfl.protocols.fedvs.history import with_history
 from securevfl.protocols.fedvs.ideal import declare
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,
@@ -42,6 +43,7 @@ from securevfl.protocols.fedvs.parameters import (
     coded_rows,
     cohort_number,
     default_segments,
+    degree_of,
     inference_step,
     prss_of,
     refuse_any_sharers,
@@ -120,7 +122,10 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
             "2R <= N + T + 2(K-1), T clients helping. Cohorts leave it cohorts' sums by that, or "
             "nothing where all clients are one; with cohorts=0 it has a single client's embedding, "
             "and that is refused where the server waits for all. One that announces different rows "
-            "gets sums beyond the budget",
+            "gets sums beyond the budget. "
+            "security = covert (ours) raises R above (N + T)/2 + K - 1, and the server signs what "
+            "it tells, which clients compare: two stories name it (docs/active.md). No claim here "
+            "is about that, or about clients that lie",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
             "organisation with the server, and both start from its own model instead of having a "
             "proximal term towards it",
@@ -150,12 +155,14 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         cohorts_of(cls.name, cohort_number(config, parties), parties, config.privacy)
         refuse_any_sharers(config, code)
         if config.masked:
-            prss_of(code)
+            prss_of(code, degree_of(config, code.segments, parties))
 
     @classmethod
     def outline(cls, config: FedVSConfig, shape: Shape) -> Outline | None:
         """Message schedule of a run; None with a timeout, when the sharers depend on chance."""
         if config.share_timeout is not None or config.result_timeout is not None:
+            return None
+        if config.security == "covert":  # histories and signatures are in no schedule
             return None
         if config.pretrain == "full":  # a schedule cannot hold labels and head in setup
             return None
@@ -204,13 +211,15 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def messages(self) -> tuple[MessageSpec, ...]:
         """Shares of data and models, keys, uploads, announcements and gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
-        return before + messages_of(self.public, self.data.widths)
+        every = before + messages_of(self.public, self.data.widths)
+        return with_history(every) if self.public.covert else every
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Messages of coded inference, without steps; the number of rows is not known before."""
         public = self.predicting(1).public
         every = messages_of(public, self.data.widths, training=False)
+        every = with_history(every) if public.covert else every
         return tuple(replace(one, shape=None) for one in every)
 
     @property
@@ -227,7 +236,8 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def schedules(self) -> tuple[Schedule, ...]:
         """The usual ones; with `share_timeout` clients are left out that share late."""
         waits = self.config.share_timeout is None
-        return usual(len(self.peers()), waits=False, shares=not waits)
+        every = usual(len(self.peers()), waits=False, shares=not waits)
+        return tuple(one for one in every if not self.public.covert or not one.outages)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
         """Numbers of the parties by role; with ``pretrain=full`` client 0 is the active party."""

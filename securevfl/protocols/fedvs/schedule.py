@@ -58,7 +58,7 @@ def attempts(
         Stage(
             (uploads,),
             activity="upload",
-            count=results_needed(config, segments),
+            count=results_needed(config, segments, N),
         ),
     )
     return Phase(Batch(part, hollow((rows,), np.uint32)), (*stages, *after), rounds)

@@ -1,0 +1,198 @@
+"""One story for all clients of FedVS, at the covert level: the server signs a chained history.
+
+After round t everybody has h_t = H(h_{t-1}, all that was announced of the round, dL/dH), and the
+server's signature on it. In the next round each client shows h_t and the signature beside its share
+of the model. A client uploads only where all sharers show the h that it has, and h stands in the
+label of its mask. Two stories under one life and start are two signatures, which name the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from securevfl.active.dealt import no_chain, refuse_lie
+from securevfl.active.signing import PROTECTED as SIGNED
+from securevfl.active.statements import DIGEST, Statement, Subject, digest, signed
+from securevfl.engine.party import SERVER, kept_as
+from securevfl.errors import RunError
+from securevfl.protocols.base.messages import Carries, MessageKey, MessageSpec
+from securevfl.protocols.base.received import refusal
+from securevfl.verified import Secret
+from securevfl.verified.values import Bytes
+
+Story = tuple[Any, ...]  # h, and from round 1 on: round and life, start, signature
+PROTECTED: Mapping[str, str | tuple[str, ...]] = {
+    **SIGNED,
+    "gradient": ("real", "real", "signature"),
+    "history": ("public", "real", "real", "signature"),
+}
+
+
+def keep(party: Any, protected: Mapping[str, Any]) -> None:
+    """Have a party keep its keys of the run and its history."""
+    party.protected = {**protected, **PROTECTED}
+    own = *kept_as("once", "sworn"), *kept_as("frozen", "story", shares=True)
+    party.kept = (*party.kept, *own)
+    party.sworn, party.story = (), (no_chain(party),)
+
+
+def sign(server: Any, told: bytes, life: int, gradient: Secret) -> None:
+    """Send dL/dH of a round, and the server's signature on the history up to it."""
+    h, at = _after(server, told, gradient), (server.round, life)
+    signature = server.sign(server.signs.own, _text, h, server.start, *at, server.signs.run)
+    server.story = (h, at, server.start, signature)
+    server.broadcast("gradient", (gradient, server.start, signature))
+
+
+def hear(client: Any, told: bytes, life: int, payload: Any) -> Secret:
+    """The dL/dH of a round, with which the client's history goes on.
+
+    Raises
+    ------
+    RunError
+        Where the server has not signed the client's own history: the dispute of both.
+    """
+    what, forms = f"fedvs: 'gradient' of round {client.round}", (Secret, Secret, Bytes)
+    if not isinstance(payload, tuple) or tuple(map(type, payload)) != forms:
+        raise refusal(what, SERVER, "one without a signature", "dL/dH with a signature")
+    gradient: Secret = payload[0]
+    start, signature = payload[1:]
+    h, at, signs = _after(client, told, gradient), (client.round, life), client.signs
+    who = client.index, signs.run, signs.verifiers[SERVER]
+    h.map(_refuse_unsigned, start, signature, *at, *who, shape=(0,))
+    client.story = (h, at, start, signature)
+    return gradient
+
+
+def show(client: Any) -> None:
+    """Show the others the history, once there is one."""
+    if len(client.story) > 1:
+        h, *rest = client.story
+        client.broadcast("history", (rest[0], h, *rest[1:]))
+
+
+def agrees(client: Any, others: Mapping[int, Any]) -> bool:
+    """Whether all others have the history that the client has; some may be of another round.
+
+    Raises
+    ------
+    LieFoundError
+        Where the server signed two stories.
+    RunError
+        Where another story is not signed, or is of another start.
+    """
+    h, at, *own = client.story
+    signs, behind = client.signs, []
+    for n, payload in others.items():
+        forms = tuple(map(type, payload)) if isinstance(payload, tuple) else ()
+        if forms[1:] != (Secret, Secret, Bytes):
+            raise refusal("fedvs: 'history'", n, "one of another form", "a signed history")
+        when, *shown = payload
+        if when != at:
+            behind.append(n)
+            continue
+        who = client.index, n, signs.run, signs.verifiers[SERVER]
+        h.map(_compare, *own, *shown, *at, *who, shape=(0,))
+    if behind:
+        client.record("refused", clients=behind, why="they have the history of another round")
+    return not behind
+
+
+def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
+    """Messages of a run at this level."""
+
+    def once(key: MessageKey) -> int:
+        return int(key.round == 0)
+
+    key: Carries = "key"
+    made = [
+        replace(one, shape=None, dtype="", row_by_row=False) if one.kind == "gradient" else one
+        for one in messages
+    ]
+    made += [
+        MessageSpec(
+            "identity", one, "client", key, public=True, count=once, source="docs/active.md"
+        )
+        for one in ("client", "server")
+    ]
+    return (*made, MessageSpec("history", "client", "client", key, source="docs/active.md: L1"))
+
+
+def _after(party: Any, told: bytes, gradient: Secret) -> Secret:
+    """The history after a round; (32,) uint8."""
+    found: Secret = party.story[0].map(_hash, gradient, told, shape=(DIGEST,), dtype=np.uint8)
+    return found
+
+
+def _hash(before: np.ndarray, gradient: np.ndarray, told: bytes) -> np.ndarray:
+    """H(h_{t-1}, all that was announced, dL/dH)."""
+    own = before.tobytes(), told, np.ascontiguousarray(gradient).tobytes()
+    return np.frombuffer(digest("history", *own), np.uint8)
+
+
+def _subject(start: np.ndarray, round: int, life: int, run: bytes) -> Subject:
+    return Subject(run, life, start.tobytes(), SERVER, "history", round)
+
+
+def _text(h: np.ndarray, start: np.ndarray, round: int, life: int, run: bytes) -> bytes:
+    """Bytes that the server signs."""
+    return signed(_subject(start, round, life, run), h.tobytes())
+
+
+def _refuse_unsigned(
+    h: np.ndarray,
+    start: np.ndarray,
+    signature: bytes,
+    round: int,
+    life: int,
+    client: int,
+    run: bytes,
+    verifier: bytes,
+) -> np.ndarray:
+    """Nothing, or the error of a history that the server has not signed."""
+    statement = Statement(_subject(start, round, life, run), h.tobytes(), signature)
+    if not statement.is_valid({SERVER: verifier}):
+        raise RunError(
+            f"fedvs: round {round}: the server has not signed what party {client} was told up to "
+            f"this round. It went back to an older state, or told others something else. Dispute "
+            f"of {SERVER} and {client}: one of both errs"
+        )
+    return np.empty(0)
+
+
+def _compare(
+    h: np.ndarray,
+    start: np.ndarray,
+    signature: bytes,
+    other: np.ndarray,
+    other_start: np.ndarray,
+    other_signature: bytes,
+    round: int,
+    life: int,
+    place: int,
+    sender: int,
+    run: bytes,
+    verifier: bytes,
+) -> np.ndarray:
+    """Nothing, or the error of two stories, or of a story that nobody signed."""
+    same = np.array_equal(h, other) and np.array_equal(start, other_start)
+    if same and signature == other_signature:
+        return np.empty(0)  # the client has checked its own
+    one = Statement(_subject(start, round, life, run), h.tobytes(), signature)
+    two = Statement(_subject(other_start, round, life, run), other.tobytes(), other_signature)
+    if not two.is_valid({SERVER: verifier}):
+        raise RunError(
+            f"fedvs: what party {sender} shows of round {round} lacks the server's signature. "
+            f"Dispute of {place} and {sender}: one of both errs"
+        )
+    refuse_lie(verifier, one, two)
+    if not np.array_equal(h, other):
+        raise RunError(
+            f"fedvs: the server told parties {place} and {sender} two stories of round {round}, in "
+            "two starts: it was put back to an older state, or it lies. Start the run again"
+        )
+    return np.empty(0)

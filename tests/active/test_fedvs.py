@@ -1,0 +1,178 @@
+"""Lies at the covert level of FedVS, and honest runs in which nobody is named."""
+
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from securevfl.active.judge import LieFoundError, TwoStories, judge
+from securevfl.data import load_dataset
+from securevfl.engine.faults import Faults, Outage
+from securevfl.engine.network import SERVER
+from securevfl.errors import ConfigurationError, RunError
+from securevfl.protocols.fedvs import FedVS, history
+from securevfl.protocols.fedvs.algorithm import Client, Server
+from securevfl.protocols.fedvs.messages import Attempt
+from securevfl.protocols.fedvs.parameters import FedVSConfig, degree_of, results_needed
+from securevfl.testing.runs import make, resume_from, simulate, states_at
+from securevfl.verified import Secret, bare_of
+from tests.lies.lie import Size
+from tests.lies.stage import play
+
+N, VICTIM = 8, 5
+SIZE = Size(rows=32, batch=16, width=2, victims=1)
+DIGITS = load_dataset("digits", parties=N).subset(40, 10)
+SMALL = {"rounds": 4, "batch": 10, "width": 2, "hidden": 4, "degree": 1, "sum_budget": 0.0}
+
+
+def run(server=None, *, liars=None, **options):
+    options = {"security": "covert", "degree": 1, "rounds": 4, "hidden": 4, **options}
+    return play(SIZE, server, liars=liars, parties=N, **options)
+
+
+def named(played):
+    """The party that the run names, by the judge too; None where it names nobody."""
+    if not isinstance(played.error, LieFoundError):
+        return None
+    keys = dict(bare_of(played.judge.parties[0].sworn[1]))
+    found = judge(played.error.evidence, keys)
+    assert isinstance(played.error.evidence, TwoStories)
+    assert found.party == played.error.party
+    assert judge(played.error.evidence, {**keys, found.party: bytes(32)}) is None
+    return found.party
+
+
+class TwoStoriesTold(Server):
+    """Tells some clients another story in a round, and signs both. `another` says what is other."""
+
+    judge: object
+    found: dict
+    lied_to: ClassVar[tuple[int, ...]] = (VICTIM,)
+    round_of_lie: ClassVar[int] = 2
+    others: tuple = ()  # the second story
+
+    def another(self, attempt, gradient):
+        return attempt, gradient
+
+    def broadcast(self, kind, payload, to=None):
+        if kind != "attempt" or self.round != self.round_of_lie:
+            super().broadcast(kind, payload, to)
+            return
+        rest = [n for n in self.peers if n not in self.lied_to]
+        super().broadcast(kind, payload, rest)
+        super().broadcast(kind, self.another(payload, None)[0], self.lied_to)
+
+    def train(self, batch, attempt, embedding):
+        if self.round != self.round_of_lie:
+            super().train(batch, attempt, embedding)
+            return
+        before, told, send = self.story, self.another(attempt, None)[0], Server.broadcast
+
+        def broadcast(kind, payload, to=None):
+            rest = [n for n in self.peers if n not in self.lied_to]
+            send(self, kind, payload, rest)
+            honest, self.story = self.story, before
+            self.broadcast = lambda kind, payload, to=None: send(self, kind, payload, self.lied_to)
+            lie = self.another(attempt, payload[0])[1]
+            history.sign(self, told.told(self.round, batch), told.life, lie)
+            self.story = honest
+
+        self.broadcast = broadcast
+        super().train(batch, attempt, embedding)
+        del self.broadcast
+
+
+class TwoGradients(TwoStoriesTold):
+    """The gradient to one client, another one to the rest."""
+
+    def another(self, attempt, gradient):
+        if gradient is not None:
+            gradient = Secret(bare_of(gradient) * np.float32(2), None, SERVER, None)
+        return attempt, gradient
+
+
+class TwoSums(TwoStoriesTold):
+    """S to half of the clients, S less one of them to the others."""
+
+    lied_to: ClassVar[tuple[int, ...]] = tuple(range(N // 2, N))
+
+    def another(self, attempt, gradient):
+        less = tuple(n for n in attempt.sharers if n != VICTIM)
+        return Attempt(less, attempt.life, attempt.harmless, attempt.stepped), gradient
+
+
+@pytest.mark.parametrize("server", [TwoGradients, TwoSums])
+def test_two_stories_name_the_server_before_anything_else_is_uploaded(server):
+    played = run(server, cohorts=0)
+    assert named(played) == SERVER
+    assert "'history' of step 2" in str(played.error)
+    assert played.judge.uploads == 2 * N  # none of round 3
+
+
+def test_no_half_of_the_clients_is_enough_for_a_sum():
+    """Without the rule R = 3 of 8 uploads decode, and each half of a story is a sum."""
+    public = make(FedVS, DIGITS, defaults=SMALL, security="covert").public
+    assert public.results_needed > len(TwoSums.lied_to)
+    assert make(FedVS, DIGITS, defaults=SMALL).public.results_needed <= len(TwoSums.lied_to)
+
+
+@pytest.mark.parametrize(("parties", "K", "T"), [(8, 1, 1), (8, 2, 1), (10, 2, 1), (28, 6, 1)])
+def test_two_stories_that_decode_have_an_honest_client_in_common(parties, K, T):
+    config = FedVSConfig(security="covert", privacy=T, segments=K)
+    R = results_needed(config, K, parties)
+    assert parties + T + 2 * (K - 1) < 2 * R
+    assert degree_of(config, K, parties) * (K + T - 1) + 1 == R
+    assert results_needed(FedVSConfig(privacy=T), K, parties) == 2 * (K + T - 1) + 1
+
+
+class FalseHistory(Client):
+    """Shows the others another history than the server signed."""
+
+    def broadcast(self, kind, payload, to=None):
+        if kind == "history":
+            at, h, *rest = payload
+            payload = at, Secret(bare_of(h) ^ 1, None, self.index, None), *rest
+        super().broadcast(kind, payload, to)
+
+
+def test_a_client_that_shows_a_false_history_names_nobody():
+    played = run(liars={VICTIM: FalseHistory})
+    assert type(played.error) is RunError
+    assert f"and {VICTIM}: one of both errs" in str(played.error)
+
+
+class Unsigned(Server):
+    """Signs with another key."""
+
+    judge: object
+    found: dict
+
+    def sign(self, key, *rest):
+        return super().sign(self.key("other"), *rest)
+
+
+def test_a_gradient_without_a_signature_is_a_dispute_that_names_nobody():
+    played = run(Unsigned)
+    assert type(played.error) is RunError
+    assert f"Dispute of {SERVER} and " in str(played.error)
+
+
+def test_masks_are_needed():
+    with pytest.raises(ConfigurationError, match="needs masks"):
+        make(FedVS, DIGITS, security="covert", masked=False)
+
+
+@pytest.mark.parametrize("options", [{}, {"secure": True, "segments": 2}])
+def test_an_honest_run_has_the_numbers_of_a_semi_honest_one(options):
+    honest = simulate(FedVS, DIGITS, seed=1, **SMALL, **options)
+    covert = simulate(FedVS, DIGITS, seed=1, **SMALL, **options, security="covert")
+    assert covert.losses == honest.losses
+
+
+def test_a_server_that_is_killed_in_set_up_and_one_that_is_resumed_name_nobody():
+    how = SMALL | {"security": "covert", "seed": 1}
+    whole = simulate(FedVS, DIGITS, **how)
+    killed = Faults(outages=(Outage(SERVER, seconds=(0.0, 2.0)),))
+    assert len(simulate(FedVS, DIGITS, faults=killed, **how).losses) == SMALL["rounds"]
+    for saved, events in states_at(FedVS, DIGITS, [0, 60], **how).values():
+        assert resume_from(FedVS, DIGITS, saved, events, **how).losses == whole.losses
