@@ -74,7 +74,7 @@ class TwoStoriesTold(Server):
             honest, self.story = self.story, before
             self.broadcast = lambda kind, payload, to=None: send(self, kind, payload, self.lied_to)
             lie = self.another(attempt, payload[0])[1]
-            history.sign(self, told.told(self.round, batch), told.life, lie)
+            history.sign(self, batch, told, lie)
             self.story = honest
 
         self.broadcast = broadcast
@@ -167,6 +167,21 @@ def test_an_honest_run_has_the_numbers_of_a_semi_honest_one(options):
     honest = simulate(FedVS, DIGITS, seed=1, **SMALL, **options)
     covert = simulate(FedVS, DIGITS, seed=1, **SMALL, **options, security="covert")
     assert covert.losses == honest.losses
+
+
+@pytest.mark.parametrize("rounds", [(2, 3), (2, 5)])
+def test_a_client_that_was_down_takes_the_steps_that_it_missed(rounds):
+    how = SMALL | {"security": "covert", "seed": 1, "rounds": 6}
+    how |= {"share_timeout": 3.0, "result_timeout": 3.0}
+    down = Faults(outages=(Outage(2, rounds=rounds),))
+    data = load_dataset("digits", parties=N).subset(160, 10)
+    outcome = simulate(FedVS, data, faults=down, **how)
+    columns = outcome.simulation.transcript.columns()
+    missed = columns["receiver"][columns["kind"] == "missed"].tolist()
+    assert 2 in missed
+    assert len(outcome.losses) == how["rounds"]
+    told = {bare_of(outcome.parties[n].story[0]).tobytes() for n in (SERVER, *range(N))}
+    assert len(told) == 1
 
 
 def test_a_server_that_is_killed_in_set_up_and_one_that_is_resumed_name_nobody():

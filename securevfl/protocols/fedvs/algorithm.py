@@ -8,6 +8,7 @@ embedding width.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -152,11 +153,15 @@ class Client(KeyParticipant):
             self.check_keys(self.public.prss)
         if self.returned:
             self.ledger.come_back(self.round)
+        lacking = self.returned  # it may have missed a gradient
         async for round_ in self.rounds():
             self.ledger.enter(self.round)
             with round_:
                 batch: Batch = round_.payload
                 check_rows(self.public, batch)
+                if self.public.covert and lacking:
+                    await self.catch_up()
+                lacking = batch.part == "train"
                 self.rows = len(batch.rows)
                 self.count_release(batch)
                 model = self.quantised_model()  # line 15
@@ -176,13 +181,23 @@ class Client(KeyParticipant):
                     # It comes before the next announcement, so it is here where that one is.
                     gradient = await self.receive("gradient", sender=SERVER)
                     if self.public.covert:
-                        told = attempt.told(self.round, batch)
-                        gradient = history.hear(self, told, attempt.life, gradient)
-                    check_gradient(self.public, self.round, self.rows, gradient)
-                    moved = self.update(batch, attempt, gradient)
-                    if moves(self, gradient):  # else all sums still are of these models
-                        self.ledger.hear_of_step(self.round, moved=moved)
+                        gradient = history.hear(self, self.round, batch, attempt, gradient)
+                    self.step(self.round, batch, attempt, gradient)
+                    lacking = False
         self.ledger.noted = ()  # nothing is made again
+
+    def step(self, round: int, batch: Batch, attempt: Attempt, gradient: Secret) -> None:
+        """Step with the gradient of a round, and note that the server did."""
+        check_gradient(self.public, round, len(batch.rows), gradient)
+        moved = self.update(batch, attempt, gradient)
+        if moves(self, gradient):  # else all sums still are of these models
+            self.ledger.hear_of_step(round, moved=moved)
+
+    async def catch_up(self) -> None:
+        """Take the steps of rounds that it missed, before it shares a model again."""
+        for round, batch, attempt, gradient in await history.catch_up(self):
+            check_rows(self.public, batch)
+            self.step(round, batch, attempt, gradient)
 
     async def upload(self, batch: Batch, attempt: Attempt) -> None:
         """Wait for the shares of the models in the sum, and send the server H-tilde.
@@ -436,6 +451,7 @@ class Server(Participant):
         self.begins_once = public.config.budget > 0
         self.sworn: Sworn = ()
         self.story: tuple[Any, ...] = ()
+        self.log: tuple[Any, ...] = ()  # at the covert level: the newest rounds, as they were told
         self.start: Secret | None = None  # at the covert level: random bytes of this start
         if public.covert:
             history.keep(self, PROTECTED)
@@ -450,6 +466,7 @@ class Server(Participant):
         if self.returned:
             self.ledger.go_back(self.round)
         if self.public.covert:
+            self.on("lacks", functools.partial(history.tell_missed, self))
             self.start = new_start(self)
             tell_again(self)
         while self.steps < self.public.config.rounds:
@@ -557,7 +574,7 @@ class Server(Participant):
         else:
             self.ledger.stand_still()
         if self.public.covert:
-            history.sign(self, attempt.told(self.round, batch), attempt.life, gradient)
+            history.sign(self, batch, attempt, gradient)
         else:
             self.broadcast("gradient", gradient)
         self.record(

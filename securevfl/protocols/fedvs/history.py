@@ -17,10 +17,11 @@ import numpy as np
 from securevfl.active.dealt import no_chain, refuse_lie
 from securevfl.active.signing import PROTECTED as SIGNED
 from securevfl.active.statements import DIGEST, Statement, Subject, digest, signed
-from securevfl.engine.party import SERVER, kept_as
+from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import RunError
 from securevfl.protocols.base.messages import Carries, MessageKey, MessageSpec
 from securevfl.protocols.base.received import refusal
+from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.verified import Secret
 from securevfl.verified.values import Bytes
 
@@ -29,26 +30,65 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
     **SIGNED,
     "gradient": ("real", "real", "signature"),
     "history": ("public", "real", "real", "signature"),
+    "missed": ("public", "real", "real", "signature"),
 }
+LOGGED = 64  # rounds that the server tells again to a client that missed them
 
 
 def keep(party: Any, protected: Mapping[str, Any]) -> None:
     """Have a party keep its keys of the run and its history."""
     party.protected = {**protected, **PROTECTED}
-    own = *kept_as("once", "sworn"), *kept_as("frozen", "story", shares=True)
-    party.kept = (*party.kept, *own)
+    names = ("story", "log") if party.index == SERVER else ("story",)
+    own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
+    party.kept = (*party.kept, *own)  # signed in each run anew: no result of it
     party.sworn, party.story = (), (no_chain(party),)
 
 
-def sign(server: Any, told: bytes, life: int, gradient: Secret) -> None:
+def sign(server: Any, batch: Batch, attempt: Attempt, gradient: Secret) -> None:
     """Send dL/dH of a round, and the server's signature on the history up to it."""
-    h, at = _after(server, told, gradient), (server.round, life)
+    h = _after(server, attempt.told(server.round, batch), gradient)
+    at = server.round, attempt.life
     signature = server.sign(server.signs.own, _text, h, server.start, *at, server.signs.run)
     server.story = (h, at, server.start, signature)
-    server.broadcast("gradient", (gradient, server.start, signature))
+    signed_gradient = gradient, server.start, signature
+    server.log = (*server.log, (server.round, batch, attempt, *signed_gradient))[-LOGGED:]
+    server.broadcast("gradient", signed_gradient)
 
 
-def hear(client: Any, told: bytes, life: int, payload: Any) -> Secret:
+def tell_missed(server: Any, message: Message) -> None:
+    """Tell a client again what it missed since a round: announcements and gradients in full.
+
+    Hashes would do for what it says of the history, and not for its model: who shares a model that
+    lacks a step tells its embedding by the difference.
+    """
+    rows = [one for one in server.log if type(message.payload) is int and one[0] > message.payload]
+    told, *columns = [one[:3] for one in rows], *([one[i] for one in rows] for i in (3, 4, 5))
+    server.send(message.sender, "missed", (told, *columns), round=message.round)
+
+
+async def catch_up(client: Any) -> list[tuple[int, Batch, Attempt, Secret]]:
+    """Rounds that the client missed, in order: number, batch, attempt and dL/dH.
+
+    Raises
+    ------
+    RunError
+        As `hear`.
+    """
+    client.send(SERVER, "lacks", client.story[1][0] if len(client.story) > 1 else 0)
+    payload, found = await client.receive("missed", sender=SERVER), []
+    lists = payload if isinstance(payload, tuple) and len(payload) == 4 else ((None,), (), (), ())
+    if len({len(one) if isinstance(one, list) else -1 for one in lists}) != 1:
+        raise refusal("fedvs: 'missed'", SERVER, "one of another form", "rounds with signatures")
+    for about, *signed_gradient in zip(*lists, strict=True):
+        if not isinstance(about, tuple) or tuple(map(type, about)) != (int, Batch, Attempt):
+            raise refusal("fedvs: 'missed'", SERVER, "no round", "a round's announcements")
+        round, batch, attempt = about
+        gradient = hear(client, round, batch, attempt, tuple(signed_gradient))
+        found.append((round, batch, attempt, gradient))
+    return found
+
+
+def hear(client: Any, round: int, batch: Batch, attempt: Attempt, payload: Any) -> Secret:
     """The dL/dH of a round, with which the client's history goes on.
 
     Raises
@@ -56,12 +96,13 @@ def hear(client: Any, told: bytes, life: int, payload: Any) -> Secret:
     RunError
         Where the server has not signed the client's own history: the dispute of both.
     """
-    what, forms = f"fedvs: 'gradient' of round {client.round}", (Secret, Secret, Bytes)
+    what, forms = f"fedvs: 'gradient' of round {round}", (Secret, Secret, Bytes)
     if not isinstance(payload, tuple) or tuple(map(type, payload)) != forms:
         raise refusal(what, SERVER, "one without a signature", "dL/dH with a signature")
     gradient: Secret = payload[0]
     start, signature = payload[1:]
-    h, at, signs = _after(client, told, gradient), (client.round, life), client.signs
+    h = _after(client, attempt.told(round, batch), gradient)
+    at, signs = (round, attempt.life), client.signs
     who = client.index, signs.run, signs.verifiers[SERVER]
     h.map(_refuse_unsigned, start, signature, *at, *who, shape=(0,))
     client.story = (h, at, start, signature)
@@ -119,7 +160,12 @@ def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
         )
         for one in ("client", "server")
     ]
-    return (*made, MessageSpec("history", "client", "client", key, source="docs/active.md: L1"))
+    return (
+        *made,
+        MessageSpec("history", "client", "client", key, source="docs/active.md: L1"),
+        MessageSpec("lacks", "client", "server", "control"),
+        MessageSpec("missed", "server", "client", key, source="docs/active.md: L1"),
+    )
 
 
 def _after(party: Any, told: bytes, gradient: Secret) -> Secret:
