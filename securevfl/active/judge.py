@@ -22,6 +22,7 @@ from securevfl.field.prime_field import PrimeField
 from securevfl.writing import write_durably
 
 VERSION = 1
+CHAINED = "step"  # kind of dealings of which each goes on with the one before
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,8 @@ def _two_stories(evidence: TwoStories, keys: Mapping[int, bytes]) -> Verdict | N
 
 def _breaks_chain(one: Statement, other: Statement) -> bool:
     """Whether the second is of the next step of the same start, and goes on with other dealings."""
-    if replace(one.subject, step=one.subject.step + 1) != other.subject:
+    following = replace(one.subject, step=one.subject.step + 1)
+    if one.subject.kind != CHAINED or following != other.subject:
         return False
     first, second = Dealt.read(one.content), Dealt.read(other.content)
     return first is not None and second is not None and second.before != first.after

@@ -319,7 +319,7 @@ def test_two_dealings_of_one_subject_name_the_dealer(tmp_path):
         assert judge(evidence, dealer.keys).party == DEALER
         write_evidence(tmp_path / "evidence.json", evidence)
         assert read_evidence(tmp_path / "evidence.json") == evidence
-    _, later = dealer.deal(step=2)
+    _, later = dealer.deal(step=3)
     assert judge(TwoStories(ones[0].statement, later[0].statement), dealer.keys) is None
     forged = dataclasses.replace(others[0].statement, signature=bytes(64))
     assert judge(TwoStories(ones[0].statement, forged), dealer.keys) is None
