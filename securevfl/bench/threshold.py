@@ -196,6 +196,11 @@ class Sweep:
     def methods(self, variants: Sequence[str]) -> list[Method]:
         """The methods of variants such as ``NAME:option=value``."""
         data = DataSource(self.source.name, self._data(self.seeds[0])).load()
+        if data.task == "regression":
+            raise ConfigurationError(
+                f"bench threshold: {self.source.name} is a regression, and the target is an "
+                "accuracy; name a data set with classes"
+            )
         found = []
         for variant in dict.fromkeys(variants):
             name, own = parse_variant(variant)
