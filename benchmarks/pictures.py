@@ -43,7 +43,6 @@ def drawer(path: Path) -> Callable[[Path], None]:
         "losses.png": figure_2,
         "exponents.png": exponents,
         "rate.png": rate,
-        "learning.png": threshold,
     }
     kind = path.stem.partition("-")[0]
     return kinds.get(path.name) or {"attacks": attacks, "frontier": frontier}[kind]
@@ -79,14 +78,6 @@ def attacks(path: Path) -> None:
     told = json.loads(path.with_suffix(".json").read_text())
     names = ("title", "labels", "cells", "figures", "settings")
     draw_matrix(Matrix(rows=[], **{name: told[name] for name in names}), path)
-
-
-def threshold(path: Path) -> None:
-    """Time to the target by the number of slow parties, and thresholds."""
-    from securevfl.bench.threshold_picture import draw as draw_cells
-
-    told = json.loads(path.with_suffix(".json").read_text())
-    draw_cells(told["cells"], told["thresholds"], path)
 
 
 def rate(path: Path) -> None:

@@ -77,7 +77,6 @@ Building the site writes them from `benchmarks/results` into `docs/`, and so doe
 - `results-dvfl`: DVFL and its rivals under faults
 - `results-vflhlp`: few aligned rows
 - `results-faults`: nine methods under the same faults
-- `results-threshold`: how many slow parties a method bears, and how methods rank
 - `results-attacks`: all attacks on all methods
 - `results-told`: what each card says that is told, beside what attacks got
 - `results-sums`: accuracy against what the sums release of a row

@@ -105,7 +105,6 @@ def pictures_can_be_drawn(text, benchmarks):
         "fedvs/rate/rate.png",
         "privacy/attacks-coded-digits.png",
         "sums/frontier-digits.png",
-        "threshold/learning.png",
     ],
 )
 def test_a_picture_of_each_kind_is_drawn_from_stored_results(
