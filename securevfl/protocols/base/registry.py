@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import typing
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -143,5 +144,26 @@ def unknown_option(protocol: str, name: str, known: Collection[str]) -> Configur
 def why_refused(protocol: str, name: str) -> str | None:
     """Error text for an option that a method cannot have; None for any other name."""
     cls = find_protocols().get(protocol)
+    if cls is not None and name == "security" and name not in cls.Config.model_fields:
+        return _only_semi_honest(protocol)
     why = None if cls is None else cls.refused_options.get(name)
     return None if why is None else f"{protocol}: there is no option {name}: {why}"
+
+
+def levels_of(protocol: type[Protocol]) -> tuple[str, ...]:
+    """Levels of security that a protocol has: whom its claims are against."""
+    field = protocol.Config.model_fields.get("security")
+    return ("semi-honest",) if field is None else typing.get_args(field.annotation)
+
+
+def _only_semi_honest(protocol: str) -> str:
+    """Error text for a level of security that a protocol does not have."""
+    others = [
+        f"{name} has {', '.join(levels_of(cls))}"
+        for name, cls in sorted(find_protocols().items())
+        if "security" in cls.Config.model_fields
+    ]
+    return (
+        f"{protocol}: there is no option security: its only level is semi-honest, where all "
+        f"parties follow the protocol. {'; '.join(others)}"
+    )
