@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Of the parts beside a share, as `Participant.protected` names them.
 PARTS = ("field", "field", "real", "real", "seed", "real", "real", "signature")
-BEFORE = 6  # place of the chain among them
+ROOT, BEFORE = 2, 6  # places of the root and of the chain among them
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from securevfl.active.dealing import Array, Dealt, Form, Proof, fault, is_signed
 from securevfl.active.statements import RUN, Statement, Subject
+from securevfl.active.uploads import Upload, WrongUpload, guilty
 from securevfl.errors import ConfigurationError, RunError
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.prime_field import PrimeField
@@ -23,6 +24,7 @@ from securevfl.writing import write_durably
 
 VERSION = 1
 CHAINED = "step"  # kind of dealings of which each goes on with the one before
+_LABEL = "run", "told", "name", "chain"  # of a wrong upload
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,13 @@ class TwoStories:
     other: Statement
 
 
-Evidence = BadDealing | TwoStories
+Evidence = BadDealing | TwoStories | WrongUpload
 
 
 def run_of(evidence: Evidence) -> bytes:
     """Name of the run in evidence: the digest of its manifest, or `RUN`."""
+    if isinstance(evidence, WrongUpload):
+        return evidence.run
     own = evidence.one if isinstance(evidence, TwoStories) else evidence.proof.statement
     return own.subject.run
 
@@ -96,8 +100,8 @@ class LieFoundError(RunError):
     ----------
     party : int
     why : str
-    evidence : BadDealing or TwoStories
-        Anybody can check it with the party's public key.
+    evidence : BadDealing, TwoStories or WrongUpload
+        Anybody can check it with the parties' public keys.
     """
 
     def __init__(self, party: int, why: str, evidence: Evidence, kept: Path | None = None) -> None:
@@ -115,12 +119,15 @@ def judge(evidence: Evidence, keys: Mapping[int, bytes]) -> Verdict | None:
 
     Parameters
     ----------
-    evidence : BadDealing or TwoStories
+    evidence : BadDealing, TwoStories or WrongUpload
     keys : mapping of int to bytes
         Public keys (Ed25519) by party: of the manifest, never of the evidence.
     """
     if isinstance(evidence, TwoStories):
         return _two_stories(evidence, keys)
+    if isinstance(evidence, WrongUpload):
+        why = "an upload is not on the polynomial of the others under its label"
+        return Verdict(evidence.party, why) if guilty(evidence, keys) else None
     subject = evidence.proof.statement.subject
     form, place, share, proof = evidence.form, evidence.place, evidence.share, evidence.proof
     if not 0 <= place < form.code.parties:
@@ -197,15 +204,21 @@ def read_evidence(path: Path) -> Evidence:
 def _written(evidence: Evidence) -> dict[str, Any]:
     if isinstance(evidence, TwoStories):
         return {"one": _of_statement(evidence.one), "other": _of_statement(evidence.other)}
-    form, proof, code = evidence.form, evidence.proof, evidence.form.code
+    if isinstance(evidence, WrongUpload):
+        uploads = [
+            {"party": one.party, "values": one.values.tolist(), "signature": one.signature.hex()}
+            for one in evidence.uploads
+        ]
+        return {
+            "upload of": evidence.party,
+            "code": _of_code(evidence.code),
+            **{name: getattr(evidence, name).hex() for name in _LABEL},
+            "uploads": uploads,
+        }
+    form, proof = evidence.form, evidence.proof
     return {
         "form": {
-            "prime": code.field.modulus,
-            "parties": code.parties,
-            "segments": code.segments,
-            "privacy": code.privacy,
-            "alphas": [int(one) for one in code.alphas],
-            "betas": [int(one) for one in code.betas],
+            **_of_code(form.code),
             "shape": list(form.shape),
             "repetitions": form.repetitions,
             "constant": form.constant,
@@ -217,6 +230,18 @@ def _written(evidence: Evidence) -> dict[str, Any]:
         "path": [one.hex() for one in proof.path],
         "nonce": proof.nonce.hex(),
         "statement": _of_statement(proof.statement),
+    }
+
+
+def _of_code(code: LagrangeCode) -> dict[str, Any]:
+    return {
+        "prime": code.field.modulus,
+        "parties": code.parties,
+        "segments": code.segments,
+        "privacy": code.privacy,
+        "degree": code.degree,
+        "alphas": [int(one) for one in code.alphas],
+        "betas": [int(one) for one in code.betas],
     }
 
 
@@ -237,16 +262,21 @@ def _of_statement(statement: Statement) -> dict[str, Any]:
 def _read(read: Mapping[str, Any]) -> Evidence:
     if "one" in read:
         return TwoStories(_statement(read["one"]), _statement(read["other"]))
+    if "upload of" in read:
+        code = _code(read["code"])
+        uploads = tuple(
+            Upload(
+                int(one["party"]),
+                code.field.elements(np.array(one["values"], object), "values"),
+                bytes.fromhex(one["signature"]),
+            )
+            for one in read["uploads"]
+        )
+        label = (bytes.fromhex(read[name]) for name in _LABEL)
+        return WrongUpload(int(read["upload of"]), code, *label, uploads)
     own = read["form"]
-    field = PrimeField(int(own["prime"]))
-    code = LagrangeCode(
-        field,
-        parties=int(own["parties"]),
-        segments=int(own["segments"]),
-        privacy=int(own["privacy"]),
-        alphas=own["alphas"],
-        betas=own["betas"],
-    )
+    code = _code(own)
+    field = code.field
     rows, columns = own["shape"]
     form = Form(code, (int(rows), int(columns)), int(own["repetitions"]), bool(own["constant"]))
     share, blind, values = (
@@ -260,6 +290,12 @@ def _read(read: Mapping[str, Any]) -> Evidence:
         _statement(read["statement"]),
     )
     return BadDealing(form, int(read["holder"]), share, proof)
+
+
+def _code(own: Mapping[str, Any]) -> LagrangeCode:
+    sizes = {name: int(own[name]) for name in ("parties", "segments", "privacy", "degree")}
+    points = {name: own[name] for name in ("alphas", "betas")}
+    return LagrangeCode(PrimeField(int(own["prime"])), **sizes, **points)
 
 
 def _statement(read: Mapping[str, Any]) -> Statement:

@@ -33,17 +33,22 @@ class Signing:
     run: bytes
 
 
-async def exchange_keys(party: Participant) -> Sworn:
+async def exchange_keys(party: Participant, *, server: bool = False) -> Sworn:
     """Keys of the run, as a checkpoint keeps them; none where a manifest has the keys.
 
-    The server waits for nobody's, as it checks no statement. So it may be killed meanwhile.
+    The server waits for nobody's, unless `server` says that it checks statements. So it may be
+    killed meanwhile.
     """
     if party.signing is not None:
         return ()
     identity = party.key("identity")
     verifiers = {party.index: party.verifying_key(identity)}
     party.broadcast("identity", verifiers[party.index])
+    if party.index == SERVER and server:
+        verifiers |= await party.collect("identity")
     if party.index != SERVER:
+        if server:
+            party.send(SERVER, "identity", verifiers[party.index])
         others = [n for n in party.peers if n != party.index]
         verifiers |= await party.collect("identity", senders=[SERVER, *others])
     return identity, verifiers

@@ -35,7 +35,7 @@ from securevfl.protocols.coded_split.messages import (
     digest_words,
     piece_of,
 )
-from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
+from securevfl.protocols.coded_split.parameters import MODEL, Parameters
 from securevfl.protocols.coded_split.quantisation import first_model, segments_of
 from securevfl.protocols.coded_split.terms import (
     check_elements,
@@ -43,6 +43,7 @@ from securevfl.protocols.coded_split.terms import (
     check_request,
     steps_in,
 )
+from securevfl.protocols.coded_split.uploads import compare_keys, signed_upload
 from securevfl.verified import Element, Key, Secret, concatenate
 from securevfl.verified.batched import (
     dealt_masks,
@@ -124,9 +125,10 @@ class Holder(KeyParticipant):
         self.named: tuple[Any, ...] = ()
         self.sworn: tuple[Any, ...] = ()  # at the covert level: signing key, verifying keys
         self.dealings: tuple[Any, ...] = ()  # of the set-up, while it lasts
+        self.roots: tuple[Any, ...] = ()  # of these
         self.told_stories: tuple[Any, ...] = ()  # `covert.History`, at that level
         if public.covert:
-            covert.keep(self, PROTECTED, "told_stories")
+            covert.keep(self, PROTECTED, public.active, "told_stories")
         self.begins_once = self.budgeted  # the labels that it answered hold for all lives
 
     def zeros(self, *shape: int) -> Element:
@@ -141,7 +143,7 @@ class Holder(KeyParticipant):
     async def setup(self) -> None:
         """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
         if self.public.covert:
-            self.sworn = await exchange_keys(self)
+            self.sworn = await exchange_keys(self, server=self.public.active)
         self.share_own()
         await self.agree_on_keys(self.public.prss)
         for part in self.public.batches:
@@ -155,10 +157,14 @@ class Holder(KeyParticipant):
                 shape = self.public.sizes[n], self.public.config.width
                 check_elements(self.public, "'model'", n, models[n], shape)
             self.model = (concatenate([models[n] for n in owners]), 0, (), self.no_steps)
+        if self.public.active:
+            await compare_keys(self, self.public)
         if self.public.covert:
             root = await covert.echo(self, self.public)
-            self.history = covert.History(covert.after(root, self.model[3]), no_chain(self))
-            self.dealings = ()
+            named = covert.name_of_setup(self)
+            after = covert.after(root, self.model[3])
+            self.history = covert.History(after, no_chain(self), name=named)
+            self.dealings, self.roots = (), ()
             self.model = (*self.model[:3], self.history.label(self.public))
         if self.budgeted:
             columns, config = dict(enumerate(self.public.widths)), self.public.config
@@ -463,8 +469,9 @@ class Holder(KeyParticipant):
             Y = with_masks(self, prss, psi, [one[2] for one in self.dealt.values()])
             self.dealt = {}  # a dealer deals them again where this upload is lost
         else:
-            Y = masked(self, prss, self.keys, psi, told, [digest], UPLOAD)
-        self.send(SERVER, "embedding", Y, round=round)
+            Y = masked(self, prss, self.keys, psi, told, [digest], self.public.degree)
+        found: Any = signed_upload(self, self.public, told, Y) if self.public.active else Y
+        self.send(SERVER, "embedding", found, round=round)
 
     def deal_masks(
         self, round: int, told: bytes, shape: tuple[int, ...], to: Collection[int]

@@ -11,14 +11,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
+from securevfl.active import tags
 from securevfl.active.dealing import Form, repetitions
 from securevfl.active.dealt import (
     BEFORE,
     PARTS,
+    ROOT,
     Dealing,
     chained,
     checked,
@@ -59,11 +62,15 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
     "story": ("public", "real", "signature"),
     "echo": ("real", "signature"),
 }
+ACTIVE: Mapping[str, tuple[str, ...]] = {
+    "key-tags": tags.PARTS,
+    "embedding": ("real", "field", "signature"),
+}
 
 
-def keep(party: Any, protected: Mapping[str, Any], *names: str) -> None:
+def keep(party: Any, protected: Mapping[str, Any], active: bool, *names: str) -> None:
     """Have a party keep its signing key and what it told or was told; no results are in these."""
-    party.protected = {**protected, **PROTECTED}
+    party.protected = {**protected, **PROTECTED, **(ACTIVE if active else {})}
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
     party.kept = (*party.kept, *own)
 
@@ -107,6 +114,7 @@ def check_shared(
             raise refusal(f"coded_split: {kind!r}", n, "one without a proof", "a share with one")
         share, *parts = payload
         shares[n] = share
+        holder.roots = (*holder.roots, tuple(parts)[ROOT])
         own = dealing_of(public, n, kind)
         told = checked(holder, own, holder.index, holder.signs, share, tuple(parts))
         holder.dealings = (*holder.dealings, (own, *told))
@@ -178,6 +186,18 @@ def steps_in(
             raise refusal(what, SERVER, "no share", f"elements of shape {shape}")
         found.append((first + i, share, tuple(parts)))
     return found
+
+
+def name_of_setup(holder: Any) -> Secret:
+    """Name of a set-up, (32,) uint8: a digest of the roots of all that was dealt in it."""
+    first, *others = holder.roots
+    found: Secret = first.map(_named, *others, shape=(DIGEST,), dtype=np.uint8)
+    return found
+
+
+def _named(*roots: np.ndarray) -> np.ndarray:
+    """Digest of all roots."""
+    return np.frombuffer(digest("set-up", *(one.tobytes() for one in roots)), np.uint8)
 
 
 def after(root: Secret, trained: Element) -> Secret:
@@ -255,6 +275,8 @@ class History:
         By such a step, holders that have shown the same story.
     early : tuple of (int, int, tuple)
         Stories of others that came before the own one: sender, step, story.
+    name : Secret
+        Name of the set-up, of its roots alone, which everybody may see: no two have one.
     """
 
     root: Secret
@@ -265,6 +287,7 @@ class History:
     own: Mapping[int, Any] = field(default_factory=dict)
     agreed: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     early: tuple[Any, ...] = ()
+    name: Any = None
 
     def kept(self) -> tuple[Any, ...]:
         """State of a checkpoint."""
@@ -317,10 +340,8 @@ def is_compared(step: int, last: int) -> bool:
 
 def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tuple[MessageSpec, ...]:
     """The messages of a run at this level."""
-    made = [
-        replace(one, shape=None, dtype="") if one.kind in (*DEALT, "missed") else one
-        for one in messages
-    ]
+    changed = (*DEALT, "missed", *(ACTIVE if public.active else ()))
+    made = [replace(one, shape=None, dtype="") if one.kind in changed else one for one in messages]
 
     def once(key: MessageKey) -> int:
         return int(key.round == 0)
@@ -328,11 +349,21 @@ def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tupl
     key = MessageSpec("identity", "client", "client", "key", public=True, count=once)
     made += [
         replace(key, sender=one, receiver=other, source="docs/active.md: verifying keys")
-        for one, other in (("client", "client"), ("server", "client"))
+        for one, other in (
+            *(("client", "client"), ("server", "client")),
+            *[("client", "server")] * public.active,
+        )
     ]
     made.append(MessageSpec("echo", "client", "client", "key", count=once, source="set-up echo"))
+    if public.active:
+        tagged = partial(_draws_keys, public)
+        made.append(MessageSpec("key-tags", "client", "client", "key", count=tagged))
     if public.trains:
         made.append(MessageSpec("story", "client", "client", "key", source="docs/active.md: L1"))
         asked = MessageSpec("untold", "client", "client", "control")
         made.append(asked)
     return tuple(made)
+
+
+def _draws_keys(public: Parameters, key: MessageKey) -> int:
+    return int(key.round == 0 and bool(public.prss.dealt(key.sender)))

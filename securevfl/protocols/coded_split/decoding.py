@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.protocols.base.decoding import decode_results
-from securevfl.protocols.coded_split.parameters import MODEL, UPLOAD, Parameters
+from securevfl.protocols.coded_split.parameters import MODEL, Parameters
 from securevfl.verified import Element, Participant
 
 
@@ -26,8 +26,8 @@ def decode_sums(
     shape : tuple of int
         (|B|, h).
     """
-    corrected = bool(public.config.tolerate_corrupt)
-    return decode_results(server, public.code, uploads, shape, degree=UPLOAD, corrected=corrected)
+    how: Any = {"degree": public.degree, "corrected": bool(public.config.tolerate_corrupt)}
+    return decode_results(server, public.code, uploads, shape, **how)
 
 
 def signed_models(public: Parameters, shares: Mapping[int, np.ndarray]) -> np.ndarray:

@@ -103,11 +103,12 @@ class CodedSplitConfig(BudgetedConfig):
             "too many."
         ),
     )
-    security: Literal["semi-honest", "covert"] = Field(
+    security: Literal["semi-honest", "covert", "active"] = Field(
         "semi-honest",
         description=(
-            "Against whom: parties that follow the protocol (semi-honest), or parties that lie, "
-            "whose dealings of data, models and steps each holder then checks (covert)."
+            "Against whom: parties that follow the protocol (semi-honest), or parties that lie. "
+            "Each holder then checks dealings of data, models and steps (covert); besides, no two "
+            "stories of the server decode, and uploads are signed (active)."
         ),
     )
     secure: bool = Field(
@@ -161,6 +162,24 @@ class CodedSplitConfig(BudgetedConfig):
         if value != "sgd":
             raise ValueError(f"{_ONLY_SGD}, client_step = sgd; prepare = scale helps it")
         return value
+
+    @model_validator(mode="after")
+    def _of_a_level(self) -> CodedSplitConfig:
+        if self.security != "active":
+            return self
+        A, T = self.tolerate_corrupt, self.privacy
+        if 0 < A < T:
+            raise ValueError(
+                f"security = active: with tolerate_corrupt = {A} below T = {T}, T liars can have "
+                f"an honest holder named. Use 0, which detects wrong uploads, or at least {T}"
+            )
+        if self.release or self.masks == "dealt":
+            raise ValueError(
+                "security = active has no release and no dealt masks: an owner cannot tell that "
+                "what it is released is right, nor a holder the masks that it is dealt. Use "
+                "security = covert, which does not promise it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _decaying(self) -> CodedSplitConfig:

@@ -24,7 +24,7 @@ from securevfl.protocols.base.sum_budget import rounds_allowed
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 
 PRIMES = (2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1)  # those with kernels of their own
-UPLOAD, MODEL = 3, 2  # degrees of uploads and of models, in units of K + T - 1
+UPLOAD, MODEL = 3, 2  # degrees of sums and of models, in units of K + T - 1
 CLIP = 5.0  # of scaled columns, in deviations
 _OMEGA = 1 + 2.0**-20  # bound on the norm of a column of W_n^0, rounding to float32 included
 
@@ -60,8 +60,13 @@ class Parameters:
 
     @property
     def covert(self) -> bool:
-        """Whether dealings are proved and checked."""
-        return self.config.security == "covert"
+        """Whether dealings are proved and checked: at the levels covert and active."""
+        return self.config.security != "semi-honest"
+
+    @property
+    def active(self) -> bool:
+        """Whether uploads are signed, and two stories never decode both."""
+        return self.config.security == "active"
 
     @property
     def last_step(self) -> int:
@@ -80,14 +85,14 @@ class Parameters:
     @functools.cached_property
     def prss(self) -> Prss:
         """Holders of each key of the masks."""
-        degree = lowest_degree(self.config)
+        degree = lowest_degree(self.config, self.degree)
         unknown = mask_streams(self.code, degree)
         return Prss(self.code, degree, dealt_masks(self.config, self.code.parties, unknown))
 
     @functools.cached_property
     def streams(self) -> int:
         """Streams that a holder computes for an upload."""
-        return self.prss.most_streams(mask_streams(self.code, UPLOAD))
+        return self.prss.most_streams(mask_streams(self.code, self.degree))
 
     @property
     def owners(self) -> int:
@@ -101,8 +106,13 @@ class Parameters:
 
     @functools.cached_property
     def threshold(self) -> int:
-        """R = 3(K+T-1) + 1."""
-        return int(self.code.recovery_threshold(UPLOAD))
+        """R = 3(K+T-1) + 1, or more at the level active (`upload_degree`)."""
+        return int(self.code.recovery_threshold(self.code.degree))
+
+    @property
+    def degree(self) -> int:
+        """Degree of masked uploads, in units of K + T - 1."""
+        return self.code.degree
 
     @property
     def stories(self) -> int:
@@ -121,8 +131,8 @@ class Parameters:
 
     @property
     def results_needed(self) -> int:
-        """R + 2A."""
-        return self.threshold + 2 * self.config.tolerate_corrupt
+        """R + 2A, or where two stories never decode and A = 0, what detects T wrong uploads."""
+        return self.threshold + spare(self.config, self.code.parties, self.threshold)
 
     @functools.cached_property
     def data_point(self) -> FixedPoint:
@@ -187,7 +197,9 @@ def check_numbers(config: CodedSplitConfig, owners: int) -> None:
     Raises ConfigurationError, PrivacyError.
     """
     K, T, A = config.segments, config.privacy, config.tolerate_corrupt
-    N, needed = owners + config.helpers, 3 * (K + T - 1) + 1 + 2 * A
+    N = owners + config.helpers
+    degree = upload_degree(config, N)
+    needed = degree * (K + T - 1) + 1 + 2 * A
     if owners < T + 2:
         raise PrivacyError(
             f"coded_split: with {owners} owners and T = {T}, T colluding ones leave "
@@ -196,10 +208,10 @@ def check_numbers(config: CodedSplitConfig, owners: int) -> None:
         )
     if needed > N:
         raise ConfigurationError(
-            f"coded_split: decoding needs R + 2A = 3(K+T-1)+1+2A = {needed} uploads with K = {K}, "
-            f"T = {T}, A = {A}, and there are N = {N} holders ({owners} owners, {config.helpers} "
-            f"helpers). Use helpers = {needed - owners}, or lower segments, privacy or "
-            f"tolerate_corrupt. {HELPERS_COUNT}"
+            f"coded_split: decoding needs R + 2A = {degree}(K+T-1)+1+2A = {needed} uploads with "
+            f"K = {K}, T = {T}, A = {A}, and there are N = {N} holders ({owners} owners, "
+            f"{config.helpers} helpers). Use helpers = {needed - owners}, or lower segments, "
+            f"privacy or tolerate_corrupt. {HELPERS_COUNT}"
         )
 
 
@@ -274,10 +286,16 @@ def make_parameters(
         parties=len(widths) + config.helpers,
         segments=config.segments,
         privacy=config.privacy,
-        degree=UPLOAD,
+        degree=upload_degree(config, len(widths) + config.helpers),
     )
     public = Parameters(config, code, batches, tuple(widths))
     dealt = public.prss.by_dealers  # refuses too many keys
+    if dealt and public.active:
+        raise ConfigurationError(
+            "coded_split: at security = active masks are of keys, which holders compare; a dealer "
+            "of masks could have an honest holder named. Use masks = keys with a lower privacy or "
+            "fewer holders, or security = covert"
+        )
     if config.release and dealt:
         raise ConfigurationError(
             "coded_split: release = true needs masks of two degrees, and dealt masks have one. "
@@ -286,9 +304,32 @@ def make_parameters(
     return public
 
 
-def lowest_degree(config: CodedSplitConfig) -> int:
+def upload_degree(config: CodedSplitConfig, parties: int) -> int:
+    """Degree of masked uploads, in units of K + T - 1: 3, and more at the level active.
+
+    There no two stories may both be decoded: 2R > N + T + 2(K-1), docs/active.md. Masks of a higher
+    degree see to it. R is rounded up to 1 more than a multiple of K + T - 1.
+    """
+    K, T = config.segments, config.privacy
+    if config.security != "active":
+        return UPLOAD
+    return max(UPLOAD, -(-((parties + T) // 2 + K - 1) // (K + T - 1)))
+
+
+def spare(config: CodedSplitConfig, parties: int, threshold: int) -> int:
+    """Uploads that are waited for beyond R.
+
+    They are 2A. At the level active with A = 0 they are T, which T wrong uploads disagree with, or
+    fewer where there are no more.
+    """
+    if config.tolerate_corrupt or config.security != "active":
+        return 2 * config.tolerate_corrupt
+    return max(0, min(config.privacy, parties - threshold))
+
+
+def lowest_degree(config: CodedSplitConfig, upload: int) -> int:
     """Lowest degree of what is masked: of uploads, and of models where they are released."""
-    return MODEL if config.release else UPLOAD
+    return MODEL if config.release else upload
 
 
 def dealt_masks(config: CodedSplitConfig, parties: int, unknown: int) -> bool:

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.active.dealing import repetitions
+from securevfl.active.statements import SIGNATURE
+from securevfl.active.tree import depth_of
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
 from securevfl.field import LagrangeCode, PrimeField
@@ -26,6 +29,7 @@ from securevfl.protocols.base.schedule import (
 )
 from securevfl.protocols.base.sum_budget import unknowns_posts
 from securevfl.protocols.coded_split.bounds import RangeBound
+from securevfl.protocols.coded_split.covert import is_compared
 from securevfl.protocols.coded_split.dealing import SEED
 from securevfl.protocols.coded_split.messages import (
     DIGEST,
@@ -35,23 +39,23 @@ from securevfl.protocols.coded_split.messages import (
 )
 from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import (
-    UPLOAD,
     Parameters,
     choose_prime,
     dealt_masks,
     expected_bound,
     lowest_degree,
     make_parameters,
+    spare,
+    upload_degree,
 )
 
 
 def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
     """Message schedule of a run; None with timeouts or a release, which chance has a part in.
 
-    None at the covert level, too: its proofs and stories are not in these schedules.
+    Proofs and stories of the levels above semi-honest are in it. There set-up waits more often than
+    it says here, so its time is an estimate.
     """
-    if config.security != "semi-honest":
-        return None
     if config.result_timeout is not None or config.ask_timeout is not None or config.release:
         return None
     rows = {"train": shape.rows} | ({"test": shape.test_rows} if config.secure else {})
@@ -69,7 +73,7 @@ def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
     return Outline(
         *(setup(public), tuple(phases), layouts["train"].coded),
         end=("stop", None),
-        setup_waits=False,
+        setup_waits=public.covert,
         leaves_out=True,
     )
 
@@ -77,23 +81,25 @@ def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
 def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
     """Numbers of a configuration, whether or not there are enough holders for it."""
     K, T = config.segments, config.privacy
-    threshold = UPLOAD * (K + T - 1) + 1
+    parties = len(shape.widths) + config.helpers
+    degree = upload_degree(config, parties)
+    threshold = degree * (K + T - 1) + 1
     field = PrimeField(choose_prime(config, shape.widths, shape.rows))
     enough = threshold + T  # holders: the plan says how many are needed, and this code has them
-    code = LagrangeCode(field, parties=enough, segments=K, privacy=T, degree=UPLOAD)
+    code = LagrangeCode(field, parties=enough, segments=K, privacy=T, degree=degree)
     rows = {"train": shape.rows} | ({"test": shape.test_rows} if config.secure else {})
     layouts = {part: Batches(count, K, config.batch, _unused) for part, count in rows.items()}
     public = Parameters(config, code, layouts, shape.widths)
-    parties, bound = len(shape.widths) + config.helpers, RangeBound.of(public)
+    bound = RangeBound.of(public)
     held, whole = memory_of(public, shape.rows, parties)
     coded = public.batches["train"].coded
-    unknown = mask_streams(code, lowest_degree(config))
+    unknown = mask_streams(code, lowest_degree(config, degree))
     dealt = dealt_masks(config, parties, unknown)
     return Needs(
         parties=parties,
         keys=(T + 1) * (T + unknown) if dealt else len(blocks_of(parties, T, unknown)),
         threshold=threshold,
-        results=threshold + 2 * config.tolerate_corrupt,
+        results=threshold + spare(config, parties, threshold),
         prime=public.field.modulus,
         data_bits=config.data_bits,
         model_bits=config.data_bits + config.gradient_bits,
@@ -132,7 +138,7 @@ def setup(public: Parameters) -> tuple[Post, ...]:
 
     def shares(kind: str, rows: Sequence[int], columns: Sequence[int]) -> Post:
         shapes = [*zip(rows, columns, strict=True), *((0, 0) for _ in nothing)]
-        payloads = tuple(hollow(shape, dtype) for shape in shapes)
+        payloads = tuple(beside(public, hollow(shape, dtype)) for shape in shapes)
         return Post(kind, "peers", payloads, owners, modulus=public.field.modulus)
 
     posts = [
@@ -142,7 +148,46 @@ def setup(public: Parameters) -> tuple[Post, ...]:
     posts.append(shares("model", sizes, [public.config.width] * len(sizes)))
     if public.config.budget:
         posts += unknowns_posts((*public.widths, *nothing), owners)
-    return (*posts, *key_posts(public.prss))
+    posts += key_posts(public.prss)
+    return (*_identities(public), *posts, *_told(public)) if public.covert else tuple(posts)
+
+
+def beside(public: Parameters, share: Any) -> Any:
+    """A share with its proof, where dealings have one."""
+    if not public.covert:
+        return share
+    m, dtype = repetitions(public.code), public.field.dtype
+    word = hollow((DIGEST,), np.uint8)
+    values = hollow((m,), dtype), hollow((public.code.size, m), dtype)
+    path = hollow((depth_of(public.code.parties), DIGEST), np.uint8)
+    return (share, *values, word, path, word, word, word, bytes(SIGNATURE))
+
+
+def _identities(public: Parameters) -> list[Post]:
+    """Verifying keys of the run to all who check statements."""
+    key, every = (bytes(DIGEST),), range(public.code.parties)
+    of_server: Any = {"senders": lambda round: [SERVER], "receivers": lambda server: every}
+    to_server = [Post("identity", "server", key)] * public.active
+    return [
+        Post("identity", "peers", key),
+        *to_server,
+        Post("identity", "clients", key, **of_server),
+    ]
+
+
+def _told(public: Parameters) -> list[Post]:
+    """Tags of keys at the level active, and what holders show each other in set-up."""
+    prss, word = public.prss, hollow((DIGEST,), np.uint8)
+    drawn = [len(prss.dealt(i)) for i in range(public.code.parties)]
+    dealers = [i for i, number in enumerate(drawn) if number and public.active]
+    tags = [(hollow((number, DIGEST), np.uint8), word, bytes(SIGNATURE)) for number in drawn]
+    count = public.owners * (len(public.batches) + public.trains) + len(dealers)
+    shown = [_STORY[0]] * count, [_STORY[1]] * count
+    made = [Post("key-tags", "peers", tuple(tags), lambda round: dealers)] if dealers else []
+    return [*made, Post("echo", "peers", (shown,))]
+
+
+_STORY = hollow((6, DIGEST), np.uint8), bytes(SIGNATURE)
 
 
 def training(public: Parameters, unknowns: int) -> Phase:
@@ -152,25 +197,39 @@ def training(public: Parameters, unknowns: int) -> Phase:
     share = hollow((coded, h), public.field.dtype)
     streams = public.streams
     decoding = public.code.segments * public.threshold / N
+
+    def dealt(own: Any) -> Any:
+        """A share of a step, or its seed, with a proof or a digest."""
+        return beside(public, own) if public.covert else (bytes(DIGEST), own)
+
     seeds = Post(
         "seed",
         "clients",
-        ((bytes(DIGEST), hollow((SEED,), np.uint8)),),
+        (dealt(hollow((SEED,), np.uint8)),),
         operations=(int(coded * h * decoding),),
         receivers=lambda server: range(T),
     )
     deals = Post(
         "deal",
         "clients",
-        ((bytes(DIGEST), share),),
+        (dealt(share),),
         operations=(int(coded * h * (public.code.size + decoding)),),
         receivers=lambda server: range(T, N),
         modulus=public.field.modulus,
     )
     work = int(coded * h * (2 * sum(public.sizes) + streams))
-    uploads = Post(
-        "embedding", "server", (share,), operations=(work,), modulus=public.field.modulus
-    )
+    uploads = upload(public, share, work)
+    last = public.steps_allowed(unknowns)
+
+    def compare(round: int) -> Sequence[int]:
+        """Holders, after a step of which they compare stories."""
+        return range(N) if round > 1 and is_compared(round - 1, last) else ()
+
+    def end(round: int) -> Sequence[int]:
+        """Holders after the last step, which belongs to no round."""
+        return range(N) if round == last else ()
+
+    stories = [Post("story", "peers", ((0, *_STORY),), senders=some) for some in (compare, end)]
 
     def reports(round: int) -> Sequence[int]:
         """Holders, in the round in which all of them have stored 64 steps more."""
@@ -180,10 +239,18 @@ def training(public: Parameters, unknowns: int) -> Phase:
     stored = Post("stored", "server", (0,), senders=reports)
     answer: Any = {"activity": "upload", "count": public.results_needed}
     stages = (
-        Stage((stored, *masks(public, coded), uploads), **answer),
+        Stage((*stories * public.covert, stored, *masks(public, coded), uploads), **answer),
         Stage((seeds, deals), fastest_first=True),
     )
-    return Phase(None, stages, public.steps_allowed(unknowns))
+    return Phase(None, stages, last)
+
+
+def upload(public: Parameters, share: Any, work: int = 0) -> Post:
+    """An upload, which is signed with its label at the level active."""
+    name = hollow((DIGEST,), np.uint8)
+    payload = (name, share, bytes(SIGNATURE)) if public.active else share
+    about: Any = {"operations": (work,), "modulus": public.field.modulus}
+    return Post("embedding", "server", (payload,), **about)
 
 
 def masks(public: Parameters, rows: int) -> tuple[Post, ...]:
@@ -206,7 +273,7 @@ def inference(public: Parameters, rows: int, rounds: int) -> Phase:
     """Requests for pieces of test rows, and their uploads."""
     request = Request("test", 0, hollow((rows,), np.uint32))
     share = hollow((rows, public.config.width), public.field.dtype)
-    uploads = Post("embedding", "server", (share,), modulus=public.field.modulus)
+    uploads = upload(public, share)
     stages = (
         Stage((Post("request", "clients", (request,)),)),
         Stage((*masks(public, rows), uploads), activity="upload", count=public.results_needed),

@@ -39,6 +39,7 @@ from securevfl.protocols.coded_split.steps import (
     scores_of,
 )
 from securevfl.protocols.coded_split.terms import shape_of
+from securevfl.protocols.coded_split.uploads import decode_signed, undetected
 from securevfl.verified import Element, Key, Participant, Secret, concatenate, stack
 
 _RECENT = 256  # steps; a history is asked for many times a second
@@ -71,7 +72,7 @@ class Server(Participant):
         *("centre", "made", "steps", "answers", "test_scores"),
         *kept_as("once", "secret"),
         *kept_as("frozen", "log"),
-        *kept_as("passing", "stored_by", "forgotten", "recent", "unknowns"),
+        *kept_as("passing", "stored_by", "forgotten", "recent", "unknowns", "caught"),
     )
 
     def __init__(
@@ -104,15 +105,18 @@ class Server(Participant):
         self.start: Secret | None = None  # random bytes of this start
         self.stories: tuple[Any, ...] = ()  # of each logged step its start, and the chain before it
         self.chain: tuple[Secret, ...] = ()  # that of all steps
+        self.caught: tuple[Any, ...] = ()  # at the level active: wrong uploads, with their label
         self.proved: tuple[Any, ...] = ()  # the newest step, and what is sent beside its shares
         if public.covert:
-            covert.keep(self, PROTECTED, "stories", "chain")
+            covert.keep(self, PROTECTED, public.active, "stories", "chain")
 
     async def setup(self) -> None:
         """Draw the secret of all masks; hear of the unknowns."""
         self.secret = self.key("secret")
+        if self.public.active and (text := undetected(self.public)):
+            self.record("notice", text=text)
         if self.public.covert:
-            self.sworn = await exchange_keys(self)
+            self.sworn = await exchange_keys(self, server=self.public.active)
             self.chain = (no_chain(self),)
         if self.public.trains and self.public.config.budget:
             columns, config = dict(enumerate(self.public.widths)), self.public.config
@@ -172,10 +176,12 @@ class Server(Participant):
             )
         shape = shape_of(public, self.round)
         assert shape is not None
+        self.answers[list(uploads)] += 1
+        if public.active:
+            return decode_signed(self, public, uploads, shape)
         sums, wrong = decode_sums(self, public, uploads, shape)
         if wrong:
             self.record("corrected", clients=wrong, why=f"uploads of {wrong} disagree")
-        self.answers[list(uploads)] += 1
         return sums
 
     def train(self, rows: np.ndarray, sums: Element) -> None:

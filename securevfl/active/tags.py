@@ -1,0 +1,134 @@
+"""Keys that several parties hold: who draws them signs a tag of each, and all are told the same.
+
+The tags are answers of the keys under a label of their own. A holder recomputes those of its keys,
+and holders compare what they were told as they do with dealings (`securevfl.active.dealt`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.active.dealing import NOTHING, hash_of, hash_of_path
+from securevfl.active.dealt import Dealing, statement_text
+from securevfl.active.signing import Signing
+from securevfl.active.statements import DIGEST, digest, is_signed_by
+from securevfl.errors import RunError
+from securevfl.verified.values import Bytes, Secret
+
+if TYPE_CHECKING:
+    from securevfl.verified import Participant
+
+PARTS = ("real", "real", "signature")  # as `Participant.protected` names them
+_ZERO, _NO_PATH = np.frombuffer(NOTHING, np.uint8), np.empty((0, DIGEST), np.uint8)
+
+
+def signed_tags(
+    dealer: Participant,
+    own: Dealing,
+    signing: Signing,
+    start: Secret,
+    tags: Sequence[Secret],
+) -> list[tuple[Any, ...]]:
+    """Parts that each holder is sent, `PARTS`: all tags, the start, the signature."""
+    about = own.dealer, own.kind
+    every = tags[0].map(_stacked, *tags[1:], shape=(len(tags), DIGEST), dtype=np.uint8)
+    return [
+        (every, start, dealer.sign(signing.own, _text, *about, j, start, every, signing.run))
+        for j in range(own.form.code.parties)
+    ]
+
+
+def checked_tags(
+    holder: Participant,
+    own: Dealing,
+    signing: Signing,
+    count: int,
+    mine: Mapping[int, Secret],
+    parts: Any,
+) -> tuple[Secret, tuple[Any, ...]]:
+    """The digest of tags that a holder has checked, and what it can show of them to others.
+
+    Parameters
+    ----------
+    holder : Participant
+    own : Dealing
+    signing : Signing
+        The holder's.
+    count : int
+        Keys that the dealer draws.
+    mine : mapping of int to Secret
+        Tags of those that the holder has, by their place.
+    parts : tuple
+        `PARTS`.
+
+    Raises
+    ------
+    RunError
+        Where they are not signed, or not those of the keys: the dispute of a pair, as a key itself
+        is under no signature.
+    """
+    wanted = ((Secret, (count, DIGEST)), (Secret, (DIGEST,)), (Bytes, ()))
+    if not isinstance(parts, tuple) or [(type(x), getattr(x, "shape", None)) for x in parts] != [
+        *wanted
+    ]:
+        raise _dispute(own.dealer, own.kind, holder.index, "have another form")
+    every, start, signature = parts
+    about = own.dealer, own.kind, holder.index, signing.run, tuple(mine)
+    verifier = signing.verifiers[own.dealer]
+    every.map(_refuse, *about, start, signature, verifier, *mine.values(), shape=(0,))
+    link = every.map(_link, shape=(DIGEST,))
+    return link, (start.map(_shown, every, shape=(6, DIGEST)), signature)
+
+
+def _stacked(*tags: np.ndarray) -> np.ndarray:
+    """All tags, (keys, 32)."""
+    return np.stack(tags)
+
+
+def _text(
+    dealer: int, kind: str, place: int, start: np.ndarray, every: np.ndarray, run: bytes
+) -> bytes:
+    """Bytes that are signed: a dealing without leaf, path and root, whose c are the tags."""
+    said = start, _ZERO, _ZERO, _NO_PATH, _ZERO, every
+    return statement_text(dealer, kind, 0, place, *said, run)
+
+
+def _link(every: np.ndarray) -> np.ndarray:
+    """Digest that stands in the chain."""
+    return np.frombuffer(digest("tags", every.tobytes()), np.uint8)
+
+
+def _shown(start: np.ndarray, every: np.ndarray) -> np.ndarray:
+    """The statement beside its subject, in the form of a dealing's."""
+    parts = start.tobytes(), NOTHING, NOTHING, hash_of_path(()), NOTHING, hash_of(every)
+    return np.frombuffer(b"".join(parts), np.uint8).reshape(6, DIGEST)
+
+
+def _refuse(
+    every: np.ndarray,
+    dealer: int,
+    kind: str,
+    place: int,
+    run: bytes,
+    numbers: tuple[int, ...],
+    start: np.ndarray,
+    signature: bytes,
+    verifier: bytes,
+    *mine: np.ndarray,
+) -> np.ndarray:
+    """Nothing, or the error of tags that are not signed, or not those of the keys."""
+    if not is_signed_by(verifier, signature, _text(dealer, kind, place, start, every, run)):
+        raise _dispute(dealer, kind, place, "lack its signature")
+    if any((every[n] != own).any() for n, own in zip(numbers, mine, strict=True)):
+        raise _dispute(dealer, kind, place, "are not those of the keys that it sent")
+    return np.empty(0, np.uint8)
+
+
+def _dispute(dealer: int, kind: str, place: int, why: str) -> RunError:
+    return RunError(
+        f"{kind!r}: the tags that party {place} got of party {dealer} {why}. Dispute of {dealer} "
+        f"and {place}: one of both errs, and nobody can tell which"
+    )

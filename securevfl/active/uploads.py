@@ -1,0 +1,118 @@
+"""Uploads of shares of results, signed with their label: a wrong one names its sender.
+
+Honest uploads under one label are values of one polynomial below degree R. Where at most T parties
+lie and d of n uploads are off a polynomial that all others are on, with T + d <= n - R, that is the
+polynomial of the honest ones: two differ in more than n - R uploads. So the d are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from securevfl.active.statements import Statement, Subject, digest, signed
+from securevfl.engine import wire
+from securevfl.errors import CorruptResultsError
+from securevfl.field import LagrangeCode, error_correction
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Upload:
+    """Values that a party uploaded, with its signature.
+
+    Attributes
+    ----------
+    party : int
+    values : ndarray
+        Elements.
+    signature : bytes
+    """
+
+    party: int
+    values: Array
+    signature: bytes
+
+    def statement(self, run: bytes, label: bytes) -> Statement:
+        """The party's statement. Each label is a subject: an honest party signs one of it."""
+        content = digest("uploaded", np.ascontiguousarray(self.values).tobytes())
+        return Statement(subject_of(run, label, self.party), content, self.signature)
+
+
+@dataclass(frozen=True)
+class WrongUpload:
+    """Uploads under one label, of which that of a party is wrong.
+
+    A judge who has them learns the result: they are not for the public.
+
+    Attributes
+    ----------
+    party : int
+    code : LagrangeCode
+        Of N, K, T, and of the degree in the shares of the masked result, which fixes R.
+    run : bytes
+    told, name, chain : bytes
+        The label: what is public of it, the name of the set-up, and the chain of all steps before.
+    uploads : tuple of Upload
+    """
+
+    party: int
+    code: LagrangeCode
+    run: bytes
+    told: bytes
+    name: bytes
+    chain: bytes
+    uploads: tuple[Upload, ...]
+
+
+def subject_of(run: bytes, label: bytes, party: int) -> Subject:
+    """Subject of an upload: the label stands where dealings have the start of their signer."""
+    return Subject(run, 0, label, party, "upload", 0)
+
+
+def encoded(code: LagrangeCode) -> bytes:
+    """Bytes of a code; equal for equal codes alone."""
+    numbers = (code.parties, code.segments, code.privacy, code.degree, code.field.modulus)
+    return wire.encode((numbers, tuple(map(int, code.alphas)), tuple(map(int, code.betas))))
+
+
+def label_of(code: bytes, told: bytes, name: bytes, chain: bytes) -> bytes:
+    """Digest of a label, and of the code by which a judge decodes (`encoded`)."""
+    return digest("label", code, told, name, chain)
+
+
+def text_of(run: bytes, label: bytes, party: int, values: Array) -> bytes:
+    """Bytes that a party signs."""
+    said = Upload(party, values, b"").statement(run, label)
+    return signed(said.subject, said.content)
+
+
+def are_named(wrong: int, received: int, code: LagrangeCode) -> bool:
+    """Whether so many wrong uploads of those received are rightly named: T + d <= n - R."""
+    return code.privacy + wrong <= received - code.recovery_threshold(code.degree)
+
+
+def guilty(evidence: WrongUpload, keys: Mapping[int, bytes]) -> bool:
+    """Whether the party of the evidence signed a wrong upload."""
+    code = evidence.code
+    label = label_of(encoded(code), evidence.told, evidence.name, evidence.chain)
+    own = [one.party for one in evidence.uploads]
+    R = code.recovery_threshold(code.degree)
+    if len(set(own)) < len(own) or not {*own} <= {*range(code.parties)} or len(own) <= R:
+        return False
+    if len({one.values.shape for one in evidence.uploads}) > 1:
+        return False
+    if not all(one.statement(evidence.run, label).is_valid(keys) for one in evidence.uploads):
+        return False
+    rows = np.stack([one.values for one in evidence.uploads]).reshape(len(own), -1)
+    points = np.array([code.alphas[n] for n in own], np.uint64)
+    try:
+        good = error_correction.honest(code.field, points, rows, R)
+    except CorruptResultsError:
+        return False
+    wrong = {n for n, right in zip(own, good, strict=True) if not right}
+    return evidence.party in wrong and are_named(len(wrong), len(own), code)
