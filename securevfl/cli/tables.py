@@ -259,12 +259,38 @@ def print_plan(found: Forecast, given: str) -> None:
         )
     if best.tolerated == 0:
         _print_remedies(found)
+    if found.levels:
+        _print_levels(found)
     if told := _told_by_sums(found):
         console.print(told, soft_wrap=True)
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     words = " ".join(filter(None, (given, found.command)))
     console.print(f"run: securevfl run {found.protocol} {words}", soft_wrap=True)
+
+
+def _print_levels(found: Forecast) -> None:
+    """Say what each level of security costs, at the K that is proposed."""
+    print_table(
+        ("security", "setup", "a round", "whole run", "messages", "may lose"),
+        [
+            (one.name, "-", "-", "-", "-", "-")
+            if one.refused
+            else (
+                one.name,
+                size(one.setup_bytes),
+                size(one.round_bytes),
+                size(one.bytes),
+                f"{one.messages:,}",
+                str(one.tolerated),
+            )
+            for one in found.levels
+        ],
+        title=f"Levels of security at K = {found.best.segments}",
+    )
+    for one in found.levels:
+        if one.refused:
+            out().print(f"notice: security = {one.name}: {one.refused}")
 
 
 def _told_by_sums(found: Forecast) -> str:

@@ -166,7 +166,7 @@ def choice_by_needs(
     if outline is None:
         raise ConfigurationError(
             f"plan: {cls.name} with these options cannot be planned: what it sends depends on "
-            "chance, or has no forecast; leave out timeouts and a release, and security = covert"
+            "chance, or has no forecast; leave out timeouts and a release"
         )
     N, owners = needs.parties, len(shape.widths)
     loaded = load_conditions(conditions, parties=owners, batch_rows=outline.batch_rows)

@@ -24,6 +24,7 @@ from securevfl.field.kernels.primes import USUAL
 from securevfl.planning.choices import Choice, choice_by_needs, choice_of, feasible_segments
 from securevfl.planning.cohorts import cost_of_cohorts
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum
+from securevfl.planning.levels import Level, levels_of
 from securevfl.planning.remedies import Planned, Remedy, remedies
 from securevfl.privacy.released_equations import Odometer, refuse_width
 from securevfl.protocols.base.defaults import DEFAULT
@@ -64,6 +65,8 @@ class Forecast:
         at these sizes, and what cohorts cost, one text each; often none.
     remedies : tuple of Remedy
         Where no straggler is tolerated, changes of the plan with which one is.
+    levels : tuple of Level
+        Price of each level of security that the protocol has, at the best K; else empty.
     """
 
     protocol: str
@@ -79,6 +82,7 @@ class Forecast:
     released: Odometer | None = None
     warnings: tuple[str, ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    levels: tuple[Level, ...] = ()
 
 
 def plan(
@@ -257,6 +261,10 @@ def _forecast(
         released=released,
         warnings=tuple(filter(None, [of_one, *_warnings(planned, best, parties, released)])),
         remedies=changes,
+        levels=levels_of(
+            *(planned.protocol, shape, {**settings, "segments": best.segments}),
+            sealed=planned.sealed,
+        ),
     )
 
 

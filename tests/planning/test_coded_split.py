@@ -23,6 +23,8 @@ SIZES = {  # owners and options: other N, K, T, p, |B|, h, helpers, sealing
     "12,2,2, dealt": (8, {"masks": "dealt", "helpers": 4, "segments": 2, "privacy": 2, "batch": 9}),
     "9,1,1, dealt, secure": (8, {"masks": "dealt", "helpers": 1, "batch": 103, "secure": True}),
     "8,1,2, secure": (8, {"privacy": 2, "batch": 103, "width": 5, "secure": True}),
+    "8,1,1, covert": (8, {"security": "covert", "batch": 7, "width": 3, "rounds": 17}),
+    "8,1,1, active": (8, {"security": "active", "tolerate_corrupt": 1, "batch": 103, "width": 1}),
 }
 STEADY = Conditions(
     name="steady",
@@ -40,7 +42,7 @@ def test_bytes_of_setup_round_and_run_are_those_that_the_run_counts(name):
     columns = svfl.run("coded_split", data, conditions="none", **asked).transcript.columns()
     counted = columns["bytes"]
     rounds = asked["rounds"]
-    kinds = ["embedding", "deal", "seed", "stored", "mask"]
+    kinds = ["embedding", "deal", "seed", "stored", "mask", "story"]
     training = np.isin(columns["kind"], kinds) & (columns["round"] <= rounds)
     assert choice.bytes == counted.sum()
     assert choice.setup_bytes == counted[np.isin(columns["round"], 0)].sum()
@@ -93,6 +95,16 @@ def test_a_plan_proposes_the_helpers_with_which_fast_parties_suffice():
     assert found.choices[0].helped_seconds == found.choices[0].round_seconds
     wrong = plan(DIGITS, helpers=2, tolerate_corrupt=1, segments=1, **asked).best
     assert (wrong.threshold, wrong.tolerated, wrong.helpers) == (4, 4, 2)
+
+
+def test_a_plan_prices_each_level_and_says_why_there_is_none():
+    asked = {"protocol": "coded_split", "segments": 1, "rounds": 4, "batch": 16, "width": 2}
+    semi_honest, covert, active = plan(DIGITS, **asked).levels
+    assert semi_honest.bytes < covert.bytes < active.bytes
+    assert semi_honest.messages < covert.messages < active.messages
+    assert [one.tolerated for one in (semi_honest, covert, active)] == [4, 4, 2]
+    *_, none = plan(DIGITS, masks="dealt", **asked).levels
+    assert "no dealt masks" in none.refused
 
 
 def test_a_plan_says_keys_replay_and_the_smallest_field():

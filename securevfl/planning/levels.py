@@ -1,0 +1,71 @@
+"""Prices of the levels of security of a protocol: bytes, messages, and stragglers lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from securevfl.errors import ConfigurationError
+from securevfl.planning.message_bytes import sent_bytes, sent_messages
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import levels_of as levels_of_protocol
+from securevfl.protocols.base.registry import make_config
+from securevfl.protocols.base.schedule import Shape
+
+
+@dataclass(frozen=True)
+class Level:
+    """Price of a run at a level of security.
+
+    Attributes
+    ----------
+    name : str
+        What `--security` says.
+    setup_bytes, round_bytes, bytes : int
+        Sent by all parties in set-up, in a round on average, and in the whole run.
+    messages : int
+        Of the whole run.
+    tolerated : int
+        Stragglers that do no harm.
+    refused : str
+        Why there is no such run; empty where there is one.
+    """
+
+    name: str
+    setup_bytes: int = 0
+    round_bytes: int = 0
+    bytes: int = 0
+    messages: int = 0
+    tolerated: int = 0
+    refused: str = ""
+
+
+def levels_of(
+    cls: type[Protocol], shape: Shape, options: Mapping[str, Any], *, sealed: bool
+) -> tuple[Level, ...]:
+    """Prices of the levels that a protocol has, with these options; empty where it has one."""
+    names = levels_of_protocol(cls) if "security" in cls.Config.model_fields else ()
+    return tuple(_level(cls, shape, {**options, "security": name}, sealed) for name in names)
+
+
+def _level(cls: type[Protocol], shape: Shape, options: dict[str, Any], sealed: bool) -> Level:
+    name = options["security"]
+    try:
+        config = cls.settled(make_config(cls, options), shape)
+        cls.check_parties(config, len(shape.widths))
+        outline = cls.outline(config, shape)
+    except ConfigurationError as error:
+        return Level(name, refused=str(error))
+    if outline is None:
+        return Level(name, refused=f"{cls.name}: there is no forecast at this level")
+    N, rounds = len(shape.widths) + getattr(config, "helpers", 0), outline.phases[0].rounds
+    sent = sent_bytes(outline, N, sealed=sealed)
+    return Level(
+        name,
+        setup_bytes=sum(sent.setup.values()),
+        round_bytes=round(sum(sent.training.values()) / rounds),
+        bytes=sum(sent.total.values()),
+        messages=sent_messages(outline, N),
+        tolerated=N - max(stage.count for stage in outline.phases[0].stages),
+    )
