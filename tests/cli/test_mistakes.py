@@ -103,11 +103,11 @@ MISTAKES = {
     "a plan of rows alone": (["plan", "--rows", "9"], "rows and features"),
     "a negative time": (["run", "fedvs", "--until", "-1"], "until"),
     "no list of parties": (["bench", "decoding", "--parties", "6;7"], "--parties '6;7'"),
-    "no list of K": (["bench", "threshold", "--segments", "1;2"], "--segments '1;2'"),
-    "no law of delay": (["bench", "threshold", "--laws", "constnat"], "did you mean constant"),
+    "no list of numbers": (["bench", "threshold", "--counts", "1;2"], "--counts '1;2'"),
+    "no law of delay": (["bench", "threshold", "--law", "constnat"], "did you mean constant"),
     "too many segments": (
-        ["bench", "threshold", "fedvs", "--parties", "4", "--segments", "3"],
-        "4 parties",
+        ["bench", "threshold", "fedvs:segments=3", "--parties", "4"],
+        "there are 4 clients",
     ),
 }
 
