@@ -67,10 +67,11 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
             factors = [one["limit"] / one["time"] for one in own if one["time"]]
             above.axhline(factors[0], color="grey", linewidth=1, zorder=0)
         above.set_title(f"{setting}\n{kind}", fontsize=9)
-        above.set_yscale("log")
-        above.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        above.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        above.yaxis.set_minor_formatter(NullFormatter())
+        if any(len(one.get_xdata()) for one in above.lines):  # else nobody reached the target
+            above.set_yscale("log")
+            above.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            above.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            above.yaxis.set_minor_formatter(NullFormatter())
         above.grid(alpha=0.25)
         below.grid(alpha=0.25, axis="x")
         below.set_xlabel(f"{kind} parties", fontsize=9)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import pickle
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -108,13 +107,10 @@ def read_workers(path: Path) -> list[Worker]:
     Parameters
     ----------
     path : Path
-        One of three forms:
+        One of two forms:
 
         - CSV with the columns ``party`` (from 0), ``round`` (from 1, without gaps), ``seconds``;
-        - CSV with the column ``step`` and one column of seconds for each worker;
-        - a pickle (``.pkl``) of AWS Lambda calls by Sequential Gradient Coding: a list of rounds,
-          each with ``results``, of which each has ``worker_id``, ``started`` and ``finished``. The
-          file can run no code: only lists, texts, dates and numbers are read.
+        - CSV with the column ``step`` and one column of seconds for each worker.
 
     Raises
     ------
@@ -146,10 +142,7 @@ class _Parties(list[list[float]]):
 
 def _read(path: Path, parties: int | None) -> list[list[float]]:
     try:
-        content = path.read_bytes()
-        if path.suffix in (".pkl", ".pickle"):
-            return _lambda_calls(content, path)
-        rows = csv.reader(io.StringIO(content.decode(), newline=""))
+        rows = csv.reader(io.StringIO(path.read_text("utf-8"), newline=""))
         names = next(rows, [])
         if set(names) >= _LONG:
             return _long(names, rows, path, parties)
@@ -220,46 +213,3 @@ def _checked(value: float, where: str) -> float:
     if not 0 <= value < float("inf"):
         raise ConfigurationError(f"{where}: {value} seconds must be finite and at least 0")
     return value
-
-
-def _lambda_calls(content: bytes, path: Path) -> list[list[float]]:
-    """Seconds of each worker from a pickle of calls."""
-    workers: dict[int, list[float]] = defaultdict(list)
-    try:
-        for each in _Numbers(io.BytesIO(content)).load():
-            for call in each["results"]:
-                seconds = _checked(float(call["finished"] - call["started"]), f"trace: {path}")
-                workers[int(call["worker_id"])].append(seconds)
-    except ConfigurationError:
-        raise
-    except Exception as error:  # whatever a damaged pickle makes of the reader
-        raise ConfigurationError(
-            f"trace: {path} is no pickle of rounds with results, worker_id, started and finished: "
-            f"{type(error).__name__}: {error}"
-        ) from None
-    if not workers or len({len(seconds) for seconds in workers.values()}) != 1:
-        raise ConfigurationError(f"trace: {path} must hold as many rounds of each worker")
-    return [workers[number] for number in sorted(workers)]
-
-
-class _Nothing:
-    """Stands for any object of a pickle that is no number, and does nothing."""
-
-    def __init__(self, *given: object, **more: object) -> None:
-        pass
-
-    def __setstate__(self, state: object) -> None:
-        pass
-
-
-def _scalar(kind: object, content: bytes) -> int:
-    """A NumPy integer; no other scalar is used in these files."""
-    return int.from_bytes(content, "little")
-
-
-class _Numbers(pickle.Unpickler):
-    """Reads lists, dictionaries, texts and numbers; imports nothing, so no code can run."""
-
-    def find_class(self, module: str, name: str) -> object:
-        """Stand-ins in place of what the file names."""
-        return _scalar if name == "scalar" and module.startswith("numpy") else _Nothing

@@ -10,7 +10,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from securevfl.errors import UnknownNameError
+from securevfl.models.tensors import tensor
 from securevfl.models.weights import initialised
 
 if TYPE_CHECKING:
@@ -110,8 +113,8 @@ def in_units(network: nn.Module, mean: float, spread: float) -> nn.Module:
         def __init__(self) -> None:
             super().__init__()
             self.scaled = network
-            self.register_buffer("target_mean", torch.tensor(mean, dtype=torch.float32))
-            self.register_buffer("target_spread", torch.tensor(spread, dtype=torch.float32))
+            self.register_buffer("target_mean", tensor(mean, np.float32))
+            self.register_buffer("target_spread", tensor(spread, np.float32))
 
         def forward(self, embedding: torch.Tensor) -> torch.Tensor:
             scaled: torch.Tensor = self.scaled(embedding)

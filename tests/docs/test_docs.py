@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 import securevfl
 from securevfl.cli import run as start
-from securevfl.cli import studies, verify
+from securevfl.cli import output, studies, verify
 from securevfl.cli.app import app
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.organisations import invitation, join, relay
@@ -272,6 +272,7 @@ def test_commands_that_are_not_run_are_understood(line, monkeypatch, tmp_path):
     server = invitation.Invitation(-1, "session", b"digest", ())
     monkeypatch.setattr(invitation.Invitation, "parse", lambda text: server)
     monkeypatch.setattr(join, "join", lambda found, **options: called.append(found) or {})
+    monkeypatch.setattr(output, "print_brief", called.append)
     result = CliRunner().invoke(app, shlex.split(line)[1:])
     assert result.exit_code == 0, result.output
     assert called

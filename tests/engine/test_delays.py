@@ -1,5 +1,6 @@
 import math
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,18 +118,24 @@ def test_workers_are_dealt_by_their_means_to_any_number_of_parties(tmp_path):
         read_workers(path)
 
 
-def test_calls_of_lambda_workers_are_read_and_no_code_of_the_file_is_run(tmp_path):
-    path = tmp_path / "calls.pkl"
+def test_calls_of_lambda_workers_become_a_table_and_no_code_of_the_file_is_run(
+    tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    import lambda_calls
+
+    source, table = tmp_path / "calls.pkl", tmp_path / "calls.csv"
     other = np.dtype(int)
     calls = [
         {"worker_id": np.int64(n), "started": 1.0, "finished": 1.5 + n, "response": other}
         for n in (1, 0)
     ]
-    path.write_bytes(pickle.dumps([{"round": 0, "results": calls}] * 2))
-    assert read_workers(path) == [(0.5, 0.5), (1.5, 1.5)]
-    path.write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR.")
-    with pytest.raises(ConfigurationError, match="no pickle of rounds"):
-        read_workers(path)
+    source.write_bytes(pickle.dumps([{"round": 0, "results": calls}] * 2))
+    lambda_calls.write(source, table)
+    assert read_workers(table) == [(0.5, 0.5), (1.5, 1.5)]
+    source.write_bytes(b"cos\nsystem\n(S'touch " + str(tmp_path / "ran").encode() + b"'\ntR.")
+    with pytest.raises(TypeError):
+        lambda_calls.write(source, table)
     assert not (tmp_path / "ran").exists()
 
 
