@@ -24,8 +24,8 @@ import pytest
 from typer.testing import CliRunner
 
 import securevfl
-from securevfl.cli import run as start
 from securevfl.cli import output, studies, verify
+from securevfl.cli import run as start
 from securevfl.cli.app import app
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.organisations import invitation, join, relay
