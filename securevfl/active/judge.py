@@ -272,8 +272,8 @@ def _read(read: Mapping[str, Any]) -> Evidence:
             )
             for one in read["uploads"]
         )
-        label = (bytes.fromhex(read[name]) for name in _LABEL)
-        return WrongUpload(int(read["upload of"]), code, *label, uploads)
+        label = {name: bytes.fromhex(read[name]) for name in _LABEL}
+        return WrongUpload(int(read["upload of"]), code, uploads=uploads, **label)
     own = read["form"]
     code = _code(own)
     field = code.field
@@ -293,9 +293,15 @@ def _read(read: Mapping[str, Any]) -> Evidence:
 
 
 def _code(own: Mapping[str, Any]) -> LagrangeCode:
-    sizes = {name: int(own[name]) for name in ("parties", "segments", "privacy", "degree")}
-    points = {name: own[name] for name in ("alphas", "betas")}
-    return LagrangeCode(PrimeField(int(own["prime"])), **sizes, **points)
+    return LagrangeCode(
+        PrimeField(int(own["prime"])),
+        parties=int(own["parties"]),
+        segments=int(own["segments"]),
+        privacy=int(own["privacy"]),
+        degree=int(own["degree"]),
+        alphas=own["alphas"],
+        betas=own["betas"],
+    )
 
 
 def _statement(read: Mapping[str, Any]) -> Statement:

@@ -14,6 +14,7 @@ import numpy as np
 
 from securevfl.active.dealing import Form
 from securevfl.active.dealt import Dealing
+from securevfl.active.signing import new_start
 from securevfl.active.statements import DIGEST, is_signed_by
 from securevfl.active.tags import checked_tags, signed_tags
 from securevfl.active.uploads import (
@@ -27,7 +28,6 @@ from securevfl.active.uploads import (
 from securevfl.engine import wire
 from securevfl.errors import CorruptResultsError, RunError
 from securevfl.protocols.base.decoding import decode_results
-from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.messages import Label, piece_of
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.verified import Element, Secret, bare_of
@@ -47,7 +47,7 @@ def told_of(public: Parameters, round: int) -> bytes:
 
 
 def undetected(public: Parameters) -> str:
-    """What wrong uploads can do unnoticed, in words; empty where all of T liars are detected."""
+    """Warning of wrong uploads that pass unnoticed; empty where all of T liars are detected."""
     T, more = public.code.privacy, public.results_needed - public.threshold
     if more >= T:
         return ""
@@ -69,7 +69,7 @@ async def compare_keys(holder: Any, public: Parameters) -> None:
         return [holder.tag(*one, of=[holder.no_steps]) for one in own]
 
     if drawn := prss.dealt(holder.index):
-        own, start = _keys_of(public, holder.index), covert.new_start(holder)
+        own, start = _keys_of(public, holder.index), new_start(holder)
         holder.share(TAGS, signed_tags(holder, own, holder.signs, start, tags(drawn)))
     dealers = [i for i in holder.peers if prss.dealt(i)]
     for i, parts in (await holder.collect(TAGS, senders=dealers)).items():
