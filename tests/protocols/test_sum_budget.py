@@ -274,9 +274,10 @@ def test_a_run_that_is_killed_and_resumed_twice_gives_a_lying_server_no_sum_more
     lie(monkeypatch, rng, decoded)
     options = {**OPTIONS, "width": 1, "rounds": 99, "segments": 1, "result_timeout": 1.0}
     made = make(method, data, seed=seed, defaults={}, **options, **WAITS[method])
-    for _ in decoded.kills:
-        with pytest.raises(KeyboardInterrupt):
+    for _ in decoded.kills:  # holders may refuse the second life's lie before it is killed
+        with pytest.raises((KeyboardInterrupt, SecureVFLError)):
             Stored(made, tmp_path, int(rng.integers(3))).run()
+    decoded.kills = ()
     with pytest.raises(SecureVFLError) as ended:
         Stored(made, tmp_path, int(rng.integers(3))).run()
     visits = np.zeros(ROWS, int)
