@@ -205,10 +205,12 @@ class Parameters:
     def stories(self) -> int:
         """Announcements of one attempt of which a server with T clients decodes something, at most.
 
-        Each needs K + T clients of its own. Two are possible where 2R <= N + T + 2(K-1).
+        Each needs R - K - T + 1 clients of its own, K + T as a rule; two are possible where
+        2R <= N + T + 2(K-1).
         """
         code = self.code
-        return max(1, (code.parties - code.privacy) // self.telling_uploads)
+        telling = max(self.telling_uploads, self.threshold - code.size + 1)
+        return max(1, (code.parties - code.privacy) // telling)
 
     @property
     def one_sum(self) -> bool:
@@ -323,7 +325,8 @@ def refuse_any_sharers(config: FedVSConfig, code: LagrangeCode) -> None:
     if not config.masked or config.cohorts != 0 or config.share_timeout is not None or config.paper:
         return
     N, K, T = code.parties, code.segments, code.privacy
-    twice, most = 2 * code.recovery_threshold(degree=2), N + T + 2 * (K - 1)
+    twice = 2 * code.recovery_threshold(degree_of(config, K, N))
+    most = N + T + 2 * (K - 1)
     how = f"between two steps that hardly move the models (2R = {twice} > N + T + 2(K-1) = {most})"
     if twice <= most:
         how = f"at once, for T = {T} helpers are enough: 2R = {twice} <= N + T + 2(K-1) = {most}"

@@ -1,6 +1,7 @@
 """Sums of FedVS are over whole cohorts, so that honest runs tell no single client's embedding."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +84,8 @@ def test_two_stories_are_possible_just_where_2r_is_at_most_n_and_t_and_2k_less_2
             public = Parameters(config, code_of(config, parties), *[None] * 2, {})
             two = 2 * public.threshold <= parties + privacy + 2 * (segments - 1)
             assert (public.stories > 1) is two
+            covert = config.model_copy(update={"security": "covert"})
+            assert replace(public, config=covert).stories == 1  # R is raised for it
 
 
 @pytest.mark.parametrize(
