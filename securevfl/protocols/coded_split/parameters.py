@@ -134,6 +134,14 @@ class Parameters:
         """R + 2A, or where two stories never decode and A = 0, what detects T wrong uploads."""
         return self.threshold + spare(self.config, self.code.parties, self.threshold)
 
+    @property
+    def results_wanted(self) -> str:
+        """Letters and number of the uploads that are waited for."""
+        spared = "2A"
+        if self.active and not self.config.tolerate_corrupt:
+            spared = str(self.results_needed - self.threshold)
+        return f"R + {spared} = {self.results_needed}"
+
     @functools.cached_property
     def data_point(self) -> FixedPoint:
         """Quantiser with lx bits."""

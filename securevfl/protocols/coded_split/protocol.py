@@ -259,7 +259,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         able = [j for j in self.peers() if can_catch_up(server, trained[j])]
         if len(able) < self.public.results_needed and server.steps:
             raise NotEnoughResultsError(
-                f"coded_split: a coded prediction needs R + 2A = {self.public.results_needed} "
+                f"coded_split: a coded prediction needs {self.public.results_wanted} "
                 f"holders with all {server.steps} steps, and {len(able)} have them: "
                 f"{', '.join(f'party {j}' for j in able) or 'none'}"
             )

@@ -169,7 +169,7 @@ class Server(Participant):
         if len(uploads) < public.results_needed:
             missing = sorted(set(self.peers) - set(uploads))
             raise NotEnoughResultsError(
-                f"coded_split: round {self.round}: R + 2A = {public.results_needed} uploads are "
+                f"coded_split: round {self.round}: {public.results_wanted} uploads are "
                 f"needed and {len(uploads)} came within result_timeout = {timeout} s; missing: "
                 f"{', '.join(f'party {n}' for n in missing)}. Wait longer, or use more helpers. "
                 f"{HELPERS_COUNT}"
