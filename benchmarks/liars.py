@@ -25,6 +25,8 @@ from securevfl.active.dealing import Form, fault, repetitions
 from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
 from securevfl.active.uploads import Upload, WrongUpload, encoded, label_of, text_of
 from securevfl.data import load_dataset
+from securevfl.engine.conditions import NONE
+from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import SecureVFLError
@@ -222,6 +224,7 @@ def ran(server: Any = None, liars: Any = None, liar: int = SERVER, **options: An
     return trial
 
 
+LATE = load_conditions("paper", parties=6, batch_rows=10)
 DIGITS = load_dataset("digits", parties=6).subset(40, 10)
 
 
@@ -246,7 +249,7 @@ def honest(level: str) -> Trial:
         faults = Faults(chains, outages=some, first=2) if chains else Faults(outages=some)
         options = {"rounds": 7, "batch": 10, "width": 2, "hidden": 3, "degree": 1}
         options |= {"ask_timeout": 1.5, "sum_budget": 0.0, "security": level}
-        conditions = "paper" if number % 2 else "none"
+        conditions = LATE if number % 2 else NONE
         try:
             found = simulate(
                 CodedSplit, DIGITS, faults=faults, seed=number, conditions=conditions, **options
