@@ -46,7 +46,8 @@ _OFTEN = 0.02  # seconds between two polls
 _REPORT = {"status": PartyStatus, "events": list, "rounds_over": list, "messages": int,
            "bytes": int, "process": int}  # fmt: skip
 _STATUS = {"done": bool, "failed": str, "mistake": bool, "waits": str, "round": int,
-           "setup_done": bool, "progress": int, "rejected": int}  # fmt: skip
+           "setup_done": bool, "progress": int, "rejected": int,
+           "lie": type(None)}  # fmt: skip
 # Fields of the event of a host of its own, which names a message that came late.
 _LATE = {"kind": str, "sender": int, "of_round": int}
 

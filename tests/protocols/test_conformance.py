@@ -379,6 +379,12 @@ DECLARED = {  # options in which every message of the declaration is sent, beyon
 
 
 FAULTY = {  # faults that call for messages of their own
+    "fedvs": [
+        (
+            {"security": "covert", "share_timeout": 3.0, "result_timeout": 3.0, "segments": 1},
+            Faults(outages=(Outage(2, rounds=(2, 4)),)),
+        )
+    ],
     "coded_split": [
         ({}, Faults(outages=(Outage(5, rounds=(2, 4)),))),
         (  # stories of step 16 are lost

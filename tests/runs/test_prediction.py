@@ -94,7 +94,7 @@ def test_it_comes_from_the_fastest_and_waits_for_no_straggler(trained):
     assert quick.virtual_seconds < paper.virtual_seconds
     columns = paper.transcript.columns()
     uploads = columns["kind"] == "embedding"
-    wanted = trained.protocol.public.wanted
+    wanted = trained.protocol.public.results_needed
     in_time = uploads & (columns["late"] == 0) & (columns["arrived"] >= 0)
     assert in_time.sum() == wanted < uploads.sum()
 

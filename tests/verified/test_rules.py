@@ -118,6 +118,8 @@ def test_the_example_breaks_none():
 CAUGHT = {
     # Uploads that disagree: honest ones never do.
     ("protocols.fedvs.algorithm", "(CorruptResultsError, NotEnoughResultsError)"),
+    ("protocols.coded_split.uploads", "ApartError"),
+    ("protocols.coded_split.uploads", "CorruptResultsError"),
     # Before a run: what the configuration, and the data of the simulation's owner, allow.
     ("protocols.fedvs.protocol", "RangeError"),
     ("protocols.fedvs.parameters", "ConfigurationError"),

@@ -266,7 +266,12 @@ def test_finished_runs_are_not_run_again(tmp_path, monkeypatch):
     first = once(1)
     ran: list[int] = []
     attack = module._attack
-    monkeypatch.setattr(module, "_attack", lambda w, s: (ran.append(w.job.seed), attack(w, s))[1])
+
+    def attacked(work, *more):
+        ran.append(work.job.seed)
+        attack(work, *more)
+
+    monkeypatch.setattr(module, "_attack", attacked)
     assert once(2).rows[0] == first.rows[0]
     assert ran == [1]
 
