@@ -364,7 +364,7 @@ MOST_LINES = {
     "models": 4991,
     "planning": 1594,
     "privacy": 1262,
-    "protocols": 19159,
+    "protocols": 19165,
     "report": 2617,
     "runs": 8318,
     "studies": 1560,

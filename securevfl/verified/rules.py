@@ -95,7 +95,7 @@ class _Reader(ast.NodeVisitor):
             shared = ast.List | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
             names = node.targets if isinstance(node, ast.Assign) else [node.target]
             declared = any(isinstance(t, ast.Name) and t.id in ("protected", "activities",
-                           "traced_options", "told_events", "check_options", "fault_options",
+                           "traced_options", "check_options", "fault_options",
                            "small_options", "__all__") for t in names)  # fmt: skip
             empty = isinstance(value, ast.Dict) and not value.keys
             if isinstance(value, shared) or empty or (isinstance(value, ast.Dict) and not declared):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from securevfl.active.dealt import PARTS
 from securevfl.engine.party import SERVER, Party
 from securevfl.errors import NotEnoughResultsError, WouldOverflowError
 from securevfl.field import PrimeField
@@ -320,8 +321,13 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return needs_of(config, shape)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
-        """No row numbers, and the upload or the share of a step, which stands beside a digest."""
-        return None, payload[1] if isinstance(payload, tuple) else payload
+        """No row numbers, and the upload or the share of a step.
+
+        A dealt share that has a proof stands before it; else they stand beside a digest.
+        """
+        if not isinstance(payload, tuple):
+            return None, payload
+        return None, payload[0 if len(payload) == 1 + len(PARTS) else 1]
 
     @property
     def prss(self) -> Prss:

@@ -66,9 +66,12 @@ def test_a_holders_share_of_the_joint_embedding_is_of_all_rows():
     assert held_shares.own_share(seen("split"), 3) is None
 
 
-@pytest.mark.parametrize(("segments", "size"), [(1, 2), (2, 3)])
-def test_enough_holders_decode_every_step_and_t_of_them_none(segments, size):
-    found = seen(segments=segments)
+@pytest.mark.parametrize(
+    ("segments", "size", "security"),
+    [(1, 2, "semi-honest"), (2, 3, "semi-honest"), (1, 2, "covert"), (1, 2, "active")],
+)
+def test_enough_holders_decode_every_step_and_t_of_them_none(segments, size, security):
+    found = seen(segments=segments, security=security)
     code = found.protocol.public.code
     table = held_shares.pooled_steps(found, held_shares.coalition(code, size))
     steps = steps_of(found)
