@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -201,9 +202,11 @@ def _kept_when_stopped(protocol: str, folder: Path | None) -> Iterator[Callable[
     with displays.busy(f"verify {protocol}") as show:
 
         def tell(words: str) -> None:
-            show(words)
             _, _, said = words.partition(" %: ")
-            if " so far, " in said:
+            of_one = " so far, " in said  # a line for each coalition would fill a log
+            if not of_one or sys.stderr.isatty():
+                show(words)
+            if of_one:
                 found[said.partition(" so far, ")[0]] += 1
 
         try:
