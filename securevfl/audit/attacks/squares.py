@@ -24,7 +24,8 @@ from securevfl.audit.attacks.outcome import Outcome
 STARTS = 120
 MISFIT = 1e-3  # of a direction that counts as a column, where sums are exact
 _GAP = 5.0  # ratio of two singular values in a row from which on the smaller one is an error
-_NULL = 1e-6  # of the largest eigenvalue: what agrees with all views
+_NULL = 1e-10  # of the largest eigenvalue: what agrees with all views
+_MORE = 4  # dimensions of one view for each that all views together may have besides
 _LARGEST = 2500  # rows whose views are put together: an eigenproblem of that size
 _STEPS = 200
 _SAME = 0.999  # correlation of two directions that count as one
@@ -138,7 +139,11 @@ def _linked(seen: list[tuple[View, np.ndarray]]) -> list[tuple[View, np.ndarray]
 
 
 def _joined(views: Sequence[View], bases: Sequence[np.ndarray]) -> Span | None:
-    """Vectors whose part on the rows of each view lies in the view's space, if just r do."""
+    """Vectors whose part on the rows of each view lies in the view's space, if they are few.
+
+    Where some values are rare no batch has all of them, so that all views together may have some
+    dimensions more than each of them.
+    """
     rows = np.unique(np.concatenate([v.rows for v in views]))
     rank = bases[0].shape[1] + 1
     if len(views) < 2 or not rank < len(rows) <= _LARGEST:
@@ -150,6 +155,8 @@ def _joined(views: Sequence[View], bases: Sequence[np.ndarray]) -> Span | None:
         space = np.concatenate([basis, ones], axis=1)
         outside[np.ix_(places, places)] += np.eye(len(places)) - space @ space.T
     values, vectors = np.linalg.eigh(outside)
+    known = np.maximum(values[rank - 1 : rank + rank // _MORE + 1], _NULL * values[-1])
+    rank += int((known[1:] / known[:-1]).argmax())
     if not values[rank - 1] < _NULL * values[-1] < values[rank]:
         return None
     inside = vectors[:, :rank]

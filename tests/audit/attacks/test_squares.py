@@ -68,6 +68,22 @@ def test_views_determine_the_space(count, width, rows):
     assert np.abs(rest).max() < 1e-9
 
 
+def test_views_without_a_rare_value_each_have_all_of_them_together():
+    """Two rows with values of their own, and no view of both: all have a dimension less."""
+    X = columns()
+    X = np.concatenate([X, np.zeros((M, 2))], axis=1)
+    X[0, D], X[1, D + 1] = 1, 1
+    parts = [stream(s).permutation(np.arange(2, M))[:90] for s in range(5)]
+    seen = [view(X, np.append(rows, s % 2), s) for s, rows in enumerate(parts)]
+    assert {1 + centred_basis(v.values).shape[1] for v in seen} == {R + 1}
+    span = span_of_views(seen)
+    assert span is not None
+    assert (span.rank, span.views) == (R + 2, 5)
+    P = expand(X[span.rows], 2)
+    P = P - P.mean(axis=0)
+    assert np.abs(P - span.basis @ (span.basis.T @ P)).max() < 1e-9
+
+
 def test_too_few_sums_determine_nothing():
     assert span_of_views(views(1, width=8)) is None
 
