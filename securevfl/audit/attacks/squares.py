@@ -121,7 +121,7 @@ def span_of_views(views: Sequence[View]) -> Span | None:
     whole = _linked([(v, b) for v, b in seen if b.shape[1] == rank])
     joined = _joined([v for v, _ in whole], [b for _, b in whole])
     if joined is not None:
-        return joined
+        return _without_lone_rows(joined)
     view, basis = max(whole, key=lambda pair: len(pair[0].rows))
     return Span(view.rows, basis, 1)
 
@@ -162,6 +162,20 @@ def _joined(views: Sequence[View], bases: Sequence[np.ndarray]) -> Span | None:
     inside = vectors[:, :rank]
     left, _, _ = np.linalg.svd(inside - inside.mean(axis=0), full_matrices=False)
     return Span(rows, left[:, : rank - 1], len(views))
+
+
+def _without_lone_rows(span: Span) -> Span:
+    """The span without rows that have a dimension of their own.
+
+    The vector that is 1 in such a row alone lies in the span, and so does its square: a search for
+    squares would find it in place of columns.
+    """
+    kept = 1 - (span.basis**2).sum(axis=1) - 1 / len(span.rows) > _NULL
+    if kept.all():
+        return span
+    left = span.basis[kept] - span.basis[kept].mean(axis=0)
+    basis, lengths, _ = np.linalg.svd(left, full_matrices=False)
+    return Span(span.rows[kept], basis[:, lengths > _NULL], span.views)
 
 
 def _side_by_side(views: Sequence[View]) -> Span | None:
