@@ -118,7 +118,8 @@ def span_of_views(views: Sequence[View]) -> Span | None:
     if not seen:
         return _side_by_side(views)
     rank = max(b.shape[1] for _, b in seen)
-    whole = _linked([(v, b) for v, b in seen if b.shape[1] == rank])
+    near = rank - rank // _MORE  # rows of a view may lack a value that is rare
+    whole = _linked([(v, b) for v, b in seen if b.shape[1] >= near])
     joined = _joined([v for v, _ in whole], [b for _, b in whole])
     if joined is not None:
         return _without_lone_rows(joined)
@@ -145,7 +146,7 @@ def _joined(views: Sequence[View], bases: Sequence[np.ndarray]) -> Span | None:
     dimensions more than each of them.
     """
     rows = np.unique(np.concatenate([v.rows for v in views]))
-    rank = bases[0].shape[1] + 1
+    rank = max(b.shape[1] for b in bases) + 1
     if len(views) < 2 or not rank < len(rows) <= _LARGEST:
         return None
     outside = np.zeros((len(rows), len(rows)))
