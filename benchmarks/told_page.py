@@ -18,9 +18,9 @@ RESULTS = Path(__file__).parent / "results" / "privacy"
 PAGE = Path("docs/results-told.md")
 ALONE = ("squares", "binary columns of sums", "directions of whole batches")
 KNOWING = ("completion of sums", "inversion of sums", "inversion", "inner products and other rows")
-SETS = ("wine", "breast-cancer", "digits")
+SETS = ("wine", "breast-cancer", "digits", "handwritten", "credit-card")
 #: Cells in which a column came out above correlation 0.95 though the card calls all undetermined.
-FINDINGS = {("breast-cancer", "fedvs"), ("breast-cancer", "coded_split")}
+FINDINGS = {(n, m) for n in ("breast-cancer", "credit-card") for m in ("fedvs", "coded_split")}
 SHORT = {"squares": "squares", "binary columns of sums": "binary",
          "directions of whole batches": "directions", "completion of sums": "completion",
          "inversion of sums": "inversion", "inversion": "inversion",
@@ -43,9 +43,9 @@ not 0. `benchmarks/told_page.py` writes this page.
 
 """
 FOUND = """
-In **bold** cells an attack got columns that the card calls undetermined, above 0.95 and none above
-0.999: on breast-cancer many columns depend on each other, and the card says that it bounds no
-guess.
+In **bold** cells an attack got columns that the card calls undetermined. On breast-cancer many
+columns depend on each other, and some are guessed above 0.95, none above 0.999. On credit-card the
+only column of two values comes out exactly. The card says both, and that it bounds no guess.
 """
 
 

@@ -184,7 +184,7 @@ def budget_claims(odometer: Odometer | None, stories: int = 1) -> tuple[Claim, .
         f"{BOUNDED}, while E h < {below:g}: around almost every table lie others that give the "
         "server the same sums in the whole run, in all rows jointly. Of real numbers, of who has "
         "nothing else, and no bound on guesses: columns that depend on each other are estimated "
-        "from fewer equations"
+        "from fewer equations, and columns of two values may come out exactly"
     )
     if stories > 1:
         reason += (
