@@ -34,11 +34,12 @@ another reading.
   with the 95 % t interval. Of several differences: their range, and the widest interval (±).
 - **sign**: *same* where every interval is beyond 0 on the paper's side. *other* where one is beyond
   it on the other side, by intervals corrected for their number by Holm's rule; 1/6 is one of six.
-  Else *none*: "none 4/6", four of six have the paper's sign; "none > 0.8", all intervals hold 0,
-  and no difference is above 0.8. A printed 0 has the same sign where our interval holds 0.
+  Else *none*: "none 4/6", four of six have the paper's sign; "none, < 0.8", all intervals hold 0,
+  and lie below 0.8. A printed 0 has the same sign where our interval holds 0.
 - **size**: *inside* where our interval holds the printed size, which has an error of its own.
 - **depends on**: the reading or setting, and why a sign cannot be told.
-- F is figure, T table. A number links to stored results.
+- F is figure, T table. A number links to stored results; what is behind a range, by layers, sizes
+  or times, stands in [results-claims](#study-pages).
 
 `benchmarks/results_page.py` writes this page from `benchmarks/results`.
 """
@@ -47,7 +48,9 @@ ABOUT = {
     "FedVS": "Three seeds to five, smaller networks. A party that is late works on (*latency*) or "
     "is *busy*. The delay of sharing has a logarithm of base 2 or e (*log2*, *ln*). T1 has 20 "
     "epochs; Caltech-7 has features of ours.",
-    "CVFL": "Small networks: one Linear layer on MNIST and Fashion-MNIST for the paper's CNN.",
+    "CVFL": "Small networks: one convolution and a Linear layer, in F3 to F6 on MNIST and "
+    "Fashion-MNIST a Linear layer alone. F3 to F6 are differences of the "
+    "test loss, by rows and slow parties (non-iid 95 %).",
     "Multi-VFL": "Linear bottoms and two hidden layers for the paper's convolutions; owners as in "
     "the paper.",
     "DVFL": "A quarter of the epochs, or 3000 of 60,000 rows where it says so; faults at rejoin "

@@ -25,8 +25,9 @@ from claims.line import NAMES, Line, printed, readings
 SETS = ("mnist", "fashion-mnist", "cifar10")
 EARLIER = {"mnist": 20.1, "fashion-mnist": 57.1, "cifar10": 20.4}
 CASES = {"3": "iid-50", "4": "iid-95", "5": "noniid-50", "6": "noniid-95"}
+WORDS = {"iid": "iid", "noniid": "non-iid"}
 # Both at the paper's 0.01, and each at its best rate on validation rows: how runs' names end.
-RATES = {"both at 0.01": ("", ""), "each its best": ("-best", "-best")}
+RATES = {"rates 0.01": ("", ""), "best rates": ("-best", "-best")}
 NETWORKS = {
     "mnist": "one Linear layer for the paper's CNN",
     "fashion-mnist": "one Linear layer for the paper's CNN",
@@ -103,15 +104,16 @@ def figure_q(number: str, case: str, name: str) -> Iterator[Line]:
     study = f"cvfl/figures-3-6-{name}"
     level = number == "4" and name != "cifar10"
     claim = "q = 3 faster" if number == "3" else "q = 3 faster and lower"
+    rows, slow = case.split("-")
     line = Line(
-        f"F{number} {NAMES[name]}",
-        "q = 3 and 1 much alike (loss)" if level else f"{claim} (loss)",
+        f"F{number} {NAMES[name]}, {WORDS[rows]} {slow} %",
+        "q = 3 and 1 much alike" if level else claim,
         (),
         [study],
         shows="curves",
-        unclear="no bound printed" if level else "",
+        unclear="no bound" if level else "",
         digits=3,
-        note="Faster is the mean of the test losses over the run. "
+        note="Of the test loss; faster is its mean over the run. "
         f"{NETWORKS[name]}. {longer(study, case)}".rstrip(),
     )
     for how, (one, three) in RATES.items():

@@ -37,6 +37,7 @@ def lines() -> Iterator[Line]:
     for kind in ("link", "guest"):
         yield from lost(kind)
     yield host_loss()
+    yield from rivals("host")
     yield vafl()
     yield more_hosts()
     yield few_rows()
@@ -84,6 +85,15 @@ def lost(kind: str) -> Iterator[Line]:
     )
     yield Line(
         place,
+        "DVFL above skip",
+        [paired("points", own, rules["skip"])],
+        [BY_TIME, WHOLE],
+        printed(printed_own - theirs["skip"]),
+        note=ROWS_NOTE,
+    )
+    yield from rivals(kind)
+    yield Line(
+        place,
         "zeros above skip",
         [paired("points", rules["zeros"], rules["skip"])],
         [BY_TIME],
@@ -123,6 +133,27 @@ def lost(kind: str) -> Iterator[Line]:
     )
 
 
+def rivals(kind: str) -> Iterator[Line]:
+    """DVFL above the two that write representations once, or asynchronously."""
+    own, place = "dvfl/main-dvfl", f"T1 {kind} loss"
+    for rival, study in (("FedOnce", "dvfl/main-fedonce"), ("VFB2", "dvfl/main-vfb2")):
+        rejoin = ("1", "0.5", "0.1")
+        runs = [f"{kind}-{each}" for each in rejoin]
+        yield Line(
+            place,
+            f"DVFL above {rival}, each rejoin",
+            [
+                paired(each, values(own, run), values(study, run))
+                for each, run in zip(rejoin, runs, strict=True)
+            ],
+            [study, own],
+            printed(*(round(paper(own, run) - paper(study, run), 2) for run in runs)),
+            depends=SHORT,
+            digits=2,
+            note=SHORT_NOTE,
+        )
+
+
 def host_loss() -> Line:
     """Columns of hosts that fail, at rejoin 0.1."""
     # While the host is down no guest is late, so that all rules of SplitNN are one, here too.
@@ -136,7 +167,7 @@ def host_loss() -> Line:
         [BY_TIME, WHOLE],
         printed(*(paper(BY_TIME, whole) - hosts[rule] - fall for rule, whole in pairs)),
         digits=2,
-        note=f"{ROWS_NOTE} FedOnce and VFB2 were not run so.",
+        note=f"{ROWS_NOTE} FedOnce and VFB2 have 3000 rows.",
     )
 
 

@@ -154,7 +154,7 @@ class Line:
         if sign == OPEN:
             return "-"
         if sign == NONE and math.isfinite(self.largest):
-            return f"none > {self.largest:.{self.digits}f}"
+            return f"none, < {self.largest:.{self.digits}f}"
         if many == 1 or sign == SAME:
             return sign
         return f"{sign} {self.sure.count(1 if sign == NONE else -1)}/{many}"
