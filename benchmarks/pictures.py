@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -15,13 +14,8 @@ from typing import Any
 
 import numpy as np
 from frontier_page import found, interval, released
-from label_page import NAMES
-from pages import load
-from stored import runs, stops
 
-RESULTS = Path("benchmarks/results")
 PAPERS = Path("benchmarks/papers")
-LINES = ("#0072b2", "#d55e00", "#009e73", "#999999", "#56b4e9", "#e69f00")
 WIDTHS = {1: "black", 2: "#0072b2", 4: "#009e73", 8: "#e69f00", 16: "#d55e00", 64: "#cc79a7"}
 
 
@@ -38,19 +32,9 @@ def draw(path: Path) -> None:
 
 def drawer(path: Path) -> Callable[[Path], None]:
     """The function that draws a picture."""
-    kinds = {
-        "curves.png": curves_of_a_study,
-        "losses.png": figure_2,
-        "exponents.png": exponents,
-        "rate.png": rate,
-    }
-    kind = path.stem.partition("-")[0]
-    return kinds.get(path.name) or {"attacks": attacks, "frontier": frontier}[kind]
-
-
-def study_of(path: Path) -> str:
-    """Name of the study that a picture is of."""
-    return f"{path.parent.parent.name}/{path.parent.name}"
+    if path.name == "curves.png":
+        return curves_of_a_study
+    return {"attacks": attacks, "frontier": frontier}[path.stem.partition("-")[0]]
 
 
 def curves_of_a_study(path: Path) -> None:
@@ -64,7 +48,8 @@ def curves_of_a_study(path: Path) -> None:
             own = {key: float(value) for key, value in row.items() if key not in KEYS and value}
             jobs[row["run"], row["seed"]].append(own)
     told = [{"label": label, "curve": curve} for (label, _), curve in jobs.items()]
-    draw_jobs(read_study(PAPERS / f"{study_of(path)}.toml"), told, path)
+    study = PAPERS / path.parent.parent.name / f"{path.parent.name}.toml"
+    draw_jobs(read_study(study), told, path)
 
 
 KEYS = ("run", "seed")
@@ -78,111 +63,6 @@ def attacks(path: Path) -> None:
     told = json.loads(path.with_suffix(".json").read_text())
     names = ("title", "labels", "cells", "figures", "settings")
     draw_matrix(Matrix(rows=[], **{name: told[name] for name in names}), path)
-
-
-def rate(path: Path) -> None:
-    """Norms of the gradient against the number of rounds."""
-    importlib.import_module("papers.fedvs.rate").draw(
-        json.loads(path.with_suffix(".json").read_text()), path
-    )
-
-
-def curves(folder: Path) -> dict[tuple[str, str], list[tuple[float, float, float]]]:
-    """(step, virtual time, test loss) of all evaluations, by run and seed."""
-    found = defaultdict(list)
-    with (folder / "curves.csv").open() as file:
-        for row in csv.DictReader(file):
-            found[row["run"], row["seed"]].append(
-                (float(row["step"]), float(row["time"]), float(row["test_loss"]))
-            )
-    return found
-
-
-def figure_2(path: Path) -> None:
-    """Test loss over virtual time of all runs of Figure 2 on a set."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    main = path.parent
-    name = main.name.removeprefix("figure-2-")
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    panel = figure.subplots()
-    for folder in (main, main.with_name(f"{main.name}-adam")):
-        content = load(folder) or {"settings": {}}
-        for label, run in content["settings"].items():
-            own = run["options"]
-            in_step = own.get("mode") == "sync"
-            seeds = [curve for (of, _), curve in curves(folder).items() if of == label]
-            losses = np.array([[loss for *_, loss in curve] for curve in seeds])
-            times = np.mean([[time for _, time, _ in curve] for curve in seeds], axis=0)
-            adam = own["optimizer"] == "adam"
-            colour = LINES[adam]
-            words = f"{'in step' if in_step else 'asynchronous'}, "
-            words += f"{'Adam' if adam else 'SGD'} {own['lr']:g}"
-            panel.plot(times, losses.mean(axis=0), color=colour, label=words,
-                       ls="--" if in_step else "-", lw=1.5)  # fmt: skip
-            panel.fill_between(times, losses.min(axis=0), losses.max(axis=0), color=colour,
-                               alpha=0.15, lw=0)  # fmt: skip
-    panel.axhline(stops()[name]["stop"], color="#444444", ls=":", lw=1, label="stop loss")
-    logarithmic(panel)
-    panel.set_xlabel("virtual time, s")
-    panel.set_ylabel("test loss")
-    panel.set_title(f"mean and range of 5 seeds, {name}", fontsize=10)
-    panel.grid(alpha=0.25)
-    panel.legend(frameon=False, fontsize=9)
-    figure.savefig(path, dpi=130)
-
-
-def logarithmic(panel: Any) -> None:
-    """Losses on a logarithmic axis whose numbers are written out."""
-    from matplotlib.ticker import LogLocator
-
-    panel.set_yscale("log")
-    panel.yaxis.set_major_formatter("{x:g}")
-    panel.yaxis.set_minor_locator(LogLocator(subs=(2, 4, 6)))
-    panel.yaxis.set_minor_formatter("{x:g}")
-
-
-def exponents(path: Path) -> None:
-    """Test loss against updates, a panel for each partition and slowness."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    found = curves(path.parent)
-    told = runs(study_of(path))
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(2, 2, sharex=True, sharey=True)
-    for row, part in enumerate(("iid", "noniid")):
-        for column, slow in enumerate(("50", "95")):
-            panel = panels[row][column]
-            panel.set_title(
-                f"{'iid' if part == 'iid' else 'non-iid'}, {slow} % slower", fontsize=10
-            )
-            for (kind, label), colour in zip(NAMES.items(), LINES, strict=True):
-                own = f"{part}-{slow}-{kind}"
-                seeds = [c for (run, _), c in found.items() if run == own]
-                if not seeds:
-                    continue
-                # What is left where seeds diverged would look as good as a whole run.
-                dashed = "--" if told[own].get("errors") else "-"
-                steps = [step for step, *_ in seeds[0]]
-                losses = np.array([[loss for *_, loss in curve] for curve in seeds])
-                panel.plot(steps, losses.mean(axis=0), color=colour, label=label, ls=dashed, lw=1.5)
-                panel.fill_between(
-                    steps, losses.min(axis=0), losses.max(axis=0), color=colour, alpha=0.15, lw=0
-                )
-            panel.grid(alpha=0.25)
-            logarithmic(panel)
-    for panel in panels[1]:
-        panel.set_xlabel("updates")
-    for panel in panels[:, 0]:
-        panel.set_ylabel("test loss")
-    panels[0][0].legend(frameon=False, fontsize=9)
-    if any(run.get("errors") for run in told.values()):
-        figure.suptitle("dashed: seeds that did not diverge, where others did", fontsize=9)
-    figure.savefig(path, dpi=130)
 
 
 def frontier(path: Path) -> None:

@@ -73,8 +73,7 @@ Building the site writes them from `benchmarks/results` into `docs/`, and so doe
 `securevfl study FILE` repeats one.
 
 - `results-claims`: every difference of the tables above, and settings
-- `results-fedvs-twins`: FedVS beside its unprotected baseline
-- `results-fedvs-figures`: the figures of FedVS
+- `results-fedvs`: FedVS beside the paper, and beside its unprotected baseline
 - `results-coded-split`: coded_split beside other methods at equal virtual time
 - `results-label-partitioned`: CVFL and Multi-VFL
 - `results-dvfl`: DVFL and its rivals under faults

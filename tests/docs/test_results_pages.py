@@ -91,8 +91,7 @@ def pictures_can_be_drawn(text, benchmarks):
     drawer, shown = benchmarks("pictures").drawer, benchmarks("build").shown
     for picture in shown(text):
         assert callable(drawer(picture))
-        data = "curves.csv" if picture.name == "curves.png" else f"{picture.stem}.*"
-        own = {"losses.png": "curves.csv", "exponents.png": "curves.csv"}.get(picture.name, data)
+        own = "curves.csv" if picture.name == "curves.png" else f"{picture.stem}.*"
         assert [path for path in picture.parent.glob(own) if path.suffix != ".png"], picture
 
 
@@ -100,9 +99,6 @@ def pictures_can_be_drawn(text, benchmarks):
     "picture",
     [
         "vflhlp/avazu-twin/curves.png",
-        "cvfl/figure-2-mnist/losses.png",
-        "cvfl/figures-3-6-mnist/exponents.png",
-        "fedvs/rate/rate.png",
         "privacy/attacks-coded-digits.png",
         "sums/frontier-digits.png",
     ],

@@ -170,38 +170,8 @@ def _interval(values: list[float]) -> dict[str, Any]:
     return {"mean": mean, "half_width_95": half if np.isfinite(half) else None}
 
 
-def draw(content: dict[str, Any], path: Path) -> None:
-    """Norms against R, one line a run, the band the range over seeds."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.6, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    R = np.array(content["rounds"], float)
-    for label, run in content["runs"].items():
-        norms = np.array(run["norms"])
-        middle = np.exp(np.log(norms).mean(axis=0))
-        (line,) = axes.plot(
-            R, middle, marker="o", markersize=3, label=f"{label}, slope {run['slope']['mean']:.2f}"
-        )
-        axes.fill_between(
-            R, norms.min(axis=0), norms.max(axis=0), color=line.get_color(), alpha=0.15, lw=0
-        )
-    first = np.exp(np.log(content["runs"]["float"]["norms"]).mean(axis=0))[0]
-    axes.plot(R, first * np.sqrt(R[0] / R), "k:", lw=1, label="slope -1/2")
-    axes.set(xscale="log", yscale="log", xlabel="rounds R", ylabel="mean squared gradient norm")
-    axes.set_xticks(R, [f"{int(r)}" for r in R])
-    axes.minorticks_off()
-    axes.set_yticks([0.1, 0.2, 0.5, 1, 2], ["0.1", "0.2", "0.5", "1", "2"])
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
-    figure.suptitle(content["title"], fontsize=10)
-    figure.savefig(path, dpi=130)
-
-
 def main() -> None:
-    """Run the study and write rate.json and rate.png."""
+    """Run the study and write rate.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--data-dir")
@@ -211,7 +181,6 @@ def main() -> None:
     content = study(chosen.data_dir, seeds, longest)
     chosen.out.mkdir(parents=True, exist_ok=True)
     (chosen.out / "rate.json").write_text(json.dumps(content, indent=1) + "\n")
-    draw(content, chosen.out / "rate.png")
 
 
 if __name__ == "__main__":
