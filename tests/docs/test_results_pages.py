@@ -50,7 +50,7 @@ def test_a_page_is_what_its_script_writes(script, benchmarks):
         else:
             command = f"PYTHONPATH=. python benchmarks/build.py {script.removesuffix('_page')}"
             assert page.read_text() == text, command
-        if script != "organisations_page":  # whose words are written by hand
+        if script != "words_page":  # which are written by hand
             assert f"benchmarks/{script}.py" in text  # it says what to change instead
 
 
