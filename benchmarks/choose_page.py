@@ -1,7 +1,4 @@
-"""Write docs/choose.md: the words of benchmarks/choose.md with figures from committed results.
-
-Run it from the repository's root after a study: ``PYTHONPATH=. python benchmarks/choose_page.py``.
-"""
+"""Write docs/choose.md: the words of benchmarks/choose.md with figures from committed results."""
 
 from __future__ import annotations
 
@@ -173,11 +170,3 @@ def page() -> str:
     for name, lines in tables.items():
         text = text.replace(f"<!-- {name} -->", "\n".join(lines()).strip())
     return text
-
-
-def main() -> None:
-    PAGE.write_text(page())
-
-
-if __name__ == "__main__":
-    main()

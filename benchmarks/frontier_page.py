@@ -25,9 +25,8 @@ all weights can solve for a row by them alone. Columns depend on each other, so 
 much: the tables' last column is the median over columns of the part of a column's variance that
 lies in the space of the sums. The pictures show what accuracy is left.
 
-Training is that of `securevfl run split` with the same options, step by step (losses are equal to
-the last bit; trainings side by side differ in the order of additions). The server's model is the
-default `mlp`, by Adam; the clients' models step by Adam, or by plain SGD as those of
+Training is that of `securevfl run split` with the same options, step by step, up to the order of
+additions. The server's model is the default `mlp`, by Adam; the clients' models step by Adam, or by plain SGD as those of
 `coded_split` do. Rates are constant. Batch (32 or 128 on breast-cancer, 64 on Fashion-MNIST, else
 32), the clients' optimiser and both rates of each point were chosen on a fifth of the training rows
 that was held back; the test rows saw five trainings of what was chosen. Rates: 6 pairs of Adam and

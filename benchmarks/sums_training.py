@@ -1,10 +1,9 @@
 """Split training by polynomial networks in a plain loop, for benchmarks/frontier.py.
 
 The networks, batches, initial weights and optimisers are those of ``securevfl run split`` with the
-same options and seed; what is missing are parties, messages and time. `apart` steps one
-`PolynomialNetwork` a client, and gives the run's losses to the last bit. `together` keeps all
-clients' weights in one matrix, which is the same up to the order in which floats are added, and
-ten times as fast with many clients.
+same options and seed; what is missing are parties, messages and time. All clients' weights are in
+one matrix, which is the same up to the order in which floats are added, and ten times as fast with
+many clients.
 """
 
 from __future__ import annotations
@@ -76,31 +75,6 @@ def together(
             yield measured(centre, test @ values / clients, data.test_labels), values.copy()
 
 
-def apart(
-    data: VerticalDataset, epochs: int, *, seed: int, **options: Any
-) -> tuple[list[float], list[Epoch]]:
-    """Losses of all steps and measures after each epoch, with one network a client."""
-    made = split(data, seed, options)
-    networks = [made.client_network(n) for n in made.peers()]
-    centre, layout, losses, after = made.joint_centre(), made.layout, [], []
-    present = np.ones((data.parties, layout.coded), bool)
-    for number in range(1, epochs * layout.per_epoch + 1):
-        rows = layout.samples(layout.draw(number))
-        own = [part[rows] for part in data.train]
-        stack = np.stack([net.forward(x) for net, x in zip(networks, own, strict=True)])
-        joint = made.aggregation.combine(stack, present)
-        loss, gradient = centre.step(joint, rows, data.train_labels)
-        losses.append(loss)
-        for n, (net, x) in enumerate(zip(networks, own, strict=True)):
-            net.update(x, made.aggregation.gradient(gradient, stack, present, n))
-        if number % layout.per_epoch == 0:
-            parts = [net.forward(x) for net, x in zip(networks, data.test, strict=True)]
-            everywhere = np.ones((data.parties, data.test_rows), bool)
-            embedding = made.aggregation.combine(np.stack(parts), everywhere)
-            after.append(measured(centre, embedding, data.test_labels))
-    return losses, after
-
-
 def measured(centre: Centre, embedding: np.ndarray, labels: np.ndarray) -> Epoch:
     """Accuracy and mean loss."""
     scores = centre.scores(embedding)
@@ -123,7 +97,6 @@ def many(
     *,
     seeds: Sequence[int],
     rates: Sequence[Rates],
-    decay: bool = False,
     **options: Any,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Accuracy and loss after each epoch, (seeds, rates), of trainings that are done side by side.
@@ -173,9 +146,7 @@ def many(
             values.append(torch.baddbmm(bias, values[-1], weights))
         return values
 
-    total = epochs * layouts[0].per_epoch
-    for number in range(1, total + 1):
-        left = 1 - (number - 1) / total if decay else 1.0  # of the rates, as lr_decay = "linear"
+    for number in range(1, epochs * layouts[0].per_epoch + 1):
         rows = [torch.from_numpy(one.samples(one.draw(number))) for one in layouts]
         powers = torch.stack([part[chosen] for part, chosen in zip(train, rows, strict=True)])
         B = powers.shape[1]
@@ -198,7 +169,7 @@ def many(
         stacked = (slope / N).view(S, L, B, h).transpose(1, 2).reshape(S, B, L * h)
         grads.insert(0, torch.bmm(powers.transpose(1, 2), stacked))
         for step, gradient in zip(steps, grads, strict=True):
-            step.take(gradient, left)
+            step.take(gradient)
         if number % layouts[0].per_epoch == 0:
             H = torch.bmm(test, W).view(S, -1, L, h).transpose(1, 2).reshape(S * L, -1, h) / N
             yield scored(forward(H)[-1], wanted, task, (S, L))
@@ -233,13 +204,13 @@ class Adam:
         self.value, self.rate, self.taken = value, rate, 0
         self.mean, self.square = torch.zeros_like(value), torch.zeros_like(value)
 
-    def take(self, gradient: Any, left: float) -> None:
+    def take(self, gradient: Any) -> None:
         """One step."""
         self.taken += 1
         self.mean.lerp_(gradient, 0.1)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
         below = (self.square / (1 - 0.999**self.taken)).sqrt_().add_(1e-8)
-        self.value.sub_((self.mean / below).mul_(self.rate * (left / (1 - 0.9**self.taken))))
+        self.value.sub_((self.mean / below).mul_(self.rate * (1 / (1 - 0.9**self.taken))))
 
 
 class Sgd:
@@ -248,6 +219,6 @@ class Sgd:
     def __init__(self, value: Any, rate: Any) -> None:
         self.value, self.rate = value, rate
 
-    def take(self, gradient: Any, left: float) -> None:
+    def take(self, gradient: Any) -> None:
         """One step."""
-        self.value.sub_(gradient.mul_(self.rate * left))
+        self.value.sub_(gradient.mul_(self.rate))
