@@ -26,17 +26,17 @@ much: the tables' last column is the median over columns of the part of a column
 lies in the space of the sums. The pictures show what accuracy is left.
 
 Training is that of `securevfl run split` with the same options, step by step, up to the order of
-additions. The server's model is the default `mlp`, by Adam; the clients' models step by Adam, or by plain SGD as those of
-`coded_split` do. Rates are constant. Batch (32 or 128 on breast-cancer, 64 on Fashion-MNIST, else
-32), the clients' optimiser and both rates of each point were chosen on a fifth of the training rows
-that was held back; the test rows saw five trainings of what was chosen. Rates: 6 pairs of Adam and
-4 of SGD on breast-cancer, 3 and 1 elsewhere. On digits, credit-card and handwritten, lines with a
-rotation have the choices of the same line without, which suit them less; where one collapses, as
-digits at D = 1, that may be why. Lines of few epochs end
-where training was ended, not where accuracy does: 10 epochs on handwritten, 8 on Fashion-MNIST,
-which has no lines of D = 1 with a rotation. Accuracy is in per cent, mean and 95 % t interval of
-five seeds. The grey line is h = 64, D = 2, 500 rounds of 128, Adam at 0.01, whatever that releases;
-its rates were not tuned.
+additions. The server's model is the default `mlp`, by Adam; the clients' models step by Adam, or by
+plain SGD as those of `coded_split` do. Rates are constant. Batch (32 or 128 on breast-cancer, 64 on
+Fashion-MNIST, else 32), the clients' optimiser and both rates of each point were chosen on a fifth
+of the training rows that was held back; the test rows saw five trainings of what was chosen. Rates:
+6 pairs of Adam and 4 of SGD on breast-cancer, 3 and 1 elsewhere. On digits, credit-card and
+handwritten, lines with a rotation have the choices of the same line without, which suit them less;
+where one collapses, as digits at D = 1, that may be why. Lines of few epochs end where training was
+ended, not where accuracy does: 10 epochs on handwritten, 8 on Fashion-MNIST, which has no lines of
+D = 1 with a rotation. Accuracy is in per cent, mean and 95 % t interval of five seeds. The grey
+line is h = 64, D = 2, 500 rounds of 128, Adam at 0.01, whatever that releases; its rates were not
+tuned.
 
 Red marks say how many columns the attack `squares` finds, with correlation above 0.95, in the space
 of the sums of 300 rows, if all visits of an epoch were under one model: more than a server of

@@ -63,7 +63,8 @@ def case(
     if name == "wine":
         from sklearn.datasets import load_wine
 
-        found.data = VerticalDataset.from_sklearn(load_wine(), parties=PARTIES[name], seed=seed)
+        X, y = load_wine(return_X_y=True)
+        found.data = VerticalDataset.from_numpy(X, y, parties=PARTIES[name], seed=seed)
     return found
 
 

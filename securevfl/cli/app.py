@@ -119,7 +119,7 @@ _TYPED = {
     for name in (
         "drop", "separator", "max_categories", "missing_values", "scaling", "coding", "task",
         "group", "test_fraction", "unmatched", "columns", "rows", "aligned", "rest", "local",
-        "size", "validation", "color", "strips",
+        "validation", "strips",
     )
 }  # fmt: skip
 

@@ -31,8 +31,7 @@ class DataOptions(BaseModel):
     data: str | None = option(
         None, metavar="NAME|PATH", panel=DATA, commands=_EVERY, complete=data_names,
         default_text="digits",
-        help="A data set that `securevfl datasets` lists, a CSV, Parquet or Arrow "
-        "file, or a folder of images with a sub-folder for each class.",
+        help="A data set that `securevfl datasets` lists, or a CSV, Parquet or Arrow file.",
     )  # fmt: skip
     label: str | None = option(
         None,

@@ -42,10 +42,9 @@ def predict(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE.csv|FOLDER...",
+            metavar="FILE.csv...",
             help="A file of rows with the columns of the training data, or one file for each "
-            "party, in their order. Several files are joined by the run's id column. A run on "
-            "images takes a folder of images.",
+            "party, in their order. Several files are joined by the run's id column.",
         ),
     ],
     coded: Annotated[

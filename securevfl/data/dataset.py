@@ -11,15 +11,15 @@ from securevfl.data.base.checks import RowChoice, row_numbers
 from securevfl.data.base.content import Features
 from securevfl.data.base.origin import About
 from securevfl.data.base.partition import Positions, divide_columns, divide_images, shuffled
-from securevfl.data.builders.bunch import FromBunch
+from securevfl.data.builders.arrays import FromArrays
 from securevfl.data.builders.files import FromFiles
-from securevfl.data.builders.image_folder import FromImageFolder
+from securevfl.data.builders.frames import FromFrames
 from securevfl.errors import DataError
 
 _TOGETHER = 3  # training rows in a row that stay together when some are held back
 
 
-class VerticalDataset(FromBunch, FromFiles, FromImageFolder):
+class VerticalDataset(FromArrays, FromFrames, FromFiles):
     """Aligned rows whose columns belong to several parties, and the labels of one of them.
 
     All arrays are C-contiguous, read-only and finite; they are checked when the object is made.

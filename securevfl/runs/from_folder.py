@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from securevfl.data.alignment.join import PartyTable, common_rows
-from securevfl.data.builders.image_table import read_image_table
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.tables import read_table
 from securevfl.engine.names import PartyNames
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
 def predict_files(
     folder: Path, files: Sequence[Path], *, coded: bool = False, code: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Predict the rows of CSV files, or the images of a folder, by the models of a run.
+    """Predict the rows of CSV files by the models of a run.
 
-    `files` is one with all columns, or one for each party in their order; a folder of images, where
-    the run was trained on one. Where the run joined its tables by an id column, so are the parties'
-    files here: the rows whose id is in all of them are predicted, in the order of the first. The
-    data of the run are needed for a prediction on secret shares (`coded`), and where a protocol has
-    no network a client and server model. `code` is as for `securevfl.load_run`.
+    `files` is one with all columns, or one for each party in their order. Where the run joined its
+    tables by an id column, so are the parties' files here: the rows whose id is in all of them are
+    predicted, in the order of the first. The data of the run are needed for a prediction on secret
+    shares (`coded`), and where a protocol has no network a client and server model. `code` is as
+    for `securevfl.load_run`.
 
     The result has ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without),
     ``left_out`` (rows of each file whose id is not in every file), ``unseen`` (rows with a text
@@ -47,7 +46,7 @@ def predict_files(
     prediction ``virtual_seconds``, ``messages``, ``bytes``.
 
     DataError for another number of files than of parties, files without the run's id column,
-    repeated ids, none that is in all files, and images of another size, unless the run scales them.
+    repeated ids, and none that is in all files.
     """
     spec, summary = read_finished(folder)
     _check_count(files, summary)
@@ -57,8 +56,6 @@ def predict_files(
     else:
         model = kept
     options = {} if spec.source is None else spec.source.options
-    if any(file.is_dir() for file in files):
-        return _predict_images(folder, files, model, coded, scaled=options.get("size") is not None)
     frames = [read_table(file) for file in files]
     _check_columns(files, frames, model, summary)
     id_column = options.get("id_column")
@@ -77,23 +74,6 @@ def predict_files(
     told = {"id_column": id_column if known else None, "ids": ids}
     told |= {"left_out": left_out, "unseen": unseen}
     return _predictions(folder, model, rows, coded, told)
-
-
-def _predict_images(
-    folder: Path, files: Sequence[Path], model: Run | JointModel, coded: bool, *, scaled: bool
-) -> dict[str, Any]:
-    """Predict the images of a folder; their ids are their names."""
-    if len(files) > 1:
-        raise DataError(
-            f"predict: {len(files)} files or folders, and images are those of one folder for all "
-            "parties; give that folder alone"
-        )
-    fitted = _fitted(model)
-    pixels = all(one.pixels for one in fitted)
-    columns = [column.name for one in fitted for column in one.columns] if pixels else []
-    frame, names = read_image_table(files[0], columns, scaled=scaled)
-    told = {"id_column": "image", "ids": names, "left_out": {}, "unseen": {}}
-    return _predictions(folder, model, frame, coded, told)
 
 
 def _predictions(

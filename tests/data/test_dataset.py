@@ -30,7 +30,7 @@ def test_arrays_are_read_only_contiguous_float32(data):
 
 
 def test_every_builder_makes_the_class_on_which_it_is_called(tmp_path):
-    pd, datasets = pytest.importorskip("pandas"), pytest.importorskip("sklearn.datasets")
+    pd = pytest.importorskip("pandas")
 
     class Mine(VerticalDataset):
         pass
@@ -42,8 +42,6 @@ def test_every_builder_makes_the_class_on_which_it_is_called(tmp_path):
         Mine.from_pandas(frame, "y", parties=2),
         Mine.from_pandas([frame[["a"]], frame[["b", "y"]]], "y"),
         Mine.from_csv(tmp_path / "t.csv", "y", parties=2),
-        Mine.from_sklearn(datasets.load_iris()),
-        Mine.from_sklearn(datasets.load_iris(as_frame=True)),
     )
     assert [type(data) for data in made] == [Mine] * len(made)
     assert type(made[0].subset(4)) is Mine

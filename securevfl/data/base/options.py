@@ -46,17 +46,12 @@ class CodedKeywords(SplitKeywords, total=False):
     coding: str
 
 
-class ImageKeywords(SplitKeywords, total=False):
-    """Options of images, whose labels are classes."""
+class ArrayKeywords(SplitKeywords, total=False):
+    """Options of numeric arrays."""
 
     name: str | None
     party_names: Sequence[str] | None
     about: About | None
-
-
-class ArrayKeywords(ImageKeywords, total=False):
-    """Options of numeric arrays."""
-
     task: str | None
 
 

@@ -1,1 +1,1 @@
-"""Data sets from frames, arrays, files and scikit-learn's `Bunch` objects."""
+"""Data sets from frames, arrays and files."""

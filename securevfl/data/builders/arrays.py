@@ -171,14 +171,12 @@ def from_matrix(
     views: Sequence[int] | None = None,
     strips: str | None = None,
     image_shape: ImageShape | None = None,
-    pixels: bool = False,
 ) -> D:
     """Divide the columns, fit and scale two numeric matrices; the source is never copied whole.
 
     `train` and `test` are raw features, (M, d) and (M_test, d), of any real dtype; `names` are
     those of the d source columns. `views` are the numbers of columns of each view, where each view
-    is one party's. With `pixels` all values are bytes of images, which become parts of 255 before
-    they are scaled. `split` is a sentence for reports; the others are as for `from_numpy`.
+    is one party's. `split` is a sentence for reports; the others are as for `from_numpy`.
     """
     rule, about = options.scaling_rule, options.origin
     refuse_repeated(names)
@@ -187,13 +185,13 @@ def from_matrix(
             f"images of shape {image_shape} have {int(np.prod(image_shape))} values and the rows "
             f"have {train.shape[1]} columns; both must be the same."
         )
-    cut = check_strips(strips, image_shape)
+    cut = _check_strips(strips, image_shape)
     positions, partition = _positions(names, parties, owners, views, image_shape, cut)
     owned = [[names[k] for k in party] for party in positions]
     fitted, scaled = [], []
     for party, columns in zip(positions, owned, strict=True):
         block = take_columns(train, party)
-        fitted.append(fit_matrix(block, columns, rule, pixels=pixels))
+        fitted.append(fit_matrix(block, columns, rule))
         scaled.append(fitted[-1].scale_matrix(block))
     notes = (*about.notes, *labels.notes)
     return kind(
@@ -229,7 +227,7 @@ def draw_test_rows(
     return train, test, f"{fraction:.0%} of the rows held out at random, {how}seed {seed}"
 
 
-def check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:
+def _check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:
     """The strip rule, None for single pixels; refused if unknown, or without images."""
     if strips is None or strips == "pixels":
         return None

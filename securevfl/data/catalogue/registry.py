@@ -67,15 +67,15 @@ def load_dataset(
     validation: float | None = None,
     **options: Any,
 ) -> VerticalDataset:
-    """Load a known data set by name, or the user's own tables or images.
+    """Load a known data set by name, or the user's own tables.
 
     Parameters
     ----------
     name_or_path : str or path, optional
-        A name of `dataset_catalogue`, a table in a file, or a folder of images with one sub-folder
-        for each class. With ``party_files=`` it only names the set.
+        A name of `dataset_catalogue`, or a table in a file. With ``party_files=`` it only names the
+        set.
     parties : int, optional
-        Number of parties; the data set's default, 8 for a file or folder.
+        Number of parties; the data set's default, 8 for a file.
     label : str, optional
         Label column of the user's files.
     seed : int
@@ -86,8 +86,7 @@ def load_dataset(
     test_fraction : float, optional
         Part of the rows that become test rows; the data set's default, 0.25 for the user's files.
     scaling : {"minmax", "standard", "none"}, optional
-        Fitted on training rows; min-max is clipped into [0, 1]. Min-max unless given, and none for
-        a folder of images, whose pixels are in [0, 1].
+        Fitted on training rows; min-max is clipped into [0, 1]. Min-max unless given.
     aligned, rest, local : optional
         Keep so many training rows aligned; the others become unaligned rows of single parties, as
         `securevfl.data.overlap.limit_overlap` says.
@@ -98,8 +97,8 @@ def load_dataset(
         Of the data set: ``verify=False`` to skip the checksums of its files, ``download=False`` not
         to ask OpenML where there are none, ``strips=`` for images, ``split=`` for parkinson,
         ``test=`` for cifar10, ``rows=`` and ``sample_seed=`` for clicks. Or of
-        `VerticalDataset.from_csv`, `.from_image_folder` (``size=``, ``color=``)
-        or `.from_files` (``party_files=``, ``id_column=``, ``label_file=``).
+        `VerticalDataset.from_csv` or `.from_files` (``party_files=``, ``id_column=``,
+        ``label_file=``).
 
     Raises
     ------
@@ -139,10 +138,7 @@ def _load(
     if "party_files" in options:
         return _load_parties(name_or_path, parties, label, options)
     if name_or_path is None:
-        raise DataError(
-            "no data set was named; give a name, a CSV file, a folder of images, or "
-            "party_files=[...]."
-        )
+        raise DataError("no data set was named; give a name, a CSV file, or party_files=[...].")
     known = loaders()
     name = str(name_or_path)
     DATASETS.refuse_broken(name)
@@ -161,17 +157,14 @@ def _load(
         or len(path.parts) > 1
     ):
         raise UnknownNameError("data set", name, known)
-    chosen = {"parties": parties, **options}
     if path.is_dir():
-        if label is not None:
-            raise DataError(
-                f"{path}: label={label!r} names a column, and the classes of images are the "
-                f"folders that they are in; leave it out, or name the file of a table."
-            )
-        _check_options(VerticalDataset.from_image_folder, chosen, "a folder of images")
-        return VerticalDataset.from_image_folder(path, **chosen)
+        raise DataError(
+            f"{path} is a folder, and data come from the file of a table; of images give arrays to "
+            "VerticalDataset.from_numpy, or torchvision's ImageFolder to .from_torch."
+        )
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; check the path.")
+    chosen = {"parties": parties, **options}
     _check_options(VerticalDataset.from_csv, chosen, "a CSV file")
     return VerticalDataset.from_csv(path, label, **chosen)
 

@@ -168,7 +168,7 @@ def _read(
     except UnicodeDecodeError as error:
         raise DataError(
             f'{path.name} is not UTF-8 text: {error}; save it as UTF-8 (in a spreadsheet "CSV '
-            'UTF-8"), or, if it is an image, give the folder of images'
+            'UTF-8")'
         ) from error
     except csv.Error as error:
         raise DataError(f"{path.name} is no regular CSV file: {error}; correct it.") from error

@@ -9,26 +9,18 @@ import numpy as np
 
 from securevfl.data.preparation.cells import MISSING_TEXTS
 from securevfl.data.preparation.columns import Column, filled, fit_column, one_hot
-from securevfl.data.preparation.party_preprocessor import BYTE, PartyPreprocessor
+from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.scaling import Scaling, fit_scaling
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def fit_matrix(
-    block: np.ndarray, names: Sequence[str], scaling: Scaling, *, pixels: bool = False
-) -> PartyPreprocessor:
-    """Fit the scaling of one party's numeric training rows, (M, d_n), all finite.
-
-    `pixels` are given as bytes, and scaled as parts of 255.
-    """
+def fit_matrix(block: np.ndarray, names: Sequence[str], scaling: Scaling) -> PartyPreprocessor:
+    """Fit the scaling of one party's numeric training rows, (M, d_n), all finite."""
     offset, divisor = fit_scaling(block, scaling, names)
-    if pixels and scaling != "none":  # fitted on bytes, and applied to parts of 255
-        offset = tuple(value / BYTE for value in offset)
-        divisor = tuple(value / BYTE for value in divisor)
     columns = tuple(map(Column, names))
-    return PartyPreprocessor(columns, offset, divisor, scaling == "minmax", pixels=pixels)
+    return PartyPreprocessor(columns, offset, divisor, scaling == "minmax")
 
 
 def fit_frame(

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 # Rows are scaled in blocks of about this many values, which stay in the processor's cache.
 _BLOCK = 1 << 16
-#: Largest value of a pixel that is stored as a byte; pixels are scaled as parts of it.
-BYTE = 255
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,6 @@ class PartyPreprocessor:
         Whether the results are clipped into [0, 1].
     missing : tuple of str
         Texts that stand for a missing value.
-    pixels : bool
-        Whether all columns are pixels of images: rows are then bytes (uint8, 0 to 255), which are
-        divided by 255, or floats in [0, 1].
     """
 
     columns: tuple[Column, ...]
@@ -59,7 +54,6 @@ class PartyPreprocessor:
     divisor: tuple[float, ...]
     clip: bool
     missing: tuple[str, ...] = MISSING_TEXTS
-    pixels: bool = False
 
     remote: ClassVar[bool] = False  # whether the columns are on another machine
 
@@ -94,9 +88,8 @@ class PartyPreprocessor:
         Raises
         ------
         DataError
-            For absent columns, texts among numbers, infinite values, for missing values in a
-            column for which no filling was fitted, and for pixels that are neither bytes nor in
-            [0, 1].
+            For absent columns, texts among numbers, infinite values, and for missing values in a
+            column for which no filling was fitted.
         """
         import pandas as pd
 
@@ -121,9 +114,8 @@ class PartyPreprocessor:
         """Fill and scale a numeric matrix (m, d_n) whose columns are encoded one to one.
 
         It is read block by block and never copied whole. DataError for NaN where no filling was
-        fitted, for infinite values, and for pixels that are neither bytes nor in [0, 1].
+        fitted, and for infinite values.
         """
-        largest = _largest_pixel(matrix) if self.pixels else 1
         out = np.empty(matrix.shape, dtype=np.float32)
         fill = np.array([np.nan if c.fill is None else c.fill for c in self.columns])
         offset, divisor = self._parameters
@@ -133,8 +125,6 @@ class PartyPreprocessor:
             if not np.isfinite(block).all():
                 block = np.where(np.isnan(block), fill, block)
                 self._refuse_not_finite(block, start)
-            if largest != 1:
-                block /= largest
             with np.errstate(over="ignore"):
                 block -= offset
                 block /= divisor
@@ -145,14 +135,13 @@ class PartyPreprocessor:
 
     def to_json(self) -> dict[str, object]:
         """Return everything as JSON types."""
-        fields: dict[str, object] = {
+        return {
             "columns": [column.to_json() for column in self.columns],
             "offset": list(self.offset),
             "divisor": list(self.divisor),
             "clip": self.clip,
             "missing": list(self.missing),
         }
-        return fields | ({"pixels": True} if self.pixels else {})
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> PartyPreprocessor:
@@ -167,7 +156,6 @@ class PartyPreprocessor:
             divisor=tuple(map(float, fields["divisor"])),
             clip=fields["clip"],
             missing=tuple(fields["missing"]),
-            pixels=fields.get("pixels", False),
         )
 
     @property
@@ -186,8 +174,6 @@ class PartyPreprocessor:
                 f"the rows have no column {unknown[0]!r} ({len(unknown)} of {len(self.columns)} "
                 f"columns are absent); give the columns that the data set was built from."
             )
-        if self.pixels:
-            return self.scale_matrix(self._pixel_matrix(frame))
         out = np.empty((len(frame), self.bounds[-1]), dtype=np.float32)
         offset, divisor = self._parameters
         for column, (start, stop) in zip(self.columns, pairwise(self.bounds), strict=True):
@@ -207,13 +193,6 @@ class PartyPreprocessor:
             if column.indicator:
                 out[:, stop - 1] = np.where(absent, high[-1], low[-1])
         return self._within_float32(out)
-
-    def _pixel_matrix(self, frame: pd.DataFrame) -> np.ndarray:
-        """Pixels of a frame: bytes if all columns are, else float64."""
-        pixels = frame[[column.name for column in self.columns]]
-        if all(kind == np.uint8 for kind in pixels.dtypes):
-            return pixels.to_numpy()
-        return np.column_stack([filled(c, frame[c.name], self.missing)[0] for c in self.columns])
 
     def _levels(
         self, offset: NDArray[np.float64], divisor: NDArray[np.float64]
@@ -241,22 +220,6 @@ class PartyPreprocessor:
                 f"column {self.columns[column].name!r}, row {start + row}: the value is {kind}; "
                 f"give finite numbers (a data frame or a CSV file may leave values missing)."
             )
-
-
-def _largest_pixel(matrix: np.ndarray) -> int:
-    """Value of a white pixel: 255 of bytes, 1 of floats; other types and values are refused."""
-    if matrix.dtype == np.uint8:
-        return BYTE
-    asked = "pixels are bytes (uint8, 0 to 255) or floats in [0, 1]"
-    if matrix.dtype.kind != "f":
-        raise DataError(f"the rows are an array of {matrix.dtype}, and {asked}; convert them.")
-    beyond = (matrix < 0) | (matrix > 1)
-    if beyond.any():
-        raise DataError(
-            f"the rows hold the value {matrix[beyond][0]:g}, and {asked}; divide by {BYTE}, or "
-            f"give bytes."
-        )
-    return 1
 
 
 def numeric_matrix(rows: object, width: int) -> np.ndarray:

@@ -141,17 +141,9 @@ class Preprocessor:
                 columns.append(part.columns[k])
                 offset.extend(part.offset[part.bounds[k] : part.bounds[k + 1]])
                 divisor.extend(part.divisor[part.bounds[k] : part.bounds[k + 1]])
+            fitted = tuple(columns), tuple(offset), tuple(divisor)
             first = self.parties[0]
-            parts.append(
-                PartyPreprocessor(
-                    tuple(columns),
-                    tuple(offset),
-                    tuple(divisor),
-                    first.clip,
-                    first.missing,
-                    first.pixels,
-                )
-            )
+            parts.append(PartyPreprocessor(*fitted, first.clip, first.missing))
         return Preprocessor(
             tuple(parts),
             tuple(tuple(map(int, wanted)) for wanted in positions),

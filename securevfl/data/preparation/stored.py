@@ -41,7 +41,6 @@ class StoredPreprocessing(Stored):
     divisor: list[Annotated[float, Field(ge=0)]]
     clip: bool
     missing: list[str]
-    pixels: bool = False
 
     @model_validator(mode="after")
     def _of_one_length(self) -> Self:

@@ -23,7 +23,7 @@ def case(variant: str, watched: int = 4, **settings: Any) -> AttackCase:
     free = "" if variant.startswith("split") else ",sum_budget=0,lr_decay=none"
     job = comparison([variant + free], source, options={}, seeds=[0], conditions="none").jobs[0]
     made = AttackCase(job, AttackSettings(watched=watched, **settings))
-    made.data = VerticalDataset.from_sklearn(load_wine(), parties=5)
+    made.data = VerticalDataset.from_numpy(*load_wine(return_X_y=True), parties=5)
     return made
 
 

@@ -7,7 +7,6 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.utils import Bunch
 
 from securevfl.data import VerticalDataset, load_dataset
 from securevfl.data.base.class_values import StoredClassValues, restored_classes, stored_classes
@@ -78,14 +77,13 @@ def test_joined_frames_keep_their_types(kind):
 
 
 @pytest.mark.parametrize("kind", OF_NUMPY)
-def test_arrays_lists_and_bunches_keep_their_types(kind):
+def test_arrays_and_lists_keep_their_types(kind):
     labels, values, dtype = typed(kind)
     array, rows = labels.to_numpy(), frame(labels)[["a", "b"]].to_numpy()
     has(VerticalDataset.from_numpy(rows, array, parties=2), values, dtype)
     has(VerticalDataset.from_numpy(rows, array[:, None], parties=2), values, dtype)
     whole = VerticalDataset.from_numpy(rows, labels, parties=2)
     has(whole.with_parties(1).subset(12), values, dtype)
-    has(VerticalDataset.from_sklearn(Bunch(data=rows, target=array), parties=2), values, dtype)
     listed = VerticalDataset.from_numpy(rows, array.tolist(), parties=2).class_values
     assert listed.tolist() == values
     assert type(listed.tolist()[0]) is type(values[0])
@@ -121,14 +119,6 @@ def test_texts_of_numpy_keep_their_type():
     data = VerticalDataset.from_numpy(rows, np.array(["no", "maybe"] * (ROWS // 2)))
     assert data.class_values.dtype == np.dtype("<U5")
     assert data.class_values.tolist() == ["maybe", "no"]
-
-
-def test_class_numbers_of_a_bunch_have_names_and_are_numbers():
-    rows = np.arange(2.0 * ROWS).reshape(ROWS, 2)
-    bunch = Bunch(data=rows, target=np.arange(ROWS) % 2, target_names=np.array(["well", "ill"]))
-    data = VerticalDataset.from_sklearn(bunch)
-    assert data.classes == ("well", "ill")
-    has(data, [0, 1], "int64")
 
 
 @pytest.mark.parametrize(

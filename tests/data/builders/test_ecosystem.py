@@ -1,67 +1,13 @@
-"""Data sets from scikit-learn's bunches, pandas and torch: the same rows each way."""
+"""Data sets from pandas and torch: the same rows each way."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn import datasets
-from sklearn.utils import Bunch
 
 from securevfl.data import VerticalDataset
 from securevfl.errors import DataError
-
-
-def test_a_bunch_of_arrays_is_the_same_as_its_arrays():
-    bunch = datasets.load_breast_cancer()
-    ours = VerticalDataset.from_sklearn(bunch, parties=5, seed=3)
-    theirs = VerticalDataset.from_numpy(bunch.data, bunch.target, parties=5, seed=3)
-    for n in range(5):
-        assert (ours.train[n] == theirs.train[n]).all()
-    assert (ours.train_labels == theirs.train_labels).all()
-    assert ours.classes == ("malignant", "benign")
-    assert ours.class_values.tolist() == theirs.class_values.tolist() == [0, 1]
-    assert ours.columns[0][0] == "mean radius"
-
-
-def test_a_bunch_of_frames_keeps_names_and_kinds():
-    bunch = datasets.load_wine(as_frame=True)
-    ours = VerticalDataset.from_sklearn(bunch, owners={"lab": ["ash", "hue"], "bar": [
-        c for c in bunch.feature_names if c not in ("ash", "hue")]})  # fmt: skip
-    assert ours.party_names == ("lab", "bar")
-    assert ours.columns[0] == ("ash", "hue")
-    assert ours.classes == ("class_0", "class_1", "class_2")
-    new = ours.transform.apply(bunch.data.iloc[:4])
-    low, high = bunch.data["ash"].min(), bunch.data["ash"].max()
-    by_hand = (bunch.data["ash"].iloc[:4] - low) / (high - low)
-    np.testing.assert_allclose(new[0][:, 0], by_hand, atol=0.05)  # fitted on training rows only
-
-
-def test_images_and_real_targets():
-    digits = VerticalDataset.from_sklearn(datasets.load_digits(), parties=4, strips="rows")
-    assert digits.party_image_shapes == ((1, 2, 8),) * 4
-    assert VerticalDataset.from_sklearn(datasets.load_diabetes(), parties=4).task == "regression"
-
-
-@pytest.mark.parametrize(
-    ("bunch", "message"),
-    [
-        (Bunch(data=np.zeros((4, 2))), "has no 'target'"),
-        (datasets.load_linnerud(), r"targets of shape \(20, 3\)"),
-        (Bunch(data=pd.DataFrame({"target": [1.0, 2.0]}), target=np.arange(2)), "rename it"),
-    ],
-)
-def test_bunches_that_cannot_be_used(bunch, message):
-    with pytest.raises(DataError, match=message):
-        VerticalDataset.from_sklearn(bunch)
-
-
-def test_a_sparse_bunch_is_refused():
-    from scipy.sparse import csr_matrix
-
-    bunch = Bunch(data=csr_matrix(np.eye(3)), target=np.arange(3))
-    with pytest.raises(DataError, match="sparse matrix"):
-        VerticalDataset.from_sklearn(bunch)
 
 
 def frames():
