@@ -96,8 +96,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "trace": (
         ("trace runs/mine --round 1", "Show every message of the first round."),
         ("trace runs/mine --kind embedding --to server --fate late", "Show what came too late."),
-        ("trace runs/mine --round 1 --payloads", "Run it again, and show types and shapes."),
-        ("trace runs/mine --step", "Show one message at a time."),
     ),
     "report": (
         ("report runs/mine", "Write runs/mine/report.html, which needs no network."),

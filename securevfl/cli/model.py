@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from securevfl.cli.completion import epilog
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from securevfl.runs.trace import Entry, PartyNames, Trace
+    from securevfl.runs.from_folder import PartyNames
 
 ARun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -159,21 +160,9 @@ def trace(
         typer.Option(
             metavar="N",
             min=1,
-            help=f"Largest number of messages shown.  \\[default: {_SHOWN}; all with --step]",
+            help=f"Largest number of messages shown.  \\[default: {_SHOWN}; all with --json]",
         ),
     ] = None,
-    payloads: Annotated[
-        bool,
-        typer.Option(
-            "--payloads",
-            help="Show the types and shapes of contents, too. The run is made again for that.",
-        ),
-    ] = False,
-    step: Annotated[
-        bool,
-        typer.Option("--step", help="Show one message at each press of Enter; q ends."),
-    ] = False,
-    code: Code = None,
     json: AsJson = False,
 ) -> None:
     """Show the messages of a run in the order of time.
@@ -186,60 +175,36 @@ def trace(
     from securevfl.runs.from_folder import trace_folder
 
     chosen: dict[str, Any] = {"kind": kind, "round": round, "fate": fate}
-    chosen |= {"sender": sender, "receiver": receiver}
-    limit = first or (None if step else _SHOWN)
     with displays.busy(f"trace of {run.name}"):
-        found, all_of_them = trace_folder(
-            run, first=limit, payloads=payloads, code=code or (), **chosen
-        )
+        found, names = trace_folder(run, sender=sender, receiver=receiver, **chosen)
     if json:
-        from dataclasses import asdict
-
-        output.print_json({"messages": [asdict(entry) for entry in found], "chosen": all_of_them})
-    elif step:
-        _step(found)
-    else:
-        _print(found, all_of_them)
-
-
-def _print(found: Trace, all_of_them: int) -> None:
-    shapes = any(entry.payload is not None for entry in found)
+        shown = found.head(first).astype(object) if first else found.astype(object)
+        messages = shown.where(shown.notna(), None).to_dict("records")
+        output.print_json({"messages": messages, "chosen": len(found)})
+        return
+    shown = found.head(first or _SHOWN)
     columns = ("sent", "arrived", "from", "to", "kind", "round", "bytes", "fate")
-    output.print_table(
-        (*columns, *(["payload"] if shapes else [])),
-        [
-            (*_cells(entry, found.names), *([entry.payload or ""] if shapes else []))
-            for entry in found
-        ],
-    )
-    if all_of_them > len(found):
-        output.out().print(f"{len(found)} of {all_of_them:,} messages; --first shows more")
+    output.print_table(columns, [_cells(message, names) for message in shown.itertuples()])
+    if len(found) > len(shown):
+        output.out().print(f"{len(shown)} of {len(found):,} messages; --first shows more")
 
 
-def _cells(entry: Entry, names: PartyNames) -> tuple[str, ...]:
+def _cells(message: Any, names: PartyNames) -> tuple[str, ...]:
     from rich.markup import escape
 
-    there = "-" if entry.arrived is None else f"{entry.arrived:.6f}"
     style = {"late": "[yellow]late[/]", "lost": "[red]lost[/]"}
     return (
-        f"{entry.sent:.6f}",
-        there,
-        escape(_word(names[entry.sender])),
-        escape(_word(names[entry.receiver])),
-        escape(entry.kind),
-        str(entry.round),
-        f"{entry.bytes:,}",
-        style.get(entry.fate, entry.fate),
+        f"{message.sent:.6f}",
+        "-" if math.isnan(message.arrived) else f"{message.arrived:.6f}",
+        escape(_word(names[message.sender])),
+        escape(_word(names[message.receiver])),
+        escape(message.kind),
+        str(message.round),
+        f"{message.bytes:,}",
+        style.get(message.fate, message.fate),
     )
 
 
 def _word(name: str) -> str:
     """A party as --from and --to take it; one without a name is ``party-3``."""
     return re.sub(r"^party (\d+)$", r"party-\1", name)
-
-
-def _step(found: Trace) -> None:
-    for entry in found:
-        output.out().print(found.names.in_text(str(entry)), markup=False, soft_wrap=True)
-        if sys.stdin.readline().strip().lower() == "q":
-            return

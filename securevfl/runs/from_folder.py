@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from securevfl.data.alignment.join import PartyTable, common_rows
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.tables import read_table
-from securevfl.engine.names import PartyNames
+from securevfl.engine.names import PartyNames as PartyNames
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow as allow
 from securevfl.models.user_code import allow_options as allow_options
@@ -19,7 +19,7 @@ from securevfl.runs.folders.checksums import Summary, read_summary
 from securevfl.runs.load import load_run, read_finished
 from securevfl.runs.result import Run
 from securevfl.runs.storage import SUMMARY, read_history, read_transcript
-from securevfl.runs.trace import Trace, pick
+from securevfl.runs.trace import trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,35 +163,20 @@ def export_folder(folder: Path, out: Path, *, code: Collection[str] = ()) -> lis
 
 
 def trace_folder(
-    folder: Path,
-    *,
-    first: int | None,
-    payloads: bool = False,
-    code: Collection[str] = (),
-    sender: str | None = None,
-    receiver: str | None = None,
-    **chosen: Any,
-) -> tuple[Trace, int]:
-    """Messages of a run's folder, and how many were chosen before `first` cut them off.
+    folder: Path, *, sender: str | None, receiver: str | None, **chosen: Any
+) -> tuple[pd.DataFrame, PartyNames]:
+    """Messages of a run's folder, and what people call its parties.
 
-    With `payloads` the run is run again to find their types and shapes; only this needs its data. A
-    party is named by its name, ``party-3``, ``3`` or ``server``. The others are as for
-    `securevfl.load_run` and `securevfl.runs.trace.trace`.
+    A party is named by its name, ``party-3``, ``3`` or ``server``. The others are as for
+    `securevfl.runs.trace.trace`.
     """
     summary = {}
     if (folder / SUMMARY).exists():
         summary = read_summary(folder / SUMMARY)  # it compares the checksums of all files
     names = PartyNames(summary.get("party_names") or ())
     last = int(summary.get("parties", 0)) - 1
-    chosen |= {
-        "sender": _party(names, sender, last),
-        "receiver": _party(names, receiver, last),
-    }
-    found = pick(read_transcript(folder), read_history(folder)[1], **chosen)
-    found.names = names
-    if payloads:
-        return load_run(folder, code=code).trace(first=first, payloads=True, **chosen), len(found)
-    return found[:first], len(found)
+    chosen |= {"sender": _party(names, sender, last), "receiver": _party(names, receiver, last)}
+    return trace(read_transcript(folder), read_history(folder)[1], **chosen), names
 
 
 def _party(names: PartyNames, word: str | None, last: int) -> int | None:

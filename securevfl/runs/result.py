@@ -47,10 +47,11 @@ from securevfl.runs.storage import SUMMARY as SUMMARY
 from securevfl.runs.threads import one_thread
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from securevfl.data.preparation.preprocess import RawRows
     from securevfl.engine.conditions import Conditions
     from securevfl.runs.prediction import Inference
-    from securevfl.runs.trace import Trace
 
 
 _ROWS_PER_CLASS = 50  # in the mean, below which more than twenty classes are noticed
@@ -354,13 +355,11 @@ class Run:
 
         return export_models(self.protocol, self.parties, Path(folder))
 
-    def trace(self, **chosen: Any) -> Trace:
-        """The messages of the run, one by one; `securevfl.runs.trace.trace` says how to choose."""
+    def trace(self, **chosen: Any) -> pd.DataFrame:
+        """The messages of the run, one a row; `securevfl.runs.trace.trace` says how to choose."""
         from securevfl.runs.trace import trace
 
-        found = trace(self.protocol, self.spec, self.transcript, self.events, **chosen)
-        found.names = self.names
-        return found
+        return trace(self.transcript, self.events, **chosen)
 
     def save(self, folder: Path | str, *, own: bool = False) -> None:
         """Write configuration, history, messages, models, curves and summary into a folder.
