@@ -80,12 +80,6 @@ class LengthOptions(BaseModel):
 class OutputOptions(BaseModel):
     """Options of results: their folder, their form, and pairs of --set."""
 
-    track: str | None = option(
-        None, metavar="tensorboard|mlflow[:WHERE]", panel=RUN, commands="resume",
-        default_text="none",
-        help="Log every step to TensorBoard or MLflow, in a folder or at a URI. It needs the "
-        "extra `track`.",
-    )  # fmt: skip
     live: bool = option(
         False, flag="--live", panel=RUN, commands="resume",
         help="Serve a page that follows the run, at an address of this computer only. It ends with "

@@ -30,10 +30,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "run {name} --party bank.csv --party shop.csv --id customer --label bad",
             "Give a table for each party.",
         ),
-        (
-            "run {name} --conditions none --track tensorboard",
-            "Run without delays, and watch the curves.",
-        ),
+        ("run {name} --conditions none --live", "Run without delays, and watch the curves."),
         ("run {name} --set data.scaling=standard --json", "Set options by name, and print JSON."),
     ),
     "resume": (

@@ -73,7 +73,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
             told,
             rounds=chosen.pop("rounds", None),
             out=folder,
-            track=tracks,
+            track=None if page is None else page.step,
             progress=_followed(display, page),
             interrupted=stop,
             **run_options(common),
@@ -81,11 +81,10 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
         )
 
     with run_folder(common["out"], protocol, name) as folder, ExitStack() as served:
-        tracks, page = [common["track"]], None
+        page = None
         if common["live"]:
             title = f"{protocol} on {name}"
             page = _live_page(protocol, title, common["engine"], served)
-            tracks.append(page.step)
         run = watched(f"{protocol} on {name}", functools.partial(call, folder))
     finish(run, as_json=common["as_json"])
 
@@ -129,7 +128,7 @@ def go_on(values: Mapping[str, Any]) -> None:
         page = None
         if live and (folder / CONFIG).exists() and not (folder / SUMMARY).exists():
             page = _live_again(folder, name, served)
-            options["track"] = [options["track"], page.step]
+            options["track"] = page.step
 
         def call(display: displays.ProgressDisplay, stop: Callable[[], bool]) -> Run:
             told = _followed(display, page)

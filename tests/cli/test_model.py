@@ -160,7 +160,6 @@ def test_every_command_speaks_json_and_suggests_options(path):
         (("compare", "fedvs", "split", "--data", "digts"), "did you mean digits"),
         (("bench", "rond"), "Did you mean 'round'"),
         (("keys", "sgn"), "Did you mean 'sign'"),
-        (("run", "fedvs", "--track", "tensorbord"), "did you mean tensorboard"),
         (("--log-level", "inof", "protocols"), "did you mean info"),
     ],
 )

@@ -46,13 +46,12 @@ from securevfl.runs.engines.registry import (
     get_engine,
 )
 from securevfl.runs.evidence import keep_evidence
-from securevfl.runs.history import HistoryRecorder, Progress
+from securevfl.runs.history import HistoryRecorder, Progress, Row
 from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
 from securevfl.runs.result import Run
 from securevfl.runs.spec import CONFIG, RunSpec, reads_local_tables
 from securevfl.runs.storage import MODELS, SUMMARY, read_transcript, write_config
-from securevfl.runs.tracking import Track, Tracker, make_tracker
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -98,7 +97,7 @@ def run(
     checkpoint_seconds: float | None = 20.0,
     progress: Callable[[Progress], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
-    track: Track = None,
+    track: Callable[[Row], None] | None = None,
     **options: Any,
 ) -> Run:
     """Train a model by a protocol.
@@ -121,10 +120,8 @@ def run(
         Called with a `Progress` after each server step.
     interrupted : callable, optional
         Asked often; when it says True a checkpoint is written and `Interrupted` is raised.
-    track : str, callable, or a sequence of them, optional
-        Where each row of the history goes as it comes: "tensorboard", "tensorboard:FOLDER",
-        "mlflow" or "mlflow:URI" (the extra ``track``), or a callable that takes the row. One that
-        is a context manager is left when the run ends.
+    track : callable, optional
+        Called with each row of the history once it is whole, to log it elsewhere.
     **options
         The protocol's own options, such as ``segments=2``. ``own_client``, ``own_centre`` and
         ``own_loss`` may be classes or functions as well as ``"module:name"``.
@@ -142,6 +139,7 @@ def run(
         When the run cannot go on; the folder then holds its last checkpoint.
     """
     given = dict(locals())  # the keywords above by name, so that none is written again below
+    _check_track(track)
     chosen = get_engine(engine)
     asked = pick(RunSpec, given)
     check_values(RunSpec, asked, "run")
@@ -178,11 +176,10 @@ def run(
             check_memory(made, kept, messages=spec.until is None)
             if folder is not None:
                 write_config(folder / CONFIG, spec.to_toml(made.describe()))
-            tracker = make_tracker(track, spec, folder)
             about = made.describe()
             _LOG.info("run of %s on %r with seed %s, %s", protocol, dataset.name, seed, about)
             course = Course(own, checkpoint_seconds, interrupted)
-            return _carry_out(job, chosen, course, tracker, progress)
+            return _carry_out(job, chosen, course, track, progress)
 
 
 @documents_options(ClusterOptions)
@@ -198,7 +195,7 @@ def resume(
     checkpoint_seconds: float | None = 20.0,
     progress: Callable[[Progress], None] | None = None,
     interrupted: Callable[[], bool] | None = None,
-    track: Track = None,
+    track: Callable[[Row], None] | None = None,
     code: Collection[str] = (),
 ) -> Run:
     """Go on with a run that was interrupted or killed; the result equals the unbroken run's.
@@ -228,6 +225,7 @@ def resume(
         When the checkpoints are damaged.
     """
     given = dict(locals())
+    _check_track(track)
     folder = Path(folder)
     if not (folder / CONFIG).exists():
         raise ConfigurationError(
@@ -260,18 +258,17 @@ def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
         kept = folder if chosen.name == "simulation" else None
         check_memory(made, kept, messages=spec.until is None)
         done = len(state["historian"]["rows"]) if state else 0
-        tracker = make_tracker(given["track"], spec, folder, done=done)
         _LOG.info("resume of the run in %s after %s steps", folder, done)
         job = Assembled(spec, made, folder, tables)
         course = Course(own, given["checkpoint_seconds"], given["interrupted"], state)
-        return _carry_out(job, chosen, course, tracker, given["progress"])
+        return _carry_out(job, chosen, course, given["track"], given["progress"])
 
 
 def _carry_out(
     job: Assembled,
     engine: Engine,
     course: Course,
-    tracker: Tracker,
+    track: Callable[[Row], None] | None,
     progress: Callable[[Progress], None] | None,
 ) -> Run:
     """Let an engine carry out a run, and keep its result."""
@@ -281,24 +278,23 @@ def _carry_out(
         eval_every=job.spec.eval_every,
         eval_seconds=job.spec.eval_seconds,
         progress=progress,
-        track=tracker.step,
+        track=track,
     )
-    with tracker:
-        try:
-            ended = engine.run(job, recorder, course)
-        except LieFoundError as error:
-            if job.folder is None:
-                raise
-            kept = keep_evidence(error, job.folder)
-            if kept is not error:
-                unmark(job.folder)  # else the next run in this folder would remove it
-            raise kept from None
-        except (DivergedError, RangeError) as error:
-            if job.folder is None or recorder.good is None:
-                raise
-            raise type(error)(f"{error}. {_keep_good(*recorder.good, job.folder)}") from None
-        if ended is None:
-            raise Interrupted(job.folder)
+    try:
+        ended = engine.run(job, recorder, course)
+    except LieFoundError as error:
+        if job.folder is None:
+            raise
+        kept = keep_evidence(error, job.folder)
+        if kept is not error:
+            unmark(job.folder)  # else the next run in this folder would remove it
+        raise kept from None
+    except (DivergedError, RangeError) as error:
+        if job.folder is None or recorder.good is None:
+            raise
+        raise type(error)(f"{error}. {_keep_good(*recorder.good, job.folder)}") from None
+    if ended is None:
+        raise Interrupted(job.folder)
     result = Run(
         protocol=job.protocol,
         parties=recorder.parties,
@@ -315,6 +311,14 @@ def _carry_out(
         engine.clear(job.folder)
     _LOG.info("run of %s ended at %.3f s", job.protocol.name, result.virtual_seconds)
     return result
+
+
+def _check_track(track: object) -> None:
+    if track is not None and not callable(track):
+        raise ConfigurationError(
+            f"track = {track!r} is no function; give one that takes a row of the history, such as "
+            "one that writes it to TensorBoard or MLflow"
+        )
 
 
 def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
