@@ -352,14 +352,6 @@ class JointModel:
         """Probabilities of the classes, (m, C) float64."""
         return probabilities(self.server.about["task"], self.scores(rows))
 
-    def save(self, folder: Path) -> list[Path]:
-        """Write ``server.npz`` and ``party-0.npz``, ``party-1.npz``, ..."""
-        folder.mkdir(parents=True, exist_ok=True)
-        models = self.named()
-        for name, model in models.items():
-            model.save(folder / name)
-        return [folder / name for name in models]
-
     def named(self) -> dict[str, ExportedModel]:
         """The models by the names of their files."""
         clients = {f"party-{n}.npz": model for n, model in enumerate(self.clients)}

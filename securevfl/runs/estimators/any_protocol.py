@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,9 +68,9 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     owners_ : list of list of int
         Numbers of each client's columns; empty for a helper.
     model_ : JointModel
-        All parties' models. It alone survives pickling and `save`.
+        All parties' models, which survive pickling.
     run_ : Run
-        The whole run, with its history and transcript; not kept by pickling and `save`.
+        The whole run, with its history and transcript; not kept by pickling.
 
     Examples
     --------
@@ -81,8 +81,6 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     >>> classifier.fit(X, y).score(X, y) > 0.9
     True
     """
-
-    _file: ClassVar[str] = "classifier.json"
 
     class_weight: Mapping[bool | int | float | str, float] | str | None = field(
         default=None, kw_only=True
@@ -126,18 +124,6 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
             return {"class_weights": weight}
         return {"class_weights": tuple(map(float, found))}
 
-    def _stored_parameters(self) -> dict[str, object]:
-        parameters, weight = super()._stored_parameters(), self.class_weight
-        if isinstance(weight, Mapping):  # keys of JSON are texts
-            pairs = [[np.asarray(name).item(), float(value)] for name, value in weight.items()]
-            parameters["class_weight"] = pairs
-        return parameters
-
-    @classmethod
-    def _restored_parameters(cls, stored: Mapping[str, object]) -> dict[str, Any]:
-        weight = stored["class_weight"]
-        return {**stored, "class_weight": dict(weight) if isinstance(weight, list) else weight}
-
     def predict_proba(self, X: ArrayLike | pd.DataFrame, *, coded: bool = False) -> np.ndarray:
         """Probabilities of the classes, (rows, C), in the order of `classes_`.
 
@@ -170,8 +156,6 @@ class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
     >>> regressor.fit(X, (y - y.mean()) / y.std()).score(X, (y - y.mean()) / y.std()) > 0.4
     True
     """
-
-    _file: ClassVar[str] = "regressor.json"
 
     def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> Self:
         """Train.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import Field, model_validator
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
@@ -21,44 +18,20 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from securevfl.data.base.class_values import StoredClassValues, restored_classes, stored_classes
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 from securevfl.protocols.base.coded import CodedProtocol
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.registry import get_protocol, make_config
-from securevfl.reading import NOT_PARSED, Stored
 from securevfl.runs.engines.run import run
-from securevfl.runs.export import joint_model, load_models
-from securevfl.writing import write_durably
+from securevfl.runs.export import joint_model
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _LABEL = "the label"
 _MOST_HELPERS = 64
-
-
-class _Stored(Stored):
-    """Fields of an estimator's own file; models are in files of theirs."""
-
-    parameters: dict[str, Any]
-    owners: Annotated[list[list[Annotated[int, Field(ge=0)]]], Field(min_length=1)]
-    features: Annotated[int, Field(ge=1)]
-    names: list[str] | None
-    rounds: Annotated[int, Field(ge=0)]
-    texts: bool
-    classes: StoredClassValues | None = None
-
-    @model_validator(mode="after")
-    def _of_its_columns(self) -> Self:
-        columns = sorted(k for owned in self.owners for k in owned)
-        if columns != [*range(len(columns))] or len(columns) != self.features:
-            raise ValueError(f"owners do not own each of {self.features} columns once")
-        if self.names is not None and len(self.names) != self.features:
-            raise ValueError(f"{len(self.names)} names of {self.features} columns")
-        return self
 
 
 def _remedy(features: int, parties: int) -> str:
@@ -71,8 +44,6 @@ def _remedy(features: int, parties: int) -> str:
 @dataclass(eq=False, repr=False)
 class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that trains a protocol on all rows of `fit`."""
-
-    _file: ClassVar[str]  # of what `save` writes beside the models
 
     protocol: str = DEFAULT
     parties: int = 8
@@ -236,73 +207,10 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "run_"):
             which = "a coded prediction" if alone else f"a prediction of {self.protocol}"
             raise ConfigurationError(
-                f"{type(self).__name__}: {which} needs run_, which saving and pickling leave out; "
+                f"{type(self).__name__}: {which} needs run_, which pickling leaves out; "
                 "fit again" + (", or predict without coded" if alone else "")
             )
         return np.asarray(getattr(self.run_, what)(parts, coded=coded))
-
-    def save(self, folder: Path | str) -> None:
-        """Write parameters and each party's model into a folder, without pickle.
-
-        Raises
-        ------
-        ConfigurationError
-            For parameters that JSON cannot hold, such as a network of one's own.
-        """
-        check_is_fitted(self, "model_")
-        names = getattr(self, "feature_names_in_", None)
-        content = {
-            "parameters": self._stored_parameters(),
-            "owners": self.owners_,
-            "features": self.n_features_in_,
-            "names": None if names is None else names.tolist(),
-            "rounds": self.n_iter_,
-            "texts": self.texts_,
-        }
-        try:
-            if hasattr(self, "classes_"):
-                content["classes"] = stored_classes(self.classes_)
-            text = json.dumps(content, indent=1)
-        except TypeError as error:
-            raise ConfigurationError(f"{type(self).__name__}: cannot be saved: {error}") from None
-        folder = Path(folder)
-        self.model_.save(folder)
-        write_durably(folder / self._file, text + "\n")
-
-    @classmethod
-    def load(cls, folder: Path | str) -> Self:
-        """Read what `save` wrote.
-
-        Raises
-        ------
-        DataError
-            When a file is missing or damaged.
-        """
-        path = Path(folder) / cls._file
-        try:
-            content = json.loads(path.read_text())
-            _Stored.check(content)
-            made = cls(**cls._restored_parameters(content["parameters"]))
-            if "classes" in content or hasattr(made, "predict_proba"):
-                made.classes_ = restored_classes(content["classes"])
-            made.owners_, made.n_features_in_ = content["owners"], content["features"]
-            made.n_iter_ = content["rounds"]
-            made.texts_ = content["texts"]
-            if content["names"] is not None:
-                made.feature_names_in_ = np.array(content["names"], dtype=object)
-        except (OSError, KeyError, TypeError, *NOT_PARSED) as error:
-            raise DataError(f"{cls.__name__}: {path} cannot be read: {error}") from None
-        made.model_ = load_models(folder)
-        return made
-
-    def _stored_parameters(self) -> dict[str, object]:
-        """Parameters as `save` writes them; JSON must hold them."""
-        return {**self.get_params(deep=False), "random_state": None}
-
-    @classmethod
-    def _restored_parameters(cls, stored: Mapping[str, object]) -> dict[str, Any]:
-        """Parameters from what `_stored_parameters` gave."""
-        return dict(stored)
 
     def __getstate__(self) -> dict[str, object]:
         state: dict[str, object] = dict(super().__getstate__())

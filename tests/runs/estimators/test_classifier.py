@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import securevfl as svfl
 from securevfl import VFLClassifier
-from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
+from securevfl.errors import ConfigurationError, SecureVFLWarning
 from securevfl.verified import bare_of
 
 QUICK = {"rounds": 20, "lr": 0.1, "batch": 256, "random_state": 0}
@@ -88,20 +88,11 @@ def test_pickling_keeps_the_models_and_leaves_the_run(iris, fitted):
         again.predict(iris[0], coded=True)
 
 
-def test_saved_and_loaded_it_predicts_the_same(fitted, iris, tmp_path):
+def test_columns_keep_their_names(fitted, iris):
     X = pd.DataFrame(iris[0], columns=["a", "b", "c", "d"])
     named = clone(fitted).fit(X, iris[1])
-    named.save(tmp_path)
-    names = {"classifier.json", "server.npz", *(f"party-{n}.npz" for n in range(4))}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    again = VFLClassifier.load(tmp_path)
-    assert (again.predict_proba(X) == named.predict_proba(X)).all()
-    assert again.get_params()["lr"] == 0.1
     with pytest.raises(ValueError, match="feature names should match"):
-        again.predict(X[["b", "a", "c", "d"]])
-    (tmp_path / "classifier.json").write_text("{}")
-    with pytest.raises(DataError, match=r"classifier\.json cannot be read"):
-        VFLClassifier.load(tmp_path)
+        named.predict(X[["b", "a", "c", "d"]])
 
 
 def test_pipelines_and_searches(iris):
