@@ -63,6 +63,25 @@ def table(rows: list[list[str]]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head), *body)]
 
 
+def means(rows: Sequence[Mapping[str, Any]], by: Sequence[str], values: Sequence[str]) -> list[str]:
+    """Table of means over the seeds of rows that are alike in `by`; "-" where none has a value."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[name] for name in by)].append(row)
+    lines = [[*by, *values, "seeds"]]
+    for key, some in groups.items():
+        found = [[row[name] for row in some if row.get(name) is not None] for name in values]
+        cells = [_number(sum(own) / len(own)) if own else "-" for own in found]
+        seeds = sum(row.get("seeds", 1) for row in some)
+        lines.append([*map(str, key), *cells, str(seeds)])
+    lines[0] = [word.replace("_", " ") for word in lines[0]]
+    return table(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def timed(content: dict[str, Any]) -> list[str]:
     """One row a run, one column a time."""
     runs = content["times"]["runs"]
