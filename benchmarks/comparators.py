@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dp import carried_out
+
 import securevfl as svfl
 from securevfl.data import load_dataset
 from securevfl.machine import describe_machine
@@ -42,9 +44,11 @@ PAILLIER = {
 }
 
 
-def settings() -> Iterator[tuple[str, int, str]]:
-    yield from itertools.product(SETS, range(SEEDS), METHODS)
-    yield from itertools.product(["digits"], [0], PAILLIER)
+def settings() -> Iterator[dict[str, Any]]:
+    for data, seed, method in itertools.product(SETS, range(SEEDS), METHODS):
+        yield {"data": data, "seed": seed, "method": method}
+    for method in PAILLIER:
+        yield {"data": "digits", "seed": 0, "method": method}
 
 
 def one(data: str, seed: int, method: str) -> dict[str, Any]:
@@ -85,22 +89,8 @@ def survived(protocol: Any) -> int:
 
 
 def collect() -> dict[str, Any]:
-    kept = RESULTS / "table.jsonl"
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    lines = kept.read_text().splitlines() if kept.exists() else []
-    done = {row["key"]: row for row in map(json.loads, lines)}
-    rows = []
     one("digits", 0, "fedvs, masked")  # so that no compilation is timed
-    for setting in settings():
-        key = json.dumps(setting)
-        if key not in done:
-            names = dict(zip(("data", "seed", "method"), setting, strict=True))
-            done[key] = {"key": key, **names, **one(*setting)}
-            with kept.open("a") as file:
-                file.write(json.dumps(done[key]) + "\n")
-            print({k: v for k, v in done[key].items() if k != "losses"}, flush=True)
-        rows.append({k: v for k, v in done[key].items() if k != "key"})
-    kept.unlink(missing_ok=True)
+    rows = carried_out(RESULTS / "table.jsonl", settings(), one)
     short = {row["method"]: row["losses"] for row in rows if row["method"] in PAILLIER}
     return {
         "options": OPTIONS,

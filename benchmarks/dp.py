@@ -261,14 +261,11 @@ def protocol_run(data: str, seed: int, what: str, epsilon: float | None) -> dict
     return {"total": total, "releases": most, **tested(outcome)}
 
 
-def measured(
-    name: str,
-    wanted: Iterator[dict[str, Any]],
-    one: Callable[..., dict[str, Any]],
-) -> dict[str, Any]:
+def carried_out(
+    kept: Path, wanted: Iterator[dict[str, Any]], one: Callable[..., dict[str, Any]]
+) -> list[dict[str, Any]]:
     """All runs, those that are done already taken from the file of an interrupted measurement."""
-    kept = RESULTS / f"{name}.jsonl"
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    kept.parent.mkdir(parents=True, exist_ok=True)
     lines = kept.read_text().splitlines() if kept.exists() else []
     done = {row["key"]: row for row in map(json.loads, lines)}
     rows = []
@@ -281,6 +278,14 @@ def measured(
             print(done[key], flush=True)
         rows.append({k: v for k, v in done[key].items() if k != "key"})
     kept.unlink(missing_ok=True)
+    return rows
+
+
+def measured(
+    name: str, wanted: Iterator[dict[str, Any]], one: Callable[..., dict[str, Any]]
+) -> dict[str, Any]:
+    """Content of a file of results: all runs, and what they have in common."""
+    rows = carried_out(RESULTS / f"{name}.jsonl", wanted, one)
     return {
         "delta": DELTA,
         "clip": CLIP,

@@ -73,7 +73,7 @@ def means(rows: Sequence[Mapping[str, Any]], by: Sequence[str], values: Sequence
         found = [[row[name] for row in some if row.get(name) is not None] for name in values]
         cells = [_number(sum(own) / len(own)) if own else "-" for own in found]
         seeds = sum(row.get("seeds", 1) for row in some)
-        lines.append([*map(str, key), *cells, str(seeds)])
+        lines.append([*("" if one is None else str(one) for one in key), *cells, str(seeds)])
     lines[0] = [word.replace("_", " ") for word in lines[0]]
     return table(lines)
 

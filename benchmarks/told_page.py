@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pages import made_by, table
+from pages import made_by, means, table
 
 RESULTS = Path(__file__).parent / "results" / "privacy"
 PAGE = Path("docs/results-told.md")
@@ -123,20 +123,6 @@ def short_table(cells: Sequence[dict[str, Any]]) -> list[str]:
     return [f"{', '.join(SETS)} behind one another:", "", *table(rows)]
 
 
-def by_sets(found: dict[str, Any]) -> list[str]:
-    """Columns that directions got under the budget, by sets: means of seeds."""
-    words = {"directions": "batches of all rows", "standing": "default batches"}
-    rows = [["data", "method", "K", "sums of", "seeds", "columns above 0.95, by seeds", "of"]]
-    for part, word in words.items():
-        cells = [r for r in found.get(part, []) if r["success"] is not None]
-        for key in dict.fromkeys((r["data"], r["method"], r["K"]) for r in cells):
-            own = [r for r in cells if (r["data"], r["method"], r["K"]) == key]
-            counts = ", ".join(str(r["above_95"]) for r in own)
-            name, method, K = key
-            rows.append([name, method, str(K), word, str(len(own)), counts, str(own[0]["columns"])])
-    return table(rows) if len(rows) > 1 else []
-
-
 def page() -> str:
     """Text of the page."""
     found = json.loads((RESULTS / "told.json").read_text())
@@ -149,8 +135,8 @@ def page() -> str:
         seeds=f"{seeds} seeds" if seeds > 1 else "one seed",
         chance=f"{chance:.2f} at most" if chance else "none",
     )
-    more = by_sets(sums)
-    text = [*short_table(cells), *FOUND.splitlines()]
-    if more:
-        text += ["", "## Directions under the budget", "", *more]
+    text = [*short_table(cells), *FOUND.splitlines(), "", "## Directions under the budget"]
+    for part, words in {"directions": "batches of all rows", "standing": "default batches"}.items():
+        counts = means(sums.get(part, []), ("data", "method", "K"), ("above_95", "columns"))
+        text += ["", f"Columns above 0.95 in sums of {words}:", "", *counts]
     return head + "\n".join(text) + "\n"
