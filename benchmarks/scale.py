@@ -12,19 +12,46 @@ O(|B| h sum_n d_n D_n) for a round and O(|B| h R log^2 R) for decoding.
 import argparse
 import json
 import resource
+import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from field_measure import describe
-from turns import interleaved
 
 from securevfl.field import LagrangeCode, PrimeField, ntt
+from securevfl.field.kernels import cpu
 from securevfl.field.lagrange import interpolation_matrix
+from securevfl.machine import describe_machine
 
 F = PrimeField(2013265921)
 BATCH, WIDTH, FEATURES = 32, 16, 4
+
+
+# Seconds: shorter calls are repeated within a turn. Longer ones are not, since what follows itself
+# finds its data in the caches.
+SHORTEST = 0.001
+
+
+def interleaved(methods, repeats):
+    """Median seconds of thread CPU time of each method.
+
+    They are called in turns, so that a neighbour's load falls on all of them.
+    """
+    rounds = {}
+    for name, call in methods.items():
+        call()
+        start = time.thread_time()
+        call()
+        rounds[name] = max(1, int(SHORTEST / max(1e-9, time.thread_time() - start)))
+    seconds = {name: [] for name in methods}
+    for _ in range(repeats):
+        for name, call in methods.items():
+            start = time.thread_time()
+            for _again in range(rounds[name]):
+                call()
+            seconds[name].append((time.thread_time() - start) / rounds[name])
+    return {name: statistics.median(own) for name, own in seconds.items()}
 
 
 def code_of(N, cosets):
@@ -158,7 +185,11 @@ def main(argv=None):
         rows(1000, Path(folder))  # Compiles, or loads from the cache, what the others use.
         by_rows = [rows(M, Path(folder)) for M in counts]
     by_parties = [parties(N, options.repeats) for N in sizes]
-    result = {"machine": describe(), "parties": by_parties, "rows": by_rows}
+    result = {
+        "machine": describe_machine() | {"kernels": cpu.tier()},
+        "parties": by_parties,
+        "rows": by_rows,
+    }
     (options.out / "scale.json").write_text(json.dumps(result, indent=1) + "\n")
     plot(result, options.out / "scale.png")
     for entry in (*by_parties, *by_rows):

@@ -1,8 +1,7 @@
 """pytest-benchmark groups of the kernels.
 
 ``pytest -n 0 --benchmark-enable tests/field/test_field_speed.py`` measures them. Without the option
-each runs once, so that no group can rot. The ratios that count are taken inside one run by
-``python benchmarks/field.py``.
+each runs once, so that no group can rot. Ratios are those within a group of one run.
 """
 
 import numpy as np
