@@ -6,7 +6,6 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,10 +21,6 @@ DOCUMENTS = (
 
 def text(name: str) -> str:
     return ROOT.joinpath(name).read_text()
-
-
-def fences(name: str, language: str = "") -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text(name), re.DOTALL | re.MULTILINE)
 
 
 def marked(number: int) -> str:
@@ -53,18 +48,6 @@ def test_the_ci_script_reads_command_2(tmp_path):
     )
     assert done.stdout == marked(2) + "\n"
     subprocess.run(["bash", "-n", ROOT / ".ci/run"], check=True, timeout=30)
-
-
-def test_the_example_protocol_trains(tmp_path, monkeypatch):
-    (example,) = fences("CONTRIBUTING.md", "python")
-    names: dict[str, Any] = {"__name__": "first_arrivals"}
-    exec(compile(example, "CONTRIBUTING.md", "exec"), names)
-    find = "securevfl.protocols.base.registry.find_protocols"
-    monkeypatch.setattr(find, lambda: {"first": names["First"]})
-    run = securevfl.run("first", rounds=60, wanted=5)
-    assert [row["used"] for row in run.history] == [5] * 60
-    assert run.summary()["test_accuracy"] > 0.6
-    assert run.history[-1]["time"] < 60  # nobody waited for a straggler of 2 s a round
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
