@@ -51,14 +51,6 @@ RULES = {
 }
 FAULTS = ("none", "guest 0.5", "guest 0.1", "link 0.5", "link 0.1")
 
-SHARED = {  # study, run in it, words
-    "local": ("credit-card", "`local`: the first party alone"),
-    "vfl": ("credit-card", "`split` on the aligned rows"),
-    "vflhlp": ("credit-card", "`vflhlp`"),
-    "fedvs": ("fedvs-downstream", "`fedvs`"),
-    "fedvs-full": ("fedvs-downstream", "`fedvs --pretrain full`"),
-}
-
 
 def read(name: str) -> dict[str, Any]:
     """One committed result."""
@@ -139,24 +131,6 @@ def crashes() -> list[str]:
     return [*table(rows), *source("faults/digits/results.json")]
 
 
-def few_rows() -> list[str]:
-    """AUC against the number of aligned rows."""
-    counts = (100, 250, 1000)
-    rows = [["method", *map(str, counts)]]
-    for run, (name, words) in SHARED.items():
-        runs = study(f"vflhlp/{name}")["runs"]
-        entries = [runs.get(f"{run}, {count} aligned") for count in counts]
-        first = entries[0]
-        assert first is not None
-        cells = []
-        for entry in entries:  # who trains alone was run once: aligned rows change nothing for it
-            auc = (entry or first)["test_auc"]
-            cells.append(f"{auc['mean']:.3f} ± {auc['half_width_95']:.3f}")
-        rows.append([words, *cells])
-    files = [f"vflhlp/{name}/results.json" for name in ("credit-card", "fedvs-downstream")]
-    return [*table(rows), *source(*files)]
-
-
 def page() -> str:
     """The whole page."""
     text = WORDS.read_text()
@@ -165,7 +139,6 @@ def page() -> str:
         "price": price,
         "times": times,
         "crashes": crashes,
-        "few rows": few_rows,
     }
     for name, lines in tables.items():
         text = text.replace(f"<!-- {name} -->", "\n".join(lines()).strip())
