@@ -17,6 +17,8 @@ DOCUMENTS = (
     *("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"),
     *(f"docs/{path.name}" for path in committed_pages("*.md")),
 )
+# Words of all pages, with code and tables. This number is only ever lowered.
+MOST_WORDS = 50_500
 
 
 def text(name: str) -> str:
@@ -54,6 +56,12 @@ def test_the_ci_script_reads_command_2(tmp_path):
 def test_links_within_the_repository_lead_somewhere(name):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text(name)):
         assert ROOT.joinpath(name).parent.joinpath(target).exists(), target
+
+
+def test_pages_have_no_more_words():
+    pages = {*(ROOT / name for name in DOCUMENTS), *committed_pages("**/*.md")}
+    found = sum(len(page.read_text().split()) for page in pages)
+    assert found <= MOST_WORDS, f"pages have {found} words, of {MOST_WORDS}: delete something"
 
 
 def test_names_in_the_table_of_the_readme_are_modules():
