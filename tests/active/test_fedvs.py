@@ -109,6 +109,25 @@ def test_two_stories_name_the_server_before_anything_else_is_uploaded(server):
     assert played.judge.uploads == 2 * N  # none of round 3
 
 
+class FirstToOne(Server):
+    """Sends the first gradient to one client alone, and none to others that ask for it."""
+
+    judge: object
+    found: dict
+
+    def broadcast(self, kind, payload, to=None):
+        super().broadcast(kind, payload, [VICTIM] if kind == "gradient" else to)
+
+    def send(self, to, kind, payload, **how):
+        super().send(to, kind, ([], [], [], []) if kind == "missed" else payload, **how)
+
+
+def test_who_has_no_history_uploads_nothing_beside_one_who_has():
+    """Else two sums of the same rows differ by the step of one client: its X X^T."""
+    played = run(FirstToOne, cohorts=0, share_timeout=3.0, result_timeout=3.0)
+    assert played.judge.uploads == N  # none of round 2
+
+
 def test_no_half_of_the_clients_is_enough_for_a_sum():
     """Without the rule R = 3 of 8 uploads decode, and each half of a story is a sum."""
     public = make(FedVS, DIGITS, defaults=SMALL, security="covert").public

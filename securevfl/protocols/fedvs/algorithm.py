@@ -221,7 +221,8 @@ class Client(KeyParticipant):
     async def has_one_history(self, attempt: Attempt) -> bool:
         """Whether all clients in the sum were told what this one was, up to the round before."""
         others = [n for n in attempt.sharers if n != self.index]
-        if len(self.story) == 1:
+        if len(self.story) == 1:  # nor must another one have a step that this one was not told of
+            await self.collect("unheard", senders=others)
             return True
         return history.agrees(self, await self.collect("history", senders=others))
 

@@ -3,7 +3,9 @@
 After round t everybody has h_t = H(h_{t-1}, all that was announced of the round, dL/dH), and the
 server's signature on it. In the next round each client shows h_t and the signature beside its share
 of the model. A client uploads only where all sharers show the h that it has, and h stands in the
-label of its mask. Two stories under one life and start are two signatures, which name the server.
+label of its mask. Until it has heard a gradient, it uploads where none of them has heard one, for
+the server could tell the first to one client alone. Two stories under one life and start are two
+signatures, which name the server.
 """
 
 from __future__ import annotations
@@ -110,10 +112,12 @@ def hear(client: Any, round: int, batch: Batch, attempt: Attempt, payload: Any) 
 
 
 def show(client: Any) -> None:
-    """Show the others the history, once there is one."""
-    if len(client.story) > 1:
-        h, *rest = client.story
-        client.broadcast("history", (rest[0], h, *rest[1:]))
+    """Show the others the history, or that there is none yet."""
+    if len(client.story) == 1:
+        client.broadcast("unheard", None)
+        return
+    h, *rest = client.story
+    client.broadcast("history", (rest[0], h, *rest[1:]))
 
 
 def agrees(client: Any, others: Mapping[int, Any]) -> bool:
@@ -163,6 +167,7 @@ def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
     return (
         *made,
         MessageSpec("history", "client", "client", key, source="docs/active.md: L1"),
+        MessageSpec("unheard", "client", "client", "control"),
         MessageSpec("lacks", "client", "server", "control"),
         MessageSpec("missed", "server", "client", key, source="docs/active.md: L1"),
     )
