@@ -189,8 +189,13 @@ def steps_in(
 
 
 def name_of_setup(holder: Any) -> Secret:
-    """Name of a set-up, (32,) uint8: a digest of the roots of all that was dealt in it."""
+    """Name of a set-up, (32,) uint8: a digest of the roots of all that was dealt in it.
+
+    That of a prediction has the label of the models besides, so that who has models of other steps
+    signs no upload under the label of the rest, and is not named for it.
+    """
     first, *others = holder.roots
+    others += [] if holder.public.trains else [holder.model[3]]
     found: Secret = first.map(_named, *others, shape=(DIGEST,), dtype=np.uint8)
     return found
 

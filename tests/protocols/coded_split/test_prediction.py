@@ -13,6 +13,7 @@ from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split import protocol as module
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.evaluation import caught_up
+from securevfl.protocols.coded_split.uploads import evidence_of
 from securevfl.testing.runs import simulate
 from securevfl.verified import bare_of
 
@@ -108,6 +109,16 @@ def test_a_stale_upload_tells_the_server_nothing_of_the_holders_share(trained):
     new = bare_of(parties[STALE].data_shares["test"])
     told = field.matmul(new, field.matmul(batch.T, share))
     assert (off != told).mean() > 0.9  # before, equal in every element
+
+
+def test_an_honest_holder_with_a_stale_share_is_not_named():
+    """Its signed upload is under another label, as its share is of another model."""
+    how = OPTIONS | {"security": "active", "tolerate_corrupt": 1}
+    trained = simulate(Remembered, DIGITS, **how)
+    parties = with_stale_share(trained)
+    predict(trained, parties)
+    assert parties[SERVER].predicted is not None
+    assert evidence_of(parties[SERVER]) == ()
 
 
 def test_holders_whose_shares_have_different_steps_are_refused_before_anything_is_sent(
