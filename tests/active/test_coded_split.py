@@ -11,7 +11,7 @@ import securevfl.protocols.coded_split.covert as covert
 from securevfl.active.dealt import chained, link_of, no_chain, statement_text
 from securevfl.active.judge import LieFoundError, TwoStories, judge
 from securevfl.engine.network import SERVER
-from securevfl.errors import RunError
+from securevfl.errors import PrivacyError, RunError
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.decoding import decode_sums
 from securevfl.protocols.coded_split.server import Server
@@ -251,6 +251,16 @@ def test_one_root_with_two_c_is_two_stories():
     played = run(TwoValues, rounds=STEPS)
     assert named(played) == SERVER
     assert isinstance(played.error.evidence, TwoStories)
+
+
+def test_no_label_is_answered_for_two_stories_where_a_crash_took_a_holder_back():
+    """Else one holder that came back from its last checkpoint counts in two quorums."""
+    holder = run(rounds=3, secure=True).judge.parties[VICTIM]
+    assert bare_of(holder.named[0]) == (1, 2, 3, 4)  # the last one is of test rows
+    holder.name_steps(4)
+    holder.model = (*holder.model[:3], holder.no_steps)
+    with pytest.raises(PrivacyError, match="a second sum of these rows is not given"):
+        holder.name_steps(4)
 
 
 # -- 17, 18: paths and signatures ------------------------------------------------------------------

@@ -93,9 +93,9 @@ class Holder(KeyParticipant):
     unknowns : int
         Independent columns of all owners, with a budget of sums.
     named : tuple
-        With a budget of sums, the newest training labels that it answered, and of each the digest
-        of the steps in the model and a hash of the own share of it, one after the other. The budget
-        counts each batch once, so no label is answered from another model.
+        With a budget of sums, or at the covert level, the newest labels that it answered, and of
+        each the digest of the steps in the model and a hash of the own share of it, one after the
+        other. The budget counts each batch once, so no label is answered from another model.
     """
 
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = PROTECTED
@@ -420,21 +420,25 @@ class Holder(KeyParticipant):
         if self.answers:
             assert self.asked is not None
             request, self.asked = self.asked, None
-            label = Label("test", last, request.piece)
-            self.upload(label, request.rows, last + 1 + request.piece)
+            label, number = Label("test", last, request.piece), last + 1 + request.piece
+            if self.public.covert:
+                self.name_steps(number)
+            self.upload(label, request.rows, number)
         self.release_once()
 
     def name_steps(self, label: int) -> None:
-        """Note which steps are in the model of a training label; refuse others for it.
+        """Note which steps are in the model of a label; refuse others for it, after a crash too.
 
         The server may tell one digest for two steps, so the own share of the model counts as well.
+        Parties that lie are why it is noted without a budget: a holder that a crash took back to
+        its last checkpoint could else be dealt a second story, and count in both.
 
         Raises
         ------
         PrivacyError
             Where the label was answered with other steps, or is older than what is remembered.
         """
-        if not self.budgeted:
+        if not (self.budgeted or self.public.covert):
             return
         W, _, _, told = self.model
         digest = concatenate([told, W.map(hashed, shape=(_HASH,))])
@@ -585,8 +589,8 @@ def answered_already(holder: int, label: int) -> PrivacyError:
     return PrivacyError(
         f"coded_split: party {holder} answered the batch of step {label} already, with "
         "other steps in the model or too long ago to compare, and a second sum of these "
-        "rows is not in the budget. Nothing was sent. The server went back to an older "
-        "state and went on otherwise; start the run again, or use sum_budget = 0"
+        "rows is not given. Nothing was sent. The server went back to an older state and went on "
+        "otherwise; start the run again, or use sum_budget = 0 with security = semi-honest"
     )
 
 
