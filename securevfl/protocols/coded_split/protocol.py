@@ -353,8 +353,8 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def claims(self) -> tuple[Claim, ...]:
         """Theorem 1, and what a release gives away."""
         odometer = self.released()
-        stories = 1 if self.public.covert else self.public.stories
-        stated = claims_of(release=self.config.release) + budget_claims(odometer, stories)
+        sums = budget_claims(odometer, self.public.stories)
+        stated = claims_of(release=self.config.release) + sums
         return given_sums(stated, odometer)
 
     def describe(self) -> dict[str, Any]:

@@ -104,8 +104,11 @@ def test_sums_over_any_clients_are_refused_where_only_a_liar_asks_for_them(
 
 def test_a_budget_says_how_much_more_a_server_gets_that_tells_different_things():
     small = {"defaults": {}, "width": 1, "rounds": 1, "sum_budget": 1.0}
-    for method, parties, factor in (("fedvs", 8, 3), ("fedvs", 4, 0), ("coded_split", 8, 2)):
-        made = make(method, data(parties), segments=1, **small)
+    levels = (("coded_split", 8, factor, level) for level, factor in (("covert", 2), ("active", 0)))
+    plain = (("fedvs", 8, 3), ("fedvs", 4, 0), ("coded_split", 8, 2))
+    for method, parties, factor, *level in (*plain, *levels):
+        given = small | ({"security": level[0]} if level else {})
+        made = make(method, data(parties), segments=1, **given)
         (claim,) = [one for one in made.claims if one.notion == "undetermined"]
         assert (f"up to {factor} times as many sums" in claim.source) is (factor > 0)
         assert ("tells all parties the same" in claim.source) is (factor > 0)
