@@ -27,7 +27,15 @@ from securevfl.active.dealing import (
 )
 from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
 from securevfl.active.signing import Signing
-from securevfl.active.statements import DIGEST, Statement, Subject, digest, is_signed_by, signed
+from securevfl.active.statements import (
+    DIGEST,
+    RUN,
+    Statement,
+    Subject,
+    digest,
+    is_signed_by,
+    signed,
+)
 from securevfl.active.tree import paths_of, root_of
 from securevfl.errors import RunError
 from securevfl.verified.parties import bytes_of
@@ -321,7 +329,8 @@ def _compare(
     shown = zip(places, (mine, other), (signature, other_signature), strict=True)
     statements = [story_of(run, dealer, kind, step, *one) for one in shown]
     if not statements[1].is_valid({dealer: verifier}):
-        raise _dispute(dealer, kind, step, places, "lacks the dealer's signature")
+        keys = run == RUN  # which nobody else vouches for
+        raise _dispute(dealer, kind, step, places, "lacks the dealer's signature", keys)
     if (mine[[1, 4, 5]] == other[[1, 4, 5]]).all():  # chain, root, H(c): one story
         return np.empty(0)
     refuse_lie(verifier, *statements)
@@ -354,11 +363,15 @@ def refuse_lie(verifier: bytes, one: Statement, other: Statement) -> None:
         raise LieFoundError(found.party, found.why, evidence)
 
 
-def _dispute(dealer: int, kind: str, step: int, places: tuple[int, int], why: str) -> RunError:
-    """The dispute of two holders."""
+def _dispute(
+    dealer: int, kind: str, step: int, places: tuple[int, int], why: str, keys: bool = False
+) -> RunError:
+    """The dispute of two holders; `keys`: of a run in which the dealer may have told two keys."""
     return RunError(
         f"{kind!r} of step {step}: what party {places[1]} says that party {dealer} dealt it {why}. "
         f"Dispute of {places[0]} and {places[1]}: one of both errs"
+        + f", or {dealer} gave them two keys"
+        * keys
     )
 
 

@@ -443,6 +443,32 @@ def test_an_owner_with_two_roots_of_two_starts_ends_the_run_in_set_up():
     assert not played.judge.plain
 
 
+class TwoKeys(Owner):
+    """Gives half of the others another verifying key, and signs what it deals them by that."""
+
+    other: object = None
+
+    def broadcast(self, kind, payload, to=None):
+        if kind != "identity":
+            super().broadcast(kind, payload, to)
+            return
+        self.other = self.key("other")
+        told = {True: self.verifying_key(self.other), False: payload}
+        for n in self.peers:
+            if n != self.index:
+                self.send(n, kind, told[n > 3])
+
+    def sign(self, key, function, *values):
+        other = function is statement_text and values[3] > 3
+        return super().sign(self.other if other else key, function, *values)
+
+
+def test_two_keys_of_a_run_without_a_manifest_end_in_a_dispute_of_which_both_may_be_honest():
+    played = run(liars={1: TwoKeys})
+    assert type(played.error) is RunError
+    assert str(played.error).endswith("one of both errs, or 1 gave them two keys")
+
+
 # -- 23: holders that complain ---------------------------------------------------------------------
 
 

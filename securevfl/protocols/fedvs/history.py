@@ -18,7 +18,7 @@ import numpy as np
 
 from securevfl.active.dealt import no_chain, refuse_lie
 from securevfl.active.signing import PROTECTED as SIGNED
-from securevfl.active.statements import DIGEST, Statement, Subject, digest, signed
+from securevfl.active.statements import DIGEST, RUN, Statement, Subject, digest, signed
 from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import RunError
 from securevfl.protocols.base.messages import Carries, MessageKey, MessageSpec
@@ -239,6 +239,8 @@ def _compare(
         raise RunError(
             f"fedvs: what party {sender} shows of round {round} lacks the server's signature. "
             f"Dispute of {place} and {sender}: one of both errs"
+            + ", or the server gave them two keys"
+            * (run == RUN)
         )
     refuse_lie(verifier, one, two)
     if not np.array_equal(h, other):
