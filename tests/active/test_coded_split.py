@@ -263,6 +263,18 @@ def test_no_label_is_answered_for_two_stories_where_a_crash_took_a_holder_back()
         holder.name_steps(4)
 
 
+def test_no_steps_are_taken_that_contradict_labels_that_were_answered_before_a_crash():
+    """Else a server deals two steps at once, and has later labels of another story."""
+    played = run(rounds=3)
+    holder, server = played.judge.parties[VICTIM], played.server
+    holder.history = covert.History(holder.history.root, no_chain(holder))  # as after a crash
+    told = covert.caught_up(server, holder)
+    assert (bare_of(told) == bare_of(holder.model[3])).all()
+    server.log = (moved(server.log[0], server.field), *server.log[1:])
+    with pytest.raises(PrivacyError, match="answered the batch of step 2 already"):
+        covert.caught_up(server, holder)
+
+
 # -- 17, 18: paths and signatures ------------------------------------------------------------------
 
 

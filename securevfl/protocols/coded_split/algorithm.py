@@ -445,15 +445,25 @@ class Holder(KeyParticipant):
         words = digest_words(self.field) + _HASH
         labels, digests = self.named or ((), None)
         if label in labels:
-            start = words * labels.index(label)
-            known = digests[start : start + words]
-            known.map(refuse_other_steps, digest, self.index, label, shape=(0,), real=True)
+            self.refuse_other_steps(label, digest)
             return
         if label < min(labels, default=0):
             raise answered_already(self.index, label)
         every = [digest] if digests is None else [digests, digest]
         self.named = (*labels, label)[-_REMEMBERED:], concatenate(every)[-_REMEMBERED * words :]
         self.write_ahead()
+
+    @property
+    def answered(self) -> tuple[int, ...]:
+        """Labels of which it noted the steps with which it answered them."""
+        return self.named[0] if self.named else ()
+
+    def refuse_other_steps(self, label: int, digest: Element) -> None:
+        """Refuse to go on where a label was answered with other steps; PrivacyError."""
+        labels, digests = self.named
+        start = (digest_words(self.field) + _HASH) * labels.index(label)
+        known = digests[start : start + digest.shape[0]]
+        known.map(refuse_other_steps, digest, self.index, label, shape=(0,), real=True)
 
     def release_once(self) -> None:
         """Release the models, if that is due and has not been done."""

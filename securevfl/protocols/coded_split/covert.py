@@ -310,6 +310,9 @@ class History:
             about = holder.index, step, signs.run, signs.verifiers[SERVER]
             chain.map(_refuse_other_history, goes_on, *about, *both, shape=(0,))
             chain, newest = chained(chain, link), story
+            if step + 1 in holder.answered:  # before a crash, and with these steps or not
+                after = replace(self, chain=chain).label(holder.public)
+                holder.refuse_other_steps(step + 1, after)
         own = dict(self.own)
         if is_compared(number, last):
             own = {n: one for n, one in own.items() if n > number - 3 * STORY} | {number: told[1]}
