@@ -629,13 +629,14 @@ class Prover:
         return seen
 
     def _refine(self) -> bool:
-        """Look at rows entry by entry."""
-        if sum(len(row.entries) for row in self.rows.values()) > _MOST_ENTRIES:
+        """Look at rows entry by entry: of many those alone that have a tape, which may move."""
+        rows = {n: row for n, row in self.rows.items() if len(row.entries) > 1}
+        if sum(len(row.entries) for row in rows.values()) > _MOST_ENTRIES:
+            rows = {n: row for n, row in rows.items() if any(map(self._free, row.form.linear))}
+        if sum(len(row.entries) for row in rows.values()) > _MOST_ENTRIES:
             return False
         done = False
-        for number, row in list(self.rows.items()):
-            if len(row.entries) < 2:
-                continue
+        for number, row in rows.items():
             try:
                 flat = self.algebra.index(row.form, np.arange(len(row.entries)))
                 some = [self._cut(flat, [i]) for i in range(len(row.entries))]
