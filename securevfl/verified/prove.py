@@ -591,7 +591,8 @@ class Prover:
                 elif drawn:
                     leaves.add(one)
                 else:
-                    todo.extend(block.below)
+                    left = (dep for dep in block.deps if not self.computable(dep))
+                    todo.extend(b for dep in left for b in dep.blocks)
             else:
                 if leaves:
                     self._generous = True

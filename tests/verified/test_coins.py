@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from securevfl.field import LagrangeCode, PrimeField
-from securevfl.verified import FlowError, World, bare_of, decide
+from securevfl.verified import FlowError, World, bare_of, decide, prove, stack
 from securevfl.verified.coded import encode
 
 P = 2**31 - 1
@@ -18,6 +18,11 @@ FIELD = PrimeField(P)
 def root_of(*leaves):
     """A commitment to leaves."""
     return np.frombuffer(hashlib.sha256(b"".join(x.tobytes() for x in leaves)).digest(), np.uint8)
+
+
+def told(*values):
+    """A statement of these values, to be signed."""
+    return b"".join(x.tobytes() for x in values)
 
 
 def row_of(coins, size):
@@ -34,45 +39,90 @@ class Checked:
         self.code = LagrangeCode(FIELD, parties=N, segments=1, privacy=T, degree=1)
         self.dealer = self.world.party(N)
         self.X = self.world.secret(N, "X", (3, 2))
-        self.blinds = [
-            self.encoded(self.dealer.uniform(1, 1, name=f"b{i}.")) for i in range(blinds)
-        ]
+        self.tapes = [self.dealer.uniform(1, 1, name=f"b{i}.") for i in range(blinds)]
+        self.blinds = [self.encoded(tape) for tape in self.tapes]
+        self.identity = self.dealer.key("identity")
 
     def encoded(self, value):
         return encode(self.dealer, self.code, [value])
 
-    def deal(self, name, number=0, blind=True):
+    def deal(self, name, number=0, mistake=""):
         """Deal X once more, under a name, with a blind that may have been used before."""
         dealer, shares, blinds = self.dealer, self.encoded(self.X), self.blinds[number]
         nonces = [dealer.key(f"{name} nonce {j}.") for j in range(self.N)]
+        if mistake == "one nonce":
+            nonces = nonces[:1] * self.N
         leaves = [
             dealer.tag(nonces[j], (name, j), of=[shares[j], blinds[j]]) for j in range(self.N)
         ]
+        if mistake in ("hash of the share", "hash of share and blind"):
+            of = [[] if mistake == "hash of the share" else [one] for one in blinds]
+            leaves = [
+                share.map(root_of, *more, shape=(32,), dtype=np.uint8)
+                for share, more in zip(shares, of, strict=True)
+            ]
         root = leaves[0].map(root_of, *leaves[1:], shape=(32,), dtype=np.uint8)
         coins = dealer.coins(name, root, leaves)
-        a, one = row_of(coins, (1, 3)), row_of(coins[::-1], (2, 1))
-        checks = [(a @ share) @ one for share in shares]
-        values = [c + b if blind else c for c, b in zip(checks, blinds, strict=True)]
+        if mistake == "no blind":
+            blinds = [b - b for b in blinds]
+        values = self.checked(shares, blinds, coins)
         for j in range(self.N):
-            for kind, value in (("share", shares[j]), ("blind", blinds[j]), ("nonce", nonces[j])):
+            said = [leaves[j], root, values]
+            if mistake == "signs all shares":
+                said += shares
+            signature = dealer.sign(self.identity, told, *said)
+            dealer.send(j, f"{name} signature", signature)
+            dealer.record(f"{name} echo", (signature, leaves[j]))
+            parts = ("share", shares[j]), ("blind", blinds[j]), ("nonce", nonces[j]), ("root", root)
+            for kind, value in (*parts, ("values", values)):
                 dealer.send(j, f"{name} {kind}", value)
-            dealer.send(j, f"{name} root", root)
-            for i in range(self.code.size):
-                dealer.send(j, f"{name} value {i}", values[i])
+        if mistake == "one blind for two rows":
+            dealer.send(0, "more", self.checked(shares, blinds, coins[::-1]))
+        if mistake == "the blind masks":
+            dealer.send(0, "masked", self.X[:1, :1] + self.tapes[number])
+        if mistake == "a nonce later":
+            dealer.send(0, "nonce", nonces[1])
+        if mistake == "a nonce in public":
+            dealer.record("nonce", nonces[1])
+        if mistake == "a leaf opened":
+            dealer.send(0, "opened", shares[1])
         return self
+
+    def checked(self, shares, blinds, coins):
+        """The polynomial c, by its first values."""
+        a, one = row_of(coins, (1, 3)), row_of(coins[::-1], (2, 1))
+        rows = zip(shares[: self.code.size], blinds, strict=False)
+        return stack([(a @ share) @ one + b for share, b in rows])
 
     def verdict(self, *who):
         return decide(self.world, set(who)).verdict
 
 
-def test_t_holders_learn_nothing_from_a_dealing_that_is_checked():
+@pytest.mark.parametrize("most", [4000, 50])
+def test_t_holders_learn_nothing_from_a_dealing_that_is_checked_and_signed(most, monkeypatch):
+    monkeypatch.setattr(prove, "_MOST_ENTRIES", most)  # a row of c moves in part
     made = Checked().deal("one")
     assert {made.verdict(n) for n in range(4)} == {"PROVED"}
     assert made.verdict(0, 1) == "VIOLATED"  # more than T
 
 
-def test_a_check_without_a_blind_is_found():
-    assert Checked().deal("one", blind=False).verdict(0) == "VIOLATED"
+MISTAKES = (
+    "no blind",
+    "one blind for two rows",
+    "the blind masks",
+    "one nonce",
+    "a nonce later",
+    "a nonce in public",
+    "hash of the share",
+    "hash of share and blind",
+    "a leaf opened",
+    "signs all shares",
+)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_a_dealing_is_found(mistake):
+    assert Checked().deal("one", mistake=mistake).verdict(0) in ("VIOLATED", "NOT PROVED")
 
 
 def test_a_blind_that_is_used_for_two_checks_is_found():
