@@ -405,7 +405,7 @@ class Hands:
             raise FlowError(f"gaussian: sigma = {sigma} must be positive, finite and not below the "
                             f"bound {value._bound} / {MOST_BOUND}")  # fmt: skip
         if seed is not None:
-            return value.map(_seeded_rows, float(sigma), seed, dtype=np.float32)
+            return value.map(seeded_rows, float(sigma), seed, dtype=np.float32)
         named = None
         if rows is not None:
             if not functions.is_public(rows):
@@ -447,7 +447,7 @@ class Hands:
             raise FlowError(f"randomised response of {describe(labels)}: a Secret is needed")
         home_of((labels,), self.index)
         if seed is not None:
-            return labels.map(_seeded_labels, int(classes), float(epsilon), seed)
+            return labels.map(seeded_labels, int(classes), float(epsilon), seed)
         with self._watched("randomised"):
             released = randomised_response(labels._value, int(classes), float(epsilon))
         return self._released(name, labels, released, ("labels", float(epsilon), int(classes)))
@@ -475,14 +475,16 @@ class Hands:
         )
 
 
-def _seeded_rows(clipped: Any, sigma: float, seed: bytes) -> Any:
+def seeded_rows(clipped: Any, sigma: float, seed: bytes) -> Any:
+    """Clipped rows with Gaussian noise of a public seed, which hides nothing."""
     from securevfl.field.sampling import SeededSource
     from securevfl.privacy.mechanisms import noised_rows
 
     return noised_rows(clipped, sigma=sigma, source=SeededSource(seed))
 
 
-def _seeded_labels(labels: Any, classes: int, epsilon: float, seed: bytes) -> Any:
+def seeded_labels(labels: Any, classes: int, epsilon: float, seed: bytes) -> Any:
+    """Labels with randomised response of a public seed, which hides nothing."""
     from securevfl.field.sampling import SeededSource
     from securevfl.privacy.mechanisms import randomised_response
 

@@ -214,8 +214,9 @@ def proved(fresh=False, **options):
     return {v.claim: v for v in proof.verdicts}
 
 
-def test_nothing_is_shown_beside_what_algorithm_1_sends():
-    found = proved(fresh=True, rounds=1)
+@pytest.mark.parametrize("noise", [{}, {"epsilon": 2.0, "noise": "seeded"}])
+def test_nothing_is_shown_beside_what_algorithm_1_sends(noise):
+    found = proved(fresh=not noise, rounds=1, **noise)
     assert {v.verdict for v in found.values()} == {"NOT PROTECTED"}
     assert set(found["client 0"].clear) == {"dA 1 of 0 by 2", "dA 1 of 0 by 3", "loss 1"}
     assert {"A 1 of 0 for 2", "A 1 of 1 for 2"} <= set(found["client 2"].clear)

@@ -538,8 +538,13 @@ def test_labels_are_released_once_and_gradients_are_made_of_them():
     assert "label" not in found["server"].price
 
 
-def test_seeded_noise_is_none():
-    assert {v.releases for v in proved(noise="seeded", rounds=1).values()} == {0}
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_what_has_seeded_noise_is_sent_as_it_is(mechanism):
+    options = {"noise_on": "both", "label_epsilon": 2.0, "centre": "mlp", "mechanism": mechanism}
+    found = proved(noise="seeded", rounds=1, **options)
+    assert {(v.verdict, v.releases) for v in found.values()} == {("NOT PROTECTED", 0)}
+    assert {"embedding 1 of 0", "embedding 1 of 1"} <= set(found["server + client 2"].clear)
+    assert "gradient 1 of 0" in found["client 0"].clear
 
 
 def eighth(client, H, samples):

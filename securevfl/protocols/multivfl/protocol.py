@@ -36,6 +36,7 @@ from securevfl.protocols.multivfl.algorithm import (
 from securevfl.protocols.multivfl.declaration import messages_of
 from securevfl.protocols.multivfl.parameters import MultiVflConfig, noise_of
 from securevfl.verified import Provable, World
+from securevfl.verified.parties import seeded_rows
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -257,10 +258,9 @@ class MultiVfl(Provable, EmbeddingProtocol):
     def ideal(self, world: World) -> None:
         """Beside activations with noise all is told as it is: A_{d,k}, dA_{d,k}, W, W^S_k, losses.
 
-        The run is computed as in Algorithm 1.
+        The run is computed as in Algorithm 1. Noise of a public seed hides nothing: A_{d,k} is
+        told with it.
         """
-        if self.privacy is not None and self.privacy.seeded:
-            return  # noise that is known hides nothing
         centre, optimizer = world.the(SERVER, "centre"), world.the(SERVER, "optimizer")
         shapes = {name: value.shape for name, value in weights_of(self.joint_centre()).items()}
         copies = {d: self.ideal_copies(world, d) for d in self.peers()}
@@ -299,9 +299,9 @@ class MultiVfl(Provable, EmbeddingProtocol):
             for d in self.peers():
                 X, shape = world.the(d, "columns"), (len(places), self.config.width)
                 A[d] = copies[d].networks[k].call(embedding, X, rows[places], shape=shape)
-                if self.privacy is None:
-                    sent[d] = A[d]
-                    world.output(f"A {number} of {d} for {k}", A[d], to=[k], alone=True)
+                if self.privacy is None or self.privacy.seeded:
+                    sent[d] = self.ideal_sent(d, k, number, A[d])
+                    world.output(f"A {number} of {d} for {k}", sent[d], to=[k], alone=True)
                 else:
                     sent[d] = world.released(d, f"activations {number} for {k}")
             loss, gradients = joint_step(centre, stepped, labels, places, self.aggregation, sent)
@@ -316,6 +316,14 @@ class MultiVfl(Provable, EmbeddingProtocol):
                 if self.config.weight_bound is not None:
                     world.output(f"clipped {number} of {d} by {k}", cut, alone=True)
         return mean_of(losses), weights_in(centre, {name: one.shape for name, one in W.items()})
+
+    def ideal_sent(self, d: int, k: int, number: int, A: Any) -> Any:
+        """A_{d,k} as it is sent where no noise hides it."""
+        if self.privacy is None:
+            return A
+        seed = keyed_stream(self.seed, d, "noise", k, number).bytes(32)
+        clipped = A.clip(self.privacy.clip)
+        return clipped.map(seeded_rows, self.privacy.sigma, seed, dtype=np.float32)
 
     def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
         """Global round and places of a label owner's request; its batches are public."""

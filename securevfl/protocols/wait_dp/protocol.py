@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from securevfl.engine.party import SERVER
+from securevfl.engine.streams import keyed_stream
 from securevfl.errors import ConfigurationError
 from securevfl.privacy.claims import Claim, Guarantee
 from securevfl.privacy.mechanisms import (
@@ -16,6 +17,7 @@ from securevfl.privacy.mechanisms import (
     clip_rows,
     keep_probability,
     mean_gradient,
+    own_gradients,
 )
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.embedding import EmbeddingProtocol
@@ -25,6 +27,7 @@ from securevfl.protocols.wait_dp.algorithm import (
     Client,
     Server,
     embed,
+    laplaced,
     parts,
     step,
     update,
@@ -35,7 +38,8 @@ from securevfl.protocols.wait_dp.parameters import (
     check_budget,
     check_mechanisms,
 )
-from securevfl.verified import Provable, Schedule, World, bare_of, usual
+from securevfl.verified import Provable, Schedule, Secret, World, bare_of, usual
+from securevfl.verified.parties import seeded_labels, seeded_rows
 
 
 class WaitDP(Provable, EmbeddingProtocol):
@@ -126,7 +130,7 @@ class WaitDP(Provable, EmbeddingProtocol):
             self.privacy,
             width=self.config.width,
             max_steps=self.config.rounds,
-            classes=self.data.num_classes if self.data.task == "multiclass" else 2,
+            classes=self.classes,
             budget=self.config.epsilon_budget,
             limit=self.limit,
             seeded=self.config.noise == "seeded",
@@ -154,6 +158,11 @@ class WaitDP(Provable, EmbeddingProtocol):
             return self.privacy.planned(self.config.rounds)
         return self.privacy.releases_within(budget)
 
+    @property
+    def classes(self) -> int:
+        """Classes among which randomised response chooses."""
+        return self.data.num_classes if self.data.task == "multiclass" else 2
+
     def colluders(self) -> int:
         """All clients but one, with the server or without."""
         return len(self.peers()) - 1
@@ -167,15 +176,21 @@ class WaitDP(Provable, EmbeddingProtocol):
         return usual(len(self.peers()), waits=True)
 
     def ideal(self, world: World) -> None:
-        """Beside what is released with noise: the losses, and all that is sent without noise."""
-        if self.config.noise == "seeded":
-            return  # noise that is known hides nothing
+        """Beside what is released with noise: the losses, and all that is sent without it.
+
+        Noise of a public seed hides nothing, so what has it is sent as it is.
+        """
         privacy, rule, width = self.privacy, self.config.aggregation, self.config.width
+        hides = self.config.noise == "secure"
         columns = [world.the(n, "columns") for n in self.peers()]
         networks = [world.the(n, "network") for n in self.peers()]
         centre, labels = world.the(SERVER, "centre"), world.the(SERVER, "labels")
         if privacy.labels is not None:
-            labels = world.released(SERVER, "labels")
+            if hides:
+                labels = world.released(SERVER, "labels")
+            else:
+                known = self.noise_seed(SERVER, 0)
+                labels = labels.map(seeded_labels, self.classes, privacy.labels, known)
         for r in world.rounds("embedding"):
             samples = self.layout.samples(self.layout.draw(r))
             shape = (len(samples), width)
@@ -183,26 +198,47 @@ class WaitDP(Provable, EmbeddingProtocol):
                 network.call(embed, X, samples, shape=shape)
                 for network, X in zip(networks, columns, strict=True)
             ]
-            sent = embeddings
-            if privacy.embeddings:
+            released = privacy.embeddings and hides
+            if released:
                 sent = [world.released(n, f"embedding {r}") for n in self.peers()]
-            for n in self.peers() if not privacy.embeddings else ():
+            else:
+                sent = [self.ideal_sent(n, r, embeddings[n], samples) for n in self.peers()]
+            for n in self.peers() if not released else ():
                 world.output(f"embedding {r} of {n}", sent[n], to=[SERVER], alone=True)
             if r not in world.rounds("event round"):  # the server went down before the step
                 continue
             wide = (len(samples), self.aggregation.width(width))
             loss, gradient = centre.step(step, samples, labels, rule, *sent, shapes=[(), wide])
             if privacy.gradients:
-                released = world.released(SERVER, f"gradient {r}")
-                gradient = released.map(mean_gradient, samples, shape=wide)
+                if hides:
+                    own = world.released(SERVER, f"gradient {r}")
+                else:
+                    rows = (int((samples >= 0).sum()), wide[1])
+                    own = gradient.map(own_gradients, samples, shape=rows)
+                    known = privacy.gradient_sigma, self.noise_seed(SERVER, r)
+                    own = own.clip(privacy.gradient_clip).map(seeded_rows, *known, dtype=np.float32)
+                gradient = own.map(mean_gradient, samples, shape=wide)
             world.output(f"loss {r}", loss, alone=True)
             for n, back in enumerate(parts(gradient, rule, sent)):
-                if not privacy.gradients:
+                if not (privacy.gradients and hides):
                     world.output(f"gradient {r} of {n}", back, to=[n], alone=True)
                 inner = back
                 if privacy.embeddings:
                     inner = embeddings[n].map(clip_gradient, back, privacy.clip)
                 networks[n].step(update, columns[n], samples, inner, shapes=[()])
+
+    def ideal_sent(self, n: int, r: int, H: Secret, samples: np.ndarray) -> Secret:
+        """Embedding that client n sends where no noise hides it."""
+        privacy, seed = self.privacy, self.noise_seed(n, r)
+        if privacy.laplace:
+            return H.map(laplaced, samples, privacy.epsilon, seed, dtype=np.float32)
+        if not privacy.embeddings:
+            return H
+        return H.clip(privacy.clip).map(seeded_rows, privacy.sigma, seed, dtype=np.float32)
+
+    def noise_seed(self, party: int, round: int) -> bytes:
+        """Public seed of a party's noise of a round."""
+        return keyed_stream(self.seed, party, "noise", round).bytes(32)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
