@@ -161,6 +161,12 @@ class Participant(Sealing, Party):
 
     # -- checkpoints ---------------------------------------------------------------------------
 
+    def safe_point(self) -> None:
+        """As of any party; declared outputs may depend on when it was (`World.rests`)."""
+        if self.world is not None:
+            self.world.rests.append((self.index, self.epoch, self.round, self.now))
+        super().safe_point()
+
     def to_checkpoint(self, value: Any) -> Any:
         """A value of the state as a checkpoint holds it: protected ones bare, with their kind."""
         return _each(value, self._stored)
@@ -272,6 +278,8 @@ class Participant(Sealing, Party):
         """Call `handler` on each arrival of `kind`, with the payload at home with this party."""
 
         def arrived(m: Message) -> None:
+            if self.world is not None:
+                self.world.taken(self.index, m.sender, m.kind, m.round)
             handler(m._replace(payload=self._arrived(kind, m.payload, m.sender)))
 
         super().on(kind, arrived if kind in self.protected else handler)

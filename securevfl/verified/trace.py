@@ -262,6 +262,8 @@ class Trace:
         self.may_abort = False  # an error of the library in a function ends the run for all
         self.coalitions: tuple[frozenset[int], ...] = ()
         self._told: dict[str, dict[int, Any]] = {}  # public payloads by kind and round
+        #: Party, life, round and seconds of each safe point that a party came to: public, too.
+        self.rests: list[tuple[int, int, int, float]] = []
         self._took: dict[str, dict[int, list[tuple[int, int]]]] = {}
         self.inputs: dict[tuple[int, str], Any] = {}  # by owner and name, for declared outputs
         self.delta = 1e-5  # of what is said of releases

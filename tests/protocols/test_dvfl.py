@@ -16,10 +16,11 @@ from securevfl.errors import ConfigurationError, RunError
 from securevfl.protocols.dvfl import algorithm
 from securevfl.protocols.dvfl.algorithm import Guest, Host, Owner
 from securevfl.protocols.dvfl.functions import own_rows, side_by_side
+from securevfl.protocols.dvfl.protocol import Dvfl
 from securevfl.protocols.dvfl.schedule import RoundSchedule
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
-from securevfl.verified import bare_of
+from securevfl.verified import UNDISTURBED, bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.joint import data, strips
 
@@ -601,15 +602,19 @@ def test_what_a_guest_writes_before_the_hosts_round_began_is_read_in_the_next_on
 QUICK = {"batch": 1, "buffer": 1, "guest_epochs": 1, "host_epochs": 2}
 
 
-def proved(fresh=False, **options):
-    """Verdicts by coalition: guests 0 and 1, hosts 2 and 3."""
-    proof = prove_protocol(Traced("dvfl", options, parties=2, rows=4), fresh=fresh)
+def proved(**options):
+    """Verdicts by coalition, where nobody is down: guests 0 and 1, hosts 2 and 3."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dvfl, "schedules", lambda made: (UNDISTURBED,))
+        proof = prove_protocol(Traced("dvfl", options, parties=2, rows=4), fresh=False)
     return {v.claim: v for v in proof.verdicts}
 
 
 def test_nothing_is_shown_beside_codes_encodings_and_losses():
-    found = proved(fresh=True, **QUICK)
-    assert {v.verdict for v in found.values()} == {"NOT PROTECTED"}
+    proof = prove_protocol(Traced("dvfl", QUICK, parties=2, rows=4))
+    assert (len(proof.traces), proof.ended) == (2, {})  # guests and hosts go down, and come back
+    assert {v.verdict for v in proof.verdicts} == {"NOT PROTECTED"}
+    found = {v.claim: v for v in proof.first}
     of_guest, of_host = found["client 0"].clear, found["client 2"].clear
     assert all(name.startswith(("loss of party", "dead")) for name in of_guest)
     assert {"activation of party 0", "code of party 1", "loss of party 3"} <= set(of_host)

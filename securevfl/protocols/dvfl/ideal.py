@@ -1,11 +1,12 @@
 """DVFL once more, with all models in one place: what a trusted party computes, and tells to whom.
 
-Who wrote, and who answered, is public. A party that is down is so for good.
+Who wrote, who answered, and when a party rested, is public. One that comes back is as it was then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,36 @@ from securevfl.protocols.dvfl.functions import (
     trained,
     validated,
 )
-from securevfl.verified import Secret, World, picked
+from securevfl.verified import Model, Secret, World, picked
 
 JUDGED = 32  # inputs by which a host is judged
 OPENED = "opened "
+
+
+@dataclass
+class State:
+    """What a guest or a host keeps.
+
+    Attributes
+    ----------
+    network : Model
+    losses : list of Secret
+        Of the iterations of this epoch so far.
+    buffer : tuple of Secret
+        Of a host, as below.
+    register : dict of int to list of (int, Secret)
+        By guest, the newest activations that a host has, and their rounds.
+    """
+
+    network: Model
+    losses: list[Secret] = field(default_factory=list)
+    buffer: tuple[Secret, ...] = ()
+    register: dict[int, list[tuple[int, Secret]]] = field(default_factory=dict)
+
+    def at(self, world: World, round: int) -> State:
+        """A copy, without what was written in this round or later."""
+        register = {g: [one for one in held if one[0] < round] for g, held in self.register.items()}
+        return State(world.spec(self.network), list(self.losses), self.buffer, register)
 
 
 class Ideal:
@@ -47,13 +74,12 @@ class Ideal:
         self.world, self.made, self.schedule = world, made, made.schedule
         self.guests, self.hosts = tuple(made.peers()), made.hosts
         learners = (*self.guests, *self.hosts)
-        self.networks = {n: world.the(n, "network") for n in learners}
+        self.now = {n: State(world.the(n, "network")) for n in learners}
+        self.rested = {n: (0, state.at(world, 0)) for n, state in self.now.items()}
         self.chance = {n: world.the(n, "chance") for n in learners}
         self.columns = {g: world.the(g, "columns") for g in self.guests}
-        self.losses: dict[int, list[Secret]] = {n: [] for n in learners}
-        self.written: dict[int, Secret] = {}  # by guest, before this round
-        self.buffers: dict[int, tuple[Secret, ...]] = dict.fromkeys(self.hosts, ())
         self.sent = {(m.kind, m.sender, m.round) for m in world.messages}
+        self.took = world.took("activation")
 
     def tell(self, name: str, value: Secret, to: Sequence[int] | None = None) -> None:
         """Declare an output that is of one party, or may be."""
@@ -61,44 +87,67 @@ class Ideal:
 
     def run(self) -> None:
         """Rounds by the clock, and then what the owner executes."""
-        for round in range(1, self.schedule.rounds + 1):
-            for k in self.hosts:  # they read what was written before this round
-                self.iterate(k, round)
-            for g in self.guests if round <= self.schedule.guest_rounds else ():
-                self.write(g, round)
-            for n, losses in self.losses.items() if round % self.schedule.per_epoch == 0 else ():
-                if ("event epoch", n, round) in self.sent:
-                    self.tell(f"loss of party {n}", mean_of(losses))
+        last = dict.fromkeys(self.guests, self.schedule.guest_rounds)
+        last |= dict.fromkeys(self.hosts, self.schedule.rounds)
+        for n, life, round, seconds in self.world.rests:
+            if n not in last:
+                continue
+            self.rest(n, life, round)
+            if self.schedule.round_at(seconds) != round or round > last[n]:
+                continue  # it waits
+            if n in self.hosts:
+                self.iterate(n, round)
+            else:
+                self.write(n, round)
+            losses = self.now[n].losses
+            if losses and round % self.schedule.per_epoch == 0:
+                self.tell(f"loss of party {n}", mean_of(losses))
                 losses.clear()
         self.execute(self.schedule.rounds + 1)
+
+    def rest(self, n: int, life: int, round: int) -> None:
+        """A party is as it is now; in a new life it is as it was when it rested last."""
+        lived, state = self.rested[n]
+        if life != lived:  # a host has lost the last item of its buffer (D.2)
+            state.buffer = state.buffer[:-1]
+            self.now[n] = state
+        self.rested[n] = life, self.now[n].at(self.world, round)
 
     def encode(self, g: int, rows: np.ndarray) -> Secret:
         """Codes of a guest."""
         shape = (len(rows), self.made.config.width)
-        code: Secret = self.networks[g].call(encoded, self.columns[g], rows, shape=shape)
+        code: Secret = self.now[g].network.call(encoded, self.columns[g], rows, shape=shape)
         return code
 
     def step(self, n: int, inputs: Secret, round: int) -> None:
         """A step of an encoder."""
         given = inputs, self.chance[n], round
-        self.losses[n] += self.networks[n].step(trained, *given, shapes=[()], of=[np.float64])
+        state = self.now[n]
+        state.losses += state.network.step(trained, *given, shapes=[()], of=[np.float64])
 
     def write(self, g: int, round: int) -> None:
         """Guest training round."""
         places = self.made.batches.samples(self.made.batches.draw(round))
         X = self.columns[g]
         rows = own_rows(places, self.made.data.rows, X.shape[0])
-        if ("activation", g, round) in self.sent:
-            self.written[g] = self.encode(g, rows)
-            self.tell(f"activation of party {g}", self.written[g], self.hosts)
+        if self.schedule.writes(round):
+            code = self.encode(g, rows)
+            self.tell(f"activation of party {g}", code, self.hosts)
+            for k, _ in (one for one in self.took.get(round, ()) if one[1] == g):
+                self.now[k].register[g] = [*self.now[k].register.get(g, ()), (round, code)][-2:]
         self.step(g, X.map(of_rows, rows, shape=(len(rows), X.shape[1])), round)
 
     def iterate(self, k: int, round: int) -> None:
         """Host training round."""
-        config, buffer = self.made.config, self.buffers[k]
-        if self.schedule.writes(round - 1) and self.written:
-            read = joined(dict(sorted(self.written.items())), self.guests, config.width)
-            self.buffers[k] = (*buffer, read)[-(config.buffer or len(buffer) + 1) :]
+        config, buffer = self.made.config, self.now[k].buffer
+        earlier = {
+            g: [code for r, code in held if r < round]
+            for g, held in sorted(self.now[k].register.items())
+        }
+        written = {g: codes[-1] for g, codes in earlier.items() if codes}
+        if self.schedule.writes(round - 1) and written:
+            read = joined(written, self.guests, config.width)
+            self.now[k].buffer = (*buffer, read)[-(config.buffer or len(buffer) + 1) :]
             self.step(k, read, round)
         elif config.replay and buffer:
             self.step(k, picked(replayed, (self.chance[k], round, len(buffer)), buffer), round)
@@ -117,23 +166,24 @@ class Ideal:
         for k in self.hosts:
             if ("encoding", k, asked) not in self.sent:
                 continue
-            inputs = {g: codes[g] if g in codes else self.mean_code(k, g) for g in self.guests}
+            missing = [g for g in self.guests if g not in codes and self.now[k].buffer]
+            inputs = {**codes, **{g: self.mean_code(k, g) for g in missing}}
             if (f"{OPENED}failure of {k}", k, asked) in self.sent:
-                last = self.buffers[k][-JUDGED:]
-                failure = self.networks[k].call(failed, *last, shape=(2,), dtype=np.float64)
+                last = self.now[k].buffer[-JUDGED:]
+                failure = self.now[k].network.call(failed, *last, shape=(2,), dtype=np.float64)
                 self.tell(f"failure of party {k}", failure)
             first, *others = codes.values()
             self.tell("dead codes", first.map(dead, *others, shape=(), dtype=np.int64))
             joint = joined(inputs, self.guests, config.width)
             shape = (rows, config.host_width)
-            encodings[k] = self.networks[k].call(encoding, joint, shape=shape)
+            encodings[k] = self.now[k].network.call(encoding, joint, shape=shape)
             self.tell(f"encoding of party {k}", encodings[k], [SERVER])
         self.train(joined(encodings, self.hosts, config.host_width), alone=len(encodings) == 1)
 
     def mean_code(self, k: int, g: int) -> Secret:
         """Mean code of a guest in a host's buffer."""
         width, rows = self.made.config.width, self.made.data.rows
-        first, *others = self.buffers[k]
+        first, *others = self.now[k].buffer
         given = g * width, width, rows
         code: Secret = first.map(mean_code, *given, *others, shape=(rows, width))
         return code

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from securevfl.engine.faults import Outage
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import Secrets, keyed_stream
 from securevfl.models.pretraining.autoencoder import (
@@ -27,7 +29,7 @@ from securevfl.protocols.dvfl.functions import OwnRows, side_by_side
 from securevfl.protocols.dvfl.ideal import Ideal
 from securevfl.protocols.dvfl.parameters import DvflConfig, check_data, check_schedule
 from securevfl.protocols.dvfl.schedule import RoundSchedule
-from securevfl.verified import Chance, Provable, World, bare_of
+from securevfl.verified import UNDISTURBED, Chance, Provable, Schedule, World, bare_of
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -324,6 +326,22 @@ class Dvfl(Provable, Protocol):
         guests = frozenset(self.peers())
         alone = [frozenset((n,)) for n in (*self.peers(), *self.hosts, SERVER)]
         return (*alone, guests, *(frozenset((SERVER, k)) for k in self.hosts))
+
+    def schedules(self) -> tuple[Schedule, ...]:
+        """Nobody is down; the last guest and host go down for good, the first ones for a while."""
+        t = self.config.interval
+
+        def down(party: int, first: float, end: float) -> Outage:
+            return Outage(party, seconds=((first - 0.5) * t, (end - 0.5) * t))
+
+        first = down(self.peers()[0], 1, 2), down(self.hosts[0], 2, 4)
+        last = down(self.peers()[-1], 1, math.inf), down(self.hosts[-1], 2, math.inf)
+        name = (
+            "the first guest goes down within round 1 and the first host within round 2, and they "
+            "come back in rounds 2 and 4; the last ones go down then for good"
+        )
+        outages = {outage.entity: outage for outage in (*last, *first)}
+        return UNDISTURBED, Schedule(name, outages=tuple(outages.values()))
 
     def ideal(self, world: World) -> None:
         """Hosts are told activations and codes, the owner encodings, and all are told the losses.
