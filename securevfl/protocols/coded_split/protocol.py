@@ -64,7 +64,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     Config = CodedSplitConfig
     public: Parameters
     traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 3, "batch": 2, "width": 1} | {
-        "degree": 1, "hidden": 2, "sum_budget": 0.0,
+        "hidden": 2, "sum_budget": 0.0,
     }  # fmt: skip
     refused_options: ClassVar[dict[str, str]] = REFUSED
     fault_options: ClassVar[dict[str, Any]] = {"result_timeout": 60.0, "ask_timeout": 60.0}

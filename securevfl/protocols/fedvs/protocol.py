@@ -69,7 +69,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     Config = FedVSConfig
     public: Parameters
     traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 4, "width": 1} | {
-        "degree": 1, "hidden": 8, "sum_budget": 0.0,
+        "hidden": 8, "sum_budget": 0.0,
     }  # fmt: skip
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
