@@ -230,15 +230,6 @@ class Checker:
     def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):
         self.e, self.world = entries, entries.world
         self.coalition = frozenset(coalition)
-        self.parts = [
-            part
-            for message in self.world.messages
-            if message.sender not in self.coalition
-            and (message.to is None or message.to in self.coalition)
-            for part in message.parts
-            if part.holder is None or part.holder in self.coalition
-        ]
-        self.rows = [[dict(q) for q in entries.of(part.node)] for part in self.parts]
         self.outputs = [poly for out in outputs for poly in entries.of(out.node)]
         self.moved: dict[int, Poly] = {}
         self.fresh: set[int] = set()
@@ -250,8 +241,22 @@ class Checker:
         self.releases = 0
         self._rising: list[tuple[int, int]] = []  # moved tapes, with the latest symbol of each
         self._next = len(entries.atom_of)
+        self.rows: list[list[Poly]] = []
         #: Row, entry and monomial of each place of a symbol, so that a move touches these alone.
         self.where: dict[int, set[tuple[int, int, tuple[int, ...]]]] = {}
+        self.receive()
+
+    def receive(self) -> None:
+        """Read what the coalition receives from others, and can open."""
+        parts = (
+            part
+            for message in self.world.messages
+            if message.sender not in self.coalition
+            and (message.to is None or message.to in self.coalition)
+            for part in message.parts
+            if part.holder is None or part.holder in self.coalition
+        )
+        self.rows = [[dict(q) for q in self.e.of(part.node)] for part in parts]
         for r, row in enumerate(self.rows):
             for i, poly in enumerate(row):
                 for monomial in poly:
@@ -564,6 +569,9 @@ class Given(Checker):
         for _ in range(2):  # functions of outputs may be in outputs
             self._echelon()
             self.have = {s: True for s, found in self.have.items() if found}
+
+    def receive(self) -> None:
+        """Read nothing: what was received is no part of these."""
 
     def spanned(self, poly: Poly) -> bool:
         """Whether a polynomial is a function of these."""

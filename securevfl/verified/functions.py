@@ -82,6 +82,7 @@ def _joined(parts: Any) -> bytes:
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
+@functools.cache
 def code_digest(code: types.CodeType) -> str:
     """A text for what a code object does; the same in every process."""
     parts = [code.co_code, _written(list(code.co_consts)), repr(code.co_names).encode()]

@@ -333,13 +333,13 @@ def prove_protocol(
                 ended[name] = str(error)
                 continue
             world.faults.extend(problems)
-            where = world.differs(again)
-            if where:
-                world.faults.append(f"{where} is public, and changes with protected inputs")
             digest = world.digest()
+            if digest != again.digest():
+                where = world.differs(again)
+                world.faults.append(f"{where} is public, and changes with protected inputs")
             if digest not in found or world.faults:
                 called = _functions(world)
-                judge = Judge(world, runs=2 if called <= ran else 16)
+                judge = Judge(world, runs=2 if called <= ran else 16, checks=not fresh)
                 ran |= called
                 decided = []
                 for k, some in enumerate(world.coalitions):
