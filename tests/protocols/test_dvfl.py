@@ -22,6 +22,7 @@ from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from securevfl.verified import UNDISTURBED, bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
+from tests.protocols.faulty import verdict_on
 from tests.protocols.joint import data, strips
 
 SMALL = {
@@ -666,5 +667,5 @@ MISTAKES = {
 def test_a_mistake_is_not_proved(name, monkeypatch):
     kind, method, planted, who = MISTAKES[name]
     monkeypatch.setattr(kind, method, planted)
-    verdict = proved(**QUICK)[who]
+    verdict = verdict_on(who, "dvfl", QUICK, parties=2, rows=4)
     assert verdict.verdict in ("NOT PROVED", "VIOLATED"), verdict.scope

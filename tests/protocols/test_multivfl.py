@@ -18,6 +18,7 @@ from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from securevfl.verified import FlowError, bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
+from tests.protocols.faulty import verdict_on
 from tests.protocols.joint import data, loss_of
 
 SMALL = {
@@ -269,4 +270,5 @@ def test_labels_beside_the_request_are_not_endorsed(monkeypatch):
         return found[:2] if isinstance(found, tuple) and len(found) == 3 else found
 
     monkeypatch.setattr(DataOwner, "receive", receiving)
-    assert proved(rounds=1)["client 0"].verdict in ("NOT PROVED", "VIOLATED")
+    verdict = verdict_on("client 0", "multivfl", {"rounds": 1}, parties=2)
+    assert verdict.verdict in ("NOT PROVED", "VIOLATED")

@@ -9,6 +9,7 @@ from securevfl.protocols import local, split, ssl_local, vafl, vfb2
 from securevfl.protocols.base import open_embeddings
 from securevfl.verified import bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
+from tests.protocols.faulty import verdict_on
 
 N = 3
 
@@ -17,6 +18,11 @@ def found(name, fresh=False, **options):
     """Verdicts by claim."""
     proof = prove_protocol(Traced(name, options, N), fresh=fresh)
     return {v.claim: v for v in proof.verdicts}
+
+
+def not_proved(claim, name, **options):
+    verdict = verdict_on(claim, name, options, parties=N)
+    assert verdict.verdict in ("NOT PROVED", "VIOLATED"), verdict.scope
 
 
 def words(verdicts):
@@ -115,8 +121,7 @@ MISTAKES = {
 def test_a_mistake_in_split_is_not_proved(name, monkeypatch):
     kind, method, planted, who = MISTAKES[name]
     monkeypatch.setattr(kind, method, planted)
-    verdicts = found("split", aggregation="concat")
-    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+    not_proved(who, "split", aggregation="concat")
 
 
 def test_vafl_shows_batches_and_embeddings_and_nothing_beside_them():
@@ -163,8 +168,7 @@ IN_VAFL = {
 def test_a_mistake_in_vafl_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_VAFL[name]
     monkeypatch.setattr(kind, method, planted)
-    verdicts = found("vafl", rounds=4)
-    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+    not_proved(who, "vafl", rounds=4)
 
 
 @pytest.mark.parametrize("options", [{}, {"threads": 1}, {"threads": 3, "timeout": 1.0}], ids=str)
@@ -196,8 +200,7 @@ IN_VFB2 = {
 def test_a_mistake_in_vfb2_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_VFB2[name]
     monkeypatch.setattr(kind, method, planted)
-    verdicts = found("vfb2", rounds=3)
-    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+    not_proved(who, "vfb2", rounds=3)
 
 
 # -- the active party alone ------------------------------------------------------------------------
@@ -239,8 +242,7 @@ def test_a_mistake_in_local_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_LOCAL[name]
     monkeypatch.setattr(kind, method, planted)
     monkeypatch.setattr(local.Server, "protected", {**local.Server.protected, "stop": "real"})
-    verdicts = found("local")
-    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+    not_proved(who, "local")
 
 
 # -- pre-training without labels, then split training ----------------------------------------------
@@ -293,5 +295,4 @@ IN_SSL_LOCAL = {
 def test_a_mistake_in_ssl_local_is_not_proved(name, monkeypatch):
     method, planted, who = IN_SSL_LOCAL[name]
     monkeypatch.setattr(ssl_local.Client, method, planted)
-    verdicts = found("ssl_local")
-    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+    not_proved(who, "ssl_local")

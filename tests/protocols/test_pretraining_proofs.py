@@ -8,6 +8,7 @@ import pytest
 from securevfl.protocols import fedhssl, vflhlp
 from securevfl.protocols.base import open_embeddings, pretraining
 from securevfl.verified.traced.proofs import Traced, prove_protocol
+from tests.protocols.faulty import verdict_on
 
 N = 3
 
@@ -112,8 +113,8 @@ IN_VFLHLP = {
 def test_a_mistake_in_vflhlp_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_VFLHLP[name]
     monkeypatch.setattr(kind, method, planted)
-    verdicts = found("vflhlp", variant="a", parties=2)
-    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+    verdict = verdict_on(who, "vflhlp", {"variant": "a"}, parties=2)
+    assert verdict.verdict in ("NOT PROVED", "VIOLATED"), verdict.scope
 
 
 # -- FedHSSL ---------------------------------------------------------------------------------------
@@ -145,9 +146,9 @@ def test_fedhssl_is_proved_in_a_process_of_its_own():
     ids=str,
 )
 def test_each_method_of_fedhssl_is_proved(options):
-    told = clear("fedhssl", **options)
-    assert told["client 2"] == {"projection of party 0"}
-    assert told["server"] == TOLD
+    told = clear("fedhssl", parties=2, **options)
+    assert told["client 1"] == {"projection of party 0"}
+    assert told["server"] == {name for name in TOLD if "party 2" not in name}
 
 
 def test_without_pretraining_fedhssl_shows_what_split_does():
@@ -199,5 +200,5 @@ def own_learner(self):
 def test_a_mistake_in_fedhssl_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_FEDHSSL[name]
     monkeypatch.setattr(kind, method, property(own_learner) if planted is None else planted)
-    verdicts = found("fedhssl", batch=8, parties=2)
-    assert verdicts[who].verdict in ("NOT PROVED", "VIOLATED"), verdicts[who].scope
+    verdict = verdict_on(who, "fedhssl", {"batch": 8}, parties=2)
+    assert verdict.verdict in ("NOT PROVED", "VIOLATED"), verdict.scope

@@ -145,7 +145,8 @@ def planted(module, parties):
 def test_a_mistake_that_shows_under_a_schedule_is_not_proved(monkeypatch, mistake):
     name, options, schedule, module, parties = MISTAKES[mistake]
     change = planted(module, parties)
-    found = weak(proof_under(monkeypatch, name, options, [schedule], change))
+    claims = ("client 0", "server", "server + client 0")
+    found = weak(proof_under(monkeypatch, name, options, [schedule], change, claims))
     assert not found[UNDISTURBED.name]
     assert found[schedule]
 

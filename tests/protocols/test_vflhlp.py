@@ -186,10 +186,10 @@ def test_without_rows_held_alone_the_aligned_ones_are_all_there_is():
 
 
 def test_step_1_stops_early_by_rows_that_it_holds_out():
-    outcome = simulate("vflhlp", few(), **SMALL | {"pretrain_epochs": 300, "pretrain_stop": 3})
+    outcome = simulate("vflhlp", few(), **SMALL | {"pretrain_epochs": 100, "pretrain_stop": 3})
     (told,) = [e.fields for e in pretrained(outcome) if e.fields["how"] == "supervised"]
     assert told["rows"] == 110
-    assert 3 < told["epochs"] < 300
+    assert 3 < told["epochs"] < 100
     assert told["held_out_loss"] > 0
     others = [e.fields for e in pretrained(outcome) if e.fields["how"] == "scarf"]
     assert all("epochs" not in fields for fields in others)

@@ -19,6 +19,7 @@ from securevfl.protocols.wait_dp.algorithm import Client, Server
 from securevfl.testing.runs import make, resume_from, simulate, state_at
 from securevfl.verified import FlowError, bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
+from tests.protocols.faulty import verdict_on
 from tests.protocols.joint import data, powers
 
 SMALL = {"rounds": 8, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
@@ -597,8 +598,9 @@ def test_exact_labels_are_not_endorsed(monkeypatch):
         server.randomised(server.labels, server.classes, server.privacy.labels)
 
     monkeypatch.setattr(Server, "setup", exact)
-    found = proved(noise_on="none", label_epsilon=1.0, rounds=1)
-    assert found["client 0"].verdict in ("NOT PROVED", "VIOLATED")
+    options = {"noise_on": "none", "label_epsilon": 1.0, "rounds": 1}
+    found = verdict_on("client 0", "wait_dp", options, parties=3)
+    assert found.verdict in ("NOT PROVED", "VIOLATED")
 
 
 def test_losses_of_the_history_have_no_noise_and_that_is_said():

@@ -38,13 +38,18 @@ def coalitions(N, T):
     return [*some, frozenset({SERVER}), *(one | {SERVER} for one in some)]
 
 
-def verdicts(options, N=4, *, faults=None):
-    """Verdicts by coalition; with T = 2 of one alone, for there are 21 keys."""
+def judge(options, N=4, *, faults=None):
+    """What decides on coalitions of one trace, with as few runs on other inputs as there may be."""
     world = Traced("coded_split", SIZES | options, parties=N, rows=6).run(faults=faults)
-    judge, T = Judge(world), options.get("privacy", 1)
+    return Judge(world, runs=2)
+
+
+def verdicts(options, N=4, **more):
+    """Verdicts by coalition; with T = 2 of one alone, for there are 21 keys."""
+    found, T = judge(options, N, **more), options.get("privacy", 1)
     every = N + options.get("helpers", 0)
     some = coalitions(every, T)[: 5 if T == 1 else 3]
-    return {one: judge.decide(one) for one in some}
+    return {one: found.decide(one) for one in some}
 
 
 def test_the_default_is_proved_and_checked_in_another_process():
@@ -170,10 +175,10 @@ def test_an_honest_mistake_is_not_proved(name, monkeypatch):
 
     monkeypatch.setattr(proofs, "get_protocol", lambda name: Protocol)
     monkeypatch.setattr(proofs, "rules_of", lambda made: None)
-    found = verdicts({"rounds": 3})
+    found = judge({"rounds": 3})
     groups = {"clients": [3], "server": [SERVER], "both": [SERVER, 3]}
     for group in broken:
-        assert found[frozenset(groups[group])].verdict in ("NOT PROVED", "VIOLATED"), group
+        assert found.decide(groups[group]).verdict in ("NOT PROVED", "VIOLATED"), group
 
 
 def test_first_weights_come_from_the_owners_own_entropy():
