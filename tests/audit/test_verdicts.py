@@ -144,7 +144,7 @@ def test_the_verifier_of_an_entry_point_is_used(installed, additive):
 @pytest.mark.usefixtures("nobody_late")
 def test_a_verifier_can_accuse_a_proof(installed):
     installed(Skeptic())
-    report = verify("secagg_split", tiny_data().with_parties(4))
+    report = verify("secagg_split", tiny_data().with_parties(4), rounds=1)
     assert report.verdict("server", "features") == "VIOLATED"
     assert report.verdict("server", "model") == "PROVED"
     first = next(one for one in report.claims if one.about == "features")
