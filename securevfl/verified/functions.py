@@ -14,6 +14,7 @@ import functools
 import hashlib
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -184,17 +185,22 @@ def _feed(take: Callable[[Any], None], value: Any) -> None:
 def copied(model: Any) -> Any:
     """A deep copy of a model.
 
-    Tensors of an optimiser's state are cloned beforehand: each costs `copy.deepcopy` as much as a
-    layer of the network.
+    Tensors of an optimiser's state are cloned beforehand, and empty lists of hooks made: each costs
+    `copy.deepcopy` as much as a layer of the network.
     """
     tensors: list[Any] = []
     _gather(model.state_dict(), tensors.append)
-    alone = (
-        one
+    made: dict[int, Any] = {
+        id(one): one.clone()
         for one in tensors
         if one._base is None and not one.requires_grad and one.is_contiguous()
-    )
-    return copy.deepcopy(model, {id(one): one.clone() for one in alone})
+    }
+    torch = sys.modules.get("torch")
+    for part in (model, *getattr(model, "__dict__", {}).values()):
+        for module in part.modules() if torch and isinstance(part, torch.nn.Module) else ():
+            hooks = (one for one in vars(module).values() if type(one) in (OrderedDict, set))
+            made.update((id(one), type(one)()) for one in hooks if not one)
+    return copy.deepcopy(model, made)
 
 
 def _gather(value: Any, take: Callable[[Any], None]) -> None:
