@@ -28,6 +28,7 @@ from securevfl.models.polynomial_network import expand
 from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.testing.runs import class_of, make, paper_conditions, simulate
 from securevfl.verified import bare_of
+from securevfl.verified.traced.proofs import Traced
 
 P31, P50, P61 = 2**31 - 1, 2**50 - 2**14 + 1, 2**61 - 1
 SMALL = {"rounds": 5, "batch": 15, "width": 5, "hidden": 6}
@@ -910,3 +911,8 @@ def test_without_masks_a_run_needs_no_keys():
     data = data_of((2,) * 24, rows=40)
     done = svfl.run("fedvs", data, privacy=5, segments=1, masked=False, rounds=1)
     assert done.summary()["rounds"] == 1
+
+
+def test_a_trace_has_the_degree_of_the_options_and_the_paper():
+    made = [Traced("fedvs", options)._made(0) for options in ({}, {"degree": 3}, {"paper": True})]
+    assert [one.config.degree for one in made] == [1, 3, 2]
