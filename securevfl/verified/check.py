@@ -331,8 +331,11 @@ class Checker:
         for r, i, monomial in list(self.where.get(t, ())):
             there = self.rows[r][i]
             product: Poly = {(): there[monomial]}
-            for one in monomial:
-                product = self.e.times(product, self.moved[t] if one == t else {(one,): 1})
+            if monomial == (t,):
+                product = {m: v * there[monomial] % p for m, v in self.moved[t].items()}
+            else:
+                for one in monomial:
+                    product = self.e.times(product, self.moved[t] if one == t else {(one,): 1})
             self._set(r, i, monomial, 0)
             for m, v in product.items():
                 self._set(r, i, m, (there.get(m, 0) + v) % p)
