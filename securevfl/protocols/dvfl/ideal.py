@@ -162,17 +162,18 @@ class Ideal:
         }
         for g, code in codes.items():
             self.tell(f"code of party {g}", code, self.hosts)
-        encodings = {}
+        encodings, took = {}, self.world.took("code").get(asked, ())
         for k in self.hosts:
             if ("encoding", k, asked) not in self.sent:
                 continue
-            missing = [g for g in self.guests if g not in codes and self.now[k].buffer]
-            inputs = {**codes, **{g: self.mean_code(k, g) for g in missing}}
+            came = {g: codes[g] for to, g in took if to == k}  # in the order in which they did
+            missing = [g for g in self.guests if g not in came and self.now[k].buffer]
+            inputs = {**came, **{g: self.mean_code(k, g) for g in missing}}
             if (f"{OPENED}failure of {k}", k, asked) in self.sent:
                 last = self.now[k].buffer[-JUDGED:]
                 failure = self.now[k].network.call(failed, *last, shape=(2,), dtype=np.float64)
                 self.tell(f"failure of party {k}", failure)
-            first, *others = codes.values()
+            first, *others = came.values()
             self.tell("dead codes", first.map(dead, *others, shape=(), dtype=np.int64))
             joint = joined(inputs, self.guests, config.width)
             shape = (rows, config.host_width)
