@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -274,7 +275,7 @@ class Manifest:
                 "manifest: two parties have the same key or the same point; each needs its own"
             )
 
-    @property
+    @cached_property  # each beacon that comes is held against it; nobody changes a manifest
     def statement(self) -> bytes:
         """The bytes that every party signs: who takes part, and the hashes of the terms."""
         hashes = [(name, _digest_of(value)) for name, value in sorted(self.terms.items())]
@@ -291,7 +292,7 @@ class Manifest:
         full = [(n, entry.public, entry.point, entry.relay) for n, entry in entries]
         return wire.encode((_STATEMENT_WITH_RELAY, self.session, self.protocol, full))
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the statement, bound into every introduction."""
         return hashlib.sha256(self.statement).digest()
