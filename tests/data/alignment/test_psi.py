@@ -93,11 +93,12 @@ def test_blinding_commutes_and_hides():
     assert len(np.unique(forth, axis=0)) == len(ids)
 
 
-def test_processes_compute_what_one_computes():
+def test_processes_compute_what_one_computes(monkeypatch):
+    monkeypatch.setattr("securevfl.data.alignment.psi._SPREAD", 2_000)
     scalar = new_scalar()
-    ids = [str(n) for n in range(20_001)]
+    ids = [str(n) for n in range(2_001)]
     points = blind(ids, scalar, workers=2)
-    assert np.array_equal(points[-5001:], blind(ids[-5001:], scalar, workers=1))
+    assert np.array_equal(points, blind(ids, scalar, workers=1))
 
 
 def test_the_same_letters_are_the_same_identifier():

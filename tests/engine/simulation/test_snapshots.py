@@ -82,12 +82,12 @@ def count_instants(make, conditions):
 
 
 CUTS = {
-    "paper": 50,
-    "slow uplinks": 20,
-    "none": 20,
-    "modelled": 20,
-    "occupies": 20,
-    "abort": 20,
+    "paper": 20,
+    "slow uplinks": 10,
+    "none": 10,
+    "modelled": 8,
+    "occupies": 8,
+    "abort": 8,
     "downlinks": 8,
 }
 
