@@ -1,5 +1,6 @@
 """Pages of results are those that the scripts write from the stored results."""
 
+import functools
 import importlib
 import io
 import json
@@ -38,10 +39,27 @@ def benchmarks(monkeypatch):
     return importlib.import_module
 
 
+@functools.cache
+def written_by(script):
+    """Texts of a script's pages by path, and the files that it opened."""
+    opened, real = set(), io.open
+
+    def noted(file, *arguments, **options):
+        opened.add(Path(file).resolve() if isinstance(file, str | Path) else file)
+        return real(file, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.syspath_prepend(ROOT / "benchmarks")
+        patch.setattr(io, "open", noted)
+        build = importlib.import_module("build")
+        return dict(build.texts([script.removesuffix("_page")])), opened
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_page_is_what_its_script_writes(script, benchmarks):
     """Committed pages hold that text; what is built for the site is whole, and leads somewhere."""
-    written = dict(benchmarks("build").texts([script.removesuffix("_page")]))
+    written, _ = written_by(script)
     assert written
     for page, text in written.items():
         if page.name.startswith(STUDIES_OF_SITE):
@@ -148,18 +166,13 @@ def test_stored_results_are_compact(benchmarks, tmp_path):
 
 
 @needs_git
-def test_no_result_is_stored_that_nothing_uses(benchmarks, monkeypatch):
+def test_no_result_is_stored_that_nothing_uses(benchmarks):
     """A page or picture is made from it, or a page, a test or a script names it."""
-    opened, real = set(), io.open
-
-    def noted(file, *arguments, **options):
-        opened.add(Path(file).resolve() if isinstance(file, str | Path) else file)
-        return real(file, *arguments, **options)
-
-    monkeypatch.setattr(io, "open", noted)
-    build = benchmarks("build")
-    shown = {picture for _, text in build.texts() for picture in build.shown(text)}
-    monkeypatch.undo()
+    opened, shown = set(), set()
+    for script in SCRIPTS:
+        written, files = written_by(script)
+        opened |= files
+        shown |= {one for text in written.values() for one in benchmarks("build").shown(text)}
     for picture in shown:
         own = picture.with_suffix(".csv"), picture.with_suffix(".json")
         opened |= {(ROOT / path).resolve() for path in own}
