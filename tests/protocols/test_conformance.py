@@ -103,7 +103,18 @@ CUTS = {  # fewer than ten: encryption, signatures, or many rounds at each repla
 }
 
 # Rounds of those that are costly and learn in half of the forty.
-ROUNDS = dict.fromkeys(("secagg_split, signed", "multivfl", "multivfl, noisy"), 20)
+ROUNDS = dict.fromkeys(("he_split", "secagg_split, signed", "multivfl", "multivfl, noisy"), 20)
+
+# Variants with another pretext network than their protocol and nothing else, and checks that are
+# about messages and absence alone.
+NETWORKS = ("fedhssl, moco", "ssl_local, moco")
+OF_MESSAGES = ("senders", "absence", "faults", "endurance", "end", "accounting")
+CASES = [
+    (variant, check)
+    for variant in VARIANTS
+    for check in CHECKS
+    if variant not in NETWORKS or check not in OF_MESSAGES
+]
 
 # Settings in which a variant has too few results in time, however often it asks.
 ENDS = {
@@ -148,8 +159,7 @@ def one_plain_run(variant, monkeypatch):
 
 
 @pytest.mark.usefixtures("one_plain_run")
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "check"), CASES)
 def test_every_protocol_conforms(variant, check):
     """The run is cut at up to ten instants with stragglers in flight, a variant at three."""
     protocol, options = chosen(variant)

@@ -438,9 +438,9 @@ def test_real_targets_are_learnt_too():
 # -- proofs ----------------------------------------------------------------------------------------
 
 
-def proved(fresh=False, **options):
+def proved(fresh=False, parties=4, **options):
     """Verdicts by coalition: parties 0 to 3, and the collaborator."""
-    proof = prove_protocol(Traced("cvfl", options), fresh=fresh)
+    proof = prove_protocol(Traced("cvfl", options, parties), fresh=fresh)
     return {v.claim: v for v in proof.verdicts}
 
 
@@ -467,7 +467,7 @@ def test_nothing_is_shown_beside_what_the_algorithms_send():
     ids=str,
 )
 def test_each_mode_is_proved(options):
-    assert {v.verdict for v in proved(**options).values()} == {"NOT PROTECTED"}
+    assert {v.verdict for v in proved(parties=3, **options).values()} == {"NOT PROTECTED"}
 
 
 def with_a_column(network, features, samples):

@@ -20,7 +20,7 @@ from securevfl.testing.runs import make, resume_from, simulate, state_at
 from securevfl.verified import FlowError, bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.faulty import verdict_on
-from tests.protocols.joint import data, powers
+from tests.protocols.joint import data, powers, slow
 
 SMALL = {"rounds": 8, "batch": 20, "width": 5, "hidden": 7, "optimizer": "sgd", "momentum": 0.0}
 NOISY = SMALL | {"noise": "seeded", "epsilon": 5.0}
@@ -506,9 +506,10 @@ def test_a_delta_that_the_noise_cannot_keep_is_refused():
 # -- proofs ------------------------------------------------------------------------------------
 
 
-def proved(fresh=False, **options):
-    """Verdicts by coalition, at three clients."""
-    proof = prove_protocol(Traced("wait_dp", options, parties=3), fresh=fresh)
+def proved(fresh=False, conditions=NONE, **options):
+    """Verdicts by coalition, at three clients; under one schedule where conditions are given."""
+    traced = Traced("wait_dp", options, parties=3)
+    proof = prove_protocol(traced, conditions=conditions, fresh=fresh)
     return {v.claim: v for v in proof.verdicts}
 
 
@@ -542,7 +543,7 @@ def test_labels_are_released_once_and_gradients_are_made_of_them():
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
 def test_what_has_seeded_noise_is_sent_as_it_is(mechanism):
     options = {"noise_on": "both", "label_epsilon": 2.0, "centre": "mlp", "mechanism": mechanism}
-    found = proved(noise="seeded", rounds=1, **options)
+    found = proved(conditions=slow(of=3), noise="seeded", rounds=1, **options)
     assert {(v.verdict, v.releases) for v in found.values()} == {("NOT PROTECTED", 0)}
     assert {"embedding 1 of 0", "embedding 1 of 1"} <= set(found["server + client 2"].clear)
     assert "gradient 1 of 0" in found["client 0"].clear
@@ -587,7 +588,7 @@ def test_two_releases_of_a_row_are_counted(monkeypatch):
 def test_a_mistake_of_a_client_is_not_endorsed(monkeypatch, fault):
     monkeypatch.setattr(Client, "release", fault)
     try:
-        found = proved(rounds=2)
+        found = proved(conditions=slow(of=3), rounds=2)
     except FlowError:
         return
     assert {v.verdict for v in found.values()} <= {"NOT PROVED", "VIOLATED"}

@@ -269,7 +269,7 @@ def opened(variant, line, value, first):
     look = f'self.opened({value}.map(nonzero, shape=()), "moves")'
     changed = f"{look}; {line}" if first else f"{line}; {look}"
     name = variant(("def step(", f"{NONZERO}\n\n\ndef step("), (line, changed))
-    return prove_protocol(Traced(name, QUICK, parties=3))
+    return prove_protocol(Traced(name, QUICK, parties=3), fresh=False)
 
 
 def test_a_declared_value_may_be_opened_and_the_verdict_says_that_it_is_of_one_path(variant):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 
 import pytest
@@ -22,10 +23,18 @@ def prove(monkeypatch):
     return proof
 
 
+@functools.cache
+def certificate_of_few():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proofs, "get_protocol", lambda _: Few)
+        return prove_protocol(Traced("some", {}), fresh=False).certificate()
+
+
 @pytest.fixture
-def accepted(prove, tmp_path):
+def accepted(monkeypatch, tmp_path):
     """A certificate of two schedules, and answers of the check on a changed one."""
-    whole = prove(Few).certificate()
+    whole = certificate_of_few()
+    monkeypatch.setattr(proofs, "get_protocol", lambda _: Few)
 
     def answers(change=lambda read: None):
         read = copy.deepcopy(whole)

@@ -53,12 +53,12 @@ def verdicts(options, N=4, **more):
 
 
 def test_the_default_is_proved_and_checked_in_another_process():
-    proof = prove_protocol(Traced("coded_split", {}))
+    proof = prove_protocol(Traced("coded_split", SIZES))
     assert {v.verdict for v in proof.verdicts} == {"PROVED"}
     assert len(proof.verdicts) == 9  # four holders, the server, and it with each of them
     (holder, server) = (proof.verdicts[0], proof.verdicts[4])
     assert not any(name.startswith("sums") for name in holder.outputs)
-    assert "sums 3, segment 0" in server.outputs
+    assert "sums 2, segment 0" in server.outputs
 
 
 @pytest.mark.parametrize("name", MODES)
