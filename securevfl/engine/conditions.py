@@ -147,19 +147,22 @@ class Conditions:
         return round_ns(seconds)
 
     def spell(self, party: int, round: int) -> int:
-        """Number of the draw that a party's delays of a round are; not all parties draw at once."""
+        """Round by which a party's delay is drawn: the same one for `persistence` rounds.
+
+        Spells of different parties begin in different rounds.
+        """
         if self.persistence == 1 or isinstance(self.uploads[party], Trace):
             return round
         return (round + party) // self.persistence
 
     def transfer(self, nbytes: int, sender: int = SERVER) -> int:
-        """Nanoseconds that a message occupies its sender's uplink."""
+        """Nanoseconds for which a message occupies its sender's uplink."""
         own = 0 <= sender < len(self.uplinks)
         rate = self.uplinks[sender] if own else self.bandwidth
         return 0 if rate is None else round_ns(8 * nbytes / rate)
 
     def download(self, nbytes: int, receiver: int) -> int:
-        """Nanoseconds that a message of the server occupies its receiver's downlink."""
+        """Nanoseconds for which a message of the server occupies its receiver's downlink."""
         own = 0 <= receiver < len(self.downlinks)
         rate = self.downlinks[receiver] if own else None
         return 0 if rate is None else round_ns(8 * nbytes / rate)
@@ -278,10 +281,9 @@ def paper(
 
 
 def with_helpers(conditions: Conditions, parties: int) -> Conditions:
-    """The conditions with delays for parties beyond those that have one.
+    """The conditions, with the delays of the fastest client for parties beyond those that have one.
 
-    Helpers, parties without data, are as fast as the fastest of the others. Conditions without
-    delays stay as they are.
+    These are helpers, parties without data. Conditions without delays stay as they are.
     """
     missing = parties - len(conditions.uploads)
     if not conditions.uploads or missing <= 0:
@@ -411,7 +413,10 @@ def share_factor(parties: int, batch_rows: int, base: LogBase = "2") -> float:
 
 
 def chosen_factor(parties: int, batch_rows: int, base: LogBase, given: float | None) -> float:
-    """The share factor that was given, or else that of the paper."""
+    """The share factor `given`, or log(N)^2 / |B| where that is None.
+
+    ConfigurationError for a given factor and a base other than "2" together.
+    """
     if given is not None and base != "2":
         raise ConfigurationError(
             f"conditions: share_factor = {given} and log_base = {base!r} exclude each other; give "

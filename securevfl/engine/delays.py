@@ -153,6 +153,6 @@ class Trace:
         return replace(self, recorded=tuple(times * seconds for seconds in self.recorded))
 
     def turned(self, by: int) -> Trace:
-        """The trace from a later round on, followed by the rounds before."""
+        """The trace from `by` rounds later on, followed by the rounds left out at its start."""
         by %= len(self.recorded)
         return replace(self, recorded=self.recorded[by:] + self.recorded[:by])

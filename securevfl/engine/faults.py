@@ -27,7 +27,7 @@ LINK = "link"
 
 
 def called(entity: int | Link) -> str:
-    """A party or a link, in words."""
+    """Name of a party or of a link, as errors give it."""
     if isinstance(entity, int):
         return name_of(entity)
     return f"the link from {name_of(entity[0])} to {name_of(entity[1])}"
@@ -104,15 +104,15 @@ class Outage:
 
     @property
     def when(self) -> str:
-        """Its start, in words."""
+        """Start of the outage, in words."""
         return f"round {self.span[0]:g}" if self.seconds is None else f"{self.span[0]:g} s"
 
     def begins_after(self, round: int, seconds: float) -> bool:
-        """Whether it had not begun by then."""
+        """Whether the outage begins after a round (or after a time if it is in seconds)."""
         return self.span[0] > (round if self.seconds is None else seconds)
 
     def covers(self, round: int, seconds: float) -> bool:
-        """Whether the entity is down."""
+        """Whether the outage has begun, and not ended, in a round (or at a time if in seconds)."""
         start, end = self.span
         return start <= (round if self.seconds is None else seconds) < end
 
@@ -138,7 +138,7 @@ class Faults:
         Whether chains draw twice in a round, as DVFL's rivals do in its paper: for what goes to the
         server, and for what it sends back. An embedding can then arrive and its gradient be lost.
     lies : tuple of Outage
-        Spans in which a party is up and lies: all numbers of its uploads are replaced
+        Spans in which a party is up and lies: random numbers stand in place of all that it uploads
         (`securevfl.engine.simulation.lies`).
     """
 
@@ -305,11 +305,11 @@ class Schedule:
         return self._up(link, self._link_chain, rounds, seconds, back)
 
     def lies(self, party: int, round: int, seconds: float) -> bool:
-        """Whether what a party uploads in a round is replaced."""
+        """Whether random numbers stand in place of what a party uploads in a round."""
         return any(lie.covers(round, seconds) for lie in self._lies.get(party, ()))
 
     def returns(self, party: int, round: int = 0, seconds: float = 0.0) -> bool:
-        """Whether a party that is down, or goes down, after this round and time may come back."""
+        """Whether a party that is down now, or goes down later, may come back after that."""
         for outage in self._outages.get(party, ()):
             if outage.covers(round, seconds) and outage.span[1] == math.inf:
                 return False
@@ -326,7 +326,7 @@ class Schedule:
         return chain is not None and (chain.rejoin > 0 or self._last < math.inf)
 
     def ends_after(self, round: int) -> bool:
-        """Whether chains apply in this round and end at a later one."""
+        """Whether chains apply in this round and stop later; False if they apply to the end."""
         return round <= self._last < math.inf
 
     def _up(
@@ -372,13 +372,18 @@ class Schedule:
 
 
 def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Faults | None:
-    """Faults of a TOML file, or of a mapping with the same keys; None for none.
+    """Faults from a TOML file, or a mapping with the same keys; None for None and the text "none".
+
+    A `Faults` is returned as it is.
 
     ::
 
-        tick = 1.0                      # optional
-        first = 2                       # optional: first round in which chains apply
-        backward = true                 # optional: a second draw in each round, for answers
+        tick = 1.0                      # default 1.0: while a party is down and nothing is sent,
+        each
+                                        # such span of virtual seconds counts as a round of the
+                                        chains
+        first = 2                       # first round in which chains apply; default 1
+        backward = true                 # a second draw in each round, for answers; default false
         [client]                        # a role: the chain of each of its parties
         fault = 0.3
         rejoin = 0.5
@@ -391,10 +396,10 @@ def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Fa
         [[outage]]
         link = [2, "server"]
         seconds = [12.0]
-        one_way = true                  # only what 2 sends to the server is lost
+        one_way = true                  # only what 2 sends to the server is lost; default false
         [[lie]]
-        party = 1                       # all numbers that it uploads are replaced,
-        rounds = [5]                    # in these rounds, or seconds
+        party = 1                       # random numbers stand in place of all that it uploads
+        rounds = [5]                    # from round 5 on, for good; or seconds
 
     ConfigurationError for a missing or malformed file, or values out of range.
     """
@@ -417,7 +422,7 @@ def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Fa
 
 
 def faults_from(values: Mapping[str, Any], *, name: str = "custom") -> Faults:
-    """Faults from the keys that `load_faults` describes; a key ``name`` goes before `name`."""
+    """Faults from the keys that `load_faults` describes; a key ``name`` overrides `name`."""
     chains: dict[str, Chain] = {}
     outages: list[Outage] = []
     lies: list[Outage] = []

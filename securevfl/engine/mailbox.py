@@ -105,7 +105,7 @@ class Mailbox:
                 wait.take(message)
 
     def finish(self) -> list[Message]:
-        """End the present wait and return its messages; a collect closes its kind and round."""
+        """End the present wait and return its messages; after a collect, others of it are late."""
         wait = self.wait
         self.wait = None
         if wait is None:
@@ -122,14 +122,14 @@ class Mailbox:
 
     @property
     def overtaken(self) -> bool:
-        """Whether the party waits inside a round and a newer one has been announced."""
+        """Whether the party waits inside a round although a newer one has been announced."""
         wait = self.wait
         if wait is None or wait.announced is None:
             return False
         return self.newer_announcement(wait.announced)
 
     def enter(self, round: int) -> None:
-        """Raise the floor: messages of earlier rounds are late from now on."""
+        """Count messages of rounds before this one as late from now on."""
         if round > self._floor:
             self._floor = round
             # What is below the floor is late without being closed; forgetting it keeps the set as
@@ -143,7 +143,7 @@ class Mailbox:
         return [message for _, message in entries]
 
     def close(self) -> None:
-        """Count all remaining messages as late."""
+        """Count all messages that are left as late."""
         self._drop(lambda message: True)
 
     def _remove(self, message: Message) -> None:
@@ -156,7 +156,7 @@ class Mailbox:
                 self._late(message)
 
     def open_all(self, opened: Callable[[list[Message]], list[Message]]) -> None:
-        """Open all messages that are here, for a checkpoint: its keys seal nothing any more."""
+        """Unseal all messages that are here before a checkpoint is written."""
         if self.wait is not None:
             self.wait.taken = opened(self.wait.taken)
         for held in self._held.values():
@@ -178,7 +178,7 @@ class Mailbox:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`. The present wait must begin anew; it gets its messages back."""
+        """Inverse of `state`. The present wait must be begun anew; it gets its messages back."""
         self._restored = [Message(*fields) for fields in state["taken"]]
         self._floor = state["floor"]
         self._closed = {(kind, number) for kind, number in state["closed"]}

@@ -41,7 +41,7 @@ class Route:
     modulus: int | None = None
 
     def allows(self, sender: int, receiver: int) -> bool:
-        """Whether the route is from this party to that one."""
+        """Whether the route allows messages from `sender` to `receiver`."""
         if sender not in self.senders:
             return False
         return receiver == sender if self.receivers is None else receiver in self.receivers
@@ -50,7 +50,7 @@ class Route:
 class MessageRules:
     """All routes of a protocol.
 
-    ValueError when two of one kind have not.
+    ValueError when two routes of one kind have different moduli.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class MessageRules:
         self._sent: dict[tuple[str, int], tuple[int, ...]] = {}  # receivers of the last, declared
 
     def allows(self, kind: str, sender: int, receiver: int) -> bool:
-        """Whether the message is declared."""
+        """Whether a kind of message is declared from `sender` to `receiver`."""
         return any(route.allows(sender, receiver) for route in self._routes.get(kind, ()))
 
     def modulus(self, kind: str) -> int | None:
@@ -100,7 +100,7 @@ class MessageRules:
         self._sent[kind, sender] = receivers
 
     def refusal(self, message: Message) -> dict[str, Any] | None:
-        """Fields of the event "refused" for a message that arrived; None where it is declared."""
+        """Fields of the event "refused" for a message that arrived undeclared; None for others."""
         sender, receiver, kind = message.sender, message.receiver, message.kind
         if self.allows(kind, sender, receiver):
             return None

@@ -47,7 +47,7 @@ class PartyNames:
         return _SERVER if party == SERVER else self._names.get(party, name_of(party))
 
     def number(self, word: str) -> int | None:
-        """Party that a word names: "bank", "3", "party-3" or "server"; None for another word."""
+        """Number of the party that a word names: "bank", "3", "party-3", "server"; else None."""
         if word == _SERVER:
             return SERVER
         found = [party for party, name in self._names.items() if name == word]
@@ -61,7 +61,7 @@ class PartyNames:
         return ", ".join(self._names.values())
 
     def in_text(self, text: str) -> str:
-        """A text of ours with "bank (party 1)" in the place of "party 1"."""
+        """A text of this library in which "bank (party 1)" replaces "party 1"."""
         return _MENTION.sub(self._mention, text) if self else text
 
     def _mention(self, match: re.Match[str]) -> str:
@@ -72,7 +72,7 @@ class PartyNames:
 
     @contextmanager
     def in_errors(self) -> Iterator[None]:
-        """Name the parties in the messages of errors of ours that leave the block."""
+        """Context whose errors, if they are this library's, name the parties in their messages."""
         try:
             yield
         except SecureVFLError as error:

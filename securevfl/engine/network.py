@@ -136,12 +136,12 @@ class Wait:
         )
 
     def take(self, message: Message) -> None:
-        """Take an accepted message."""
+        """Take a message that the wait accepts."""
         self.taken.append(message)
         self._whose.add((message.round, message.sender))
 
     def has(self, round: int, sender: int) -> bool:
-        """Whether a message of this round and sender was taken."""
+        """Whether the wait has taken a message of this round and sender."""
         return (round, sender) in self._whose
 
     @property
@@ -226,13 +226,13 @@ class Network(Protocol):
         """Allow the engine to copy the party's kept attributes now."""
 
     def write_ahead(self, party: PartyState) -> None:
-        """Make what the party writes ahead outlast a crash, before anything else is sent."""
+        """Store the party's attributes kept `ahead` before anything else of it is sent."""
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
         """Report that the party has finished a round, or left it for a newer one."""
 
     def handled(self, party: PartyState, kind: str) -> None:
-        """Hand the messages of a kind that arrived before to the handler just registered."""
+        """Hand messages of a kind that came earlier to the handler that was just registered."""
 
     def enter_round(self, party: PartyState, round: int) -> None:
         """Count messages of earlier rounds as late from now on."""

@@ -40,7 +40,7 @@ STOP = "stop"
 
 
 class Kept(str):
-    """Name of an attribute of a party's state, and how it is kept; see `kept_as`."""
+    """Name of an attribute of a party's state, with how it is kept; see `kept_as`."""
 
     way: str = "copied"
     ahead: bool = False
@@ -153,7 +153,7 @@ class Party:
         """Multiply-adds for the party's next message of a kind; 0 for a negligible number.
 
         Only conditions with modelled computing ask, once for each call that sends, whatever the
-        number of receivers: the party is busy for so long, and then the message departs.
+        number of receivers: the party is busy for as long, and then the message departs.
         """
         return 0
 
@@ -181,7 +181,7 @@ class Party:
         self.engine.send(Sending(self, (to,), kind, [payload], self._round(round), after))
 
     def share(self, kind: str, shares: Sequence[object] | np.ndarray) -> None:
-        """Send ``shares[i]`` to client i, the own one to oneself (no bytes, no delay)."""
+        """Send ``shares[i]`` to client i. The own share goes to oneself, without bytes or delay."""
         self.engine.send(Sending(self, tuple(range(len(shares))), kind, shares, self.round))
 
     def broadcast(self, kind: str, payload: object, to: Sequence[int] | None = None) -> None:
@@ -265,8 +265,8 @@ class Party:
     def on(self, kind: str, handler: Callable[[Message], None]) -> None:
         """Call `handler` on each arrival of `kind`, also while the party waits for other kinds.
 
-        Register handlers at the top of `run`, before the first safe point. They must not wait.
-        They get at once the messages of the kind that have arrived before.
+        Register handlers at the top of `run`, before the first safe point. A handler must not wait.
+        It gets at once the messages of the kind that have arrived before.
         """
         self.handlers[kind] = handler
         self.engine.handled(self, kind)
@@ -274,13 +274,13 @@ class Party:
     # -- rounds ------------------------------------------------------------------------------
 
     def announce(self, round: int, payload: object = None, to: Sequence[int] | None = None) -> None:
-        """Open a round: for the announcer, and for all parties that loop over `rounds`."""
+        """Open a round: for this party, and for all parties that loop over `rounds`."""
         self.round = round
         self.engine.enter_round(self, round)
         self.broadcast(ANNOUNCE, payload, to)
 
     def conclude(self, to: Sequence[int] | None = None) -> None:
-        """End the loops over `rounds` of the others."""
+        """End the loops over `rounds` of the other parties."""
         self.round += 1
         self.broadcast(ANNOUNCE, STOP, to)
 
@@ -305,15 +305,14 @@ class Party:
 
     @property
     def returned(self) -> bool:
-        """Whether this life began from a checkpoint that an earlier one wrote."""
+        """Whether this incarnation began from a checkpoint that an earlier one wrote."""
         return self.epoch != self.saved_epoch
 
     @property
     def life(self) -> int:
-        """Number that no other start of the party in its run has, those of resumed runs included.
-
-        What goes back to an earlier round draws anew what it drew there. A use of a key that names
-        the life and the round is therefore never repeated with other values.
+        """Number of this start of the party: no other one has it, also of a resumed run.
+         A party that goes back to an earlier round draws anew what it drew there. A use of a key
+        that names the life and the round is therefore never repeated with other values.
         """
         return (self.resumptions << 32) + self.epoch
 

@@ -15,7 +15,7 @@ from securevfl.errors import CheckpointError
 
 
 def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
-    """Copy of the kept attributes; those that nobody changes in place are passed by reference.
+    """Copy of the kept attributes; those that are never changed in place are not copied.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
 
 
 def ahead(party: Party) -> bytes:
-    """State written ahead of the party's next safe point; `restore` takes it as ``"ahead"``."""
+    """Bytes of the attributes kept `ahead`, as they stand; `restore` takes them as ``"ahead"``."""
     return wire.encode(states(party, (name for name in party.kept if how(name).ahead)))
 
 
@@ -62,12 +62,12 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
 
 
 def how(name: str) -> Kept:
-    """The name of an attribute with how it is kept: a plain one by a copy."""
+    """The name as a `Kept`; a plain string counts as kept by a copy."""
     return name if isinstance(name, Kept) else Kept(name)
 
 
 def shares_of(party: Party) -> set[str]:
-    """Names of the attributes in which the trained models are, as shares."""
+    """Names of the attributes that hold the trained models as shares."""
     return {name for name in party.kept if how(name).shares}
 
 

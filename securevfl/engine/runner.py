@@ -19,25 +19,25 @@ Outcome = tuple[list[Message] | None, BaseException | None]
 
 
 class Owner:
-    """The surroundings of a runner: its clock, and what it records of the party."""
+    """Surroundings of a runner: a clock, and hooks by which it records the party."""
 
     def set_timer(self, seconds: float, wait: int) -> None:
-        """Call `PartyRunner.time_out` with this number in so many seconds."""
+        """Call `PartyRunner.time_out` with the number `wait` in so many seconds."""
         raise NotImplementedError
 
     def at_safe_point(self) -> None:
-        """Copy the party's kept attributes if wanted: it begins a wait that is a safe point."""
+        """Copy the party's kept attributes if wanted: it stands at a safe point."""
         raise NotImplementedError
 
     def step_begins(self) -> int:
-        """The party's code runs from now on; the result goes to `step_ends`.
+        """Note that the party's code runs from now on; the result is given to `step_ends`.
 
         A handler that is called from the party's code is a step within a step.
         """
         return 0
 
     def step_ends(self, outer: int) -> None:
-        """The party's code has begun a wait, or a handler has returned."""
+        """Note that the party's code has begun a wait, or that a handler has returned."""
 
     def is_free(self) -> bool:
         """Whether the party may go on now; if not, the owner calls `PartyRunner.resume` later."""
@@ -48,7 +48,7 @@ class Owner:
         return messages
 
     def received(self, messages: list[Message], *, over: bool | None) -> None:
-        """The party gets these messages.
+        """Note the messages that the party is about to get.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Owner:
         """
 
     def ended(self) -> None:
-        """The party's coroutine has returned."""
+        """Note that the party's coroutine has returned."""
 
 
 class PartyRunner:
@@ -145,18 +145,18 @@ class PartyRunner:
             self._handle(message)
 
     def time_out(self, number: int) -> None:
-        """End a wait whose timer has run out, unless it has ended or has all its messages."""
+        """End the wait of this number, whose time is up; nothing if it has ended or has all."""
         wait = self.mailbox.wait
         if not self.done and self.waits == number and wait is not None and not wait.satisfied:
             self._step(*self._outcome(timed_out=True))
 
     def resume(self, number: int) -> None:
-        """Go on after a wait that was over while the party was not free."""
+        """Go on after the wait of this number, which ended while the party was not free."""
         if not self.done and self.waits == number and self.mailbox.wait is not None:
             self._step(*self._outcome())
 
     def close(self) -> None:
-        """End the party where it stands."""
+        """End the party where it stands; no more of its code runs."""
         self.done = True
         if self._coroutine is not None:
             self._coroutine.close()

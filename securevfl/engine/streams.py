@@ -162,7 +162,7 @@ class Composed:
 
     @classmethod
     def draw(cls, *parties: int) -> Composed:
-        """New secrets of these parties."""
+        """New secrets for these parties, from the operating system's entropy."""
         return cls({n: OwnEntropy.draw(n) for n in parties})
 
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
@@ -190,7 +190,7 @@ class WithPlaceholders:
     own: OwnEntropy
 
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
-        """Generator of the party, or of nobody."""
+        """Generator of the party; for any other party one of fresh entropy, used once."""
         if index == self.own.index:
             return self.own.stream(index, name, *keys)
         return np.random.Generator(np.random.Philox(int.from_bytes(os.urandom(16), "big")))

@@ -41,7 +41,7 @@ class Measured:
     law: Delay | None = None
 
     def uploads(self, parties: int, times: float = 1.0) -> tuple[Delay, ...] | tuple[Trace, ...]:
-        """Delay of each of so many parties, `times` as long."""
+        """Delays of the uploads of so many parties, multiplied by `times`."""
         if self.law is not None:
             return (self.law.scaled(times),) * parties
         dealt = deal(read_workers(Path(__file__).parent / "measured" / self.file), parties)
@@ -81,8 +81,8 @@ MEASURED: Mapping[str, Measured] = {
 def deal(workers: Sequence[Worker], parties: int, end: TraceEnd = "wrap") -> tuple[Trace, ...]:
     """Traces of so many parties, from the fastest to the slowest.
 
-    Of more workers than parties every W/N-th is taken by its mean, so the share of slow ones stays
-    as it is. Fewer are taken several times, each time from another round on.
+    Of more workers than parties every W/N-th in the order of their means is taken, so the share of
+    slow ones stays. Fewer are taken several times, each time from another round on.
 
     Examples
     --------

@@ -149,7 +149,7 @@ class Transcript:
         self._full = 2 * CHUNK
 
     def arrive(self, row: int, time: int) -> None:
-        """Note the arrival, in virtual nanoseconds."""
+        """Note that a message arrived at a virtual time, in nanoseconds."""
         if row >= self._base:
             self._columns["arrived"][row - self._base] = time
         else:
@@ -161,7 +161,7 @@ class Transcript:
         self._set(row, "late", 1)
 
     def withdraw(self, row: int) -> None:
-        """Note that the message was given up before it left: it has no bytes."""
+        """Note that the message never left, because its sender gave it up: it has no bytes."""
         nbytes = self._get(row, "bytes")
         self.bytes -= nbytes
         self._bytes_by_kind[self._get(row, "kind")] -= nbytes
@@ -180,7 +180,7 @@ class Transcript:
 
     @property
     def spilled(self) -> bool:
-        """Whether rows are in files of a run's checkpoints."""
+        """Whether older rows are in files of the run's folder, and not in memory."""
         return self._base > 0 and isinstance(self._older, SpilledRows)
 
     @property
@@ -199,7 +199,7 @@ class Transcript:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of message, in the order of their first; ``kind`` of `parts` counts in it."""
+        """Kinds of message in the order of their first; ``kind`` of `parts` is an index of it."""
         return tuple(self._kinds)
 
     def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
@@ -222,9 +222,9 @@ class Transcript:
         }
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Copies of the columns; ``kind`` as text, times in nanoseconds, -1 where not arrived.
+        """Copies of all rows as columns; ``kind`` is text, times are nanoseconds, -1 for none.
 
-        They hold every row, which no more than `parts` need.
+        They hold every row in memory, while `parts` reads a chunk at a time.
         """
         result = self._whole()
         result["kind"] = np.array(list(self._kinds) or [""])[result["kind"]]
@@ -390,7 +390,7 @@ class Transcript:
     def archived(
         cls, kinds: Iterable[str], read: Callable[[], Iterator[Columns]], count: int
     ) -> Transcript:
-        """The transcript of an archive, which is read through once, and never held as a whole.
+        """The transcript of a finished run, whose archive is read chunk by chunk as needed.
 
         Parameters
         ----------

@@ -46,30 +46,30 @@ class Rows(Protocol):
 
     @property
     def held(self) -> int:
-        """Bytes of memory."""
+        """Bytes of memory that the chunks take."""
 
     def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
-        """The chunks, with all changes; those of these numbers only, if given."""
+        """Chunks in order, with all changes; with `only`, those of these numbers."""
 
     def append(self, columns: Columns) -> None:
         """Add a chunk of `CHUNK` rows."""
 
     def get(self, row: int, name: str) -> int:
-        """One number of a row."""
+        """Value of the column `name` in a row."""
 
     def change(self, row: int, name: str, value: int) -> None:
-        """Set one number of a row."""
+        """Set the value of the column `name` in a row."""
 
 
 class HeldRows:
-    """Chunks in memory."""
+    """Chunks of rows that stay in memory."""
 
     def __init__(self) -> None:
         self.count = 0
         self._chunks: list[Columns] = []
 
     def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
-        """The chunks."""
+        """Chunks in order, with all changes; with `only`, those of these numbers."""
         for number, columns in enumerate(self._chunks):
             if only is None or number in only:
                 yield columns
@@ -80,16 +80,16 @@ class HeldRows:
         self.count += len(columns["sender"])
 
     def get(self, row: int, name: str) -> int:
-        """One number of a row."""
+        """Value of the column `name` in a row."""
         return int(self._chunks[row // CHUNK][name][row % CHUNK])
 
     def change(self, row: int, name: str, value: int) -> None:
-        """Set one number of a row."""
+        """Set the value of the column `name` in a row."""
         self._chunks[row // CHUNK][name][row % CHUNK] = value
 
     @property
     def held(self) -> int:
-        """Bytes of memory."""
+        """Bytes of memory that the chunks take."""
         return self.count * ROW_BYTES
 
 
@@ -119,7 +119,7 @@ class SpilledRows:
 
     @property
     def held(self) -> int:
-        """Bytes of memory."""
+        """Bytes of memory of the changes, and of the chunks that are cached; others are on disk."""
         return 400 * len(self._changes) + _CACHED * CHUNK * ROW_BYTES
 
     def append(self, columns: Columns) -> None:
@@ -165,13 +165,13 @@ class SpilledRows:
         return columns
 
     def get(self, row: int, name: str) -> int:
-        """One number of a row; it is read from its file."""
+        """Value of the column `name` in a row, read from its file."""
         if row in self._changes and name in CHANGING:
             return self._changes[row][CHANGING.index(name)]
         return int(self._recent(row // CHUNK)[name][row % CHUNK])
 
     def change(self, row: int, name: str, value: int) -> None:
-        """Note one number of a row."""
+        """Note a new value of the column `name` in a row; the file of the row stays as it is."""
         if row not in self._changes:
             self._changes[row] = [self.get(row, each) for each in CHANGING]
         self._changes[row][CHANGING.index(name)] = value
@@ -230,13 +230,13 @@ class ArchivedRows:
         self._read, self.count = read, count
 
     def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
-        """The chunks; all are read, as an archive is packed."""
+        """Chunks in order; with `only` all are read even so, as an archive is packed."""
         for number, columns in enumerate(self._read()):
             if only is None or number in only:
                 yield columns
 
     def append(self, columns: Columns) -> None:
-        """Refused: a finished run sends nothing."""
+        """Refused by an error: a finished run sends nothing."""
         raise TypeError("a transcript that was loaded from an archive takes no more messages")
 
     def get(self, row: int, name: str) -> int:

@@ -156,7 +156,7 @@ def encode(value: object, modulus: int | None = None) -> bytes:
 
 
 def encode_rows(rows: np.ndarray, modulus: int | None = None) -> list[bytes]:
-    """``[encode(row, modulus) for row in rows]``, in one pass where that can be."""
+    """``[encode(row, modulus) for row in rows]``, in one pass where the rows allow it."""
     if (
         modulus is None
         or rows.ndim < 2
@@ -198,7 +198,7 @@ def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
 
 
 def decode_each(parts: Sequence[bytes], modulus: int | None = None) -> list[Any]:
-    """``[decode(part, modulus) for part in parts]``, in one pass where that can be.
+    """``[decode(part, modulus) for part in parts]``, in one pass where the parts allow it.
 
     Small arrays of field elements of one shape are unpacked together, and are rows of one array.
     """

@@ -39,7 +39,7 @@ class Carrier(Protocol):
         """
 
     def send(self, receiver: int, frame: bytes) -> None:
-        """Hand over a frame for a party; never blocks, and drops the frame where it cannot leave.
+        """Hand over a frame for a party; never blocks. A frame that cannot leave now is dropped.
 
         Parameters
         ----------
@@ -48,4 +48,4 @@ class Carrier(Protocol):
         """
 
     async def close(self) -> None:
-        """Disconnect. Nothing is taken or sent any more."""
+        """Disconnect. Nothing is received or sent any more."""

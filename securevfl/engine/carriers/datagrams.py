@@ -79,7 +79,7 @@ def seal(cipher: ChaCha20Poly1305, head: Head, content: Content, *, padded: bool
     """Bytes of a datagram. No two may be sealed with one head under one key.
 
     Type and number make the nonce; a key is that of one direction of a link between two
-    incarnations.
+    incarnations. With `padded` the length is a power of two.
     """
     expected, later, total, flags, piece = content
     plain = _CONTENT.pack(expected, later, total, len(piece), flags) + piece
@@ -129,9 +129,9 @@ def encode_hello(sender: int, receiver: int, hello: Hello) -> bytes:
 
 
 def decode_hello(data: bytes) -> Hello:
-    """Introduction of a datagram.
+    """Introduction that a datagram holds; its signature is not checked here.
 
-    Raises WireError.
+    WireError for malformed bytes.
     """
     (length,) = _HELLO.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _HELLO.size

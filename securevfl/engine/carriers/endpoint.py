@@ -48,7 +48,7 @@ class Endpoint:
         self._flush()
 
     def transmit(self, receiver: int, frame: bytes) -> None:
-        """Send a frame. A peer that takes none until its store is full is given up, by an event."""
+        """Send a frame. A peer whose store is full, as it takes none, is given up ("gave up")."""
         try:
             self.session.send(receiver, frame)
         except CarrierError as error:
@@ -56,7 +56,7 @@ class Endpoint:
         self._flush()
 
     async def drain(self, seconds: float) -> bool:
-        """Wait until all frames are acknowledged, at most so long; whether they are."""
+        """Wait at most so long until all frames are acknowledged; False if some are not."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not self.session.idle and loop.time() < end:

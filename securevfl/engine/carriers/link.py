@@ -80,11 +80,11 @@ class Outgoing:
         self.stored += len(frame)
 
     def again(self) -> None:
-        """Let everything that is not acknowledged be due."""
+        """Make everything that is not acknowledged due for sending at once."""
         self._all_again = True
 
     def due(self, now: float, seal: Callable[[int, Piece], bytes]) -> Iterator[bytes]:
-        """Datagrams to be sent now: again, and for the first time.
+        """Datagrams to be sent now: first those that are sent again, then new ones.
 
         One counts as sent as soon as it is yielded, so the caller must send it.
 
@@ -118,7 +118,10 @@ class Outgoing:
         return min(times, default=float("inf"))
 
     def acknowledge(self, expected: int, later: int, now: float) -> None:
-        """Let go of what the peer has. What it cannot have is ignored."""
+        """Forget the datagrams that the peer has, by `Content.expected` and `Content.later`.
+
+        An acknowledgement of datagrams that were never sent is ignored.
+        """
         if expected > self._next:
             return
         fresh = [self._drop(n, now) for n in list(self._kept) if n < expected]
@@ -132,7 +135,7 @@ class Outgoing:
             self._timer = now + self._wait
 
     def clear(self) -> None:
-        """Drop everything."""
+        """Drop all that waits to be sent or acknowledged."""
         self._waiting.clear()
         self._kept.clear()
         self.stored = self._under_way = 0
@@ -227,7 +230,7 @@ class Incoming:
         self._missing = 0  # bytes of the frame that is being put together
 
     def wants(self, number: int) -> bool:
-        """Whether a datagram is new. Nothing of another one is looked at.
+        """Whether a datagram is new; of one that came before the content is not even opened.
 
         WireError for one beyond the window, which an honest peer does not send yet.
         """
@@ -236,7 +239,7 @@ class Incoming:
         return number >= self.expected and number not in self._early
 
     def put(self, number: int, piece: Piece) -> list[bytes]:
-        """Frames that are whole and next in order now that a piece has come.
+        """Take a piece in, and return the frames that are now whole and next in order.
 
         WireError for pieces that make no frame, or one above the bound. The link is then of no use.
         """

@@ -65,7 +65,7 @@ class RelayAddress:
 
     @property
     def place(self) -> str:
-        """Host and port."""
+        """Host and port, as ``host:port``."""
         return f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ def user_key(public: bytes) -> str:
 
 
 def subject(token: str, sender: int | None, receiver: int | None) -> str:
-    """Subject of the frames from one party to another; None stands for any."""
+    """NATS subject of frames from one party to another; None for any sender or receiver."""
 
     def name(index: int | None) -> str:
         if index is None:

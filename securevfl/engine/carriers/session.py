@@ -173,7 +173,7 @@ class Session:
         link.outgoing.push(frame)
 
     def take(self, data: bytes, now: float) -> None:
-        """Receive a datagram. What is no valid one is counted, and ignored."""
+        """Receive a datagram. One that is not valid is counted in `rejected`, and else ignored."""
         try:
             head = read_head(data)
             link = self._links.get(head.sender)
@@ -215,7 +215,7 @@ class Session:
                 link.answer_at = _AT_ONCE
 
     def give_up(self, peer: int, why: str) -> None:
-        """Drop what waits for a peer, and what is sent to it until it begins a new incarnation."""
+        """Drop what waits for a peer, and all that is sent to it before its next incarnation."""
         link = self._links[peer]
         self.gone[peer] = why
         link.outgoing.clear()
@@ -224,11 +224,11 @@ class Session:
 
     @property
     def present(self) -> frozenset[int]:
-        """Peers that have an incarnation that knows this one."""
+        """Peers whose present incarnation has shown that it knows this one."""
         return frozenset(n for n, link in self._links.items() if link.present)
 
     def silent(self, now: float, seconds: float) -> list[int]:
-        """Known peers from which nothing new and authentic came for so long.
+        """Known peers from which nothing new and authentic came for more than `seconds`.
 
         A present peer says something every `KEEPALIVE` seconds. A datagram that a relay repeats is
         nothing new.

@@ -154,7 +154,7 @@ class Cluster:
         spares: Callable[[Collection[int]], bool],
         go_back: GoBack | None = None,
     ) -> None:
-        """Give the actors of a run that has ended another one, of the same parties, for `run`.
+        """Give the actors, whose run has ended, another run of the same parties; `run` starts it.
 
         An actor that dies before it has begun is not waited for, as at any beginning.
         ConfigurationError, SealError as for a new cluster; then nothing has changed.
@@ -229,13 +229,14 @@ class Cluster:
             time.sleep(_TICK)
 
     def states(self) -> dict[int, dict[str, Any]]:
-        """Snapshots of the parties that are alive and answer in time, as they stand."""
+        """Snapshots, as they stand, of the parties that are alive and answer in time."""
         return self._from_all("models")
 
     def ask(self, index: int, question: Callable[[Party], _T]) -> _T:
-        """Result of a function of a party, computed where the party is; not after `close`.
+        """Result of `question`, a function of the party, computed where the party is.
 
-        RunError when the party is gone or does not answer in time, or the function fails.
+        RunError when the party is gone or does not answer in time, or the function fails. Not
+        after `close`.
         """
         from ray.exceptions import GetTimeoutError, RayError
 
@@ -251,7 +252,7 @@ class Cluster:
 
     @property
     def processes(self) -> dict[int, int]:
-        """Process number of each party's actor on its machine, by the newest polls."""
+        """Process number of each party's actor on its machine, as the last answers said."""
         return {n: record.process for n, record in self._records.items()}
 
     def close(self) -> None:
@@ -263,7 +264,7 @@ class Cluster:
 
     @property
     def bytes(self) -> int:
-        """Bytes that all parties have sent, by the newest polls."""
+        """Bytes that all parties have sent, as the last answers said."""
         return sum(record.bytes for record in self._records.values())
 
     # -- actors --------------------------------------------------------------------------------
@@ -642,7 +643,7 @@ class Cluster:
 
 
 class DiedError(RunError):
-    """A party died before it had set up."""
+    """A party's actor died before the party's set-up was done."""
 
     def __init__(self, party: int) -> None:
         self.party = party
@@ -666,7 +667,7 @@ def _told(index: int, error: Any) -> Exception:
 
 
 def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:
-    """The given party object of the driver, with the state that an actor has returned."""
+    """The driver's own object of a party, filled with the state that the party's actor returned."""
     own = snapshot(party, waits=0, time=0)
     restore(party, {**state, "once": own["once"]})
     return party

@@ -44,18 +44,18 @@ class Channels:
         return self._carrier.connected
 
     def attach(self, tag: bytes, take: Take, changed: Changed | None) -> None:
-        """Have the datagrams of a channel brought."""
+        """Call `take` with each datagram of a channel, and `changed` as the connection changes."""
         self._takes[tag] = take
         if changed is not None:
             self._changes[tag] = changed
 
     def detach(self, tag: bytes) -> None:
-        """Drop the datagrams of a channel from now on."""
+        """Drop the datagrams of a channel that come from now on."""
         self._takes.pop(tag, None)
         self._changes.pop(tag, None)
 
     def send(self, receiver: int, data: bytes) -> None:
-        """Hand over a datagram with its tag."""
+        """Send a datagram, which begins with the tag of its channel."""
         self._carrier.send(receiver, data)
 
     def _take(self, data: bytes) -> None:
@@ -82,7 +82,7 @@ class Channel:
         return self._channels.connected
 
     async def open(self, take: Take, changed: Changed | None = None) -> None:
-        """Have datagrams brought from now on; the connection stands already."""
+        """Begin to take datagrams of this channel; the connection stands already."""
         self._channels.attach(self._tag, take, changed)
 
     def send(self, receiver: int, frame: bytes) -> None:
@@ -90,5 +90,5 @@ class Channel:
         self._channels.send(receiver, self._tag + frame)
 
     async def close(self) -> None:
-        """Have no more datagrams brought."""
+        """End taking datagrams of this channel; those that come are dropped."""
         self._channels.detach(self._tag)

@@ -23,14 +23,14 @@ _MOMENT = 1.0  # seconds after which it says for whom it waits
 
 
 class ManifestSource:
-    """Answers requests for the manifest, at the server's end."""
+    """Server's end of the manifest's way: it answers each party's request for the manifest."""
 
     def __init__(self, channels: Channels, manifest: Manifest) -> None:
         self._channel = channels.channel(_CHANNEL)
         self._manifest = manifest
 
     async def open(self) -> None:
-        """Answer from now on."""
+        """Answer requests from now on."""
         await self._channel.open(self._answer)
 
     def _answer(self, data: bytes) -> None:

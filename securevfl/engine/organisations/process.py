@@ -129,7 +129,7 @@ class Process:
             await ManifestSource(self._channels, self.manifest).open()
 
     async def gather(self, left: Callable[[], float]) -> Manifest:
-        """Wait until all parties were heard and have signed the manifest; the whole manifest.
+        """The manifest signed by all; waits until every party was heard and has signed it.
 
         RunError when the deadline has passed; it names those who did not come.
 
@@ -152,7 +152,7 @@ class Process:
         return self.manifest
 
     async def carry_out(self, phase: Phase) -> None:
-        """Run a phase to its end; its result is on disk then.
+        """Run a phase to its end; afterwards its result is on disk.
 
         DataError when this party's own table cannot be used. RunError when the code of this party,
         or of another one, ended in an error.

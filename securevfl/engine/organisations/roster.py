@@ -31,11 +31,11 @@ class Roster:
 
     @property
     def peers(self) -> tuple[int, ...]:
-        """The other parties."""
+        """Numbers of the other parties."""
         return tuple(n for n in self.parties if n != self.index)
 
     def hear(self, beacon: Beacon, now: float) -> bool:
-        """Take in a beacon; False for one that is not newer than what is known of its sender."""
+        """Take in a beacon; False, and no change, if a newer one of its sender is known."""
         known = self.newest.get(beacon.sender)
         if beacon.sender not in self.peers:
             return False
@@ -54,11 +54,11 @@ class Roster:
         )
 
     def of(self, era: Sequence[int], party: int) -> int:
-        """Life of a party in an era."""
+        """Life that an era, a tuple of all parties' lives, gives to a party."""
         return era[self.parties.index(party)]
 
     def silent(self, now: float, seconds: float) -> list[int]:
-        """Parties that were heard before, and not for so long."""
+        """Parties that were heard once, but not in the last `seconds`."""
         return [n for n in self.peers if n in self._heard and now - self._heard[n] > seconds]
 
     def absent(self, phase: int) -> list[int]:
@@ -73,11 +73,11 @@ class Roster:
         )
 
     def passed(self, phase: int) -> bool:
-        """Whether another party is in a later phase: then all had done this one."""
+        """Whether another party is in a later phase; if so, all had ended this one."""
         return any(beacon.phase > phase for beacon in self.newest.values())
 
     def undone(self, phase: int) -> list[int]:
-        """Parties that have not ended their part of a phase, as far as is known."""
+        """Parties of which it is not known that they have ended their part of a phase."""
         found = []
         for n in self.peers:
             beacon = self.newest.get(n)
@@ -117,7 +117,7 @@ def _refuse_loss(newest: Mapping[int, int]) -> None:
 
 
 def server_runs(roster: Roster, phase: int) -> bool:
-    """Whether the server runs a phase at present, and is no later than it says."""
+    """Whether the server runs a phase, in an era that has the server's present life."""
     beacon = roster.newest.get(SERVER)
     return (
         beacon is not None

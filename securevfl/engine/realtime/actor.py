@@ -47,7 +47,7 @@ class PartyActor:
         self._reported = self._over = 0
 
     async def claim(self) -> list[int]:
-        """Lock the party's checkpoints for this process; the rounds from which it can go on."""
+        """Lock the party's checkpoints for this process; returns the rounds it can go on from."""
         store = self._claimed()
         if store is None or store.entropy() is None:  # without it the party would be another one
             return []
@@ -104,12 +104,12 @@ class PartyActor:
         await self.add_peers(hellos)
 
     async def add_peers(self, hellos: Mapping[int, Hello]) -> None:
-        """Learn of new incarnations of other parties."""
+        """Take in the introductions of new incarnations of other parties."""
         if self.host is not None:
             self.host.add_peers(dict(hellos))
 
     async def go(self, passed: int) -> bool:
-        """Start the party; `passed` nanoseconds of the run are over.
+        """Start the party, when `passed` nanoseconds of the run are over.
 
         False if the process was restarted meanwhile and has no party yet.
         """
@@ -121,7 +121,7 @@ class PartyActor:
     async def go_on(
         self, actors: Mapping[int, object], hellos: Mapping[int, Hello], passed: int
     ) -> bool:
-        """Learn of the others, then start: one call, since Ray may execute two in either order."""
+        """Learn of the others, then start, in one call: Ray may run two in either order."""
         await self.connect(actors, hellos)
         return await self.go(passed)
 
@@ -141,13 +141,13 @@ class PartyActor:
         return Report(host.status, events, over, sent.messages, sent.bytes, os.getpid())
 
     async def models(self) -> dict[str, object]:
-        """Snapshot of the party as it stands, without what never changes."""
+        """Snapshot of the party as it stands, with None for attributes that never change."""
         assert self.host is not None
         saved = self.host.snapshot()
         return saved | {"once": dict.fromkeys(saved["once"])}
 
     async def ask(self, question: Callable[[Party], _T]) -> _T:
-        """Result of a function of the party as it stands."""
+        """Result of `question`, a function that is called with the party as it stands."""
         assert self.host is not None
         return question(self.host.party)
 

@@ -77,7 +77,7 @@ class CheckpointStore:
         self._lock = lock
 
     def release(self) -> None:
-        """Unlock the folder, as the end of the process does."""
+        """Unlock the folder; the end of the process does the same."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -99,9 +99,9 @@ class CheckpointStore:
         return incarnation
 
     def run_token(self) -> str:
-        """Random name of the run that this folder is of; a resume finds it, another run does not.
+        """Random name of the run to which this folder belongs: a resumed run has the same one.
 
-        A damaged one is another run's.
+        A damaged file counts as that of another run: a new name is drawn.
         """
         try:
             token = read_file(self.folder / _RUN)
@@ -111,7 +111,7 @@ class CheckpointStore:
         return str(token)
 
     def new_entropy(self, entropy: bytes) -> None:
-        """Write a party's own entropy, in the place of an earlier run's."""
+        """Write a party's own entropy over that of an earlier run."""
         write_file(self.folder / _ENTROPY, {"entropy": entropy})
 
     def entropy(self) -> bytes | None:
@@ -138,7 +138,7 @@ class CheckpointStore:
             self._path(round).unlink(missing_ok=True)
 
     def write_ahead(self, round: int, state: bytes, begins_once: bool = False) -> None:
-        """Write what the party must not forget, in whichever round a checkpoint is due.
+        """Write what the party must not forget at once, whether or not a checkpoint is due.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class CheckpointStore:
         )
 
     def refuse_to_begin_anew(self, who: str) -> None:
-        """Refuse where counts of an earlier attempt must hold for all attempts.
+        """Refuse a new beginning where counts of an earlier attempt must hold for all attempts.
 
         CheckpointError when the party has released what a guarantee counts, or the file that says
         so is damaged.
@@ -226,7 +226,7 @@ class CheckpointStore:
         return state
 
     def forget(self, after: int) -> None:
-        """Remove checkpoints of later rounds, which a run that goes back will write anew.
+        """Remove the checkpoints of rounds after `after`: a run that goes back writes them anew.
 
         With -1 everything is removed but the number of the incarnation and the run's name.
         """

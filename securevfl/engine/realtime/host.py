@@ -63,7 +63,7 @@ class PartyStatus:
     rejected: int
 
     def error(self, what: str) -> DataError | RunError:
-        """The error by which `what`, in which the party failed, ends."""
+        """The error with which `what` ends, such as a session, because this party failed in it."""
         if self.lie is not None:
             return self.lie
         return DataError(self.failed) if self.mistake else RunError(f"{what}: {self.failed}")
@@ -153,7 +153,7 @@ class PartyHost(Owner):
         self._guard(lambda: self._runner.start(setup_done=self._runner.setup_done))
 
     def add_peers(self, hellos: dict[int, Hello]) -> None:
-        """Learn of new incarnations of other parties."""
+        """Take in the introductions of new incarnations of other parties."""
         for peer, hello in hellos.items():
             try:
                 messages = self.links.add_peers({peer: hello})
@@ -164,7 +164,7 @@ class PartyHost(Owner):
                 self._arrive(message)
 
     def take(self, data: Any) -> None:
-        """Receive a frame. Bytes that are no valid frame are counted and recorded, and ignored."""
+        """Receive a frame. Bytes that are no valid frame are counted, and else ignored."""
         try:
             messages = self.links.unpack(data)
         except (WireError, SealError) as error:
@@ -253,7 +253,7 @@ class PartyHost(Owner):
         self._transmit(receiver, frame)
 
     def record(self, party: PartyState, name: str, fields: dict[str, object]) -> None:
-        """Keep an event."""
+        """Record an event of the party."""
         self._progress += 1
         event = Event(self.time(party), party.index, party.round, name, fields)
         self.events.append(event)
@@ -266,7 +266,7 @@ class PartyHost(Owner):
             self._keep(self.party, self.snapshot)
 
     def write_ahead(self, party: PartyState) -> None:
-        """Have what the party writes ahead on disk before anything else is sent."""
+        """Store the party's attributes kept `ahead` on disk before anything else is sent."""
         if self._keep_ahead is not None:
             self._keep_ahead(party.round, ahead(self.party), self.party.begins_once)
 
@@ -279,7 +279,7 @@ class PartyHost(Owner):
         self._runner.mailbox.enter(round)
 
     def handled(self, party: PartyState, kind: str) -> None:
-        """Pass what arrived before a handler was registered to that handler."""
+        """Pass messages that came earlier to the handler that was just registered."""
         self._runner.deliver_held(kind)
 
     # -- the runner's owner --------------------------------------------------------------------
@@ -289,7 +289,7 @@ class PartyHost(Owner):
         self.safe_point(self.party)
 
     def set_timer(self, seconds: float, wait: int) -> None:
-        """Let a wait time out."""
+        """Let the wait of this number end after so many seconds."""
         asyncio.get_running_loop().call_later(seconds, self._time_out, wait)
 
     def _time_out(self, wait: int) -> None:

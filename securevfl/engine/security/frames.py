@@ -135,7 +135,7 @@ class Links:
         return Hello(self.epoch, b"" if self.sealer is None else self.sealer.public)
 
     def add_peers(self, hellos: Mapping[int, Hello]) -> list[Message]:
-        """Learn of new incarnations; return their messages that had arrived before.
+        """Learn new incarnations; return those of their messages that had arrived before.
 
         Frames of an incarnation that was not known are kept; those that prove invalid now are lost.
         SealError when an identity has not signed the hello; nothing of it is believed.

@@ -153,11 +153,11 @@ class Identity:
         return f"{self.public.hex()}\n{self.relay_public.hex()}\n"
 
     def sign(self, statement: bytes) -> bytes:
-        """Signature, 64 bytes."""
+        """Signature of a statement by the identity, 64 bytes."""
         return self._secret.sign(statement)
 
     def signing(self, manifest: Manifest) -> Signing:
-        """Keys of the parties of a session, one of which it is."""
+        """Own secret key, with the public keys of all parties in the manifest."""
         keys = {n: entry.public for n, entry in manifest.entries.items()}
         return Signing(self._secret.private_bytes_raw(), keys, manifest.digest)
 
@@ -196,7 +196,7 @@ def public_file(path: Path) -> Path:
 def read_public(path: Path) -> bytes:
     """Public key of a ``.pub`` file.
 
-    Raises ConfigurationError.
+    ConfigurationError when the file cannot be read, or is no such key.
     """
     return read_public_keys(path)[0]
 
@@ -299,7 +299,7 @@ class Manifest:
 
     @property
     def token(self) -> str:
-        """Name of the session on a relay: part of the digest, which does not tell the name."""
+        """Name of the session on a relay: a part of the digest, which hides the name itself."""
         return self.digest.hex()[:32]
 
     def signed(self, index: int, identity: Identity) -> Manifest:
@@ -323,7 +323,7 @@ class Manifest:
         return replace(self, signatures={**self.signatures, index: identity.sign(self.statement)})
 
     def with_signature(self, index: int, signature: bytes) -> Manifest:
-        """The manifest with a signature from elsewhere, which `unsigned` checks."""
+        """The manifest with a signature that was made elsewhere; only `unsigned` checks it."""
         return replace(self, signatures={**self.signatures, index: signature})
 
     @property
@@ -353,10 +353,7 @@ class Manifest:
         return entry is not None and _verifies(entry.public, signature, statement)
 
     def verify(self, index: int, hello: Hello) -> None:
-        """Refuse an introduction that the party's identity has not signed.
-
-        Raises SealError.
-        """
+        """Refuse an introduction that the party's identity has not signed, by a SealError."""
         entry = self.entries.get(index)
         statement = _introduction(self.digest, index, hello)
         if entry is None or not _verifies(entry.public, hello.signature, statement):
@@ -376,7 +373,7 @@ class Manifest:
             raise _unwritten(path, error) from None
 
     def to_toml(self) -> str:
-        """Text of its file."""
+        """Text of the manifest as a TOML file."""
         import tomli_w
 
         content: dict[str, object] = {

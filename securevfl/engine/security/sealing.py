@@ -203,7 +203,7 @@ class Sealer:
             yield head + body
 
     def skip_to(self, receiver: int, counter: int) -> None:
-        """Give the next message to a receiver this counter, and those before it to none.
+        """Give the next message to a receiver this counter; the counters below stay unused.
 
         ValueError when a counter might be used twice.
         """

@@ -29,14 +29,14 @@ class Clock(Protocol):
 
     @property
     def now(self) -> int:
-        """Virtual nanoseconds."""
+        """Virtual time in nanoseconds."""
 
     @property
     def no_messages_in_flight(self) -> bool:
-        """Whether nothing but looks at the fault schedule is to come."""
+        """Whether only looks at the fault schedule are to come: no message and no timer."""
 
     def schedule_faults(self, time: int, purpose: int) -> None:
-        """Call `CrashInjector.look` at a time."""
+        """Have `CrashInjector.look` called with a purpose at a virtual time."""
 
 
 class Slots(Protocol):
@@ -57,7 +57,7 @@ class Slots(Protocol):
         """React to the crash of a party."""
 
     def on_rejoin(self, slot: PartySlot) -> None:
-        """Start the new party of a slot."""
+        """Start the new party that a slot was given."""
 
 
 class CrashInjector:
@@ -110,19 +110,19 @@ class CrashInjector:
         self.counted = 0
 
     def begin(self) -> None:
-        """Put the scripted moments into the queue."""
+        """Schedule a look at each scripted begin or end of an outage."""
         for seconds in self._schedule.moments:
             self._clock.schedule_faults(round_ns(seconds), _NOW)
 
     def round_begun(self, round: int) -> None:
-        """Move the fault chains on, at this instant, if nobody had begun this round before."""
+        """Move the fault chains on to a round, at this instant, when a party first begins it."""
         if round > self.round:
             self.round = round
             self._cut.clear()
             self._clock.schedule_faults(self._clock.now, _NOW)
 
     def step_counted(self, round: int) -> None:
-        """Move scripted outages on, at this instant, as the server begins a round by its count."""
+        """Move scripted outages on to a round, at this instant, when the server first counts it."""
         if round > self.counted:
             self.counted = round
             self._clock.schedule_faults(self._clock.now, _NOW)
@@ -133,21 +133,21 @@ class CrashInjector:
         self._cut.clear()
 
     def keep(self, slot: PartySlot) -> None:
-        """Write the own checkpoint of a party that is at a safe point and may crash."""
+        """Take the own checkpoint of a party at a safe point, if the faults can take it down."""
         if slot.party.index in self._may_crash and slot.setup_done and not slot.done:
             slot.keep_own()
 
     def keep_ahead(self, slot: PartySlot) -> None:
-        """Put what a party writes between safe points beside its own checkpoint."""
+        """Add the attributes kept `ahead`, as they are now, to the party's own checkpoint."""
         slot.keep_ahead()
 
     def look(self, purpose: int) -> None:
-        """Crash and rejoin the parties that the schedule names now, by ascending number.
+        """Crash and restart the parties that the schedule names now, by ascending number.
 
         Parameters
         ----------
         purpose : int
-            Whether a tick has passed since the last look, and for whom.
+            Whether a tick has passed since the last look: none, one for parties, or one for links.
         """
         if purpose == _PARTIES:
             self._tick()
@@ -220,7 +220,7 @@ class CrashInjector:
 
     @property
     def over(self) -> bool:
-        """Whether the server has ended, and with it the run: others may not have heard of it."""
+        """Whether the server has ended, and with it the run, even if others do not know yet."""
         server = self._simulation.slots.get(SERVER)
         return server is not None and server.done
 

@@ -63,7 +63,7 @@ class EventQueue:
 
     @property
     def no_messages_in_flight(self) -> bool:
-        """Whether nothing but looks at the fault schedule is to come: no message and no timer."""
+        """Whether only looks at the fault schedule are to come: no message and no timer."""
         return all(kind == FAULTS for _, _, kind, _ in self.events)
 
     def state(self) -> dict[str, object]:

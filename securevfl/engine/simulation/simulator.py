@@ -209,7 +209,7 @@ class Simulation:
 
     @property
     def clock(self) -> int:
-        """Virtual nanoseconds."""
+        """Virtual time in nanoseconds."""
         return self._queue.now
 
     @property
@@ -445,7 +445,7 @@ class Simulation:
         return True
 
     def inject(self, message: Message, at: float) -> None:
-        """Let a message arrive at a virtual second that no engine sent, as of a deviating party.
+        """Let a message that no engine sent arrive at a virtual second, as if from a liar.
 
         It is no part of the transcript, and no link seals it.
         """
@@ -535,12 +535,12 @@ class Simulation:
 
     @property
     def now(self) -> int:
-        """Virtual nanoseconds."""
+        """Virtual time in nanoseconds."""
         return self._queue.now
 
     @property
     def no_messages_in_flight(self) -> bool:
-        """Whether nothing but looks at the fault schedule is to come."""
+        """Whether only looks at the fault schedule are to come: no message and no timer."""
         return self._queue.no_messages_in_flight
 
     @property
@@ -549,15 +549,15 @@ class Simulation:
         return len(self.transcript)
 
     def schedule_faults(self, time: int, purpose: int) -> None:
-        """Look at the fault schedule at a time."""
+        """Have the fault schedule looked at at a virtual time."""
         self._queue.schedule(time, FAULTS, purpose)
 
     def on_crash(self, slot: PartySlot) -> None:
-        """Replace the crashed party's copy for a checkpoint."""
+        """Replace the copy of a crashed party in a checkpoint that is being taken."""
         self._snapshot.on_crash(slot)
 
     def on_rejoin(self, slot: PartySlot) -> None:
-        """Start the new party of a slot."""
+        """Start the new party that a slot was given."""
         self.parties[slot.party.index] = slot.party
         slot.party.engine = self
         slot.start()
@@ -574,7 +574,7 @@ class Simulation:
             self._snapshot.try_finish()
 
     def safe_point(self, party: PartyState) -> None:
-        """Copy the party's kept attributes if a checkpoint wants them, or it may crash."""
+        """Copy the party's kept attributes if a checkpoint is being taken, or it may crash."""
         slot = self.slots[party.index]
         if slot.replaying:
             return
@@ -584,7 +584,7 @@ class Simulation:
             self._crashes.round_begun(party.round)
 
     def write_ahead(self, party: PartyState) -> None:
-        """Put what the party writes ahead beside its own checkpoint, if it may crash."""
+        """Add the attributes kept `ahead` to the party's own checkpoint, if it may crash."""
         slot = self.slots[party.index]
         if self._crashes is not None and not slot.replaying:
             self._crashes.keep_ahead(slot)
@@ -596,7 +596,7 @@ class Simulation:
             self._crashes.keep(slot)
 
     def state(self) -> dict[str, object]:
-        """Everything that a checkpoint needs; every party must have been copied."""
+        """Everything that a checkpoint needs; every party must have been copied before."""
         return {
             "seed": self.seed,
             "packing": self._packing,

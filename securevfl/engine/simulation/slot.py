@@ -176,25 +176,25 @@ class PartySlot(Owner):
         self._queue.schedule(due, TIMER, (self.party.index, wait))
 
     def at_safe_point(self) -> None:
-        """Let the simulation copy the party."""
+        """Tell the simulation that the party can be copied."""
         self._at_rest(self)
 
     def step_begins(self) -> int:
-        """Start the stopwatch, where computing is measured; when the step around began."""
+        """Start the stopwatch if computing is measured; returns when the step around this began."""
         outer = self._stopwatch
         if self._measured:
             self._stopwatch = perf_counter_ns()
         return outer
 
     def step_ends(self, outer: int) -> None:
-        """Charge the party for the time of the step, where computing is measured."""
+        """Charge the party for the real time of the step, if computing is measured."""
         if self._measured:
             elapsed = self.elapsed()
             self.occupy(elapsed)
             self._stopwatch = outer + elapsed  # so the step around is not charged for this one
 
     def is_free(self) -> bool:
-        """Whether the party may go on; a busy one goes on when it is free."""
+        """Whether the party may go on now; a busy one is resumed when it is free."""
         if self.busy_until <= self._queue.now:
             return True
         self._go_on_at(self.busy_until)
@@ -222,7 +222,7 @@ class PartySlot(Owner):
         return [by_row.get(message.row, message) for message in messages]
 
     def received(self, messages: list[Message], *, over: bool | None) -> None:
-        """Log what the party gets, if a checkpoint that has copied the party is being taken."""
+        """Log what the party gets, if a checkpoint that is being taken has copied it already."""
         if over is not None:
             self._since = self._queue.now
         if self.saved is not None:
@@ -232,21 +232,21 @@ class PartySlot(Owner):
             self._log.append((self._queue.now, over, [tuple(message) for message in messages]))
 
     def ended(self) -> None:
-        """Replace the copy of the party: there is nothing to replay any more."""
+        """Replace the copy of an ended party: nothing of it is replayed any more."""
         self.forget_snapshot()
         self._at_rest(self)
 
     def elapsed(self) -> int:
-        """Real nanoseconds since the present step began, where computing is measured."""
+        """Real nanoseconds since the present step began."""
         return perf_counter_ns() - self._stopwatch
 
     def occupy(self, nanoseconds: int) -> int:
-        """Keep the party busy for so long; the time when it is free again."""
+        """Keep the party busy for so long; returns when it is free again, in nanoseconds."""
         self.busy_until = max(self.busy_until, self._queue.now) + nanoseconds
         return self.busy_until
 
     def work(self, activity: str, round: int, nanoseconds: int) -> int:
-        """Keep the party busy with an activity of a round; the time when it is through.
+        """Keep the party busy with the activity of a round; returns when that is done.
 
         Messages that the activity sends in one instant are one piece of work.
         """
@@ -269,12 +269,12 @@ class PartySlot(Owner):
             self._go_on_at(now)
 
     def use_uplink(self, nanoseconds: int) -> int:
-        """Queue a message on the party's uplink; the time when it has left."""
+        """Queue a message on the party's uplink; returns when its last byte has left."""
         self.uplink_free = max(self.uplink_free, self._queue.now) + nanoseconds
         return self.uplink_free
 
     def use_downlink(self, sent: int, nanoseconds: int) -> int:
-        """Queue a message that has left its sender on the party's downlink; when it is there."""
+        """Queue a message, sent at `sent`, on the party's downlink; returns when it is there."""
         if nanoseconds:
             self.downlink_free = max(self.downlink_free, sent) + nanoseconds
             return self.downlink_free
@@ -283,11 +283,11 @@ class PartySlot(Owner):
     # -- crashes -------------------------------------------------------------------------------
 
     def keep_own(self) -> None:
-        """Write the party's own checkpoint, which has neither masks nor messages."""
+        """Take the party's own checkpoint, which has neither masks nor messages."""
         self.own = snapshot(self.party, waits=0, time=self._queue.now)
 
     def keep_ahead(self) -> None:
-        """Put what the party writes ahead beside its own checkpoint, if it has one."""
+        """Add the attributes kept `ahead` to the party's own checkpoint, if it has one."""
         if self.own is not None:
             self.own = {**self.own, "ahead": ahead(self.party)}
 
@@ -331,7 +331,7 @@ class PartySlot(Owner):
 
     @property
     def waits_safely(self) -> bool:
-        """Whether the party stands at a safe point: it waits there, and has not got all yet."""
+        """Whether the party stands at a safe point: in such a wait, with messages still missing."""
         wait = self.mailbox.wait
         return wait is not None and wait.safe and not wait.satisfied
 
@@ -348,7 +348,7 @@ class PartySlot(Owner):
         self.saved = snapshot(self.party, waits=self.runner.waits - waiting, time=time)
 
     def take_own_snapshot(self) -> None:
-        """Take the own checkpoint of a party that is down for the copy."""
+        """Use the own checkpoint of a party that is down as its copy in the checkpoint."""
         self.saved = self.own
         self._log = []
 

@@ -41,7 +41,7 @@ class ConsistentSnapshot:
         return self._then is not None
 
     def request(self, then: Callable[[dict[str, object]], None]) -> None:
-        """Begin a snapshot; `then` gets the state as soon as every party has been copied.
+        """Begin a snapshot; `then` is called with the state once every party has been copied.
 
         A request replaces one that is pending.
         """
@@ -83,7 +83,7 @@ class ConsistentSnapshot:
 
 
 def check_parties(have: Mapping[int, object], saved: Mapping[int, object]) -> None:
-    """Refuse a state of other parties."""
+    """Refuse, by a CheckpointError, a state of other parties than the run has."""
     if set(have) != set(saved):
         raise CheckpointError(
             f"checkpoint: it holds the parties {sorted(saved)} and the run has {sorted(have)}; it "
