@@ -85,14 +85,14 @@ class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
 def projection(
     cross: Cross, encoders: Pair, features: np.ndarray, samples: np.ndarray
 ) -> np.ndarray:
-    """z of the own rows of a batch, (rows, projection) float32."""
+    """z, projections of the own rows of a batch by the cross-party encoder: (rows, projection)."""
     return cross.project(encoders.cross, rows_of(features, samples)).numpy()
 
 
 def meet(
     encoders: Pair, cross: Cross, features: np.ndarray, samples: np.ndarray, *received: np.ndarray
 ) -> float:
-    """Step of the cross-party encoder and its heads towards what was received; the loss."""
+    """Step of the cross-party encoder and its heads towards what was received; returns the loss."""
     return cross.step(encoders.cross, rows_of(features, samples), received)
 
 
@@ -106,7 +106,7 @@ def learn_alone(
     features: np.ndarray,
     *alone: np.ndarray,
 ) -> float:
-    """An epoch of the local encoder and its heads on all own rows; the loss."""
+    """Epoch of the local encoder and its heads on all own rows; returns the loss."""
     rows = own_rows(features, *alone or (None,))
     local.guidance, local.guide = how.guidance, partial(cross.project, encoders.cross)
     loss = self_supervise(
@@ -128,17 +128,17 @@ def upper(encoders: Any, local: TwoViews) -> tuple[np.ndarray, ...]:
 
 
 def put_shared(encoders: Any, local: TwoViews, names: Sequence[str], *weights: np.ndarray) -> None:
-    """Take the mean of what all shared."""
+    """Replace the shared weights by the mean over all clients."""
     load_shared(encoders.local, local, dict(zip(names, weights, strict=True)))
 
 
 def adopt(network: Pair, encoders: Pair) -> None:
-    """Start from both encoders."""
+    """Put both pre-trained encoders into the network of split training."""
     network.adopt(encoders)
 
 
 def mean_by_rows(first: np.ndarray, rows: Sequence[int], *others: np.ndarray) -> np.ndarray:
-    """Mean of a weight, counted as often as its client has rows."""
+    """Mean of a weight over clients, each counted as often as it has rows."""
     return weighted_mean([{"": one} for one in (first, *others)], rows)[""]
 
 
@@ -180,7 +180,7 @@ class Learner:
     projection: int
 
     def project(self, samples: np.ndarray) -> Secret:
-        """z of a batch."""
+        """z, the client's projections of a batch."""
         shape = (len(samples), self.projection)
         found: Secret = self.cross.call(
             projection, self.encoders, self.rows[0], samples, shape=shape
@@ -188,14 +188,14 @@ class Learner:
         return found
 
     def meet(self, samples: np.ndarray, received: Sequence[Secret]) -> Secret:
-        """Step 1 towards the projections of others; the loss."""
+        """Step 1 of pre-training, towards others' projections; returns the loss."""
         given = self.cross, self.rows[0], samples, *received
         loss: Secret
         (loss,) = self.encoders.step(meet, *given, shapes=[()], of=[np.float64], changes=2)
         return loss
 
     def learn_alone(self, epoch: int) -> Secret:
-        """Step 2, an epoch on all own rows; the loss."""
+        """Step 2 of pre-training, an epoch on all own rows; returns the loss."""
         given = self.local, self.cross, self.streams, epoch, self.how, *self.rows
         loss: Secret
         (loss,) = self.encoders.step(learn_alone, *given, shapes=[()], of=[np.float64], changes=2)
@@ -207,7 +207,7 @@ class Learner:
         return dict(zip(self.shapes, found, strict=True))
 
     def take_mean(self, mean: Mapping[str, Secret], network: Model) -> None:
-        """Step 3: put the mean in the place of what was shared; the network starts from both."""
+        """Step 3: the mean replaces the shared weights, and `network` starts from both encoders."""
         self.encoders.step(put_shared, self.local, list(mean), *mean.values(), changes=2)
         network.step(adopt, self.encoders)
 
@@ -264,7 +264,7 @@ class Client(OpenClient):
 
     @property
     def learner(self) -> Learner:
-        """Its encoders and heads in pre-training."""
+        """The client's encoders and heads in pre-training."""
         models = self.encoders, self.cross, self.local, self.streams
         return Learner(*models, tuple(self.rows), self.how, self.shapes, self.projection)
 
@@ -295,7 +295,7 @@ class Client(OpenClient):
 
 
 def partners(client: int, clients: Sequence[int]) -> list[int]:
-    """Clients that a client meets: client 0 meets all others, and they it alone."""
+    """Clients with which a client exchanges projections: client 0 with all, others with 0 only."""
     return [k for k in clients if k != client] if client == 0 else [0]
 
 
@@ -310,7 +310,7 @@ class Server(OpenServer):
     done: int = field(default=0, init=False)  # rounds of pre-training
 
     async def run(self) -> None:
-        """Global iterations of pre-training, then split training."""
+        """Open the global iterations of pre-training, then the rounds of split training."""
         meetings = self.batches.per_epoch
         while self.done < self.epochs * (meetings + 1):
             self.safe_point()
@@ -344,7 +344,7 @@ class Server(OpenServer):
 
 
 class IdealFedHssl(Ideal):
-    """Outputs of FedHSSL.
+    """Declared outputs of FedHSSL.
 
     Parameters
     ----------
@@ -365,11 +365,11 @@ class IdealFedHssl(Ideal):
         self.learners = learners
 
     def embed(self, client: int, samples: Any, width: int) -> Secret:
-        """H_n, of both networks."""
+        """H_n of some samples, by both networks; declares that the server is told it."""
         return super().embed(client, samples, 2 * width)
 
     def meet(self, samples: np.ndarray) -> None:
-        """Step 1: who meets a client is told its projections, the server its loss."""
+        """Step 1; declares that a client's partners are told projections, and the server losses."""
         tell, clients = self.world.output, list(self.learners)
         z = {n: learner.project(samples) for n, learner in self.learners.items()}
         for n, one in z.items():
@@ -383,7 +383,7 @@ class IdealFedHssl(Ideal):
         tell("mean loss of a meeting", mean_of(list(losses.values())))
 
     def learn_alone(self, epoch: int) -> None:
-        """Steps 2 and 3: the server is told losses and upper layers, the clients their mean."""
+        """Steps 2 and 3; losses and upper layers are told to the server, their mean to clients."""
         tell = self.world.output
         losses = {n: learner.learn_alone(epoch) for n, learner in self.learners.items()}
         uppers = {n: learner.upper() for n, learner in self.learners.items()}
@@ -450,7 +450,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
 
     @classmethod
     def check_parties(cls, config: FedHsslConfig, parties: int) -> None:
-        """Refuse networks without upper layers, and a party without another one."""
+        """Refuse networks without upper layers, and a run of a single party."""
         super().check_parties(config, parties)
         upper = len(config.hidden_layers()) or config.degree - 1
         if config.client_kind != "mlp" or upper < 1:
@@ -475,7 +475,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Messages of steps 1 and 3 by turns; then those of split training.
+        """Declared messages: those of steps 1 and 3 by turns, then those of split training.
 
         A projection is of single rows, but no attack reads it yet, so it is not `row_by_row`.
         """
@@ -494,7 +494,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
         return (opening, *(pretraining if first else ()), *split)
 
     def batch_of(self, round: int) -> int:
-        """Number of the batch of a round of split training."""
+        """Number of the batch that a round of split training has."""
         return round - int(self.config.pretrain_epochs) * (self.layout.per_epoch + 1)
 
     def inputs(self, world: World) -> IdealFedHssl:
@@ -531,7 +531,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
 
     @property
     def how(self) -> LocalLearning:
-        """Numbers of step 2."""
+        """Numbers of step 2, local learning."""
         config = self.config
         return LocalLearning(config.pretrain_batch, config.corruption, config.guidance)
 

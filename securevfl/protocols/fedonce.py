@@ -95,7 +95,7 @@ class Learner(Protocol):
         """Multiply-adds of `encode` for each row."""
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """One step on some rows; the loss before it, and weights that were clipped."""
+        """One step on some rows; returns the loss before it and the number of clipped weights."""
 
     def encode(self, rows: np.ndarray) -> np.ndarray:
         """Representations of rows, (rows, h) float32."""
@@ -120,7 +120,7 @@ class Noise(NoiseTargets):
         return self.network.operations
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """One step towards the targets."""
+        """One step towards the targets, assigned anew in every `every`-th epoch."""
         return self.train(features[places], places, reassign=epoch % self.every == 0)
 
 
@@ -141,7 +141,7 @@ class Reconstruction:
 
 
 def order(chance: Chance, rows: int, size: int, epoch: int) -> np.ndarray:
-    """Rows of a guest's batches in an epoch, (batches, |B|), by its own entropy."""
+    """Rows of a guest's batches in an epoch, (batches, |B|), in an order that only it knows."""
 
     def stream(name: str, *keys: int) -> np.random.Generator:
         return chance.stream(f"local/{name}", *keys)
@@ -154,7 +154,7 @@ def order(chance: Chance, rows: int, size: int, epoch: int) -> np.ndarray:
 def learn(
     learner: Learner, rows: np.ndarray, batches: np.ndarray, place: int, epoch: int
 ) -> tuple[np.float32, np.float32]:
-    """One step on a batch; the loss before it, and weights that were clipped."""
+    """One step on a batch; returns the loss before it and the number of clipped weights."""
     loss, clipped = learner.learn(rows, batches[place], epoch)
     return np.float32(loss), np.float32(clipped)
 
@@ -171,7 +171,7 @@ def added(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def stack(first: np.ndarray, parties: int, came: Sequence[int], *others: np.ndarray) -> np.ndarray:
-    """Representations of those that came, and zeros for the others: (N, rows, h)."""
+    """Representations, (N, rows, h): those of the guests in `came`, zeros for the others."""
     whole = np.zeros((parties, *first.shape), np.float32)
     whole[list(came)] = np.stack((first, *others))
     return whole
@@ -180,7 +180,7 @@ def stack(first: np.ndarray, parties: int, came: Sequence[int], *others: np.ndar
 def table(
     one: np.ndarray, rows: int, samples: Sequence[np.ndarray], *stacks: np.ndarray
 ) -> np.ndarray:
-    """Representations of all rows, (N, M + 1, h); the last row is that of padding."""
+    """Representations of all rows, (N, M + 1, h), made of pieces; the last row is for padding."""
     whole = np.zeros((len(one), rows + 1, one.shape[2]), np.float32)
     for some, found in zip(samples, stacks, strict=True):
         whole[:, some] = found
@@ -190,7 +190,7 @@ def table(
 def step(
     centre: Centre, labels: np.ndarray, samples: np.ndarray, rule: Aggregation, whole: np.ndarray
 ) -> np.float32:
-    """One step of the server's model on rows of the table; the loss before it."""
+    """One step of the server's model on rows of the table; returns the loss before it."""
     some = whole[:, samples]
     joint = aggregated(rule, some, np.ones(some.shape[:2], bool), clients=())
     return np.float32(split_step(centre, joint, samples, labels).loss)
@@ -421,7 +421,7 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: FedOnceConfig, parties: int) -> None:
-        """Refuse a timeout without use or none, and clients that the objective does not have."""
+        """Refuse a timeout without use, a missing one, and clients unfit for the objective."""
         super().check_parties(config, parties)
         fills = config.absent == "zeros"
         if fills != (config.timeout is not None):
@@ -459,7 +459,7 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     @property
     def updates(self) -> int:
-        """Local updates of each guest."""
+        """Number of local updates of each guest."""
         return int(self.config.local_rounds or self.config.rounds)
 
     def own_rows(self, shared: np.ndarray, index: int) -> np.ndarray:
@@ -485,29 +485,29 @@ class FedOnce(Provable, EmbeddingProtocol):
         return Reconstruction(encoder, self.secret_stream(index, "objective"))
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
-        """A guest's representation of rows."""
+        """Representation that a guest's network makes of rows."""
         embedding: np.ndarray = bare_of(client.learner).encode(rows)
         return embedding
 
     @property
     def last_fault(self) -> int:
-        """The last round of the communication."""
+        """Last round in which anything is sent: afterwards only the server trains."""
         return pieces(self.layout)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Ends of the guests' training, and each representation once; nothing is sent back."""
+        """Declared messages: the end of each guest's training, then its representations, once."""
         opening, embedding, _ = self.step_messages()
         trained = MessageSpec("trained", "client", "server", "control", count=in_setup)
         of_piece = replace(embedding, shape=self.of_piece, source="the representations")
         return trained, opening, of_piece
 
     def colluders(self) -> int:
-        """All guests but one."""
+        """N - 1: all guests but one."""
         return len(self.peers()) - 1
 
     def ideal(self, world: World) -> None:
-        """The server is told representations as they are; all are told the losses."""
+        """Declare outputs: representations, as they are, to the server; losses to all."""
         guests, M = len(self.peers()), self.data.rows
         stacks: list[list[Any]] = [[] for _ in range(pieces(self.layout))]
         for n in self.peers():
@@ -530,7 +530,7 @@ class FedOnce(Provable, EmbeddingProtocol):
             world.output(f"loss {r}", loss)
 
     def ideal_guest(self, world: World, n: int, learner: Model, rows: Secret) -> None:
-        """A guest's training; all are told its last loss, and how many weights were clipped."""
+        """Train a guest; declare that all are told its last loss, and how many weights it cut."""
         chance, held, total = world.the(n, "chance"), rows.shape[0], None
         coded = min(self.config.batch, held)
         shape = (max(1, held // coded), coded)
@@ -546,10 +546,10 @@ class FedOnce(Provable, EmbeddingProtocol):
             world.output(f"clipped weights of {n}", total, alone=True)
 
     def of_piece(self, key: MessageKey) -> tuple[int, int] | None:
-        """Shape of the representations of a round: the last piece may be short.
+        """Shape of a guest's representations in a round; None if it cannot be told beforehand.
 
-        A server that crashed asks for a piece again, in a later round. So from the round on in
-        which the last piece can be asked for, a short one is known by its announcement alone: None.
+        The last piece of the rows may be short. A server that crashed asks for a piece again in a
+        later round, so from the first round of the last piece on only the announcement tells.
         """
         rows, last = self.layout.coded, pieces(self.layout) - 1
         if key.round > last and len(piece(self.layout, last)) < rows:
@@ -557,7 +557,7 @@ class FedOnce(Provable, EmbeddingProtocol):
         return rows * self.layout.segments, self.config.width
 
     def describe(self) -> dict[str, Any]:
-        """N, |B|, local updates, and what a round is."""
+        """Numbers for summaries: N, |B|, local updates; and what a round is."""
         return {
             "N": self.data.parties,
             "batch_rows": self.batch_rows,
@@ -574,7 +574,7 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """No protection against the server; nothing that depends on labels is sent."""
+        """Claims of no protection against the server; nothing sent depends on labels."""
         return (
             Claim("server", "features", "none", "representations are sent in the clear"),
             Claim("server", "model", "none", "representations are sent in the clear"),
@@ -585,11 +585,11 @@ class FedOnce(Provable, EmbeddingProtocol):
 
 
 def pieces(layout: Batches) -> int:
-    """Number of batches that hold every row once."""
+    """Number of pieces, as large as batches, into which all rows are cut."""
     return -(-layout.length // layout.coded)
 
 
 def piece(layout: Batches, number: int) -> np.ndarray:
-    """Coded rows of one of these batches, uint32; the last one may be short."""
+    """Coded rows of the piece of a number, uint32; the last one may be short."""
     start = number * layout.coded
     return np.arange(start, min(start + layout.coded, layout.length), dtype=np.uint32)

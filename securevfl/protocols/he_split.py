@@ -126,7 +126,7 @@ class Client(SummedClient):
         self.secret_key: Any = b""  # of the key holder only
 
     async def setup(self) -> None:
-        """Make the keys and send the public one, as key holder; else receive it."""
+        """Make the keys and send the public one, if this is the key holder; else receive it."""
         if self.index != self.public.holder:
             self.public_key = await self.receive("key", sender=self.public.holder)
             return
@@ -144,7 +144,7 @@ class Client(SummedClient):
         self.update(samples, await self.receive("gradient", sender=SERVER))
 
     def decrypted(self, sums: Any, shape: tuple[int, ...]) -> Any:
-        """Sum of as many embeddings as the quorum, as integers."""
+        """Sum of the embeddings of a quorum, decrypted to integers."""
         public = self.public
         total = self.open_sealed(public.scheme, self.secret_key, sums, shape, public.quorum)
         return total.map(integers, self.point, real=True, dtype=np.int64)
@@ -177,7 +177,7 @@ class Server(SummedServer):
 
 
 def quorum_of(config: HEConfig, parties: int) -> int:
-    """Embeddings that are summed, at least.
+    """Number of embeddings in a sum at least.
 
     PrivacyError when T clients, or the key holder, with the sum could be left with one embedding,
     or there are too few clients.
@@ -244,7 +244,7 @@ class HESplit(SummedEmbeddings):
     )
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """The usual ones."""
+        """The usual schedules of late and lost parties for a proof."""
         return usual_of(self)
 
     def __init__(self, config: HEConfig, data: Any, *, seed: int) -> None:
@@ -277,7 +277,7 @@ class HESplit(SummedEmbeddings):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """The public key, ciphertexts, and sums to the key holder and back."""
+        """Declared messages: the public key, ciphertexts, and sums to the key holder and back."""
         opening, embedding, gradient = self.step_messages("ciphertext", dtype="")
         rows = self.layout.coded * self.layout.segments
         return (
@@ -305,16 +305,16 @@ class HESplit(SummedEmbeddings):
         return {r: [n for _, n in came[r]] for r in world.rounds("sum")}
 
     def told_sum(self, total: Element) -> Any:
-        """The sum as the key holder returns it."""
+        """A sum in the form in which the key holder returns it, as integers."""
         return total.map(integers, self.point, real=True, dtype=np.int64)
 
     def open_values(self, world: World, embeddings: Mapping[int, Element], round: int) -> None:
-        """The server and the key holder read every embedding together."""
+        """Declare that the server and the key holder together may have every embedding."""
         for n, x in embeddings.items():
             world.output(f"embedding {n} {round}", x, self.told_to, alone=True, together=True)
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Up to T clients without the key holder, with and without the server; it, and both."""
+        """Up to T clients, with and without the server; the key holder, alone and with it."""
         holder = self.config.holder
         rest = tuple(some for some in super().coalitions() if holder not in some)
         return (*rest, frozenset((holder,)), frozenset((SERVER, holder)))
@@ -340,11 +340,11 @@ class HESplit(SummedEmbeddings):
         return made
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """All clients, or those that were summed most often, the lowest first among equals."""
+        """Clients that are evaluated: as many as a sum has, those most often summed; or all."""
         return self.most_used(parties, self.public.quorum)
 
     def describe(self) -> dict[str, Any]:
-        """N, the quorum, the key holder and |B|."""
+        """Numbers for summaries: N, the quorum, the key holder and |B|."""
         return {
             "N": self.data.parties,
             "quorum": self.public.quorum,
@@ -354,13 +354,13 @@ class HESplit(SummedEmbeddings):
         }
 
     def memory(self) -> int:
-        """Bytes of the embeddings, and of the ciphertexts of a round."""
+        """Bytes of the base class, and of a round's ciphertexts, twice."""
         size = self.layout.coded * self.layout.segments * int(self.config.width)
         return super().memory() + 2 * self.data.parties * self.public.scheme.nbytes(size)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Given the sums, against coalitions without the key holder; columns against it alone."""
+        """Claims, given the sums, against coalitions without the key holder; and against it."""
         rests, opened = {
             "ckks": (
                 "ring learning with errors (8192 coefficients, 120 bits)",

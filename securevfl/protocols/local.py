@@ -48,7 +48,7 @@ class Idle(Participant):
     """Client that takes no part; it only receives the end of the run."""
 
     async def run(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of the run."""
         await self.receive("stop", safe=True)
 
 
@@ -131,7 +131,7 @@ class Local(OpenEmbeddings, DownstreamProtocol):
         return Ideal(world, (0,), self.config.weight_bound is not None)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """Client 0 alone."""
+        """Clients that are evaluated: client 0 alone."""
         return (0,)
 
     def named_rows(self, named: Any) -> np.ndarray | None:
@@ -140,12 +140,12 @@ class Local(OpenEmbeddings, DownstreamProtocol):
         return None if rows is None else np.where(rows < self.data.rows, rows, -1)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers of the base class, and of the rows used."""
+        """Numbers of the base class, and the number of labelled rows that train."""
         return super().describe() | {"labelled_rows": len(self.used[1])}
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """No claims: no message leaves the organisation."""
+        """Empty: no message leaves the organisation."""
         return (
             Claim("server", "features", "none", "client 0's embeddings are sent in the clear"),
             Claim("server", "model", "none", "client 0's embeddings are sent in the clear"),

@@ -126,7 +126,7 @@ def rounded(
 def taken(
     filling: Imputation, samples: np.ndarray, round: int, clients: Sequence[int], *sent: np.ndarray
 ) -> None:
-    """Take in the embeddings that came."""
+    """Store the embeddings that came, for imputation in later rounds."""
     filling.take(dict(zip(clients, sent, strict=True)), samples, round)
 
 
@@ -139,7 +139,7 @@ def filled(
     clients: Sequence[int],
     *sent: np.ndarray,
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step on the embeddings that came, and imputed ones; the loss, and dL/dH_n of who sent one."""
+    """Step on the embeddings that came, and imputed ones; returns loss and dL/dH_n of senders."""
     stack, present = filling.complete(dict(zip(clients, sent, strict=True)), samples)
     step = split_step(centre, aggregated(aggregation, stack, present, clients), samples, labels)
     return np.float32(step.loss), *step.gradients.values()
@@ -147,7 +147,15 @@ def filled(
 
 @dataclass(eq=False, repr=False)
 class Client(OpenClient):
-    """Client n of split training, with the rounding of FedVS if wanted."""
+    """Client n of split training, with the rounding of FedVS if wanted.
+
+    Attributes
+    ----------
+    quantisers : (FixedPoint, FixedPoint) or None
+        Those of data and of weights; None rounds nothing.
+    chance : Model
+        Draws the stochastic rounding of the weights; given as a `securevfl.verified.chance.Chance`.
+    """
 
     _: KW_ONLY
     quantisers: tuple[FixedPoint, FixedPoint] | None
@@ -158,7 +166,7 @@ class Client(OpenClient):
         self.chance = self.own_model("chance", self.chance)
 
     def embed(self, samples: np.ndarray) -> Secret:
-        """H_n, float32; with FedVS's rounding float64."""
+        """H_n of some samples, float32; float64 if rounded as FedVS rounds."""
         if self.quantisers is None:
             return super().embed(samples)
         given = (self.features, self.chance, samples, self.round, self.quantisers)
@@ -205,7 +213,7 @@ class Server(OpenServer):
         self.conclude()
 
     def skip(self, embeddings: Collection[int]) -> None:
-        """Drop the round; end the run if all rounds were dropped."""
+        """Drop the round; RunError if all rounds were dropped."""
         missing = [n for n in self.peers if n not in embeddings]
         self.skipped += 1
         self.record("skipped", came=len(embeddings), missing=missing)
@@ -221,14 +229,14 @@ class Server(OpenServer):
     def step(
         self, embeddings: Mapping[int, Secret], samples: np.ndarray
     ) -> tuple[Secret, dict[int, Secret]]:
-        """A step on the embeddings, and imputed ones; only who sent one gets a gradient."""
+        """A step on embeddings that came and imputed ones; only senders get a gradient."""
         if not self.how:
             return super().step(embeddings, samples)
         models = self.centre, self.labels, self.filling
         return filled_step(models, self.aggregation, embeddings, samples, self.round)
 
     def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
-        """Number of embeddings that were imputed, and of rows of which none is known."""
+        """Number of imputed embeddings, and of rows without any known one; empty without a rule."""
         if not self.how:
             return {}
         absent = len(self.peers) - len(embeddings)
@@ -260,7 +268,7 @@ def unknown(filling: Model, samples: np.ndarray) -> Secret:
 
 
 def rows_unknown(filling: Imputation, samples: np.ndarray) -> int:
-    """See `Imputation.unknown`."""
+    """Number of rows of which no embedding is known; see `Imputation.unknown`."""
     return filling.unknown(samples)
 
 
@@ -308,7 +316,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: SplitConfig, parties: int) -> None:
-        """Refuse a timeout or quorum without use, and quantised models of other kinds."""
+        """Refuse a needless or missing timeout, a needless or large quorum, rounding of non-PN."""
         super().check_parties(config, parties)
         ignore = config.stragglers == "ignore"
         timed = config.stragglers not in ("wait", "ignore")
@@ -343,7 +351,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """One embedding and its gradient a round; with FedVS's rounding in float64."""
+        """Declared messages: one embedding and its gradient a round; float64 if FedVS rounds."""
         return self.step_messages(dtype="float64" if self.config.quantized else "float32")
 
     def new_filling(self) -> Imputation:
@@ -379,7 +387,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def quantisers(self) -> tuple[FixedPoint, FixedPoint] | None:
-        """FedVS's quantisers of data and weights, where asked for."""
+        """FedVS's quantisers of data and of weights; None unless `quantized` asks for them."""
         if not self.config.quantized:
             return None
         field = PrimeField(2**61 - 1)
@@ -402,17 +410,17 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
         return found
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """All clients, or those that were used most often, the lowest first among equals."""
+        """Clients that are evaluated: with "ignore" those used most often; else all."""
         if self.config.stragglers != "ignore":
             return self.peers()
         return self.most_used(parties, self.quorum)
 
     def describe(self) -> dict[str, Any]:
-        """N, the quorum and |B|."""
+        """Numbers for summaries: N, the quorum and |B|."""
         return {"N": self.data.parties, "quorum": self.quorum, "batch_rows": self.batch_rows}
 
     def memory(self) -> int:
-        """Bytes of the base class, and of a buffer with its copies in a checkpoint."""
+        """Bytes of the base class; with "buffer" also of the stored embeddings and their copies."""
         buffered = self.config.stragglers == "buffer"
         row = 4 * int(self.config.width) + 8
         table = 4 * self.data.parties * (self.data.rows + 1) * row
@@ -420,12 +428,12 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """No protection: embeddings are sent in the clear."""
+        """Claims of no protection: embeddings are sent in the clear."""
         return OPEN_EMBEDDINGS
 
 
 class IdealSplit(Ideal):
-    """Outputs of split training, with rounding and imputation."""
+    """Declared outputs of split training, with rounding and imputation."""
 
     def __init__(self, world: World, made: Split) -> None:
         super().__init__(world, made.peers(), made.config.weight_bound is not None)
@@ -434,7 +442,7 @@ class IdealSplit(Ideal):
         self.filling = world.the(SERVER, "filling")
 
     def embed(self, client: int, samples: np.ndarray, width: int) -> Secret:
-        """H_n of some samples, rounded if wanted."""
+        """H_n of some samples, rounded if wanted; declares that the server is told it."""
         if self.quantisers is None:
             return super().embed(client, samples, width)
         given = self.columns[client], self.chances[client], samples, self.round, self.quantisers

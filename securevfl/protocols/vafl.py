@@ -52,13 +52,13 @@ class VaflConfig(SegmentedConfig):
 
 
 class Order:
-    """A client's own batches: secret choices, as an input of functions."""
+    """A client's own batches, which are secret; functions of protected values are given it."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches = batches
 
     def state_dict(self) -> dict[str, Any]:
-        """First batch, by which two orders are told apart: it changes never."""
+        """The first batch, by which two orders are told apart; it never changes."""
         return {"first": self.batches.draw(1)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -76,12 +76,12 @@ def samples_of(batch: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def kept(last: LastEmbeddings, client: int, samples: np.ndarray, step: int, H: np.ndarray) -> None:
-    """Keep a client's embedding as the newest of these samples."""
+    """Store a client's embedding as the newest one of these samples."""
     last.keep(client, samples, H, step)
 
 
 def known(last: LastEmbeddings, samples: np.ndarray) -> float:
-    """Share of the samples' embeddings that ever came; padded rows have none."""
+    """Part of the embeddings of real samples, of all clients, that have ever come."""
     return float(last.at(samples)[1][:, samples >= 0].mean())
 
 
@@ -94,7 +94,7 @@ def stepped(
     clients: Sequence[int],
     *_: np.ndarray,
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step on the newest embeddings of the samples; the loss, and dL/dH_n of their sender."""
+    """Step on the newest embeddings of the samples; returns the loss, and dL/dH_n of the sender."""
     joint = aggregated(aggregation, *last.at(samples), clients)
     step = split_step(centre, joint, samples, labels)
     return np.float32(step.loss), *step.gradients.values()
@@ -116,7 +116,7 @@ def arrival(
 
 
 def samples_in(layout: Batches, batch: Secret) -> Secret:
-    """Samples behind a coded batch that is protected; the layout of the rows is public."""
+    """Samples behind a coded batch that is a protected value; the layout of rows is public."""
     rows = layout.samples(np.arange(layout.length)).reshape(layout.segments, -1)
     shape = (layout.segments * batch.shape[0],)
     found: Secret = batch.map(samples_of, rows, shape=shape, dtype=np.int64)
@@ -159,7 +159,7 @@ class Client(OpenClient):
             self.update(samples, gradient)
 
     async def answer(self) -> Secret | None:
-        """Gradient of this round, None at the end; one of an earlier round is dropped."""
+        """Gradient of this round; None at the end. A gradient of an earlier round is dropped."""
         # After so many rounds without an answer the server is gone. A wait without end lets the
         # engine see that nothing more can happen, and end the run with an error.
         timeout = self.timeout if self.unanswered < _UNANSWERED else None
@@ -208,7 +208,7 @@ class Server(OpenServer):
         return loss, gradients
 
     def details(self, embeddings: Mapping[int, Secret], samples: Secret) -> dict[str, Any]:
-        """The sender, and the share of embeddings that are known."""
+        """Fields of a step for the history: the sender, and the part of embeddings known."""
         return {"client": next(iter(embeddings)), "known": self.known}
 
     def answer(self, batch: Secret, gradients: Mapping[int, Secret]) -> None:
@@ -268,11 +268,11 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """An embedding and its gradient in each client's own rounds; nothing is announced."""
+        """Declared messages: an embedding and its gradient in each client's own rounds."""
         return (*self.step_messages()[1:], last_word())
 
     def ideal(self, world: World) -> None:
-        """The server is told batches and embeddings, client n dL/dH_n, and all are told the loss.
+        """Declare outputs: batches and embeddings to the server, dL/dH_n to n, the loss to all.
 
         Who arrives when is public, and follows from the conditions. Losses and gradients may depend
         on labels alone, beside what a client has itself: others may have sent nothing yet.
@@ -299,7 +299,7 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
                 arrivals += 1
 
     def describe(self) -> dict[str, Any]:
-        """N, |B|, and what a round is."""
+        """Numbers for summaries: N and |B|; and what a round is."""
         return {
             "N": self.data.parties,
             "batch_rows": self.batch_rows,
@@ -313,14 +313,14 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """No protection: embeddings are sent in the clear."""
+        """Claims of no protection: embeddings are sent in the clear."""
         return OPEN_EMBEDDINGS
 
 
 def own_stream(
     seed: int, secrets: Secrets, client: int, name: str, *keys: int
 ) -> np.random.Generator:
-    """Stream of a client's batches: the layout is public, for the server; the order is its own."""
+    """Stream of a client's batches: public if `name` is "shuffle", the layout; else its own."""
     if name == "shuffle":
         return keyed_stream(seed, SERVER, f"train/{name}", *keys)
     return secrets.stream(client, f"train/{name}", *keys)

@@ -94,7 +94,7 @@ class Dominator(OpenServer):
     due: tuple[float, ...] = field(default=(), init=False)  # when each open launch was made
 
     async def run(self) -> None:
-        """Keep `threads` launches under way; finish the oldest with outputs that came in time."""
+        """Keep `threads` launches under way; finish the oldest with the outputs in time."""
         while self.steps + self.skipped < self.max_steps:
             self.safe_point()
             self.announce(self.steps + self.skipped + 1, to=())  # requests are sent ahead of it
@@ -123,7 +123,7 @@ class Dominator(OpenServer):
             self.due = (*self.due, self.now)
 
     def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
-        """Number of outputs that are not in the sum."""
+        """Fields of a step for the history: how many outputs are missing in the sum."""
         return {"absent": len(self.peers) - len(embeddings)}
 
     def answer(self, batch: np.ndarray, gradients: Mapping[int, Secret]) -> None:
@@ -132,7 +132,7 @@ class Dominator(OpenServer):
             self.send(n, "gradient", (batch, theta))
 
     def skip(self) -> None:
-        """Give up a launch without any output; end the run if all launches were given up."""
+        """Give up a launch without any output; RunError if all launches were given up."""
         self.skipped += 1
         self.record("skipped", came=0, missing=list(self.peers))
         if self.skipped == self.max_steps:
@@ -198,13 +198,13 @@ class Vfb2(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Requests, which stand for the announcement; outputs, and theta for those in the sum."""
+        """Declared messages: requests (the announcements), outputs, theta to those in time."""
         request = MessageSpec("request", "server", "client", "control", public=True,
                               source="the batch")  # fmt: skip
         return (request, *self.step_messages()[1:], last_word())
 
     def ideal(self, world: World) -> None:
-        """The server is told all outputs, a client in the sum theta, and all are told the loss.
+        """Declare outputs: all H_n to the server, theta to the clients in a sum, the loss to all.
 
         A client does what it is asked for in the order of the dominator's messages, which is
         public: an output is of its weights at the request.
@@ -225,7 +225,7 @@ class Vfb2(OpenEmbeddings, EmbeddingProtocol):
                 ideal.answer(samples, self.ideal_step(ideal, samples, used))
 
     def describe(self) -> dict[str, Any]:
-        """N, |B|, and what a round is."""
+        """Numbers for summaries: N and |B|; and what a round is."""
         return {
             "N": self.data.parties,
             "batch_rows": self.batch_rows,
@@ -234,7 +234,7 @@ class Vfb2(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """No protection: outputs are sent in the clear here."""
+        """Claims of no protection: outputs are sent in the clear here."""
         return (
             Claim("server", "features", "none", "outputs are sent in the clear"),
             Claim("server", "model", "none", "outputs are sent in the clear"),

@@ -104,17 +104,17 @@ class VflhlpConfig(SupervisedOptions, EmbeddingConfig):
     )
 
     def term(self, theta: Mapping[str, Any]) -> ProximalTerm:
-        """Proximal term towards weights by name."""
+        """Proximal term that holds a model near the weights theta, by name."""
         return ProximalTerm(tuple(theta), self.beta, self.clip)
 
     @property
     def active(self) -> bool:
-        """Whether step 1 is done."""
+        """Whether step 1 is done: client 0 pre-trains on labels."""
         return self.variant in ("full", "a")
 
     @property
     def passive(self) -> bool:
-        """Whether step 2 is done."""
+        """Whether step 2 is done: passive clients pre-train."""
         return self.variant in ("full", "p")
 
 
@@ -126,7 +126,7 @@ def held_update(
     term: ProximalTerm,
     *theta: np.ndarray,
 ) -> np.float32:
-    """Step of theta^1 with dL/dH_1, held near Theta^1; the number of weights that were clipped."""
+    """Step of theta^1 with dL/dH_1, held near Theta^1; returns the number of clipped weights."""
     with term.pulling(network, theta):
         return updated(network, features, samples, gradient)
 
@@ -134,7 +134,7 @@ def held_update(
 def held_step(
     term: ProximalTerm, centre: Centre, labels: np.ndarray, *given: Any
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step of theta^0, held near Theta^0, which is given first; the loss, and dL/dH_n of each."""
+    """Step of theta^0, held near Theta^0 (the first weights); returns the loss and each dL/dH_n."""
     held = len(term.names)
     with term.pulling(centre, given[:held]):
         return stepped(centre, labels, *given[held:])
@@ -172,7 +172,7 @@ class ActiveClient(OpenClient):
 def client_step(
     network: Model, given: tuple[Any, ...], config: VflhlpConfig, theta: Mapping[str, Secret]
 ) -> Secret:
-    """Step of theta^1 with columns, samples and dL/dH_1; the number of weights clipped."""
+    """Step of theta^1 with columns, samples and dL/dH_1; returns how many weights were clipped."""
     term = config.term(theta)
     clipped: Secret
     (clipped,) = network.step(held_update, *given, term, *theta.values(), shapes=[()])
@@ -222,7 +222,7 @@ class Server(OpenServer):
     def step(
         self, embeddings: Mapping[int, Secret], samples: Any
     ) -> tuple[Secret, dict[int, Secret]]:
-        """Loss L_vfl of a step of theta^0, with the proximal term if there is one, and dL/dH_n."""
+        """Step of theta^0, with any proximal term; returns the loss L_vfl, and each dL/dH_n."""
         given = samples, self.aggregation, embeddings
         return server_step(self.centre, self.labels, given, self.config, self.theta)
 
@@ -234,7 +234,7 @@ def server_step(
     config: VflhlpConfig,
     theta: Mapping[str, Secret] | None,
 ) -> tuple[Secret, dict[int, Secret]]:
-    """Loss of a step of theta^0 on samples, as they are joined, and embeddings; and dL/dH_n."""
+    """Step of theta^0 with samples, aggregation and embeddings; returns the loss, each dL/dH_n."""
     if theta is None:
         return joint_step(centre, stepped, labels, *given)
     held = partial(held_step, config.term(theta))
@@ -242,7 +242,7 @@ def server_step(
 
 
 class IdealVflhlp(Ideal):
-    """Outputs of VFLHLP.
+    """Declared outputs of VFLHLP.
 
     Attributes
     ----------
@@ -259,7 +259,7 @@ class IdealVflhlp(Ideal):
         self.head: dict[str, Secret] | None = None
 
     def step_1(self, own: Pretraining, more: Secret | None) -> None:
-        """Step 1: client 0 is told all its labels, and the server its head."""
+        """Step 1; declares that client 0 is told its labels, and the server client 0's head."""
         labels = all_labels(self.labels, more)
         self.world.output("labels", labels, to=[0], alone=True)
         learnt, shapes = tell(self.world, 0, own.told, labels), shapes_of(own)
@@ -269,7 +269,7 @@ class IdealVflhlp(Ideal):
             self.world.output("head of party 0", weight, to=[SERVER], alone=True)
 
     def step(self, client: int, samples: Any, gradient: Secret) -> Secret:
-        """Step of a bottom model; that of client 0 is held."""
+        """Step of a bottom model; that of client 0 is held near Theta^1."""
         if client > 0 or self.encoder is None:
             return super().step(client, samples, gradient)
         given = self.columns[0], samples, gradient
@@ -374,7 +374,7 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
     def ideal_step(
         self, ideal: Any, samples: np.ndarray, used: Mapping[int, Secret]
     ) -> tuple[Secret, dict[int, Secret]]:
-        """A step of theta^0: the loss L_vfl, and the gradients of these clients."""
+        """Step of theta^0; returns the loss L_vfl, and the gradients of these clients."""
         given = samples, self.aggregation, used
         return server_step(ideal.centre, ideal.labels, given, self.config, ideal.head)
 

@@ -26,23 +26,23 @@ class OnShares(Protocol):
 
     @classmethod
     def settled(cls, config: Any, shape: Shape) -> Any:
-        """Width and batch by the budget of sums, where they are not given."""
+        """The options with width and batch that keep the budget of sums, where these are 0."""
         return config.settled(sum(shape.widths), shape.rows)
 
     @property
     def code(self) -> LagrangeCode:
-        """Evaluation points, K and T."""
+        """The Lagrange code of data and models: evaluation points, K and T."""
         code: LagrangeCode = self.public.code
         return code
 
     @property
     @abstractmethod
     def prss(self) -> Prss | None:
-        """Keys of the masks of uploads, by holder; None without masks."""
+        """Holders of each key of the masks of uploads; None without masks."""
 
     @abstractmethod
     def quantised_columns(self) -> dict[int, np.ndarray]:
-        """X-bar of the training rows by client, (K, ceil(M/K), columns), field elements."""
+        """X-bar, the training rows in F_p, by client: (K, ceil(M/K), columns)."""
 
     @property
     def shared_parts(self) -> tuple[Part, ...]:
@@ -55,12 +55,12 @@ class OnShares(Protocol):
 
     @property
     def batch_rows(self) -> int:
-        """|B|."""
+        """|B|: rows of a batch within one segment."""
         return int(self.public.batches["train"].coded)
 
     @property
     def points(self) -> dict[int, int]:
-        """alpha_n of each client."""
+        """Evaluation point alpha_n of each client's shares."""
         return {n: int(alpha) for n, alpha in enumerate(self.code.alphas)}
 
 
@@ -83,4 +83,4 @@ class SharedModels(OnShares):
     @property
     @abstractmethod
     def owners(self) -> int:
-        """Number of clients with data: the first ones."""
+        """Number of clients that have data: they are the first ones."""

@@ -84,26 +84,26 @@ def _wrong(
 
 
 def is_any(values: np.ndarray) -> np.bool_:
-    """1 if any number is not 0, else 0."""
+    """Truth value, a NumPy bool: True if any number is not 0."""
     return np.bool_(values.any())
 
 
 def which_wrong(
     first: np.ndarray, field: PrimeField, points: np.ndarray, R: int, *others: np.ndarray
 ) -> np.ndarray:
-    """Wrong results, (results,) bool."""
+    """Mask of the wrong results, (results,) bool: those off the polynomial of most."""
     flat = np.stack([first, *others]).reshape(1 + len(others), -1)
     good: np.ndarray = error_correction.honest(field, points, flat, R)
     return ~good
 
 
 def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
-    """Values of all rows in their order, from parts that have `step` coded rows each.
+    """Values of all rows, in the order of the rows, put together from numbered parts.
 
     Parameters
     ----------
     parts : mapping of int to ndarray or Secret
-        By number.
+        By number; part n has the coded rows from n `step` on.
     """
     ends = ((n * step, min((n + 1) * step, batches.length)) for n in parts)
     samples = [batches.samples(np.arange(*rows)) for rows in ends]
@@ -117,7 +117,7 @@ def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
 def placed(
     first: np.ndarray, rows: int, samples: list[np.ndarray], *others: np.ndarray
 ) -> np.ndarray:
-    """Parts of values at the rows of theirs; a row -1 is padding."""
+    """Parts of values, each put at its rows; entries of the row -1, padding, are left out."""
     values = np.empty((rows, *first.shape[1:]), first.dtype)
     for own, part in zip(samples, (first, *others), strict=True):
         values[own[own >= 0]] = part[own >= 0]

@@ -84,7 +84,9 @@ def is_advanced(name: str, extra: object = None) -> bool:
 
 
 def our_name(name: str, known: Collection[str]) -> str:
-    """The name of an option here; the same name where we have none for it, or have it ourselves.
+    """Name that this library has for an option of another program; an unknown name stays.
+
+    A name in `known` stays as well.
 
     Examples
     --------

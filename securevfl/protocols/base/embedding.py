@@ -63,7 +63,7 @@ class EmbeddingProtocol(SplitProtocol):
         raise NotImplementedError
 
     def make_server(self, kind: Callable[..., S], *more: Any, **options: Any) -> S:
-        """A server of a class that begins as `OpenServer`; `more` and `options` are its own."""
+        """Server of the class `kind`, with the arguments of `OpenServer`, then its own."""
         return kind(
             self.peers(),
             self.layout,
@@ -164,7 +164,7 @@ class EmbeddingProtocol(SplitProtocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Disclosures as declared; by default gradients, and embeddings or protected uploads."""
+        """Disclosures as declared; without any, gradients, and embeddings or protected uploads."""
         if self.messages:
             return super().exposures
         hiding = ("perfect", "statistical", "computational")
@@ -196,7 +196,7 @@ class EmbeddingProtocol(SplitProtocol):
 
     @property
     def batch_rows(self) -> int:
-        """|B|."""
+        """|B|: rows of a batch within one segment."""
         return self.layout.coded
 
     def memory(self) -> int:

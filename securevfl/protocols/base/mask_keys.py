@@ -33,7 +33,7 @@ class KeyParticipant(Participant):
     keys: dict[int, Key]
 
     async def agree_on_keys(self, prss: Prss) -> None:
-        """Draw the keys that it deals, send them, and take those that others deal."""
+        """Draw and send the keys that this client deals; take those that others deal."""
         drawn = {key: self.key(f"k{key}.") for key in prss.dealt(self.index)}
         self.send(self.index, "own-keys", list(drawn.values()))
         for j in self.peers:
@@ -52,15 +52,14 @@ class KeyParticipant(Participant):
         await self.receive("own-keys", sender=self.index)
 
     def check_keys(self, prss: Prss) -> None:
-        """Refuse keys of other blocks; see `check_keys`."""
+        """Refuse keys that do not belong to the blocks of `prss`; see `check_keys`."""
         check_keys(self.index, self.keys, prss)
 
 
 def check_keys(party: int, keys: Mapping[int, Any], prss: Prss) -> None:
-    """Refuse keys of other blocks than those of `prss`, which a checkpoint may have.
-
-    The places of keys that all parties hold tell all blocks: those outside each of them. So where
-    blocks are others, somebody refuses. Raises CheckpointError.
+    """Refuse a party's keys, from a checkpoint, of other blocks than those of `prss`.
+     A checkpoint of another version may have such keys. Each party sees its own only, but where
+    blocks differ, at least one party refuses. Raises CheckpointError.
     """
     wanted = len(prss.held(party))
     if set(keys) != set(prss.held(party)):
@@ -96,7 +95,7 @@ def key_messages(prss: Prss, source: str) -> tuple[MessageSpec, MessageSpec]:
 def key_posts(prss: Prss) -> tuple[Post, ...]:
     """Planned messages of keys in setup, in the order in which each dealer sends them.
 
-    Neighbours to whom all dealers send as many keys are in one of them.
+    One planned message stands for neighbours to whom all dealers send the same number of keys.
     """
     N = prss.code.parties
     dealers = [i for i in range(N) if prss.dealt(i)]

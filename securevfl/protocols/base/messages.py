@@ -135,7 +135,7 @@ def announcement(
 
 
 def last_word(receiver: str = "client") -> MessageSpec:
-    """Message "stop", in methods whose parties do not loop over announced rounds."""
+    """Declaration of the message "stop" for parties that do not loop over announced rounds."""
     return MessageSpec(
         *("stop", "server", receiver, "control"),
         public=True,
@@ -154,7 +154,7 @@ def in_rounds(key: MessageKey) -> int:
 
 
 def fixed(*shape: int) -> Callable[[MessageKey], tuple[int, ...]]:
-    """Shape that is the same for all messages of a kind."""
+    """Function from any message's key to one shape, the same for all messages of a kind."""
     return lambda key: shape
 
 

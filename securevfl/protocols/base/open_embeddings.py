@@ -24,14 +24,14 @@ FIELD = PrimeField(2**31 - 1)  # of the trace: no message carries elements of a 
 
 
 def embedding(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """H_n of some samples, (rows, h)."""
+    """H_n, a client's embedding of some samples, (rows, h)."""
     return network.forward(rows_of(features, samples))
 
 
 def updated(
     network: ClientNetwork, features: np.ndarray, samples: np.ndarray, gradient: np.ndarray
 ) -> np.float32:
-    """Step with dL/dH_n; the number of weights that were clipped."""
+    """Step of the network with dL/dH_n; returns the number of weights that were clipped."""
     return np.float32(network.update(rows_of(features, samples), gradient))
 
 
@@ -43,7 +43,7 @@ def stepped(
     clients: Sequence[int],
     *embeddings: np.ndarray,
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step of the server model on these clients' embeddings; the loss, and dL/dH_n of each."""
+    """Step of the server model on these clients' embeddings; returns the loss, and each dL/dH_n."""
     joint = gathered(aggregation, dict(zip(clients, embeddings, strict=True)), aggregation.parties)
     step = split_step(centre, joint, samples, labels)
     return np.float32(step.loss), *step.gradients.values()
@@ -88,7 +88,7 @@ class OpenClient(Participant):
         self.network: Model = self.own_model("network", self.network)
 
     async def run(self) -> None:
-        """Take part in every round; leave one that ends before its gradient comes."""
+        """Take part in every round; leave a round that ends before its gradient comes."""
         async for round_ in self.rounds():
             with round_:
                 await self.take_part(round_.payload)
@@ -110,7 +110,7 @@ class OpenClient(Participant):
         return found
 
     def update(self, samples: Any, gradient: Secret) -> None:
-        """Step with dL/dH_n; clipped weights are recorded as an event."""
+        """Step with dL/dH_n; a number of clipped weights is recorded as an event."""
         clipped = self.step(samples, gradient)
         if self.bound is not None:
             count = int(self.opened(clipped, "clipped weights"))
@@ -118,7 +118,7 @@ class OpenClient(Participant):
                 self.record("clipped", weights=count, bound=self.bound)
 
     def step(self, samples: Any, gradient: Secret) -> Secret:
-        """Step of the bottom model with dL/dH_n; the number of weights that were clipped."""
+        """Step of the bottom model with dL/dH_n; returns the number of clipped weights."""
         clipped: Secret
         (clipped,) = self.network.step(updated, self.features, samples, gradient, shapes=[()])
         return clipped
@@ -199,11 +199,11 @@ class OpenServer(Participant):
         self.record("round", step=self.steps, loss=loss, used=len(gradients), **details)
 
     def samples(self, batch: Any) -> Any:
-        """Row numbers of a batch, as of `Batches.samples`."""
+        """Row numbers that a batch stands for; see `Batches.samples`."""
         return self.batches.samples(batch)
 
     def details(self, embeddings: Mapping[int, Secret], samples: Any) -> dict[str, Any]:
-        """Fields about the join of the embeddings for the history."""
+        """Further fields of a step for the history; here none."""
         return {}
 
     def step(
@@ -236,9 +236,9 @@ def joint_step(
 
 
 class Ideal:
-    """Outputs of split training: values of a trusted party, and who is told them.
+    """Outputs of split training: values that a trusted party computes, and who is told them.
 
-    Its models and inputs have no home: they are for declared outputs.
+    It trains a copy of all models on all inputs, to declare what each party may learn.
     """
 
     def __init__(self, world: World, clients: Sequence[int], bounded: bool) -> None:
@@ -249,7 +249,7 @@ class Ideal:
         self.labels = world.the(SERVER, "labels")
 
     def embed(self, client: int, samples: Any, width: int) -> Secret:
-        """H_n of some samples, which the server is told as it is."""
+        """H_n of some samples; declares that the server is told it as it is."""
         shape = (samples.shape[0], width)
         made: Secret = self.networks[client].call(
             embedding, self.columns[client], samples, shape=shape
@@ -257,7 +257,7 @@ class Ideal:
         return self.shown(client, made)
 
     def shown(self, client: int, made: Secret) -> Secret:
-        """An embedding that the server is told as it is."""
+        """The same embedding, with the declaration that the server is told it as it is."""
         self.world.output(f"embedding of party {client}", made, to=[SERVER], alone=True)
         return made
 
@@ -268,10 +268,10 @@ class Ideal:
         *,
         alone: bool = False,
     ) -> None:
-        """Tell all the loss, and each client its gradient, with which it steps.
+        """Declare that all are told the loss, and each client its gradient; the clients step.
 
-        With `alone` they may depend on the labels alone, beside what a client has itself. So they
-        do where there is one client.
+        With `alone`, or with one client, loss and gradients may stand on the labels alone, beside
+        what a client has itself.
         """
         loss, gradients = found
         alone = alone or len(self.columns) == 1
@@ -282,13 +282,13 @@ class Ideal:
             self.update(n, samples, gradient)
 
     def update(self, client: int, samples: Any, gradient: Secret) -> None:
-        """A client's step; all are told how many weights were clipped, where there is a bound."""
+        """Step of a client; if weights are bounded, all are told how many were clipped."""
         clipped = self.step(client, samples, gradient)
         if self.bounded:
             self.world.output(f"clipped weights of party {client}", clipped, alone=True)
 
     def step(self, client: int, samples: Any, gradient: Secret) -> Secret:
-        """Step of a client's bottom model; the number of weights that were clipped."""
+        """Step of a client's bottom model; returns the number of clipped weights."""
         clipped: Secret
         (clipped,) = self.networks[client].step(
             updated, self.columns[client], samples, gradient, shapes=[()]
@@ -305,11 +305,11 @@ class OpenEmbeddings(Provable):
     aggregation: Aggregation
 
     def colluders(self) -> int:
-        """One client: nothing is hidden from the server that more of them could find."""
+        """1: more clients together find out nothing that is hidden from the server."""
         return 1
 
     def ideal(self, world: World) -> None:
-        """The server is told all embeddings, client n its dL/dH_n, and all are told the loss.
+        """Declare outputs: embeddings to the server, dL/dH_n to client n, and the loss to all.
 
         Who sends and who is answered in a round is public, and follows from the conditions.
         """
@@ -327,15 +327,15 @@ class OpenEmbeddings(Provable):
                 ideal.answer(samples, self.ideal_step(ideal, samples, used))
 
     def batch_of(self, round: int) -> int:
-        """Number of the batch of a round."""
+        """Number of the batch that a round has."""
         return round
 
     def ideal_step(
         self, ideal: Ideal, samples: np.ndarray, used: Mapping[int, Secret]
     ) -> tuple[Secret, dict[int, Secret]]:
-        """A step of the server model: the loss, and the gradients of these clients."""
+        """A step of the server model; returns the loss, and the gradients of these clients."""
         return joint_step(ideal.centre, stepped, ideal.labels, samples, self.aggregation, used)
 
     def inputs(self, world: World) -> Ideal:
-        """Inputs of all parties."""
+        """Inputs of all parties, from which the declared outputs are computed."""
         return Ideal(world, self.peers(), self.config.weight_bound is not None)  # type: ignore[attr-defined]

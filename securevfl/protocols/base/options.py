@@ -265,11 +265,11 @@ class BudgetedConfig(TrainingConfig):
 
     @property
     def budget(self) -> float:
-        """Share of the unknowns that equations stay below; 0 for no budget."""
+        """Share of a row's unknowns below which its equations stay; 0 for no budget."""
         return self.sum_budget or 0.0
 
     def settled(self, columns: int, rows: int) -> Self:
-        """The options with width and batch where these are 0, and the budget.
+        """The options with width and batch, where these are 0, that keep the budget of sums.
 
         Parameters
         ----------
@@ -335,11 +335,11 @@ class EmbeddingConfig(TrainingConfig):
 
     @property
     def client_kind(self) -> str:
-        """`client`, or "own" for a network of the user's."""
+        """The option `client`, or "own" where the network is the user's."""
         return "own" if self.own_client else self.client
 
     def hidden_layers(self) -> tuple[int, ...]:
-        """`layers` as numbers."""
+        """Widths of the hidden layers: the option `layers` as numbers."""
         return tuple(int(word) for word in self.layers.split(",") if word)
 
 

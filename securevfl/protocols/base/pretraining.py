@@ -25,13 +25,13 @@ WITHIN: Mapping[str, str] = {"labels": "real", "head": "real"}
 def pretrain(
     own: Pretraining, streams: Streams, features: np.ndarray, names: list[str], *labels: np.ndarray
 ) -> tuple[Any, ...]:
-    """Pre-train on all own rows; what there is to say of it, by name."""
+    """Pre-train on all own rows; returns its figures, in the order of `names`."""
     told = own.run(features, streams, *labels)
     return tuple(told[name] for name in names)
 
 
 def take_over(network: ClientNetwork, own: Pretraining) -> None:
-    """Start from the result of the pre-training."""
+    """Put the weights of the pre-trained encoder into a network."""
     load_weights(network, weights_of(own.encoder))
 
 
@@ -56,7 +56,7 @@ def all_labels(labels: Secret, more: Secret | None) -> Secret:
 def learnt(
     own: Model, streams: Model, features: Secret, names: Sequence[str], *labels: Secret
 ) -> dict[str, Secret]:
-    """Results of a pre-training that is done here, by name."""
+    """Pre-train a protected model, and return its figures by name, such as the last loss."""
     kinds = [np.int64 if name == "epochs" else np.float64 for name in names]
     shapes = [()] * len(kinds)
     told = own.step(pretrain, streams, features, list(names), *labels, shapes=shapes, of=kinds)
@@ -64,7 +64,7 @@ def learnt(
 
 
 def weights_learnt(own: Model, part: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Secret]:
-    """Weights of a part by name, whose shapes are given."""
+    """Weights of the encoder or the head, by name, once it is trained; their shapes are given."""
     found = own.call(weights_in, part, shapes=list(shapes.values()))
     return dict(zip(shapes, found, strict=True))
 
@@ -79,7 +79,7 @@ class Beginning:
         self.shapes = shapes_of(own)
 
     async def make(self, features: Secret, **said: Any) -> None:
-        """Pre-train; what is said of it is recorded, and the server is sent the head, if any."""
+        """Pre-train and record its figures; a head that learnt labels is sent to the server."""
         client = self.client
         labels = [await client.receive("labels", sender=SERVER)] if self.supervised else []
         rows = [one.shape[0] for one in labels] or [features.shape[0] + self.alone]
@@ -103,7 +103,7 @@ def shapes_of(own: Pretraining) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def tell(world: World, client: int, names: Sequence[str], *labels: Secret) -> Model:
-    """A client's pre-training after it was done; all are told what is recorded of it."""
+    """A client's trained pre-training; declares that all are told the figures that it records."""
     own: Model = world.the(client, "pretraining")
     streams = world.the(client, "streams")
     for name, value in learnt(own, streams, world.the(client, "columns"), names, *labels).items():

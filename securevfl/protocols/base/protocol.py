@@ -152,11 +152,11 @@ class Protocol(ABC):
         """
 
     def can_spare(self, absent: Collection[int]) -> bool:
-        """Whether the models can be had without these parties, which are lost for good."""
+        """Whether the models can be had although these parties are lost for good."""
         return not absent
 
     def settle(self, parties: Mapping[int, Party]) -> None:  # noqa: B027
-        """Bring parties that a run left behind to its end, before their models are written.
+        """Bring parties that the run left behind to its last step, before models are written.
 
         The experimenter does it, who has all of them.
         """
@@ -186,7 +186,7 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def batch_rows(self) -> int:
-        """|B|: rows of a coded batch, on which the delay of sharing a model depends."""
+        """|B|: rows of a batch within one segment; the delay of sharing a model depends on it."""
 
     @property
     @abstractmethod
@@ -232,22 +232,22 @@ class Protocol(ABC):
 
     @classmethod
     def needs(cls, config: Any, shape: Shape) -> Needs | None:
-        """Numbers for the planner; None where it counts them as FedVS's."""
+        """Numbers that the planner shows; None where it computes those of FedVS."""
         return None
 
     @classmethod
     def cohorts(cls, config: Any, parties: int) -> Cohorts | None:
-        """Groups that late clients leave out of sums, for the planner; None where none are left."""
+        """Groups of clients that a late member leaves out of sums; None if there are none."""
         return None
 
     @property
     def target(self) -> tuple[float, float] | None:
-        """Mean and standard deviation of training targets that training scales; None without."""
+        """Mean and standard deviation by which training targets are scaled; None if not scaled."""
         return None
 
     @property
     def told_apart(self) -> str:
-        """Warning that honest runs' sums over changing clients tell of single ones; else empty."""
+        """Warning if differences of an honest run's sums tell single clients' values; else ""."""
         return ""
 
     @property

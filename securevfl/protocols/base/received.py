@@ -16,7 +16,7 @@ _CHANGE = "It departs from the protocol, or has other options: give all parties 
 
 
 def refusal(what: str, sender: int, sent: str, wanted: str) -> ProtocolError:
-    """The error for a message of another form: what it is, who sent it, and what it must be."""
+    """The error for a message of another form; it says what it is, whose, and what it must be."""
     return ProtocolError(
         f"{what} from {name_of(sender)} is {sent}, and must be {wanted}. {_CHANGE}"
     )
@@ -30,10 +30,10 @@ def check_array(
     dtype: Any,
     modulus: int | None = None,
 ) -> None:
-    """Refuse what is no array of a shape and dtype, or has an element that is none of F_p.
+    """Refuse, by a ProtocolError, what is no array of a shape and dtype, or not all below p.
 
-    Of a protected value its form is looked at, which is public. Its numbers are if they are to be
-    below p, and honest parties' are. Raises ProtocolError.
+    A protected value may be looked at for this: its form is public, and honest parties' numbers
+    always are below p.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def check_array(
 def check_element(
     what: str, sender: int, value: Any, shape: Sequence[int], field: PrimeField
 ) -> None:
-    """Refuse what is no Element of a shape; one that came has elements of F_p.
+    """Refuse, by a ProtocolError, what is no Element of this shape.
 
-    Raises ProtocolError.
+    Its numbers need no check: an Element that was received has elements of F_p.
     """
     if not isinstance(value, Element) or value.shape != tuple(shape):
         check_array(what, sender, value, shape, field.dtype, field.modulus)

@@ -48,7 +48,7 @@ class SplitProtocol(Protocol):
 
     @classmethod
     def check_parties(cls, config: Any, parties: int) -> None:
-        """Refuse weights of classes that nobody can use."""
+        """Refuse class weights where the loss has no use for them."""
         super().check_parties(config, parties)
         own = "own_loss gives one number for all rows; weigh them in it"
         cls._check_class_weights(config, cls.no_class_weights or (own if config.own_loss else ""))
@@ -64,17 +64,17 @@ class SplitProtocol(Protocol):
 
     @property
     def target(self) -> tuple[float, float] | None:
-        """Scale of a regression's training targets, which the server model has for its own.
+        """Mean and deviation by which a regression's training targets are scaled; else None.
 
-        None of classes, of an own loss, which is told the labels as they are, and where no party
-        has all labels.
+        None also with an own loss, which is told the labels as they are, and where no party has
+        all labels.
         """
         if self.config.own_loss or not self.scales_targets:
             return None
         return target_scale(self.data.task, self.data.train_labels)
 
     def check_sizes(self) -> None:
-        """Refuse columns of category codes, which a polynomial network would take for sizes."""
+        """Refuse columns of category codes: a polynomial network would read them as sizes."""
         for counts in self.data.cardinalities:
             if any(counts):
                 refuse_codes("pn", sum(count > 0 for count in counts))
@@ -146,7 +146,7 @@ class SplitProtocol(Protocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Disclosures as declared; by default, protected uploads and gradients to the clients."""
+        """Disclosures as declared; without any, protected uploads, and gradients to the clients."""
         undeclared = (Exposure("embedding", "upload"), Exposure("gradient", "gradient"))
         return super().exposures if self.messages else undeclared
 

@@ -55,7 +55,7 @@ def split_step(
     samples: np.ndarray,
     labels: np.ndarray,
 ) -> SplitStep:
-    """Update the server model with one joint embedding; the loss and the clients' gradients.
+    """Update the server model with one joint embedding; returns the loss and clients' gradients.
 
     RunError when the loss is not finite.
 
@@ -98,5 +98,5 @@ def aggregated(
 def gathered(
     aggregation: Aggregation, embeddings: Mapping[int, np.ndarray], parties: int
 ) -> JointEmbedding:
-    """Joint embedding of those that came; an absent client is left out and gets no gradient."""
+    """Joint embedding of the embeddings that came; others are left out and get no gradient."""
     return aggregated(aggregation, *gather(embeddings, parties), embeddings.keys())

@@ -38,12 +38,12 @@ class DownstreamProtocol(EmbeddingProtocol):
         return self.all_rows(0), np.concatenate([data.train_labels, data.alone_labels])
 
     def pretraining_network(self, index: int, drawn: str = "init") -> ClientNetwork:
-        """New network of client `index`: its initial weights, the optimiser of pre-training."""
+        """New network of client `index`, with initial weights and the optimiser of pre-training."""
         optimizer = pretraining_optimizer(self.config)
         return self.client_network(index, optimizer=optimizer, drawn=drawn)
 
     def objective(self, index: int, method: str, drawn: str = "init") -> Objective:
-        """New self-supervised objective of client `index`, for a network of that stream."""
+        """New self-supervised objective of client `index`; `drawn` names its network's stream."""
         return make_objective(
             method,
             self.config.width,
@@ -54,12 +54,12 @@ class DownstreamProtocol(EmbeddingProtocol):
         )
 
     def pretraining(self, index: int, means: Centre | Objective) -> Pretraining:
-        """Pre-training of client `index`, with a head or a self-supervised objective."""
+        """Pre-training of client `index`, with `means`: a head, or a self-supervised objective."""
         encoder = self.pretraining_network(index)
         return Pretraining(self.config, encoder, self.alone(index), means)
 
     def describe(self) -> dict[str, Any]:
-        """N, |B|, and the number of rows that each client uses."""
+        """Numbers for summaries: N, |B|, and how many rows each client uses."""
         held = [len(self.all_rows(k)) for k in self.peers()]
         return {
             "N": self.data.parties,
@@ -70,5 +70,5 @@ class DownstreamProtocol(EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """No protection: embeddings are sent in the clear."""
+        """Claims of no protection: embeddings are sent in the clear."""
         return OPEN_EMBEDDINGS

@@ -65,7 +65,7 @@ def unknowns_of(
 
 
 def rounds_allowed(config: Any, unknowns: int, per_epoch: int) -> int:
-    """Rounds of training: all of them, or as many epochs as the budget of sums allows."""
+    """Rounds of training: all that are asked for, or as many epochs as the sum budget allows."""
     if not config.budget:
         return int(config.rounds)
     allowed = visits_allowed(unknowns, config.width, config.budget)
@@ -148,7 +148,7 @@ def unknowns_posts(
 
 
 def allowance(unknowns: int, config: Any) -> str:
-    """The limit on sums of a row in words, for errors."""
+    """The limit on sums of a row, in words, for errors."""
     return (
         f"its {unknowns} unknowns, at h = {config.width} equations a sum and "
         f"sum_budget = {config.budget:g}, allow"
@@ -156,7 +156,7 @@ def allowance(unknowns: int, config: Any) -> str:
 
 
 def affords(released: Mapping[str, bytes], part: str, rows: np.ndarray, limit: int) -> bool:
-    """Whether each of the rows of a part may be released once more."""
+    """Whether every one of these rows has been released fewer than `limit` times."""
     counts = np.frombuffer(released.get(part, b""), "<u4")
     return limit > 0 and not (counts.size and rows.size and int(counts[rows].max()) >= limit)
 
@@ -164,17 +164,17 @@ def affords(released: Mapping[str, bytes], part: str, rows: np.ndarray, limit: i
 def counted(
     released: Mapping[str, bytes], part: str, rows: np.ndarray, held: int
 ) -> dict[str, bytes]:
-    """Counts by part after one more release of the rows, of which the party holds `held`."""
+    """Counts of releases, by part, once the rows (of `held` ones) are released once more."""
     return {**released, part: after_release(released.get(part, b""), rows, held)}
 
 
 def most_visits(released: Mapping[str, bytes]) -> int:
-    """Largest number of releases that a training row had."""
+    """Largest number of times that a training row was released."""
     return most_releases(released.get("train", b""))
 
 
 def budget_spent(visits: int, unknowns: int, config: Any) -> dict[str, int | str]:
-    """Fields of the event with which a run ends: what was released, and why no more is."""
+    """Fields of the event with which the budget ends a run: what sums gave, and why no more may."""
     equations = visits * config.width
     return {
         "visits": visits,

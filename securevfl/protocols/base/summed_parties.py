@@ -70,7 +70,7 @@ def update(
     gradient: np.ndarray,
     divisor: int,
 ) -> np.ndarray:
-    """One step of a client's network with dL/dH / `divisor`; how many weights were clipped."""
+    """Step of a client's network with dL/dH / `divisor`; returns the number of clipped weights."""
     clipped = network.update(rows_of(features, samples), gradient / np.float32(divisor))
     return np.array(clipped, np.float32)
 
@@ -84,7 +84,7 @@ def loss_and_gradient(
     summands: int,
     divisor: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One step of the server's model on the mean embedding; the loss and dL/dH / `divisor`.
+    """Step of the server's model on the mean embedding; returns the loss and dL/dH / `divisor`.
 
     The sum is of integers 2^bits H_n: field elements, or int64.
     """
@@ -95,7 +95,7 @@ def loss_and_gradient(
 
 
 def some(clipped: np.ndarray) -> np.ndarray:
-    """1 if any weight was clipped, else 0."""
+    """Truth value, a NumPy array: True if any weight was clipped."""
     return clipped > 0
 
 
@@ -140,7 +140,7 @@ class SummedClient(Participant):
         self.network = self.own_model("network", network)
 
     async def run(self) -> None:
-        """Take part in every round; leave one that ends before its gradient comes."""
+        """Take part in every round; leave a round that ends before its gradient comes."""
         async for round_ in self.rounds():
             with round_:
                 await self.train(self.batches.samples(round_.payload))
@@ -150,7 +150,7 @@ class SummedClient(Participant):
         raise NotImplementedError
 
     def quantised(self, samples: np.ndarray) -> Element:
-        """x_n, refused where a sum could leave its range."""
+        """Quantised embedding x_n; RangeError where a sum of such could leave its range."""
         text = self.refusal.format(round=self.round, client=self.index)
         rest = self.point, self.limit, text
         shape = (len(samples), self.width)
@@ -160,7 +160,7 @@ class SummedClient(Participant):
         return x
 
     def update(self, samples: np.ndarray, gradient: Any, divisor: int = 1) -> None:
-        """Step with dL/dH_n; clipped weights are recorded as an event."""
+        """Step with dL/dH_n; a number of clipped weights is recorded as an event."""
         (clipped,) = self.network.step(
             update, self.features, samples, gradient, divisor, shapes=[()]
         )
@@ -208,7 +208,7 @@ class SummedServer(Participant):
         self.steps, self.answered = 0, np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
-        """Do one step a round, or none where there is no sum."""
+        """Do one step a round; a round that gives no sum has none."""
         while self.steps < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
@@ -219,12 +219,12 @@ class SummedServer(Participant):
         self.conclude()
 
     async def aggregate(self) -> tuple[Any, Sequence[int]] | None:
-        """Sum of embeddings, and whose; None if the round is given up. Here it waits for all."""
+        """Sum of embeddings, and who is in it; None gives the round up. Here it waits for all."""
         uploads = await self.collect("embedding", senders=self.peers)
         return sum(uploads.values()), tuple(uploads)
 
     def details(self) -> dict[str, Any]:
-        """Fields about the round for the history."""
+        """Further fields of a round for the history; here none."""
         return {}
 
     def train(self, samples: np.ndarray, total: Any, summed: Sequence[int]) -> None:
@@ -241,13 +241,13 @@ class SummedServer(Participant):
 
 
 def usual_of(made: Any) -> tuple[Schedule, ...]:
-    """The usual schedules; where sharing has a timeout, clients are left out that share late."""
+    """The usual schedules for a proof; where sharing has a timeout, some leave late clients out."""
     shares = getattr(made.config, "share_timeout", None) is not None
     return usual(len(made.peers()), waits=False, shares=shares)
 
 
 class SummedEmbeddings(Provable, EmbeddingProtocol):
-    """A method whose server, or who opens for it, learns sums of embeddings and nothing else.
+    """A method whose server, or whoever decrypts for it, learns sums of embeddings only.
 
     Attributes
     ----------
@@ -284,7 +284,7 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
 
     @property
     def field(self) -> PrimeField:
-        """F_p."""
+        """The prime field F_p, in which embeddings are summed."""
         return self.point.field
 
     def server(self) -> Any:
@@ -311,24 +311,24 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         )
 
     def summed(self, world: World) -> Mapping[int, Sequence[int]]:
-        """Clients in the sum of each round in which one is opened, as somebody was told."""
+        """Clients in the sum of each round that gave a sum, as the traced messages say."""
         return dict.fromkeys(world.rounds("embedding"), self.peers())
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """The announcement, what is summed, as elements of F_p, and the gradient."""
+        """Declared messages: the announcement, what is summed (elements of F_p), the gradient."""
         opening, upload, gradient = self.step_messages("masked_result", self.field.dtype.name)
         return opening, replace(upload, modulus=self.field.modulus), gradient
 
     def told_sum(self, total: Element) -> Any:
-        """The sum as the server gets it."""
+        """A sum in the form in which the server learns it."""
         return total
 
     def open_values(self, world: World, embeddings: Mapping[int, Element], round: int) -> None:
-        """Declare what some may have of single embeddings; here nobody may."""
+        """Declare who may have single embeddings; here nobody may."""
 
     def told_all(self, world: World, name: str, value: Any) -> None:
-        """Declare what all may have. Clients that know the sum learn of the server alone by it."""
+        """Declare a value that all may have; to who knows the sum it tells of the server alone."""
         openers = [n for n in self.told_to if n != SERVER]
         others = [n for n in (SERVER, *self.peers()) if n not in openers]
         world.output(name, value, to=others if openers else None)
@@ -336,7 +336,7 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
             world.output(f"{name} of {n}", value, to=[n], alone=True)
 
     def ideal(self, world: World) -> None:
-        """Each round the sum over those in time, and to all the loss and dL/dH."""
+        """Declare each round's sum over the clients in time, and to all the loss and dL/dH."""
         columns = [world.the(n, "columns") for n in self.peers()]
         networks = [world.the(n, "network") for n in self.peers()]
         centre, labels = world.the(SERVER, "centre"), world.the(SERVER, "labels")

@@ -132,16 +132,16 @@ class Holder(KeyParticipant):
         self.begins_once = self.budgeted  # the labels that it answered hold for all lives
 
     def zeros(self, *shape: int) -> Element:
-        """Public zeros."""
+        """Zeros, as an element that is public."""
         return public_element(np.zeros(shape, self.field.dtype), self.field, self.world)
 
     @property
     def no_steps(self) -> Element:
-        """The digest of no steps."""
+        """Digest of a model that has no steps yet."""
         return self.zeros(digest_words(self.field))
 
     async def setup(self) -> None:
-        """Lines 1 to 3: share data and models, agree on keys; keep what the others sent."""
+        """Share data and models, agree on keys (lines 1 to 3); keep what the others sent."""
         if self.public.covert:
             self.sworn = await exchange_keys(self, server=self.public.active)
         self.share_own()
@@ -173,20 +173,20 @@ class Holder(KeyParticipant):
 
     @property
     def budgeted(self) -> bool:
-        """Whether sums of training rows are limited."""
+        """Whether the number of sums of a training row is limited."""
         return self.public.trains and self.public.config.budget > 0
 
     @property
     def last_step(self) -> int:
-        """Last step of the run: that of the last round, or of the budget."""
+        """Last step of the run: that of the last round, or the last that the budget allows."""
         return self.public.steps_allowed(self.unknowns)
 
     def own_unknowns(self) -> int | None:
-        """A helper has no columns."""
+        """Number of own independent columns: None of a helper, which has no columns."""
         return None
 
     async def collect_data(self, part: str) -> Element:
-        """F(alpha_j) of all owners side by side; when it returns, their messages may be freed."""
+        """F(alpha_j) of all owners side by side. Their messages may be freed once it returns."""
         owners = range(self.public.owners)
         shares = await self.collect(f"{part}-data", senders=owners)
         if self.public.covert:
@@ -197,10 +197,10 @@ class Holder(KeyParticipant):
         return concatenate([shares[n] for n in owners], axis=1)
 
     def share_own(self) -> None:
-        """Share data and model; a helper has none."""
+        """Share the own data and model with all holders; a helper has none."""
 
     async def run(self) -> None:
-        """Apply every step that is dealt, answer every label that is due and undecided (line 5)."""
+        """Apply the steps that are dealt; answer labels that are due and not answered (line 5)."""
         self.check_keys(self.public.prss)
         self.on("mask", self.take_mask)
         self.on("unmasked", self.deal_masks_again)
@@ -246,13 +246,13 @@ class Holder(KeyParticipant):
         await self.receive_release()
 
     def report(self, stored: int) -> None:
-        """Tell the server now and then which steps are stored, so that it may forget them."""
+        """Tell the server, every so many steps, which ones are stored: it may forget those."""
         if stored - self.told >= STORED_EVERY and stored < self.public.last_step - 1:
             self.told = stored
             self.send(SERVER, "stored", stored, round=stored + 2)
 
     def take(self, kind: str, step: int, payload: Any) -> None:
-        """Apply what the server dealt (line 10), or remember what it asks for."""
+        """Apply steps that the server dealt (line 10), or remember its request for test rows."""
         if kind == "request":
             check_request(self.public, payload)
             self.asked = payload
@@ -267,12 +267,12 @@ class Holder(KeyParticipant):
 
     @property
     def signs(self) -> Signing:
-        """Keys of this run, or of its manifest."""
+        """Signing keys of this party: of this run's own, or of its manifest."""
         return signing_of(self, self.sworn)
 
     @property
     def history(self) -> covert.History:
-        """History of what the server dealt, at the covert level."""
+        """Steps that the server dealt to this holder, above the semi-honest level."""
         return covert.History(*self.told_stories)
 
     @history.setter
@@ -280,7 +280,7 @@ class Holder(KeyParticipant):
         self.told_stories = history.kept()
 
     def check_step(self, number: int, share: Element, parts: covert.Parts) -> None:
-        """Check a step that was dealt, take it, and show others its story now and then."""
+        """Check the proof of a dealt step, take it, and at times show others the dealer's words."""
         if number <= self.model[1] or number in self.model[2]:
             return
         own = covert.dealing_of(self.public, SERVER, "step", number)
@@ -297,7 +297,7 @@ class Holder(KeyParticipant):
                 self.compare(sender, step, story)
 
     def take_story(self, message: Message) -> None:
-        """Hold what another holder was dealt against what this one was dealt."""
+        """Compare the story that another holder was told of a step with this holder's own."""
         payload = message.payload
         if not isinstance(payload, tuple) or len(payload) != 3 or type(payload[0]) is not int:
             raise refusal("coded_split: 'story'", message.sender, "of another form", "a step's")
@@ -305,13 +305,13 @@ class Holder(KeyParticipant):
         self.answer()
 
     def tell_again(self, message: Message) -> None:
-        """Show the story of a step to a holder that lacks it."""
+        """Show this holder's story of a step to a holder that lacks it."""
         step, own = message.payload, self.history.own
         if type(step) is int and step in own:
             self.send(message.sender, "story", (step, *own[step]))
 
     def ask_stories(self) -> None:
-        """Ask the others for stories that must be compared before the next upload."""
+        """Ask other holders for the stories that must be compared before the next upload."""
         known, last = self.history, self.last_step
         due = known.due(last)
         if due in known.own and not known.is_confirmed(self.public, last):
@@ -319,7 +319,7 @@ class Holder(KeyParticipant):
                 self.send(n, "untold", due)
 
     async def compare_last(self) -> None:
-        """Wait until a quorum has shown what it was dealt in the last step, where that is here."""
+        """Wait until a quorum has shown its newest stories; else record "unconfirmed"."""
         del self.handlers["story"]
         while self.history.step and not self.is_confirmed:
             try:
@@ -333,11 +333,11 @@ class Holder(KeyParticipant):
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether a quorum has shown what must be compared before the next upload."""
+        """Whether a quorum has shown the stories that must be compared before the next upload."""
         return not self.public.covert or self.history.is_confirmed(self.public, self.last_step)
 
     def compare(self, sender: int, step: int, story: Any) -> None:
-        """Compare a story, or keep it until the own one is there."""
+        """Compare another's story with the own one, or keep it until the own step has come."""
         known = self.history
         if step in known.own:
             own, both = covert.dealing_of(self.public, SERVER, "step", step), (self.index, sender)
@@ -350,7 +350,7 @@ class Holder(KeyParticipant):
             self.history = replace(known, early=(*early, (sender, step, story)))
 
     def apply(self, step: int, share: Element, digest: Element) -> None:
-        """Take a step that was dealt; a second deal is dropped."""
+        """Add a dealt step to the share of the models; one that was applied before is dropped."""
         self.model = self.with_step(self.model, step, share, digest)
         done = self.model[1]
         if done > self.round:
@@ -358,7 +358,7 @@ class Holder(KeyParticipant):
             self.engine.round_over(self, done, False)
 
     def with_step(self, model: Model, step: int, share: Element, digest: Element) -> Model:
-        """W(alpha_j) + F^(B)(alpha_j)^T Gamma(alpha_j) (line 10)."""
+        """Share of the models after a step: W(alpha_j) + F^(B)(alpha_j)^T Gamma(alpha_j)."""
         W, done, ahead, known = model
         if step <= done or step in ahead:
             return model
@@ -370,7 +370,7 @@ class Holder(KeyParticipant):
         return W + F.T @ share, done, left, known + digest
 
     def ask(self) -> None:
-        """Ask the server for the steps that are missing, and dealers for masks (section 6)."""
+        """Ask the server for missing steps, and dealers for missing masks (section 6)."""
         self.send(SERVER, "lacks", self.model[1])
         if self.public.covert and self.public.trains:
             self.ask_stories()
@@ -383,19 +383,19 @@ class Holder(KeyParticipant):
 
     @property
     def due(self) -> bool:
-        """Whether the holder can do what the server waits for."""
+        """Whether the holder has all that it needs for what the server waits for."""
         return self.uploads or self.answers or self.releases
 
     @property
     def uploads(self) -> bool:
-        """Whether it can upload the batch of the next step."""
+        """Whether the holder can upload the batch of the next step."""
         _, done, ahead, _ = self.model
         wanted = not ahead and self.uploaded <= done < self.last_step
         return wanted and self.is_confirmed and self.has_masks(done + 1)
 
     @property
     def answers(self) -> bool:
-        """Whether it can upload the piece of test rows that the server asked for."""
+        """Whether the holder can upload the piece of test rows that the server asked for."""
         _, done, ahead, _ = self.model
         if ahead or self.asked is None or done < self.last_step or not self.is_confirmed:
             return False
@@ -403,7 +403,7 @@ class Holder(KeyParticipant):
 
     @property
     def releases(self) -> bool:
-        """Whether it has all steps and is to release the models, and has not done so."""
+        """Whether models are to be released, all steps are here, and it has not been done."""
         _, done, ahead, _ = self.model
         wanted = self.public.config.release and self.public.trains and not ahead
         due = wanted and self.uploaded <= self.public.last_step and done == self.last_step
@@ -427,7 +427,7 @@ class Holder(KeyParticipant):
         self.release_once()
 
     def name_steps(self, label: int) -> None:
-        """Note which steps are in the model of a label; refuse others for it, after a crash too.
+        """Note the steps in the model that answers a label; refuse others, after a crash too.
 
         The server may tell one digest for two steps, so the own share of the model counts as well.
         Parties that lie are why it is noted without a budget: a holder that a crash took back to
@@ -455,24 +455,24 @@ class Holder(KeyParticipant):
 
     @property
     def answered(self) -> tuple[int, ...]:
-        """Labels of which it noted the steps with which it answered them."""
+        """Labels that were answered, as far as the steps of the answer are remembered."""
         return self.named[0] if self.named else ()
 
     def refuse_other_steps(self, label: int, digest: Element) -> None:
-        """Refuse to go on where a label was answered with other steps; PrivacyError."""
+        """Refuse, by a PrivacyError, other steps than those with which a label was answered."""
         labels, digests = self.named
         start = (digest_words(self.field) + _HASH) * labels.index(label)
         known = digests[start : start + digest.shape[0]]
         known.map(refuse_other_steps, digest, self.index, label, shape=(0,), real=True)
 
     def release_once(self) -> None:
-        """Release the models, if that is due and has not been done."""
+        """Release the models if that is due and has not been done."""
         if self.releases:
             self.uploaded = self.public.last_step + 1
             self.release()
 
     def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
-        """Y_j = sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j) (line 5)."""
+        """Upload sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j), Y_j of line 5."""
         W, _, _, digest = self.model
         psi = self.data_shares[label.part].rows(rows) @ W
         told, prss = label.told(rows), self.public.prss
@@ -490,7 +490,7 @@ class Holder(KeyParticipant):
     def deal_masks(
         self, round: int, told: bytes, shape: tuple[int, ...], to: Collection[int]
     ) -> None:
-        """Deal rho_i(alpha_j) of a label, beside the digest of the steps that it tells."""
+        """Deal shares rho_i(alpha_j) of a label's mask, with the digest of the steps it is for."""
         prss, digest = self.public.prss, self.model[3]
         values = dealt_masks(self, prss, self.keys, told, [digest], shape)
         for j in to:
@@ -514,7 +514,7 @@ class Holder(KeyParticipant):
         self.deal_masks(round, told, (len(rows), self.public.config.width), [message.sender])
 
     def take_mask(self, message: Message) -> None:
-        """Keep the newest mask of a dealer, and upload if it was the last that was waited for."""
+        """Keep the newest mask of a dealer; upload if no other mask is missing."""
         value = check_mask(self.public, self.index, message.sender, message.round, message.payload)
         if self.dealt.get(message.sender, (0,))[0] <= message.round:
             self.dealt = {**self.dealt, message.sender: (message.round, *value)}
@@ -528,7 +528,7 @@ class Holder(KeyParticipant):
         return all(one[0] == round for one in found) and all(self.has_steps(*one) for one in found)
 
     def has_steps(self, round: int, digest: Element, *value: Element) -> bool:
-        """Whether a dealer has the steps that the holder has."""
+        """Whether a dealer's digest of steps is equal to that of this holder."""
         same = digest.map(are_equal, self.model[3], shape=(), real=True, dtype=np.bool_)
         return bool(self.opened(same, f"whether masks of round {round} are of the same steps"))
 
@@ -543,7 +543,7 @@ class Holder(KeyParticipant):
             self.send(n, "release", Y, round=public.config.rounds)
 
     async def receive_release(self) -> None:
-        """A helper gets no models."""
+        """Receive the own models, if they are released; a helper gets none."""
 
     def operations(self, kind: str) -> int:
         """Multiply-adds: 2 |B| d h of a round and |B| h for each stream, all before the upload."""
@@ -575,20 +575,20 @@ def patience(seconds: float | None, silent: int) -> float | None:
 
 
 def hashed(share: np.ndarray) -> np.ndarray:
-    """SHA-256 of a share as 16 numbers of 16 bits, each below every p."""
+    """SHA-256 of a share, as 16 numbers of 16 bits: each is an element of every field used here."""
     content = np.ascontiguousarray(share, "<u8")
     return np.frombuffer(hashlib.sha256(content.data).digest(), "<u2").astype(share.dtype)
 
 
 def are_equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Equality of two digests."""
+    """Truth value, a NumPy array: True if two digests are equal."""
     return np.array(np.array_equal(one, other))
 
 
 def refuse_other_steps(
     before: np.ndarray, digest: np.ndarray, holder: int, label: int
 ) -> np.ndarray:
-    """Nothing, or an error where a label was answered with other steps in the model."""
+    """Refuse, by a PrivacyError, two different digests for one label; else an empty array."""
     if not np.array_equal(before, digest):
         raise answered_already(holder, label)
     return np.empty(0)
@@ -605,7 +605,7 @@ def answered_already(holder: int, label: int) -> PrivacyError:
 
 
 def grown_models(shares: np.ndarray, field: PrimeField, bits: int, scale: float) -> np.ndarray:
-    """Released models, (K, d_n, h) float64."""
+    """Released models as real numbers, (K, d_n, h) float64."""
     return np.ldexp(field.signed(shares).astype(np.float64), -bits) * scale
 
 
@@ -633,13 +633,13 @@ class Owner(Holder):
         self.weights = self.own("weights", weights)
 
     def own_unknowns(self) -> int | None:
-        """Number of independent columns, which it tells everybody."""
+        """Number of own independent columns; it is told to everybody."""
         unit = 2.0**-self.public.config.data_bits
         X = self.features["train"]
         return int(self.opened(X.map(independent_columns, unit, shape=(), dtype=int), "unknowns"))
 
     def share_own(self) -> None:
-        """Lines 1 and 2: F_n(alpha_j) and G_n(alpha_j) to every holder j."""
+        """Deal shares F_n(alpha_j) and G_n(alpha_j) to every holder j (lines 1 and 2)."""
         public = self.public
         for part, features in self.features.items():
             X = segments_of(public, self.index, features, part)

@@ -63,7 +63,7 @@ class RangeBound:
 
     @property
     def worst(self) -> np.ndarray:
-        """Bound on |U[., c]| of all rows that may come next, (K, h), int64; at most `limit`."""
+        """Bound, at most `limit`, on |U[., c]| of rows that may come next, (K, h), int64."""
         if not self.base.size:
             return self.first + self.square * self.spent
         rows: np.ndarray = self.base + self.square * (self.spent[:, None] - self.since)
@@ -72,7 +72,7 @@ class RangeBound:
 
     @property
     def lasting(self) -> int:
-        """Bound on the sums of rows that were never decoded, a new row among them."""
+        """Bound on the sums of rows that were never decoded, such as new rows."""
         return self.first + self.square * int(self.spent.max(initial=0))
 
     def promised(self, rows: np.ndarray) -> np.ndarray:
@@ -85,17 +85,19 @@ class RangeBound:
         return promised
 
     def decoded(self, rows: np.ndarray, sums: np.ndarray) -> None:
-        """Take the decoded sums of a training batch, (K, |B|, h) signed, as their rows' bases."""
+        """Take decoded sums of a training batch, (K, |B|, h) signed, as new bases of its rows."""
         if self.base.size:
             self.base[:, rows] = np.abs(sums)
             self.since[:, rows] = self.spent[:, None]
 
     def admit(self, step: np.ndarray) -> tuple[np.ndarray, int]:
-        """The step (line 8), (K, |B|, h), shrunk where a sum could wrap; bits too few, 0 for none.
+        """The step (line 8), shrunk where a sum could wrap, and by how many bits it was too large.
+
+        The step is (K, |B|, h) int64. 0 bits: it was not shrunk.
 
         Parameters
         ----------
-        step : ndarray of float
+        step : ndarray of float, (K, |B|, h)
             Whole numbers.
         """
         # A step adds at most rho2 sum_i |step[i, c]| to a sum, so that |U| <= worst + rho2 asked

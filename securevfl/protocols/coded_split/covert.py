@@ -69,14 +69,14 @@ ACTIVE: Mapping[str, tuple[str, ...]] = {
 
 
 def keep(party: Any, protected: Mapping[str, Any], active: bool, *names: str) -> None:
-    """Have a party keep its signing key and what it told or was told; no results are in these."""
+    """Have a party keep its signing key, and what it was dealt (`names`), in its checkpoints."""
     party.protected = {**protected, **PROTECTED, **(ACTIVE if active else {})}
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
     party.kept = (*party.kept, *own)
 
 
 def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dealing:
-    """A dealing, as all know it before; those of steps are called "step"."""
+    """The form of a dealing, which all know before it is made; `kind` is "step" for a step."""
     if kind == "step":
         shape = public.batches["train"].coded, public.config.width
     elif kind == "model":
@@ -107,7 +107,7 @@ def share_with_proof(owner: Any, public: Parameters, kind: str, value: Element) 
 def check_shared(
     holder: Any, public: Parameters, kind: str, received: Mapping[int, Any]
 ) -> dict[int, Element]:
-    """Shares of a kind by owner, each of which the holder has checked."""
+    """Shares of a kind by owner, after the holder has checked the proof of each."""
     shares = {}
     for n, payload in received.items():
         if not isinstance(payload, tuple) or not payload or type(payload[0]) is not Element:
@@ -122,7 +122,7 @@ def check_shared(
 
 
 async def echo(holder: Any, public: Parameters) -> Secret:
-    """Show all others what was dealt in set-up, and hold it against what they show.
+    """Show all other holders what was dealt in set-up, and compare it with what they show.
 
     Returns
     -------
@@ -146,7 +146,7 @@ async def echo(holder: Any, public: Parameters) -> Secret:
 def step_proofs(
     server: Any, public: Parameters, number: int, step: Element, shares: Sequence[Element]
 ) -> tuple[list[Parts], Secret]:
-    """Parts beside the shares of a step (line 9), and its digest; always the same."""
+    """Proofs beside the shares of a step (line 9), and its digest; the same at each dealing."""
     own, code, secret = dealing_of(public, SERVER, "step", number), public.code, server.secret
     K, T, m = code.segments, code.privacy, own.form.repetitions
     b = server.prf(secret, wire.encode(("blind", number)), K + T, m, of=[step])
@@ -206,7 +206,7 @@ def _named(*roots: np.ndarray) -> np.ndarray:
 
 
 def after(root: Secret, trained: Element) -> Secret:
-    """The chain of a set-up whose models have the steps of a run before; (32,) uint8."""
+    """Chain of a coded prediction: its set-up `root`, and the digest of the steps of the run."""
     found: Secret = root.map(_after, trained, shape=(DIGEST,), dtype=np.uint8)
     return found
 
@@ -248,7 +248,7 @@ def _refuse_other_history(
 
 
 def caught_up(server: Any, holder: Any) -> Element:
-    """The label of a holder that was given the steps that it lacks, by the experimenter."""
+    """The label of a holder once the experimenter has given it the steps that it lacked."""
     history, public = holder.history, holder.public
     for t in range(history.step + 1, server.steps + 1):
         if t not in history.ahead:
@@ -295,7 +295,7 @@ class History:
     name: Any = None
 
     def kept(self) -> tuple[Any, ...]:
-        """State of a checkpoint."""
+        """Values of all fields, for a checkpoint."""
         return tuple(getattr(self, one.name) for one in fields(self))
 
     def with_step(self, holder: Any, number: int, told: tuple[Secret, Any], before: Secret) -> Self:
@@ -319,7 +319,7 @@ class History:
         return replace(self, chain=chain, step=step, newest=newest, ahead=ahead, own=own)
 
     def label(self, public: Parameters) -> Element:
-        """The digest that stands in labels."""
+        """Digest of set-up and steps that stands in the labels of masks."""
         words = digest_words(public.field)
         found: Element = self.root.map(
             _words, self.chain, public.field.modulus, shape=(words,), field=public.field
@@ -327,27 +327,27 @@ class History:
         return found
 
     def due(self, last: int) -> int:
-        """The step of which the comparison must be over before more is uploaded; 0 for none."""
+        """Step to be compared before more is uploaded, in a run of `last` steps; 0 for none."""
         return last if self.step == last else max(0, self.step // STORY - 1) * STORY
 
     def is_confirmed(self, public: Parameters, last: int) -> bool:
-        """Whether a quorum has shown the story of the step that is due, of a run of `last`."""
+        """Whether a quorum has shown the story of the step that is due; `last` ends the run."""
         due, code = self.due(last), public.code
         return not due or len(self.agreed.get(due, ())) + 1 >= quorum_of(code.parties, code.privacy)
 
 
 def quorum_of(parties: int, privacy: int) -> int:
-    """Smallest number of holders of which two sets have an honest one in common."""
+    """Smallest number of holders such that two sets of so many share an honest holder."""
     return (parties + privacy) // 2 + 1
 
 
 def is_compared(step: int, last: int) -> bool:
-    """Whether holders compare the stories of a step, of a run of `last`."""
+    """Whether holders compare their stories of a step, in a run whose last step is `last`."""
     return step % STORY == 0 or step == last
 
 
 def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tuple[MessageSpec, ...]:
-    """The messages of a run at this level."""
+    """The messages of a run at the levels covert and active, from those at semi-honest."""
     changed = (*DEALT, "missed", *(ACTIVE if public.active else ()))
     made = [replace(one, shape=None, dtype="") if one.kind in changed else one for one in messages]
 

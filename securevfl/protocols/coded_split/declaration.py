@@ -24,7 +24,7 @@ AGAIN = 1000  # how often a message may be sent again, byte by byte, after a cra
 
 
 def again(key: MessageKey) -> int:
-    """Largest number of times that a message of any round is sent."""
+    """Largest number of times that a message may be sent again, in any round."""
     return AGAIN
 
 
@@ -71,7 +71,7 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
 
 
 def mask_messages(public: Parameters) -> tuple[MessageSpec, ...]:
-    """Masks that are dealt, and questions for them."""
+    """Declared messages of masks that dealers deal, and of questions for them."""
     prss = public.prss
 
     def between(key: MessageKey, senders: range, receivers: range) -> int:
@@ -98,7 +98,7 @@ def mask_messages(public: Parameters) -> tuple[MessageSpec, ...]:
 
 
 def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
-    """Messages of models and steps."""
+    """Declared messages of models and steps."""
     rounds, h, T = public.config.rounds, public.config.width, public.code.privacy
     coded = public.batches["train"].coded
 
@@ -162,7 +162,7 @@ def elements(public: Parameters) -> dict[str, Any]:
 
 
 def data_spec(public: Parameters, part: str) -> MessageSpec:
-    """Shares of a part of the data."""
+    """Declared message of shares of a part of the data."""
     length = public.batches[part].length
     return MessageSpec(
         *(f"{part}-data", "owner", "client", "data_share"),

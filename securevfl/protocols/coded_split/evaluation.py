@@ -96,7 +96,7 @@ def check_same_steps(models: Mapping[int, Model]) -> None:
 
 
 def can_catch_up(server: Server, holder: Holder) -> bool:
-    """Whether a holder has a share of the models of the server's last step, or what makes it one.
+    """Whether a holder has, or can be brought to, a share of the models after the last step.
 
     The files of a finished run hold the shares of the models, and nothing else that makes them.
     """

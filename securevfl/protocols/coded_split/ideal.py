@@ -27,7 +27,7 @@ from securevfl.verified import Element, Secret, World, stack
 
 
 class Ideal:
-    """The trusted party.
+    """The trusted party: it computes all outputs of all inputs, and declares who is told them.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Ideal:
         self.centre, self.steps = world.the(SERVER, "centre"), world.the(SERVER, "steps")
 
     def sums(self, part: str, rows: np.ndarray, name: str) -> Element:
-        """U_1 to U_K, (K, |B|, h), which the server may have."""
+        """Sums U_1 to U_K of a batch, (K, |B|, h); declares that the server may have them."""
         found = []
         for k in self.replicas:
             own = zip(self.split(part), self.W, strict=True)
@@ -61,18 +61,18 @@ class Ideal:
         return stack(found)
 
     def split(self, part: str) -> list[list[Element]]:
-        """X_{n,k} of a part, by owner and replica."""
+        """Whole numbers X_{n,k} of a part of the data, by owner and segment."""
         return [[X[k] for k in self.replicas] for X in self.X[part]]
 
     def mean(self, sums: Element, steps: int) -> Secret:
-        """H."""
+        """Mean embedding H, from the sums of a batch."""
         K, rows, h = sums.shape
         numbers = self.public.field, *scales(self.public, steps)
         found: Secret = sums.map(joint, *numbers, shape=(K * rows, h), real=True)
         return found
 
     def step(self, t: int) -> None:
-        """One step: the server may have the sums, and all its loss and whether it was shrunk."""
+        """Step t: the server may have the sums, and all its loss and whether it was shrunk."""
         batches, labels = self.public.batches["train"], self.world.the(SERVER, "train labels")
         rows = batches.draw(t)
         sums = self.sums("train", rows, f"sums {t}")
@@ -91,7 +91,7 @@ class Ideal:
                 self.W[n][k] = self.W[n][k] + X[k].rows(rows).T @ Gbar[k]
 
     def infer(self, steps: int) -> None:
-        """Coded inference: the server may have the sums of test rows, and all the measures."""
+        """Coded inference; the server may have the sums of test rows, and all the measures."""
         batches, labels, scores = self.public.batches["test"], "test labels", []
         order = []
         for piece in range(pieces_of(batches)):
@@ -106,7 +106,7 @@ class Ideal:
         self.world.output("measures of test rows", measures)
 
     def release(self) -> None:
-        """Each owner may have its own models, as whole numbers."""
+        """Declare that each owner may have its own models, as whole numbers."""
         for n in self.owners:
             for k in self.replicas:
                 name = f"model of {n}, segment {k}"

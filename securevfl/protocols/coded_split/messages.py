@@ -34,7 +34,7 @@ class Label:
     piece: int = 0
 
     def told(self, rows: np.ndarray) -> bytes:
-        """The public part of all that a holder is told of it: the label and B.
+        """Bytes of the public part of what a holder is told of a use: the label and rows B.
 
         The digest of the model's steps is the rest. A server that goes back and makes other steps
         than before thereby has other masks.
@@ -43,7 +43,7 @@ class Label:
 
 
 def digest_words(field: PrimeField) -> int:
-    """Elements of a digest: 32 bytes of them. The digest of a set of steps is the sum of theirs.
+    """Number of field elements of a digest, which has 32 bytes; digests of steps add up.
 
     A step's digest is pseudo-random and names its number, so other steps have another one, but for
     a chance of one in p to this power, 2^-200 or less.
@@ -77,11 +77,11 @@ def inference_step(coded: int, segments: int) -> int:
 
 
 def pieces_of(batches: Batches) -> int:
-    """Requests that ask for all rows of a test set."""
+    """Number of requests that together ask for all rows of a test set."""
     return -(-batches.length // inference_step(batches.coded, batches.segments))
 
 
 def piece_of(batches: Batches, piece: int) -> np.ndarray:
-    """B of a request: row numbers within a segment, (|B|,), uint32."""
+    """Rows B of the request of a number, within a segment, (|B|,), uint32."""
     size = inference_step(batches.coded, batches.segments)
     return np.arange(piece * size, min((piece + 1) * size, batches.length), dtype=np.uint32)

@@ -50,7 +50,7 @@ class Parameters:
 
     @property
     def field(self) -> PrimeField:
-        """F_p."""
+        """The prime field F_p."""
         return self.code.field
 
     @property
@@ -65,12 +65,12 @@ class Parameters:
 
     @property
     def active(self) -> bool:
-        """Whether uploads are signed, and two stories never decode both."""
+        """Whether uploads are signed, and of two stories at most one can be decoded."""
         return self.config.security == "active"
 
     @property
     def last_step(self) -> int:
-        """Steps of a whole run; of a prediction none."""
+        """Number of steps of a whole run; 0 of a prediction."""
         return self.config.rounds if self.trains else 0
 
     def steps_allowed(self, unknowns: int) -> int:
@@ -84,24 +84,24 @@ class Parameters:
 
     @functools.cached_property
     def prss(self) -> Prss:
-        """Holders of each key of the masks."""
+        """Holders of each key of the masks (`securevfl.field.prss`)."""
         degree = lowest_degree(self.config, self.degree)
         unknown = mask_streams(self.code, degree)
         return Prss(self.code, degree, dealt_masks(self.config, self.code.parties, unknown))
 
     @functools.cached_property
     def streams(self) -> int:
-        """Streams that a holder computes for an upload."""
+        """Pseudo-random streams that a holder computes to mask an upload."""
         return self.prss.most_streams(mask_streams(self.code, self.degree))
 
     @property
     def owners(self) -> int:
-        """n_o."""
+        """n_o, the number of holders with columns."""
         return len(self.widths)
 
     @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
-        """d_n of each owner, after expansion."""
+        """Columns d_n of each owner, with their powers and ones."""
         return tuple(expanded_width(d, self.config.degree) for d in self.widths)
 
     @functools.cached_property
@@ -116,9 +116,9 @@ class Parameters:
 
     @property
     def stories(self) -> int:
-        """Stories at once of which a server with T helpers decodes something, at most.
+        """Largest number of stories told at once of each of which the server learns something.
 
-        Each needs R - K - T + 1 holders of its own.
+        T helpers are on its side. Each story needs R - K - T + 1 holders of its own.
         """
         code = self.code
         telling = self.threshold - code.size + 1
@@ -126,17 +126,17 @@ class Parameters:
 
     @functools.cached_property
     def models_needed(self) -> int:
-        """2(K+T-1) + 1: shares of the models that decode them."""
+        """Number of shares of the models that decode them: 2(K+T-1) + 1."""
         return self.code.recovery_threshold(MODEL)
 
     @property
     def results_needed(self) -> int:
-        """R + 2A, or where two stories never decode and A = 0, what detects T wrong uploads."""
+        """Uploads that are waited for: R + 2A, or at active with A = 0 up to R + T (`spare`)."""
         return self.threshold + spare(self.config, self.code.parties, self.threshold)
 
     @property
     def results_wanted(self) -> str:
-        """Letters and number of the uploads that are waited for."""
+        """Formula of `results_needed` with its number, for errors: "R + 2A = 9"."""
         spared = "2A"
         if self.active and not self.config.tolerate_corrupt:
             spared = str(self.results_needed - self.threshold)
@@ -144,17 +144,17 @@ class Parameters:
 
     @functools.cached_property
     def data_point(self) -> FixedPoint:
-        """Quantiser with lx bits."""
+        """Quantiser of data, with lx fractional bits."""
         return FixedPoint(self.field, bits=self.config.data_bits)
 
     @functools.cached_property
     def model_point(self) -> FixedPoint:
-        """Quantiser of models, with lx + lu bits."""
+        """Quantiser of models, with lx + lu fractional bits."""
         return FixedPoint(self.field, bits=self.config.data_bits + self.config.gradient_bits)
 
     @property
     def sum_bits(self) -> int:
-        """2 lx + lu, the fractional bits of a decoded sum."""
+        """Fractional bits of a decoded sum: 2 lx + lu."""
         return 2 * self.config.data_bits + self.config.gradient_bits
 
     @functools.cached_property
@@ -164,7 +164,7 @@ class Parameters:
 
     @property
     def largest_first_sum(self) -> int:
-        """w0: bound on sums at time 0."""
+        """Bound w0 on sums before any step."""
         return _first_sum(self.config, self.widths)
 
     @functools.cached_property
@@ -177,7 +177,7 @@ class Parameters:
 
     @property
     def cumulative(self) -> bool:
-        """Whether rows may be asked for whose sum was not decoded lately (section 7)."""
+        """Whether sums of rows may be asked for that were not decoded lately (section 7)."""
         return self.config.secure or self.config.release
 
 
@@ -327,8 +327,8 @@ def upload_degree(config: CodedSplitConfig, parties: int) -> int:
 def spare(config: CodedSplitConfig, parties: int, threshold: int) -> int:
     """Uploads that are waited for beyond R.
 
-    They are 2A. At the level active with A = 0 they are T, which T wrong uploads disagree with, or
-    fewer where there are no more.
+    They are 2A. At the level active with A = 0 they are T, so that T wrong uploads are noticed, or
+    fewer where there are no more holders.
     """
     if config.tolerate_corrupt or config.security != "active":
         return 2 * config.tolerate_corrupt
@@ -336,7 +336,7 @@ def spare(config: CodedSplitConfig, parties: int, threshold: int) -> int:
 
 
 def lowest_degree(config: CodedSplitConfig, upload: int) -> int:
-    """Lowest degree of what is masked: of uploads, and of models where they are released."""
+    """Lowest degree of what is masked: that of uploads, or of models where these are released."""
     return MODEL if config.release else upload
 
 

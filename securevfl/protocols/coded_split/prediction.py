@@ -30,18 +30,18 @@ class PredictingServer(Server):
         self.predicted: tuple[Secret, Secret] | None = None
 
     async def run(self) -> None:
-        """Score the rows from their shares."""
+        """Decode the rows' sums from their shares, and score the rows."""
         self.on("lacks", self.deal_again)
         await self.infer(0)
         self.broadcast("stop", None)
 
     @property
     def trained(self) -> int:
-        """Steps of the run, in whose models there are no others."""
+        """Number of steps of the run, all of which are in its models."""
         return self.steps_before
 
     def check(self, sums: Element) -> None:
-        """Refuse sums that the models of the run cannot make of new rows."""
+        """Refuse sums so large that the models of the run cannot make them of new rows."""
         numbers = self.field, self.largest, self.round
         sums.map(sums_in_range, *numbers, shape=(0,), real=True)
 

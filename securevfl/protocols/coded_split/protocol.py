@@ -136,7 +136,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return super().roles() | {"owner": tuple(range(self.data.parties))}
 
     def preparation(self, owner: int) -> Preparation:
-        """An owner's map of its columns, fitted on its training rows, of these columns once."""
+        """An owner's map of its columns, fitted once on its training rows."""
         columns = self.data.train[owner]
         fitted_on, found = self._prepared.get(owner, (None, None))
         if found is None or fitted_on is not columns:
@@ -145,7 +145,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return found
 
     def first_weights(self, owner: int) -> np.ndarray:
-        """W_n^0, from the owner's own entropy."""
+        """First weights W_n^0 of an owner, from its own entropy."""
         return self.network(owner, optimizer={"name": "sgd", "lr": 1.0}).values.copy()
 
     @property
@@ -180,11 +180,11 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @property
     def field(self) -> PrimeField:
-        """F_p."""
+        """The prime field F_p."""
         return self.public.field
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """The usual ones: nobody waits for who is late."""
+        """The usual schedules of late and lost parties for a proof; nobody waits for the late."""
         return usual(len(self.peers()), waits=False)
 
     def ideal(self, world: World) -> None:
@@ -202,7 +202,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return scores
 
     def embedding(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """H of rows in the clear, (rows, h)."""
+        """Joint embedding H of rows, (rows, h), computed in the clear by the experimenter."""
         models = self.models(parties)
         prepared = [self.preparation(n).apply(rows) for n, rows in enumerate(features)]
         server: Any = parties[SERVER]
@@ -230,12 +230,12 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return SERVER not in absent and left >= self.public.models_needed
 
     def settle(self, parties: Mapping[int, Party]) -> None:
-        """Deal holders that a run left behind, by a crash or a lost message, what they lack."""
+        """Deal the steps that they lack to holders that a crash or a lost message left behind."""
         made: Any = parties
         settle(made[SERVER], [made[j] for j in self.peers()])
 
     def layout_of(self, rows: int) -> Batches:
-        """Segments of new rows: which replica evaluates which row."""
+        """Segments of new rows, which say which replica of the models evaluates which row."""
         return self.batches(self.public.code.segments, "test", rows, short=True)
 
     def predictors(
@@ -286,13 +286,13 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Shares of data, models and steps, keys, masked uploads, and control."""
+        """Declared messages: shares of data, models and steps, keys, masked uploads, control."""
         made = messages_of(self.public)
         return covert_messages(self.public, made) if self.public.covert else made
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
-        """Messages of coded inference, without steps; the number of rows is not known before."""
+        """Declared messages of coded prediction, for any number of rows; it has no steps."""
         public = self.predicting(1).public
         every = messages_of(public, training=False)
         every = covert_messages(public, every) if public.covert else every
@@ -317,13 +317,13 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @classmethod
     def needs(cls, config: CodedSplitConfig, shape: Shape) -> Needs:
-        """R, p, the room for sums, memory."""
+        """Numbers for the planner, such as R, p, the room for sums and memory."""
         return needs_of(config, shape)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
-        """No row numbers, and the upload or the share of a step.
+        """None for row numbers, and the upload or the share of a step in a message.
 
-        A dealt share that has a proof stands before it; else they stand beside a digest.
+        A dealt share that has a proof stands before it; without one it stands beside a digest.
         """
         if not isinstance(payload, tuple):
             return None, payload
@@ -331,16 +331,16 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @property
     def prss(self) -> Prss:
-        """Holders of each key of the masks."""
+        """Holders of each key of the masks (`securevfl.field.prss`)."""
         return self.public.prss
 
     @property
     def owners(self) -> int:
-        """n_o."""
+        """n_o, the number of holders with columns."""
         return self.public.owners
 
     def quantised_columns(self) -> dict[int, np.ndarray]:
-        """X-bar of the training rows by owner."""
+        """X-bar, the training rows in F_p, by owner."""
         columns = enumerate(self.data.train)
         return {n: self._laid_out(n, "train", self.preparation(n).apply(own)) for n, own in columns}
 
@@ -351,14 +351,14 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Theorem 1, and what a release gives away."""
+        """Claims by Theorem 1, and on what a release of models gives away."""
         odometer = self.released()
         sums = budget_claims(odometer, self.public.stories)
         stated = claims_of(release=self.config.release) + sums
         return given_sums(stated, odometer)
 
     def describe(self) -> dict[str, Any]:
-        """N, K, T, R, p, |B| and the streams of a mask."""
+        """Numbers for summaries: N, K, T, R, p, |B| and the streams that mask an upload."""
         code = self.public.code
         return {
             "N": code.parties,
@@ -377,7 +377,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return memory_of(self.public, self.data.rows, self.public.code.parties)[1]
 
     def advice(self, available: int) -> str:
-        """Advice that makes shares smaller."""
+        """Advice for less memory: options that make shares smaller."""
         return (
             f"use more segments (K = {self.public.code.segments} now; each needs 3 more holders), "
             "fewer rows, a lower degree, or a prime below 2^32"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preparation:
-    """An owner's fixed map of its columns, which it needs again for new rows and tells nobody.
+    """An owner's fixed map of its columns, needed again for new rows; it tells nobody.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Preparation:
     deviation: np.ndarray | None = None
 
     def apply(self, features: np.ndarray) -> np.ndarray:
-        """Rows after the map, float32."""
+        """Rows after the owner's map, float32."""
         if self.mean is None or self.deviation is None:
             return features
         rows = np.clip((features - self.mean) / self.deviation, -CLIP, CLIP)
@@ -105,7 +105,7 @@ def _numbers(public: Parameters, owner: int) -> tuple[FixedPoint, int, int]:
 
 
 def first_model(weights: np.ndarray, point: FixedPoint) -> np.ndarray:
-    """Wbar_n (line 2), (d_n, h) field elements."""
+    """First weights as field elements, Wbar_n (line 2), (d_n, h)."""
     quantised: np.ndarray = point.quantize(weights)
     return quantised
 
@@ -116,7 +116,7 @@ def mean_of_sums(public: Parameters, sums: np.ndarray, steps: int) -> np.ndarray
 
 
 def mean(sums: np.ndarray, bits: int, owners: int, scale: float) -> np.ndarray:
-    """H, from signed sums."""
+    """Mean embedding H, from signed sums over so many owners."""
     found: np.ndarray = np.ldexp(sums.astype(np.float64), -bits) / owners
     return found * scale
 

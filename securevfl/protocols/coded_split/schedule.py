@@ -128,7 +128,7 @@ def memory_of(public: Parameters, rows: int, holders: int) -> tuple[int, int]:
 
 
 def setup(public: Parameters) -> tuple[Post, ...]:
-    """Shares of data and models, and keys."""
+    """Planned messages of set-up: shares of data and models, keys and, if any, proofs."""
     N, dtype = public.code.parties, public.field.dtype
     sizes = [expanded_width(d, public.config.degree) for d in public.widths]
     nothing = [0] * (N - len(sizes))
@@ -153,7 +153,7 @@ def setup(public: Parameters) -> tuple[Post, ...]:
 
 
 def beside(public: Parameters, share: Any) -> Any:
-    """A share with its proof, where dealings have one."""
+    """A share as it is planned: with its proof above the semi-honest level, else alone."""
     if not public.covert:
         return share
     m, dtype = repetitions(public.code), public.field.dtype
@@ -191,7 +191,7 @@ _STORY = hollow((6, DIGEST), np.uint8), bytes(SIGNATURE)
 
 
 def training(public: Parameters, unknowns: int) -> Phase:
-    """Rounds of an upload and a deal, as many as the budget allows for so many unknowns."""
+    """Rounds of an upload and a deal, as many as the budget allows for a row's unknowns."""
     N, T, h = public.code.parties, public.code.privacy, public.config.width
     coded = public.batches["train"].coded
     share = hollow((coded, h), public.field.dtype)
@@ -246,7 +246,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
 
 
 def upload(public: Parameters, share: Any, work: int = 0) -> Post:
-    """An upload, which is signed with its label at the level active."""
+    """Planned upload; at the level active it has the name of its set-up, and a signature."""
     name = hollow((DIGEST,), np.uint8)
     payload = (name, share, bytes(SIGNATURE)) if public.active else share
     about: Any = {"operations": (work,), "modulus": public.field.modulus}
@@ -254,7 +254,7 @@ def upload(public: Parameters, share: Any, work: int = 0) -> Post:
 
 
 def masks(public: Parameters, rows: int) -> tuple[Post, ...]:
-    """Masks that dealers deal, beside a digest of steps; none where all are of keys."""
+    """Planned masks of dealers, each with a digest of steps; none where all masks are of keys."""
     prss, size = public.prss, rows * public.config.width
     if not prss.by_dealers:
         return ()
@@ -270,7 +270,7 @@ def masks(public: Parameters, rows: int) -> tuple[Post, ...]:
 
 
 def inference(public: Parameters, rows: int, rounds: int) -> Phase:
-    """Requests for pieces of test rows, and their uploads."""
+    """Planned requests for pieces of test rows, and the uploads that answer them."""
     request = Request("test", 0, hollow((rows,), np.uint32))
     share = hollow((rows, public.config.width), public.field.dtype)
     uploads = upload(public, share)

@@ -111,7 +111,7 @@ class Server(Participant):
             covert.keep(self, PROTECTED, public.active, "stories", "chain")
 
     async def setup(self) -> None:
-        """Draw the secret of all masks; hear of the unknowns."""
+        """Draw the secret of all masks; receive the numbers of independent columns."""
         self.secret = self.key("secret")
         if self.public.active and (text := undetected(self.public)):
             self.record("notice", text=text)
@@ -124,11 +124,11 @@ class Server(Participant):
 
     @property
     def signs(self) -> Signing:
-        """Keys of this run, or of its manifest."""
+        """Signing keys of the server: of this run's own, or of its manifest."""
         return signing_of(self, self.sworn)
 
     async def run(self) -> None:
-        """Lines 6 to 9 for every step, then the test rows from their shares if that is wanted."""
+        """Make every step (lines 6 to 9); then score the test rows from their shares, if wanted."""
         self.on("lacks", self.deal_again)
         self.on("stored", self.forget)
         if self.public.covert:
@@ -157,7 +157,7 @@ class Server(Participant):
             self.record("sum_budget", **budget_spent(visits, self.unknowns, self.public.config))
 
     def begin(self, round: int) -> None:
-        """Enter a round: uploads of earlier ones are late."""
+        """Enter a round; uploads of earlier ones are late from now on."""
         self.round = round
         self.engine.enter_round(self, round)
 
@@ -215,14 +215,14 @@ class Server(Participant):
             self.proved, self.chain = (self.steps, parts), (chained(*self.chain, link),)
 
     def mean(self, sums: Element) -> Secret:
-        """H of line 6, (K|B|, h) float64."""
+        """Mean embedding H of line 6, (K|B|, h) float64."""
         K, rows, h = sums.shape
         numbers = self.public.field, *scales(self.public, self.trained)
         found: Secret = sums.map(joint, *numbers, shape=(K * rows, h), real=True)
         return found
 
     def deal(self) -> None:
-        """Deal the last step (line 9), to who answered most often first."""
+        """Deal the last step (line 9), first to the holders that answered most often."""
         if not self.steps:
             return
         dealt = self.dealt(self.steps)
@@ -244,7 +244,7 @@ class Server(Participant):
         return self.dealing.dealt(self, self.secret, step, Gbar)
 
     def proofs_of(self, step: int) -> list[covert.Parts]:
-        """Parts that are sent beside the shares of a step, the same whenever it is dealt."""
+        """Proofs that are sent beside the shares of a step, the same whenever it is dealt."""
         if self.proved and self.proved[0] == step:
             parts: list[covert.Parts] = self.proved[1]
             return parts
@@ -319,7 +319,7 @@ class Server(Participant):
         self.report_inference()
 
     def check(self, sums: Element) -> None:
-        """Refuse sums that the steps so far cannot have made."""
+        """Refuse sums of test rows that are too large for the steps so far."""
         assert self.made is not None
         self.made.call(check_sums, sums, self.round, shape=(0,))
 
@@ -346,7 +346,7 @@ class Server(Participant):
 
     @property
     def trained(self) -> int:
-        """Steps in the models."""
+        """Number of steps that the models have."""
         return self.steps
 
     def operations(self, kind: str) -> int:

@@ -60,19 +60,19 @@ class Steps:
 
 
 def note_sums(steps: Steps, sums: np.ndarray, round: int, rows: np.ndarray) -> None:
-    """Take the sums of a training batch, (K, |B|, h) field elements, as bases of their rows."""
+    """Take a training batch's sums, field elements, as bases of its rows; refuse any too large."""
     signed = steps.public.field.signed(sums)
     in_range(signed, steps.bound.promised(rows), round)
     steps.bound.decoded(rows, signed)
 
 
 def check_sums(steps: Steps, sums: np.ndarray, round: int) -> np.ndarray:
-    """Refuse sums of test rows that the steps so far do not allow."""
+    """RangeError where the steps so far do not allow a sum of test rows; else an empty array."""
     return sums_in_range(sums, steps.public.field, steps.bound.lasting, round)
 
 
 def sums_in_range(sums: np.ndarray, field: PrimeField, largest: int, round: int) -> np.ndarray:
-    """Refuse sums, as field elements, beyond a bound."""
+    """RangeError if a sum, given as a field element, is beyond the bound; else an empty array."""
     return in_range(field.signed(sums), largest, round)
 
 
@@ -131,7 +131,7 @@ def scores_of(centre: Centre, embedding: np.ndarray) -> np.ndarray:
 
 
 def measures_of(centre: Centre, *rest: Any) -> np.ndarray:
-    """Measures of scores in pieces, as `measures_named` says; nan for one that there is not.
+    """Measures of scores in pieces, in the order of `measures_named`; nan for one that lacks.
 
     Parameters
     ----------
@@ -149,12 +149,12 @@ def measures_of(centre: Centre, *rest: Any) -> np.ndarray:
 
 
 def entry(values: np.ndarray, place: int) -> np.ndarray:
-    """One of several numbers."""
+    """The number at a place in an array."""
     return np.array(values[place])
 
 
 def measures_named(task: str) -> tuple[str, ...]:
-    """Names of the measures of a task, in order."""
+    """Names of the measures that a task has, in the order of `measures_of`."""
     if task == "binary":
         return ("accuracy", "auc", "f1")
     return ("rmse",) if task == "regression" else ("accuracy",)

@@ -38,7 +38,7 @@ TAGS = "key-tags"
 
 
 def told_of(public: Parameters, round: int) -> bytes:
-    """The public part of the label of a round."""
+    """The public part of the label of a round, in bytes."""
     last = public.last_step
     if round <= last:
         return Label("train", round).told(public.batches["train"].draw(round))
@@ -47,7 +47,7 @@ def told_of(public: Parameters, round: int) -> bytes:
 
 
 def undetected(public: Parameters) -> str:
-    """Warning of wrong uploads that pass unnoticed; empty where all of T liars are detected."""
+    """Warning if T holders can upload wrong values together unnoticed; else ""."""
     T, more = public.code.privacy, public.results_needed - public.threshold
     if more >= T:
         return ""
@@ -100,7 +100,7 @@ def upload_text(
     upload: np.ndarray,
     run: bytes,
 ) -> bytes:
-    """Bytes that a holder signs."""
+    """Bytes that a holder signs for an upload."""
     label = label_of(code, told, name.tobytes(), chain.tobytes())
     return text_of(run, label, party, upload)
 
@@ -198,7 +198,7 @@ def _apart(
 
 
 def evidence_of(server: Any) -> tuple[WrongUpload, ...]:
-    """Evidence against all whose wrong uploads a server has found, by the experimenter."""
+    """Evidence against each holder whose wrong upload the server found; the experimenter has it."""
     public, run, made = server.public, server.signs.run, list[WrongUpload]()
 
     for wrong, told, label, kept in server.caught:

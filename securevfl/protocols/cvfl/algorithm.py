@@ -53,13 +53,13 @@ class Batch:
 
 
 def penalty_of(network: Model) -> Secret:
-    """r(theta_m) of a bottom model."""
+    """Penalty r(theta_m) of a bottom model."""
     found: Secret = network.call(penalty, dtype=np.float64)
     return found
 
 
 def kept(last: LastEmbeddings, party: int, places: np.ndarray, round: int, H: np.ndarray) -> None:
-    """Keep a party's embedding of some labelled rows, where no newer one is there."""
+    """Store a party's embedding of some labelled rows, unless a newer one is stored."""
     last.keep(party, places, H, round)
 
 
@@ -86,7 +86,7 @@ def launched(
 
 
 def applied(centre: Centre, names: Sequence[str], *gradients: np.ndarray) -> None:
-    """w_0 -= gamma dF_l/dw_0 (Algorithm 3, line 3)."""
+    """Step of the top model with given gradients: w_0 -= gamma dF_l/dw_0 (Algorithm 3, line 3)."""
     centre.apply(dict(zip(names, gradients, strict=True)))
 
 
@@ -162,13 +162,13 @@ class Stale(LastEmbeddings):
         self.embeddings = embeddings
 
     def keep(self, party: int, places: np.ndarray, embedding: Any, round: int) -> None:
-        """Keep a party's embedding of some labelled rows, where no newer one is there."""
+        """Store a party's embedding of some labelled rows, unless a newer one is stored."""
         if self.rows:
             self.embeddings.step(kept, party, places, round, embedding)
         super().keep(party, places, np.empty((len(places), 0)), round)
 
     def present(self, fresh: Iterable[int], batch: Batch) -> np.ndarray:
-        """Mask of the embeddings that a launch has, (M, |B|), bool."""
+        """Mask, (M, |B|) bool, of the embeddings, fresh or stale, that a launch can use."""
         new = dict.fromkeys(fresh, np.empty((len(batch.places), 0)))
         return self.complete(new, batch.places, oldest=batch.oldest)[1]
 
@@ -253,7 +253,7 @@ class PassiveParty(OpenClient):
             self.send(request.sender, "penalty", own, round=request.round)
 
     def take(self, message: Message) -> None:
-        """Step, as soon as there are gradients of enough active parties."""
+        """Take in a gradient; step once gradients of enough active parties are there."""
         self.pending[message.sender] = message.payload  # line 2
         if len(self.pending) < self.gradients_per_step:
             return
@@ -292,7 +292,7 @@ class PassiveParty(OpenClient):
             self.answer(Message(*request))
 
     def rest(self, round: int) -> None:
-        """Keep a step, as of the launch that it followed: a passive party has no other rounds."""
+        """Mark a safe point after a step; its round is that of the launch it belongs to."""
         self.round = max(self.round, round)
         self.safe_point()
 
@@ -370,7 +370,7 @@ class ActiveParty(PassiveParty):
                 await self.update_together()
 
     def rest(self, round: int) -> None:
-        """Nothing: its safe points are between its launches."""
+        """Mark no safe point after a step: an active party has them between its launches."""
 
     async def launch(self) -> bool:
         """One update (lines 6 to 14); False when the run is over."""
@@ -434,7 +434,7 @@ class ActiveParty(PassiveParty):
         return True
 
     async def receive_top(self) -> bool:
-        """w_0^l = w_0, when it comes (lines 3 to 5); False when the run is over.
+        """Take over the new top model when it comes (lines 3 to 5); False if the run is over.
 
         The answer to an earlier launch is dropped. After the timeout, the party goes on with the
         top model that it has.
@@ -458,12 +458,12 @@ class ActiveParty(PassiveParty):
                 return True
 
     def load(self, weights: Mapping[str, Secret]) -> None:
-        """w_0^l = w_0."""
+        """Put the weights of w_0 into the own copy w_0^l."""
         self.top.step(loaded, tuple(weights), *weights.values())
 
     @property
     def is_slow(self) -> bool:
-        """Whether its objective is F_l^q (line 8)."""
+        """Whether the party counts as slow, so that its objective is F_l^q (line 8)."""
         return is_slow(self.config, self.pace, self.index)
 
 
@@ -529,7 +529,7 @@ class Collaborator(Participant):
         self.broadcast("stop", None, to=[n for n in self.peers if n not in self.active])
 
     def update(self, party: int, payload: Any) -> None:
-        """w_0 -= gamma dF_l/dw_0 (line 3), and a row of the history."""
+        """Step w_0 with an active party's gradient (line 3), and record a row of the history."""
         loss, gradients, counts = payload
         self.centre.step(applied, tuple(gradients), *gradients.values())
         self.steps += 1

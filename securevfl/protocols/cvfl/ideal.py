@@ -22,7 +22,7 @@ Number = tuple[int, int]  # of a launch: its active party, and which one of that
 
 
 class Ideal:
-    """Outputs of a run.
+    """The trusted party: it computes all outputs of all inputs, and declares who is told them.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ class Ideal:
         self.done: dict[Number, Launch] = {}
 
     def tell(self, name: str, value: Secret, to: list[int] | None = None) -> None:
-        """Declare an output that may be of one party."""
+        """Declare a value for the parties `to`, or for all; it may stand on one party's inputs."""
         self.world.output(name, value, to, alone=True)
 
     def in_order_of_arrival(self) -> None:
-        """Asynchronously the order decides which gradient is applied when."""
+        """Compute an asynchronous run: the order of messages decides when gradients are applied."""
         answers: dict[int, tuple[dict[str, Secret], float]] = {}
         for k in self.active:
             self.ask(k, k, 1)
@@ -73,7 +73,7 @@ class Ideal:
                 self.ask(to, to, round + 1)
 
     def in_step(self) -> None:
-        """In step all embeddings of a round are of the models after the round before."""
+        """Compute a run in step: embeddings of a round are of the models after the round before."""
         for round in self.world.rounds("request"):
             W = self.hand_out(list(self.active))
             for k in self.active:
@@ -87,7 +87,7 @@ class Ideal:
                 self.arrive(k, round)
 
     def ask(self, k: int, m: int, round: int) -> None:
-        """h_m of the rows of a launch, and r(theta_m) if its party is slow (lines 7 to 10)."""
+        """Declare m's answer to a launch of k: h_m, and r(theta_m) if k is slow (lines 7-10)."""
         rows, shape = self.batch(k, round).rows, (self.made.batches_of(k).coded, self.config.width)
         H = self.networks[m].call(embedding, self.columns[m], rows, shape=shape)
         self.sent.setdefault((k, round), {})[m] = H
@@ -123,7 +123,7 @@ class Ideal:
         return [m.sender for m in came]
 
     def learn(self, k: int, m: int, round: int) -> None:
-        """A step of theta_m with dF_l/dh_m, which party m is told (Algorithm 2)."""
+        """Step of theta_m with dF_l/dh_m; declares that party m is told it (Algorithm 2)."""
         part = self.launch(k, round).parts[m]
         if m != k:
             self.tell(f"dF/dh of party {m}", part, [m])
@@ -133,7 +133,7 @@ class Ideal:
             self.tell(f"clipped weights of party {m}", clipped)
 
     def arrive(self, k: int, round: int) -> None:
-        """The collaborator is told dF_l/dw_0, loss and factor, and steps (Algorithm 3)."""
+        """Step of w_0; declares that the collaborator is told gradient, loss and factor."""
         found = self.launch(k, round)
         late = self.config.mode != "sync" and self.steps >= self.config.rounds
         for gradient in found.dw.values():
@@ -145,18 +145,18 @@ class Ideal:
         self.updates[k] += 1
 
     def hand_out(self, to: list[int]) -> dict[str, Secret]:
-        """w_0, which active parties are told."""
+        """Weights w_0; declares that the active parties `to` are told them."""
         W = weights_in(self.centre, self.shapes)
         for one in W.values():
             self.tell("top model", one, to)
         return W
 
     def load(self, k: int, W: dict[str, Secret]) -> None:
-        """w_0^l = w_0."""
+        """Put the weights W of w_0 into the copy of active party k."""
         self.tops[k].step(loaded, tuple(W), *W.values())
 
     def batch(self, k: int, round: int) -> Batch:
-        """Rows of a launch."""
+        """Batch of a launch: its rows and which embeddings it may use."""
         batches = self.batches[k]
         places = batches.samples(batches.draw(round))
         bound = self.config.staleness

@@ -223,17 +223,17 @@ class Cvfl(Provable, EmbeddingProtocol):
         )
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Each party alone, and with the collaborator; all active ones, if others are passive."""
+        """Coalitions to prove: each party, also with the collaborator; all active if not of all."""
         active = frozenset(self.roles()["active"])
         some = [active, active | {SERVER}] if 1 < len(active) < self.data.parties else []
         return (*super().coalitions(), *some)
 
     def colluders(self) -> int:
-        """One: nothing is hidden that more of them could find."""
+        """1: more clients together find out nothing that is hidden from one."""
         return 1
 
     def ideal(self, world: World) -> None:
-        """All is told as it is: embeddings, r(theta_m), gradients, w_0, the losses and factors."""
+        """Declare outputs; what is sent is told as it is: h_m, gradients, w_0, losses, factors."""
         ideal = Ideal(world, self)
         if self.config.mode == "sync":
             ideal.in_step()
@@ -241,7 +241,7 @@ class Cvfl(Provable, EmbeddingProtocol):
             ideal.in_order_of_arrival()
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows that a message names: their numbers are in it."""
+        """Training rows that a message names, by their very numbers."""
         return None if named is None else np.asarray(named, np.int64)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
@@ -253,7 +253,7 @@ class Cvfl(Provable, EmbeddingProtocol):
         }
 
     def describe(self) -> dict[str, Any]:
-        """M, L, the number of labels of each active party, and what a round is."""
+        """Numbers for summaries: M, L, labels of each active party; and what a round is."""
         described: dict[str, Any] = {
             "M": self.data.parties,
             "L": len(self.label_sets),
@@ -272,7 +272,7 @@ class Cvfl(Provable, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """No protection, whatever the number of columns: embeddings are sent in the clear."""
+        """Claims of no protection, whatever the columns: embeddings are sent in the clear."""
         clear = "embeddings are sent in the clear; 'secure if d > 2' is no guarantee"
         return (
             Claim("active parties", "features", "none", clear),

@@ -58,7 +58,7 @@ class Objective:
 
     @classmethod
     def of(cls, config: CvflConfig, pace: float, *, slow: bool) -> Objective:
-        """Objective of an active party."""
+        """Objective of an active party, by the options and by its pace."""
         return cls(config.q if slow else 1.0, pace, config.weight_decay, config.amplify_at_most)
 
     def factor(self, loss: float, penalties: Iterable[float]) -> float:

@@ -105,13 +105,13 @@ class Learner(Participant):
         raise NotImplementedError
 
     def to_checkpoint(self, value: Any) -> Any:
-        """As of any party; losses are numbers there, as in checkpoints of before."""
+        """A value of the state for a checkpoint, as of any party; losses become numbers."""
         if self.world is None and value is self.losses:
             return [float(bare_of(loss)) for loss in self.losses]
         return super().to_checkpoint(value)
 
     def from_checkpoint(self, value: Any) -> Any:
-        """Inverse of `to_checkpoint`; of what a learner keeps the losses are the only list."""
+        """Inverse of `to_checkpoint`: a list is one of losses, as nothing else here is a list."""
         if self.world is None and isinstance(value, list):
             return [self._value_of(loss, "number") for loss in value]
         return super().from_checkpoint(value)
@@ -169,7 +169,7 @@ class Guest(Learner):
         self.step(self.features.map(of_rows, rows, shape=(len(rows), self.features.shape[1])))
 
     def encode(self, rows: np.ndarray) -> Secret:
-        """Codes of some of its rows."""
+        """Codes of some of the guest's rows."""
         code: Secret = self.network.call(
             encoded, self.features, rows, shape=(len(rows), self.width)
         )
@@ -245,7 +245,7 @@ class Host(Learner):
                     self.send(SERVER, "encoding", own)
 
     def to_checkpoint(self, value: Any) -> Any:
-        """As of any party; a buffer grows long, so that its items are put into this form once."""
+        """A value of the state for a checkpoint; each item of the long buffer is encoded once."""
         return self.saved if value is self.buffer else super().to_checkpoint(value)
 
     def write(self, message: Message) -> None:
@@ -255,7 +255,7 @@ class Host(Learner):
         self.writings = {**self.writings, message.sender: tuple(both[:2])}
 
     def written(self) -> dict[int, Secret]:
-        """Activations of guests that wrote before this round, new or stale."""
+        """Activations of guests that wrote before this round; stale ones count as well."""
         known = {
             guest: [one for round, one in held if round < self.round]
             for guest, held in self.writings.items()
@@ -280,7 +280,7 @@ class Host(Learner):
         return joined(codes, self.peers, self.width)
 
     def complete(self, codes: Mapping[int, Secret]) -> Secret:
-        """All guests' codes side by side; the mean of earlier ones for a guest that sent none."""
+        """Codes of all guests side by side; a missing one is the mean of earlier ones, or zeros."""
         missing = [g for g in self.peers if g not in codes]
         if missing:
             self.record("filled", guests=missing)
@@ -296,7 +296,7 @@ class Host(Learner):
         return code
 
     def tell_dead(self, codes: Mapping[int, Secret]) -> None:
-        """Say how many numbers of the guests' codes are the same for all rows."""
+        """Record a notice if some numbers of the guests' codes are the same for all rows."""
         first, *others = codes.values()
         found = first.map(dead, *others, shape=(), dtype=np.int64)
         count = int(self.opened(found, f"dead codes at {self.index}"))
@@ -309,11 +309,11 @@ class Host(Learner):
             self.record("notice", text=text)
 
     def learned(self) -> bool:
-        """Whether it has something to encode with; a host without a step is left out.
+        """Whether the host is to send encodings: not if it never made a step.
 
-        It is judged on the inputs that it trained on last: an aligned row may lack a guest. What is
-        looked at are the error and the variance if the former is larger, and else that it is not.
-        RunError when after `_ENOUGH` steps it reconstructs them worse than their mean does.
+        It is judged on the inputs that it trained on last: an aligned row may lack a guest. All
+        may learn whether it reconstructs them worse than their mean does, and if so both errors.
+        RunError when that is so after `_ENOUGH` steps; with fewer a notice is recorded.
         """
         who = f"dvfl: party {self.index} (a host)"
         if not self.steps:
@@ -452,7 +452,7 @@ class Owner(Participant):
             await self.sleep(self.schedule.interval)
 
     def train_epoch(self) -> Secret:
-        """One epoch of the classifier; its mean loss."""
+        """Train the classifier for one epoch; returns the mean loss."""
         given = self.encodings, self.labels, self.rows, self.steps
         (loss,) = self.centre.step(epoch, *given, shapes=[()], of=[np.float64])
         return loss  # type: ignore[no-any-return]
@@ -472,7 +472,7 @@ class Owner(Participant):
 
 
 def joined(parts: Mapping[int, Secret], everyone: Sequence[int], width: int) -> Secret:
-    """Parts of some parties side by side; zero in the place of one that has none."""
+    """Arrays of some parties side by side; zeros in the place of a party that has none."""
     first, *others = parts.values()
     given = tuple(parts), tuple(everyone), width
     shape = (first.shape[0], len(everyone) * width)

@@ -29,7 +29,7 @@ class OwnRows:
         self.batches = batches
 
     def state_dict(self) -> dict[str, Any]:
-        """Order and first batch, by which two divisions are told apart: they change never."""
+        """Order and first batch, by which two divisions are told apart; they never change."""
         return {"training": self.training, "first": self.batches.draw(1)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ def own_rows(places: np.ndarray, aligned: int, rows: int) -> np.ndarray:
 def side_by_side(
     parts: Mapping[int, np.ndarray], everyone: Sequence[int], width: int
 ) -> np.ndarray:
-    """Parts of some parties, (rows, width), side by side; zero in the place of a missing one."""
+    """Arrays of some parties, (rows, width), side by side; zeros in the place of a missing one."""
     rows = len(next(iter(parts.values())))
     joint = np.zeros((rows, len(everyone) * width), np.float32)
     for place, party in enumerate(everyone):
@@ -76,7 +76,7 @@ def beside(
     width: int,
     *others: np.ndarray,
 ) -> np.ndarray:
-    """`side_by_side` of parts in the order of their senders."""
+    """`side_by_side` of arrays in the order of `senders`, whose they are."""
     return side_by_side(dict(zip(senders, (first, *others), strict=True)), everyone, width)
 
 
@@ -84,13 +84,13 @@ def beside(
 
 
 def of_rows(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Some rows."""
+    """Values of some rows."""
     found: np.ndarray = features[rows]
     return found
 
 
 def encoded(network: Encoder, features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Codes of some rows."""
+    """Codes that a guest's encoder makes of some of its rows."""
     return network.encode(features[rows])
 
 
@@ -100,31 +100,31 @@ def encoding(network: Encoder, inputs: np.ndarray) -> np.ndarray:
 
 
 def trained(network: Encoder, inputs: np.ndarray, chance: Chance, round: int) -> float:
-    """One step of an encoder; the loss before it."""
+    """Step of an encoder on a batch; returns the loss before it."""
     return network.train(inputs, chance.stream("views", round))
 
 
 def replayed(chance: Chance, round: int, items: int) -> int:
-    """Place in a buffer of the input on which a host trains again."""
+    """Place in the buffer of the earlier input on which a host trains again, drawn at random."""
     return int(chance.stream("replay", round).integers(items))
 
 
 def mean_code(
     first: np.ndarray, place: int, width: int, rows: int, *others: np.ndarray
 ) -> np.ndarray:
-    """Mean of some columns of a buffer's inputs, once for each row."""
+    """Mean of a guest's columns, from `place` on, over a buffer's inputs; repeated for each row."""
     known = [inputs[:, place : place + width] for inputs in (first, *others)]
     mean = np.mean(np.concatenate(known), axis=0)
     return np.tile(mean.astype(np.float32), (rows, 1))
 
 
 def dead(*codes: np.ndarray) -> int:
-    """Number of columns that are the same for all rows."""
+    """Number of columns, in all arrays together, that are the same for all rows."""
     return sum(int((code == code[0]).all(axis=0).sum()) for code in codes)
 
 
 def failed(network: AutoEncoder, *inputs: np.ndarray) -> tuple[float, float]:
-    """Error of the reconstruction of inputs, and their variance; zeros if that is not smaller."""
+    """Reconstruction error of inputs and their variance, or two zeros if the error is no larger."""
     every = np.concatenate(inputs)
     error, variance = network.error(every), float(np.mean(np.var(every, axis=0)))
     return (error, variance) if error > variance else (0.0, 0.0)
@@ -136,7 +136,7 @@ def failed(network: AutoEncoder, *inputs: np.ndarray) -> tuple[float, float]:
 def epoch(
     centre: Centre, encodings: np.ndarray, labels: np.ndarray, own: OwnRows, number: int
 ) -> np.ndarray:
-    """One epoch of the classifier; its mean loss."""
+    """Train the classifier for one epoch; returns the mean loss."""
     losses = []
     for turn in range(own.batches.per_epoch):
         batch = own.batches.draw(number * own.batches.per_epoch + turn + 1)
@@ -146,19 +146,19 @@ def epoch(
 
 
 def validated(centre: Centre, encodings: np.ndarray, labels: np.ndarray, own: OwnRows) -> float:
-    """Loss on the rows that do not train."""
+    """Loss of the classifier on the rows held out for validation."""
     return mean_loss(centre.task, centre.scores(encodings[own.validation]), labels[own.validation])
 
 
 def taken(stopping: EarlyStopping, centre: Centre, loss: np.ndarray) -> None:
-    """Take in the loss after an epoch, and the classifier if it is the lowest."""
+    """Tell early stopping the loss after an epoch; it keeps the classifier with the lowest."""
     stopping.models = (centre,)
     stopping.take(float(loss))
     stopping.models = ()
 
 
 def over(stopping: EarlyStopping) -> bool:
-    """Whether it is time to stop."""
+    """Whether early stopping says that it is time to stop."""
     return stopping.over
 
 

@@ -37,7 +37,7 @@ OPENED = "opened "
 
 @dataclass
 class State:
-    """What a guest or a host keeps.
+    """State of a guest or a host, as the trusted party has it.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class State:
     losses : list of Secret
         Of the iterations of this epoch so far.
     buffer : tuple of Secret
-        Of a host, as below.
+        Replay buffer of a host; empty for a guest.
     register : dict of int to list of (int, Secret)
         By guest, the newest activations that a host has, and their rounds.
     """
@@ -56,13 +56,13 @@ class State:
     register: dict[int, list[tuple[int, Secret]]] = field(default_factory=dict)
 
     def at(self, world: World, round: int) -> State:
-        """A copy, without what was written in this round or later."""
+        """A copy of the state, without what was written in this round or later."""
         register = {g: [one for one in held if one[0] < round] for g, held in self.register.items()}
         return State(world.spec(self.network), list(self.losses), self.buffer, register)
 
 
 class Ideal:
-    """Outputs of a run.
+    """The trusted party: it computes all outputs of all inputs, and declares who is told them.
 
     Parameters
     ----------
@@ -82,11 +82,11 @@ class Ideal:
         self.took = world.took("activation")
 
     def tell(self, name: str, value: Secret, to: Sequence[int] | None = None) -> None:
-        """Declare an output that is of one party, or may be."""
+        """Declare a value for the parties `to`, or for all; it may stand on one party's inputs."""
         self.world.output(name, value, to, alone=True)
 
     def run(self) -> None:
-        """Rounds by the clock, and then what the owner executes."""
+        """Compute a whole run: rounds in the order of the parties' rests, then the owner's part."""
         last = dict.fromkeys(self.guests, self.schedule.guest_rounds)
         last |= dict.fromkeys(self.hosts, self.schedule.rounds)
         for n, life, round, seconds in self.world.rests:
@@ -106,7 +106,7 @@ class Ideal:
         self.execute(self.schedule.rounds + 1)
 
     def rest(self, n: int, life: int, round: int) -> None:
-        """A party is as it is now; in a new life it is as it was when it rested last."""
+        """Note a party's state at its rest; in a new life it first goes back to its last rest."""
         lived, state = self.rested[n]
         if life != lived:  # a host has lost the last item of its buffer (D.2)
             state.buffer = state.buffer[:-1]
@@ -114,19 +114,19 @@ class Ideal:
         self.rested[n] = life, self.now[n].at(self.world, round)
 
     def encode(self, g: int, rows: np.ndarray) -> Secret:
-        """Codes of a guest."""
+        """Codes of a guest's rows."""
         shape = (len(rows), self.made.config.width)
         code: Secret = self.now[g].network.call(encoded, self.columns[g], rows, shape=shape)
         return code
 
     def step(self, n: int, inputs: Secret, round: int) -> None:
-        """A step of an encoder."""
+        """Step of the encoder of party n on inputs."""
         given = inputs, self.chance[n], round
         state = self.now[n]
         state.losses += state.network.step(trained, *given, shapes=[()], of=[np.float64])
 
     def write(self, g: int, round: int) -> None:
-        """Guest training round."""
+        """Guest training round of a guest: it writes activations, and steps."""
         places = self.made.batches.samples(self.made.batches.draw(round))
         X = self.columns[g]
         rows = own_rows(places, self.made.data.rows, X.shape[0])
@@ -138,7 +138,7 @@ class Ideal:
         self.step(g, X.map(of_rows, rows, shape=(len(rows), X.shape[1])), round)
 
     def iterate(self, k: int, round: int) -> None:
-        """Host training round."""
+        """Host training round of a host."""
         config, buffer = self.made.config, self.now[k].buffer
         earlier = {
             g: [code for r, code in held if r < round]
@@ -153,7 +153,7 @@ class Ideal:
             self.step(k, picked(replayed, (self.chance[k], round, len(buffer)), buffer), round)
 
     def execute(self, asked: int) -> None:
-        """Work of the owner (section 5)."""
+        """Compute the owner's part (section 5) and declare what it is told."""
         rows, config = self.made.data.rows, self.made.config
         codes = {
             g: self.encode(g, np.arange(rows))
@@ -190,7 +190,7 @@ class Ideal:
         return code
 
     def train(self, encodings: Secret, *, alone: bool) -> None:
-        """Epochs of the owner; of one host alone the losses tell it of the labels alone."""
+        """Epochs of the owner; with one host the losses tell that host about the labels alone."""
         centre, stopping = self.world.the(SERVER, "centre"), self.world.the(SERVER, "stopping")
         labels, rows = self.world.the(SERVER, "labels"), self.world.the(SERVER, "chance of rows")
         stops = self.made.config.stop_after is not None

@@ -194,7 +194,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def target(self) -> tuple[float, float] | None:
-        """Scale of a regression's training targets."""
+        """Mean and deviation by which a regression's training targets are scaled; else None."""
         return target_scale(self.data.task, self.data.train_labels)
 
     def guest_network(self, index: int) -> Encoder:
@@ -239,7 +239,7 @@ class Dvfl(Provable, Protocol):
         )
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
-        """A guest's code of rows."""
+        """Code that a guest's encoder makes of rows."""
         code: np.ndarray = bare_of(client.network).encode(rows)
         return code
 
@@ -256,7 +256,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def batch_rows(self) -> int:
-        """|B|."""
+        """|B|: rows of a batch."""
         return self.batches.coded
 
     @property
@@ -271,7 +271,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Labels stay with the owner; features are not protected, for codes depend on them."""
+        """Claims: labels stay with the owner; features are not protected, as codes tell of them."""
         ends = "; given the losses of the history, and that training ends, for both tell of labels"
         why = "it receives nothing that depends on them; what its own columns tell of them remains"
         codes = "it receives codes only, made without labels"
@@ -285,7 +285,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Activations of the guest training round; at the end codes and encodings."""
+        """Declared messages: activations in guest training rounds, codes and encodings after."""
         config, aligned = self.config, self.data.rows
 
         def when_written(key: MessageKey) -> int:
@@ -322,7 +322,7 @@ class Dvfl(Provable, Protocol):
         )
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Each party alone; all guests; the owner with a host."""
+        """Coalitions to prove: each party alone; all guests; the owner with each host."""
         guests = frozenset(self.peers())
         alone = [frozenset((n,)) for n in (*self.peers(), *self.hosts, SERVER)]
         return (*alone, guests, *(frozenset((SERVER, k)) for k in self.hosts))
@@ -344,10 +344,10 @@ class Dvfl(Provable, Protocol):
         return UNDISTURBED, Schedule(name, outages=tuple(outages.values()))
 
     def ideal(self, world: World) -> None:
-        """Hosts are told activations and codes, the owner encodings, and all are told the losses.
+        """Declare outputs: activations and codes to hosts, encodings to the owner, losses to all.
 
-        A host's reconstruction is looked at, and whether numbers of codes are dead; with early
-        stopping also whether it is time to stop.
+        All may also learn whether a host reconstructs badly, how many numbers of codes are dead
+        (the same for all rows) and, with early stopping, whether it is time to stop.
         """
         Ideal(world, self).run()
 
@@ -356,11 +356,11 @@ class Dvfl(Provable, Protocol):
         return np.arange(len(payload)), payload
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows that a message names: `shown` gives their numbers."""
+        """Training rows that a message names, which are the numbers that `shown` gives."""
         return np.asarray(named)
 
     def describe(self) -> dict[str, Any]:
-        """Sizes, the number of rounds of each phase, and what a round is."""
+        """Numbers for summaries: sizes, rounds of each phase; and what a round is."""
         schedule = self.schedule
         return {
             "N": self.data.parties,

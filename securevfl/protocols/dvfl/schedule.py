@@ -49,6 +49,6 @@ class RoundSchedule:
         return (round - 1) * self.interval
 
     def writes(self, round: int) -> bool:
-        """Whether guests write in a round: it belongs to a communication epoch."""
+        """Whether guests write in a round: they do so in every `period`-th epoch only."""
         epoch = (round - 1) // self.per_epoch + 1
         return 0 < round <= self.guest_rounds and epoch % self.period == 0

@@ -187,14 +187,14 @@ class Client(KeyParticipant):
         self.ledger.noted = ()  # nothing is made again
 
     def step(self, round: int, batch: Batch, attempt: Attempt, gradient: Secret) -> None:
-        """Step with the gradient of a round, and note that the server did."""
+        """Step with the gradient of a round; the ledger notes the step unless dL/dH is zero."""
         check_gradient(self.public, round, len(batch.rows), gradient)
         moved = self.update(batch, attempt, gradient)
         if moves(self, gradient):  # else all sums still are of these models
             self.ledger.hear_of_step(round, moved=moved)
 
     async def catch_up(self) -> None:
-        """Take the steps of rounds that it missed, before it shares a model again."""
+        """Make the steps of rounds that this client missed, before it shares its model again."""
         for round, batch, attempt, gradient in await history.catch_up(self):
             check_rows(self.public, batch)
             self.step(round, batch, attempt, gradient)
@@ -219,7 +219,7 @@ class Client(KeyParticipant):
             self.send(SERVER, "embedding", upload)
 
     async def has_one_history(self, attempt: Attempt) -> bool:
-        """Whether all clients in the sum were told what this one was, up to the round before."""
+        """Whether all clients in the sum were told the same as this one, up to the last round."""
         others = [n for n in attempt.sharers if n != self.index]
         if len(self.story) == 1:  # nor must another one have a step that this one was not told of
             await self.collect("unheard", senders=others)
@@ -228,7 +228,7 @@ class Client(KeyParticipant):
 
     @property
     def signs(self) -> Signing:
-        """Keys of this run, or of its manifest."""
+        """Signing keys of this party: of this run's own, or of its manifest."""
         return signing_of(self, self.sworn)
 
     def count_release(self, batch: Batch) -> None:
@@ -287,14 +287,14 @@ class Client(KeyParticipant):
         return self._widths[part]
 
     def quantised_model(self) -> Element:
-        """W-bar (equation 3)."""
+        """Weights as field elements: W-bar (equation 3)."""
         how = self.streams, self.round, self.public.model_point
         shape = self.weights, self.public.config.width
         made: Element = self.network.call(quantised_weights, *how, shape=shape, field=self.field)
         return made
 
     def evaluate(self, batch: Batch, attempt: Attempt, shares: Mapping[int, Element]) -> Element:
-        """H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5), one product over F_p."""
+        """Upload before masking, H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5)."""
         held = self.data_shares[batch.part]
         data = self._held[batch.part].rows([held[n] for n in attempt.sharers], batch.rows)
         return data @ concatenate([shares[n] for n in attempt.sharers])
@@ -327,10 +327,11 @@ class Client(KeyParticipant):
         return self.public.one_sum or bool(self.opened(moved, "whether its model moved"))
 
     def is_new(self, life: int, told: bytes) -> bool:
-        """Whether the label (life, round) was never answered; it is noted, and used up with it.
+        """Whether the label (life, round) was never answered; if so it is marked as used.
 
         The same masks on two polynomials would tell their difference. What was shared for an
         earlier answer is gone, so that not even the same announcement can have the same answer.
+        Without masks always True.
         """
         newest, _ = self.answered.get(life, (0, b""))
         if not self.public.config.masked:
@@ -342,7 +343,7 @@ class Client(KeyParticipant):
         return True
 
     def masked(self, upload: Element, told: bytes) -> Element:
-        """Y = H-tilde + P(alpha) rho(alpha), P(z) = prod_{k<=K} (z - beta_k)."""
+        """Masked upload Y = H-tilde + P(alpha) rho(alpha), with P(z) = prod_{k<=K} (z - beta_k)."""
         own, of = (self, self.public.prss, self.keys, upload), self.story[:1]
         return masked(*own, told, of, self.public.degree)
 
@@ -360,7 +361,7 @@ class Client(KeyParticipant):
         self.features[part].map(refuse_wrap, *own, *what, *who, shape=(0,))
 
     def checked(self, batch: Batch, attempt: Attempt) -> Attempt:
-        """The attempt, if its sharers keep the guarantee; else an error, and no upload."""
+        """The attempt, if its sharers keep the guarantee; else ProtocolError, and no upload."""
         check_attempt(self.public, attempt)
         return attempt
 
@@ -370,6 +371,7 @@ class Client(KeyParticipant):
         The difference of two such sums may be one client's value. The server avoids them. It may
         lie, so a client forgets its uploads only when its own model has moved. Of uploads before
         its own last crash it believes the server that a round is over, or below the threshold.
+        Without masks always True.
         """
         self.ledger.hear_of_attempt(attempt)
         before = self.ledger.conflict(Sum(batch, attempt))
@@ -400,7 +402,7 @@ class Client(KeyParticipant):
 
 
 def moves(party: Participant, gradient: Secret) -> bool:
-    """Whether a gradient moves anybody; one of zeros does not."""
+    """Whether a gradient is not all zeros, so that it moves models; the answer is public."""
     some = gradient.map(is_any, shape=(), dtype=np.bool_)
     return bool(party.opened(some, "whether dL/dH moves a model"))
 
@@ -459,7 +461,7 @@ class Server(Participant):
 
     @property
     def signs(self) -> Signing:
-        """Keys of this run, or of its manifest."""
+        """Signing keys of the server: of this run's own, or of its manifest."""
         return signing_of(self, self.sworn)
 
     async def run(self) -> None:
@@ -530,7 +532,7 @@ class Server(Participant):
             self.write_ahead()
 
     async def decode(self, attempt: Attempt) -> Secret | None:
-        """H from the first R results (lines 27-30, equation 7); None if the attempt is given up."""
+        """Joint embedding H from the first R results (equation 7); None gives the attempt up."""
         public = self.public
         before = self.ledger.same_rows(self.batch)
         why = why_not_announced(public, before, attempt, self.shared)
@@ -587,7 +589,7 @@ class Server(Participant):
         )
 
     def interpolate(self, uploads: Mapping[int, Element]) -> Element:
-        """psi(beta_1..beta_K); with A > 0 up to A wrong uploads are corrected and recorded."""
+        """Values psi(beta_1..beta_K) of the decoded polynomial, up to A wrong uploads corrected."""
         shape = len(self.batch.rows), self.public.config.width
         corrected = self.public.config.tolerate_corrupt > 0
         sums, disagreeing = decode_results(
@@ -603,8 +605,8 @@ class Server(Participant):
     def next_batch(self) -> Batch:
         """The batch of the next round, without rows of attempts given up since the last step.
 
-        If no row is left, it is the batch of one of these attempts. A round that is made again in a
-        resumed run has the batch that it had.
+        If no row is left, it is the batch of one of these attempts. A resumed run that makes a
+        round again takes the batch that the round had.
         """
         before = self.ledger.made_before(self.round + 1)
         if before is not None:
@@ -615,7 +617,7 @@ class Server(Participant):
         return self.ledger.again(self.public.results_needed)
 
     def give_up(self, why: str, parties: tuple[int, ...]) -> None:
-        """End an attempt without a step; the next round takes other rows, or the same S."""
+        """End an attempt without a step; NotEnoughResultsError after `max_attempts` in a row."""
         missing = sorted(set(self.peers) - set(parties))
         self.record("given_up", why=why, missing=missing)
         self.given_up += 1
@@ -626,7 +628,7 @@ class Server(Participant):
             )
 
     async def setup(self) -> None:
-        """Hear of the unknowns; have client 0 pre-train, and start from its head."""
+        """Receive numbers of independent columns; have client 0 pre-train, and take its head."""
         if self.public.covert:
             self.sworn = await exchange_keys(self)
         if self.public.config.budget:
@@ -639,7 +641,7 @@ class Server(Participant):
             self.centre.step(take_head, weight, list(head), len(self.peers), *others)
 
     async def infer(self) -> None:
-        """Coded inference: the test rows' sums are decoded as in training, a few rows at a time."""
+        """Score the test set: sums of its rows are decoded as in training, a few rows at a time."""
         batches = self.public.batches["test"]
         step = inference_step(batches.coded, batches.segments)
         done = len(self.test_scores) * step
@@ -656,11 +658,11 @@ class Server(Participant):
         self.report_inference(step)
 
     def score(self, number: int, embedding: Secret) -> None:
-        """Score a part of the test rows."""
+        """Score a part of the test rows by their joint embedding."""
         self.test_scores[number] = self.scores(embedding)
 
     def scores(self, embedding: Secret) -> Secret:
-        """Raw scores of rows."""
+        """Raw scores that the server model gives to rows."""
         shape = embedding.shape[0], self.outputs
         found: Secret = self.centre.call(scores_of, embedding, shape=shape)
         return found

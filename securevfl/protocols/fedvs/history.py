@@ -38,7 +38,7 @@ LOGGED = 64  # rounds that the server tells again to a client that missed them
 
 
 def keep(party: Any, protected: Mapping[str, Any]) -> None:
-    """Have a party keep its keys of the run and its history."""
+    """Have a party keep its keys of the run and its history in its checkpoints."""
     party.protected = {**protected, **PROTECTED}
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
@@ -47,7 +47,7 @@ def keep(party: Any, protected: Mapping[str, Any]) -> None:
 
 
 def sign(server: Any, batch: Batch, attempt: Attempt, gradient: Secret) -> None:
-    """Send dL/dH of a round, and the server's signature on the history up to it."""
+    """Send dL/dH of a round with the server's signature on the history up to that round."""
     h = _after(server, attempt.told(server.round, batch), gradient)
     at = server.round, attempt.life
     signature = server.sign(server.signs.own, _text, h, server.start, *at, server.signs.run)
@@ -58,10 +58,10 @@ def sign(server: Any, batch: Batch, attempt: Attempt, gradient: Secret) -> None:
 
 
 def tell_missed(server: Any, message: Message) -> None:
-    """Tell a client again what it missed since a round: announcements and gradients in full.
+    """Tell a client what it missed since a round: announcements and gradients in full.
 
-    Hashes would do for what it says of the history, and not for its model: who shares a model that
-    lacks a step tells its embedding by the difference.
+    Hashes would be enough for its history, but not for its model: a client that shares a model
+    without a step tells its embedding by the difference.
     """
     rows = [one for one in server.log if type(message.payload) is int and one[0] > message.payload]
     told, *columns = [one[:3] for one in rows], *([one[i] for one in rows] for i in (3, 4, 5))
@@ -91,12 +91,12 @@ async def catch_up(client: Any) -> list[tuple[int, Batch, Attempt, Secret]]:
 
 
 def hear(client: Any, round: int, batch: Batch, attempt: Attempt, payload: Any) -> Secret:
-    """The dL/dH of a round, with which the client's history goes on.
+    """The dL/dH of a round; the client's history is continued with it.
 
     Raises
     ------
     RunError
-        Where the server has not signed the client's own history: the dispute of both.
+        Where the server has not signed the client's own history: one of the two is wrong.
     """
     what, forms = f"fedvs: 'gradient' of round {round}", (Secret, Secret, Bytes)
     if not isinstance(payload, tuple) or tuple(map(type, payload)) != forms:
@@ -112,7 +112,7 @@ def hear(client: Any, round: int, batch: Batch, attempt: Attempt, payload: Any) 
 
 
 def show(client: Any) -> None:
-    """Show the others the history, or that there is none yet."""
+    """Show the other clients the newest history, signed, or that there is none yet."""
     if len(client.story) == 1:
         client.broadcast("unheard", None)
         return
@@ -121,7 +121,7 @@ def show(client: Any) -> None:
 
 
 def agrees(client: Any, others: Mapping[int, Any]) -> bool:
-    """Whether all others have the history that the client has; some may be of another round.
+    """Whether all others show the history that the client has, and of the same round.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def agrees(client: Any, others: Mapping[int, Any]) -> bool:
 
 
 def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
-    """Messages of a run at this level."""
+    """The messages of a run at the covert level, from those at semi-honest."""
 
     def once(key: MessageKey) -> int:
         return int(key.round == 0)

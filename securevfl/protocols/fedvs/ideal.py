@@ -38,7 +38,7 @@ from securevfl.verified import Element, Secret, World, stack
 
 
 class Ideal:
-    """The trusted party."""
+    """The trusted party: it computes all outputs of all inputs, and declares who is told them."""
 
     def __init__(self, world: World, public: Parameters) -> None:
         self.world, self.public = world, public
@@ -48,7 +48,7 @@ class Ideal:
         self.X = {part: [self.segments(n, part) for n in self.clients] for part in public.batches}
 
     def pretrain(self, own: Mapping[int, Pretraining], alone: bool) -> None:
-        """Pre-training: all may have what is said of it; client 0 labels, and the server its head.
+        """Pre-train; all may have its figures, client 0 the labels, and the server client 0's head.
 
         Networks, and with a head the server model, start from it.
         """
@@ -69,7 +69,7 @@ class Ideal:
                 self.centre.step(take_head, first, list(head), len(self.clients), *others)
 
     def segments(self, client: int, part: str) -> list[Element]:
-        """X-bar of a client, by segment."""
+        """X-bar of a client's part of the data, by segment."""
         public, X = self.public, self.world.the(client, COLUMNS[part])
         how = public.config.degree, public.data_point, public.order(part)
         shape = *how[2].shape, expanded_width(X.shape[1], how[0])
@@ -77,7 +77,7 @@ class Ideal:
         return [made[k] for k in range(public.code.segments)]
 
     def attempt(self, batch: Batch, sharers: Sequence[int]) -> Secret:
-        """H of the attempt of a round; the server may have its sums, which are exact."""
+        """H of the attempt of a round; declares that the server may have its exact sums."""
         public, part, width = self.public, batch.part, self.public.config.width
         models = {}
         for n in sharers:
@@ -96,7 +96,7 @@ class Ideal:
         return found
 
     def step(self, H: Secret, rows: np.ndarray, sharers: Sequence[int], who: set[int]) -> None:
-        """One step, which clients `who` take: all may have its loss and dL/dH."""
+        """One step, made by the clients `who`; declares that all may have its loss and dL/dH."""
         samples = self.public.batches["train"].samples(rows)
         loss, gradient = self.centre.step(
             *(train, H, self.world.the(SERVER, LABELS["train"]), samples),
@@ -119,7 +119,7 @@ class Ideal:
                 self.world.output(f"whether model {n} moved in {self.round}", moved, alone=True)
 
     def measure(self, scores: Mapping[int, Secret], step: int, task: str) -> None:
-        """Measures of test rows, which all may have."""
+        """Declare measures of the test rows, which all may have."""
         batches, labels = self.public.batches["test"], self.world.the(SERVER, LABELS["test"])
         names = MEASURES[task]
         if task == "binary":
@@ -139,7 +139,7 @@ def declare(
     task: str,
     pretraining: Mapping[int, Pretraining],
 ) -> None:
-    """Declare all outputs of a run, of those rounds and clients that were there.
+    """Declare all outputs of a run, for the rounds and clients that its messages show.
 
     K + T uploads tell of a sum, though R are needed to decode it. They count when they are sent:
     one that is late for an attempt that was given up reaches the server even so. A client that is
@@ -174,5 +174,5 @@ def declare(
 
 
 def test_step(public: Parameters) -> int:
-    """Test rows of each segment in one attempt."""
+    """Test rows of each segment that one attempt evaluates."""
     return inference_step(public.batches["test"].coded, public.batches["test"].segments)

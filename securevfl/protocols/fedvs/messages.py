@@ -65,7 +65,7 @@ class Attempt:
     stepped: int = 0
 
     def same_sum(self, other: Attempt) -> bool:
-        """Whether the same models are in both sums, as long as no model has changed."""
+        """Whether two sums are over the same models, if no model has changed between them."""
         return set(self.sharers) == set(other.sharers)
 
     def told(self, round: int, batch: Batch) -> bytes:

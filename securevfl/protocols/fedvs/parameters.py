@@ -161,12 +161,12 @@ class Parameters:
 
     @property
     def field(self) -> PrimeField:
-        """F_p."""
+        """The prime field F_p."""
         return self.code.field
 
     @functools.cached_property
     def threshold(self) -> int:
-        """R = 2 (K + T - 1) + 1 (Theorem 5.1), or R' at the covert level."""
+        """Results that decode a sum: R = 2 (K + T - 1) + 1 (Theorem 5.1), or R' if covert."""
         return self.code.recovery_threshold(self.degree)
 
     @functools.cached_property
@@ -176,7 +176,7 @@ class Parameters:
 
     @property
     def covert(self) -> bool:
-        """Whether clients hold against each other what the server told them."""
+        """Whether clients compare what the server told each of them, before they upload."""
         return self.config.security == "covert"
 
     @property
@@ -193,20 +193,18 @@ class Parameters:
 
     @property
     def telling_uploads(self) -> int:
-        """Number of uploads of an attempt that reveal something to server and T clients: K + T.
+        """Fewest uploads of an attempt from which server and T clients learn something: K + T.
 
-        In plain evaluation a single upload reveals everything, so no sum is to be remembered:
-        N + 1.
+        Plain evaluation remembers no sums, so N + 1, which is never reached.
         """
         code = self.code
         return code.segments + code.privacy if self.config.masked else code.parties + 1
 
     @property
     def stories(self) -> int:
-        """Announcements of one attempt of which a server with T clients decodes something, at most.
-
-        Each needs R - K - T + 1 clients of its own, K + T as a rule; two are possible where
-        2R <= N + T + 2(K-1).
+        """Announcements of one attempt of each of which a server with T clients learns something.
+         It is their largest number. Each needs R - K - T + 1 clients of its own, K + T as a rule;
+        two are possible where 2R <= N + T + 2(K-1).
         """
         code = self.code
         telling = max(self.telling_uploads, self.threshold - code.size + 1)
@@ -214,15 +212,15 @@ class Parameters:
 
     @property
     def one_sum(self) -> bool:
-        """Whether all sums of a row are over the same clients: all of them, or else none is asked.
+        """Whether all sums of a row are over the same clients, or none is made.
 
-        Plain evaluation has no rule about sums, and clients remember none for it.
+        Plain evaluation has no rule about sums: True, and clients remember none.
         """
         return not self.config.masked or len(self.cohorts.groups) == 1
 
     @functools.cached_property
     def tells_cut(self) -> bool:
-        """Whether clients tell how many of their weights were cut: where a bound was chosen."""
+        """Whether clients tell how many weights were cut: if weight_bound is not the default."""
         return bool(self.config.weight_bound != FedVSConfig.model_fields["weight_bound"].default)
 
     def order(self, part: str) -> np.ndarray:
@@ -233,7 +231,7 @@ class Parameters:
 
     @functools.cached_property
     def lower(self) -> str:
-        """Options that may be lowered where a sum could wrap, in words."""
+        """Options with their values, in words, that may be lowered where a sum could wrap."""
         config = self.config
         return (
             f"data_bits ({config.data_bits}), model_bits ({config.model_bits}) or weight_bound "
@@ -242,28 +240,28 @@ class Parameters:
 
     @property
     def sharers_change(self) -> bool:
-        """Whether masked sums may be over other clients from round to round."""
+        """Whether masked sums may be over different clients from round to round."""
         return self.config.masked and self.config.share_timeout is not None
 
     @functools.cached_property
     def cohorts(self) -> Cohorts:
-        """Groups of clients that stand in a sum whole, or not at all."""
+        """Groups of clients of which a sum has all members or none."""
         parties, privacy = self.code.parties, self.code.privacy
         return cohorts_of("fedvs", cohort_number(self.config, parties), parties, privacy)
 
     @functools.cached_property
     def prss(self) -> Prss:
-        """Holders of each key of the masks."""
+        """Holders of each key of the masks (`securevfl.field.prss`)."""
         return prss_of(self.code, self.degree)
 
     def enough(self, sharers: Sequence[int]) -> bool:
-        """Whether an attempt may run: |S| >= T + 2, lest T clients isolate one; plain, any S."""
+        """Whether there are sharers enough for an attempt: T + 2 with masks, lest T isolate one."""
         return len(sharers) > (self.code.privacy + 1 if self.config.masked else 0)
 
 
 @functools.cache
 def upload_streams(parties: int, segments: int, privacy: int) -> int:
-    """Streams of keys that a client computes for an upload; u = K + T - 1."""
+    """Pseudo-random streams that a client computes to mask an upload; u = K + T - 1."""
     unknown = segments + privacy - 1
     return stream_count(blocks_of(parties, privacy, unknown), parties, privacy, unknown)
 
@@ -274,12 +272,12 @@ def inference_step(coded: int, segments: int) -> int:
 
 
 def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
-    """|B| of segments of `length` rows, as `securevfl.models.split.Batches` has it."""
+    """|B|, rows of a batch within one segment of `length` rows (as of `models.split.Batches`)."""
     return min(max(1, config.batch // segments), length)
 
 
 def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
-    """R + 2A = 2 (K + T - 1) + 1 + 2A, and at the covert level a greater R (`degree_of`)."""
+    """Results that the server waits for: R + 2A, R = 2 (K + T - 1) + 1, or more if covert."""
     size = segments + config.privacy
     degree = degree_of(config, segments, parties)
     return degree * (size - 1) + 1 + 2 * config.tolerate_corrupt
@@ -299,10 +297,10 @@ def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
 
 
 def cohort_number(config: FedVSConfig, parties: int) -> int:
-    """Number of cohorts: as configured, or as many as there can be where sharers may change.
-
-    Where the server waits for all to share, all are one cohort, and clients hold it to that. Plain
-    evaluation has none by default: it shows the server more than sums.
+    """Number of cohorts: the configured one, or the default.
+     By default it is as many as there can be where sharers may change, and one where the server
+    waits for all to share: clients hold it to that. Plain evaluation has none (0): it shows the
+    server more than sums.
     """
     if config.cohorts is not None:
         return config.cohorts
@@ -312,10 +310,10 @@ def cohort_number(config: FedVSConfig, parties: int) -> int:
 
 
 def refuse_any_sharers(config: FedVSConfig, code: LagrangeCode) -> None:
-    """Refuse masked sums over any clients where the server waits for all of them to share.
+    """Refuse cohorts = 0 with masks where the server waits for all clients to share.
 
     Only a server that lies sums over fewer there. Where it does not wait, honest runs tell single
-    clients' embeddings themselves, and claims say so.
+    clients' embeddings themselves, and claims say so. With `paper` it is allowed.
 
     Raises
     ------
@@ -369,9 +367,9 @@ def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
 
 
 def prss_of(code: LagrangeCode, degree: int = 2) -> Prss:
-    """Sharing of the masks' keys, or an error that says how to go without masks.
+    """Holders of the masks' keys for a code and a degree.
 
-    ConfigurationError where N and T need too many keys.
+    ConfigurationError where N and T need too many keys; it says how to go without masks.
     """
     try:
         return Prss(code, degree)

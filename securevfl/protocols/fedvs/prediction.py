@@ -17,7 +17,7 @@ class PredictingClient(Client):
     """Client n of a prediction: shares its columns of new rows, and evaluates them."""
 
     def quantised_model(self) -> Element:
-        """W-bar, rounded to the nearest: a prediction is a function of the rows and the models."""
+        """Weights W-bar, rounded to the nearest, so that a prediction has no chance in it."""
         shape = self.weights, self.public.config.width
         how = nearest_weights, self.public.model_point
         made: Element = self.network.call(*how, shape=shape, field=self.field)
@@ -38,7 +38,7 @@ class PredictingServer(Server):
         self.predicted: tuple[Secret, Secret] | None = None
 
     async def run(self) -> None:
-        """Score the rows from their shares."""
+        """Decode the rows' sums from their shares, and score the rows."""
         await self.infer()
         self.conclude()
 

@@ -209,14 +209,14 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Shares of data and models, keys, uploads, announcements and gradients."""
+        """Declared messages: shares of data and models, keys, uploads, announcements, gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
         every = before + messages_of(self.public, self.data.widths)
         return with_history(every) if self.public.covert else every
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
-        """Messages of coded inference, without steps; the number of rows is not known before."""
+        """Declared messages of coded prediction, for any number of rows; it has no steps."""
         public = self.predicting(1).public
         every = messages_of(public, self.data.widths, training=False)
         every = with_history(every) if public.covert else every
@@ -224,7 +224,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def field(self) -> PrimeField:
-        """F_p."""
+        """The prime field F_p."""
         return self.public.field
 
     def ideal(self, world: World) -> None:
@@ -234,7 +234,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         declare(world, self.public, centre.outputs, centre.task, own)
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """The usual ones; with `share_timeout` clients are left out that share late."""
+        """The usual schedules; some leave out late clients (timeout), or have no crash (covert)."""
         waits = self.config.share_timeout is None
         every = usual(len(self.peers()), waits=False, shares=not waits)
         return tuple(one for one in every if not self.public.covert or not one.outages)
@@ -253,7 +253,8 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     ) -> None:
         """Refuse rows whose sum could wrap.
 
-        sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, w the enforced weight bound.
+        It must hold that sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, w the enforced
+        weight bound.
         """
         config = self.config
         weight = math.ceil(2**config.model_bits * config.weight_bound)
@@ -290,16 +291,16 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def prss(self) -> Prss | None:
-        """Keys of the masks; None in plain evaluation."""
+        """Holders of each key of the masks; None in plain evaluation."""
         return self.public.prss if self.config.masked else None
 
     def quantised_columns(self) -> dict[int, np.ndarray]:
-        """X-bar of the training rows by client."""
+        """X-bar, the training rows in F_p, by client."""
         return {n: self.segments(self.public, "train", X) for n, X in enumerate(self.data.train)}
 
     @staticmethod
     def segments(public: Parameters, part: str, features: np.ndarray) -> np.ndarray:
-        """X-bar of rows of a part, in segments."""
+        """Powers of rows as field elements X-bar, in the K segments of a part of the data."""
         return segments_of(features, public.config.degree, public.data_point, public.order(part))
 
     def predicting(self, rows: int) -> Self:
@@ -331,7 +332,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return {SERVER: PredictingServer(self.peers(), public, centre)} | made
 
     def pretraining(self, index: int) -> Pretraining | None:
-        """Training that client `index` does alone before the run; None for none."""
+        """Pre-training that client `index` does alone before the run; None for none."""
         config, data = self.config, self.data
         if config.pretrain == "none" or (config.pretrain == "p" and index == 0):
             return None
@@ -357,7 +358,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Theorem 5.2, the masked guarantee, and what is not protected."""
+        """Claims by Theorem 5.2, of the masked guarantee, and on what is not protected."""
         about_server = MASKED if self.config.masked else PLAIN
         if self.told_apart:
             about_server = tuple(replace(c, reason=f"{c.reason}; {TOLD_APART}") for c in MASKED)
@@ -376,14 +377,14 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @classmethod
     def cohorts(cls, config: FedVSConfig, parties: int) -> Cohorts | None:
-        """Cohorts that a `share_timeout` would leave out of sums, for the planner."""
+        """Cohorts that a `share_timeout` would leave out of sums; None if there would be none."""
         patient = config.model_copy(update={"share_timeout": config.share_timeout or 1.0})
         number = cohort_number(patient, parties)
         return cohorts_of(cls.name, number, parties, config.privacy) if number else None
 
     @property
     def told_apart(self) -> str:
-        """Warning that masked sums over changing clients tell of single ones, without cohorts."""
+        """Warning where masked sums over changing clients tell single ones' values; else ""."""
         changing = self.public.sharers_change
         return TOLD_APART if changing and self.config.cohorts == 0 else ""
 
@@ -393,7 +394,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return SHARES + PAPER
 
     def describe(self) -> dict[str, Any]:
-        """N, K, T, R, p and |B|."""
+        """Numbers for summaries: N, K, T, R, A, p and |B|; and whether uploads are masked."""
         code = self.public.code
         return {
             "N": code.parties,
@@ -420,7 +421,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return shares * size + working
 
     def advice(self, available: int) -> str:
-        """The smallest K whose shares fit and whose threshold R does not exceed N."""
+        """Advice for less memory: the smallest larger K whose shares fit, if R may be so large."""
         N, T = self.data.parties, self.config.privacy
         for K in range(self.public.code.segments + 1, (N - 1) // 2 - T + 2):
             if self._memory(K) <= available:

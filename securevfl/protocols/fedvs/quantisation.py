@@ -13,7 +13,7 @@ from securevfl.verified import Streams
 
 
 def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
-    """|phi^-1(z)|: distance of each element to 0, as unsigned integers."""
+    """Distance of each element to 0 modulo p, |phi^-1(z)|, as unsigned integers."""
     sizes: np.ndarray = np.minimum(elements, field.dtype.type(field.modulus) - elements)
     return sizes
 
@@ -38,7 +38,7 @@ def segments_of(
 
 
 def row_sum_of(segments: np.ndarray, field: PrimeField) -> int:
-    """max_i sum_j |X-bar_ij|; from 2^62 on, where it is beyond every range, at most 2^63 - 1."""
+    """Largest row sum of magnitudes, max_i sum_j |X-bar_ij|; capped near 2^63 - 1."""
     sizes = magnitude(field, segments)
     rough = float(sizes.sum(axis=-1, dtype=np.float64).max())
     if rough < 2**62:
@@ -49,12 +49,12 @@ def row_sum_of(segments: np.ndarray, field: PrimeField) -> int:
 def quantised_weights(
     network: PolynomialNetwork, streams: Streams, round: int, point: FixedPoint
 ) -> np.ndarray:
-    """W-bar (equation 3), rounded by the round's secret stream."""
+    """Weights as field elements, W-bar (equation 3), rounded by the round's secret stream."""
     return point.quantize(network.values, rng=streams("rounding", round))
 
 
 def nearest_weights(network: PolynomialNetwork, point: FixedPoint) -> np.ndarray:
-    """W-bar, rounded to the nearest: a prediction is a function of the rows and the models."""
+    """Weights W-bar, rounded to the nearest, so that a prediction has no chance in it."""
     return point.quantize(network.values)
 
 
@@ -106,7 +106,7 @@ def refuse_wrap(
 
 
 def entry_limit(public: Parameters) -> int:
-    """floor((p-1)/(2N)): N entries up to it cannot wrap in their sum."""
+    """Largest entry that may be shared, floor((p-1)/(2N)): a sum of N such ones cannot wrap."""
     return (public.field.modulus - 1) // (2 * public.code.parties)
 
 

@@ -15,7 +15,7 @@ from securevfl.protocols.fedvs.parameters import FedVSConfig, results_needed, up
 
 
 def coding_operations(elements: int, points: int) -> int:
-    """n log^2 n multiply-adds an element, to evaluate or interpolate at n points (section 5.3)."""
+    """Multiply-adds to evaluate or interpolate elements at n points: n log^2 n each (sec. 5.3)."""
     return round(elements * points * math.log2(points) ** 2)
 
 

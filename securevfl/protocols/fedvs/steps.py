@@ -34,29 +34,29 @@ def update(
 def train(
     centre: Centre, embedding: np.ndarray, labels: np.ndarray, samples: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """One step of W_0: the loss, and dL/dH (line 31)."""
+    """Step of the server model W_0; returns the loss, and dL/dH (line 31)."""
     return centre.step(embedding, samples, labels)
 
 
 def scores_of(centre: Centre, embedding: np.ndarray) -> np.ndarray:
-    """Raw scores of rows."""
+    """Raw scores that the server model gives to rows."""
     return centre.scores(embedding)
 
 
 def both_classes(labels: np.ndarray) -> np.bool_:
-    """1 where test rows of two classes are of both, so that there is an AUC, else 0."""
+    """Truth value, a NumPy bool: True if labels of two classes have both, so there is an AUC."""
     return np.bool_(0 < labels.sum() < len(labels))
 
 
 def measured(scores: np.ndarray, labels: np.ndarray, task: Any, name: str) -> float:
-    """One measure of raw scores of test rows."""
+    """The measure `name` of raw scores of test rows."""
     return measure(task, scores, labels).get(name, np.nan)
 
 
 def take_head(
     centre: Centre, weight: np.ndarray, names: list[str], parties: int, *others: np.ndarray
 ) -> None:
-    """Start from the head of client 0.
+    """Have the server model start from the head of client 0.
 
     H is the mean, so N H is client 0's embedding, which its head knows, and the others'.
     """

@@ -173,19 +173,19 @@ class SumLedger:
             self.noted = (*self.noted, (round, total))[-_NOTED:]
 
     def repeat(self, round: int) -> None:
-        """Go on from a round: sums noted beyond it were of models that may be had again."""
+        """Go on from a round: noted sums of later rounds may be made again with the same models."""
         beyond = [one for one in self.noted if one[0] > round]
         lowest = min((0, *self.sums))
         self.repeated = {lowest - number: one for number, one in enumerate(beyond, 1)}
 
     def recall(self, stepped: int) -> None:
-        """Count as announced what was noted with the same last step, before the run was resumed."""
+        """Count noted sums of later rounds as announced if their last step is `stepped`."""
         for number, (_, one) in self.repeated.items():
             if one.attempt.stepped == stepped:
                 self.announce(number, one)
 
     def made_before(self, round: int) -> Batch | None:
-        """Batch of a round before the run was resumed; None where models were others, or none."""
+        """Batch that a round had before the run was resumed; None if models differ, or none was."""
         made = [
             self.sums[n].batch
             for n, one in self.repeated.items()
@@ -270,7 +270,7 @@ class SumLedger:
     # -- of a client ---------------------------------------------------------------------------
 
     def come_back(self, round: int) -> None:
-        """Begin a new incarnation from a checkpoint of this round.
+        """Begin a new incarnation of a client from a checkpoint of this round.
 
         The client does not know to which later rounds it uploaded before it crashed. Rounds of
         which an earlier incarnation was unsure stay unsure.
@@ -372,7 +372,7 @@ class SumLedger:
 
 
 def of_ledger(name: str) -> Any:
-    """Property of a party that reads and writes an attribute of its `ledger`."""
+    """Property of a party that reads and writes the attribute `name` of its `ledger`."""
 
     def get(party: Any) -> Any:
         return getattr(party.ledger, name)

@@ -42,13 +42,13 @@ from securevfl.verified import Model, Participant, Secret, bare_of
 
 
 def mean_weight(model: Any, name: str, *others: Any) -> np.ndarray:
-    """One array of the mean of models' weights."""
+    """Mean of several models' arrays of one name."""
     found: np.ndarray = average([{name: weight(one, name)} for one in (model, *others)])[name]
     return found
 
 
 def begun_anew(model: Any, first: Any, names: Sequence[str], *weights: np.ndarray) -> None:
-    """Put weights into a model, with the optimiser of a new one."""
+    """Put weights into a model, and give it a new optimiser like that of `first`."""
     model.load_state_dict(copy.deepcopy(first.state_dict()))
     loaded(model, names, *weights)
 
@@ -56,7 +56,7 @@ def begun_anew(model: Any, first: Any, names: Sequence[str], *weights: np.ndarra
 def aggregated(
     optimizer: ServerOptimizer, names: Sequence[str], *arrays: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """`opt` of `ServerAggregation` on W and on each W^S_k."""
+    """New top model of `ServerAggregation`: `opt` of W and of each W^S_k."""
     every = [
         dict(zip(names, arrays[n : n + len(names)], strict=True))
         for n in range(0, len(arrays), len(names))
@@ -88,7 +88,7 @@ class Copies:
         self.first, self.networks, self.shapes = first, dict(networks), shapes
 
     def merge(self) -> None:
-        """W^C_{d,k} = W^C_d, their mean (lines 12 and 13), with a new local optimiser."""
+        """Replace all copies by their mean W^C_d, with new local optimisers (lines 12 and 13)."""
         one, *others = self.networks.values()
         W = [one.call(mean_weight, name, *others, shape=s) for name, s in self.shapes.items()]
         for network in self.networks.values():
@@ -204,7 +204,7 @@ class DataOwner(Participant):
                 self.back_propagate(message.sender, places, gradient)
 
     def embed(self, owner: int, rows: np.ndarray) -> Secret:
-        """A_{d,k} of some rows."""
+        """Activations A_{d,k} of some rows, by the copy for a label owner."""
         shape = (len(rows), self.width)
         A: Secret = self.copies.networks[owner].call(embedding, self.features, rows, shape=shape)
         return A
@@ -239,7 +239,7 @@ class DataOwner(Participant):
         self.write_ahead()
 
     def back_propagate(self, owner: int, places: np.ndarray, gradient: Secret) -> None:
-        """Step W^C_{d,k} with dA_{d,k} (`DataOwnerBackProp`)."""
+        """Step the copy W^C_{d,k} with the gradient dA_{d,k} (`DataOwnerBackProp`)."""
         rows = self.rows[str(owner)][places]
         if self.privacy is not None:
             # What was sent is c(A) with c(a) = a min(1, C / |a|): the chain rule has c's derivative
@@ -331,7 +331,7 @@ class LabelOwner(Participant):
                 self.send(SERVER, "weights", (mean_of(losses), weights_in(centre, shapes)))
 
     async def step(self, centre: Model, batches: Batches, labels: Secret, number: int) -> Secret:
-        """One batch: activations from all data owners, gradients back to them; the loss."""
+        """Train on one batch: get activations, send gradients back; returns the loss."""
         places = batches.samples(batches.draw(number))
         for d in self.peers:
             self.send(d, "request", (self.round, places), round=number)
@@ -401,7 +401,7 @@ class Server(Participant):
         self.broadcast("stop", None, to=self.data_owners)
 
     def cost(self) -> dict[str, float]:
-        """Epsilon that the releases of a row have cost so far."""
+        """Epsilon that the releases of a row have cost so far; empty without noise."""
         if self.privacy is None:
             return {}
         return {"epsilon_total": self.privacy.spent(self.steps * self.epochs)}
@@ -413,7 +413,7 @@ def aggregate(
     W: Mapping[str, Secret],
     trained: Sequence[Mapping[str, Secret]],
 ) -> None:
-    """Put weights into the common top model: `opt` of W and of the label owners' W^S_k."""
+    """Put the server optimiser's result of W and all W^S_k into the common top model."""
     names = tuple(W)
     arrays = [one[name] for one in (W, *trained) for name in names]
     shapes = [one.shape for one in W.values()]

@@ -229,7 +229,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         )
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
-        """Activations of the mean of the copies; clipped as in training, without noise."""
+        """Activations by the mean of a data owner's copies, clipped if in training, not noised."""
         embedding: np.ndarray = client.network.forward(rows)
         if self.privacy is None:
             return embedding
@@ -237,7 +237,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """The alignments, one under each label owner; then Algorithm 1."""
+        """Declared messages: the alignment with each label owner, then those of Algorithm 1."""
         private = self.config.intersection == "psi"
         declared = messages_of(self.owners, self.rows_of, self.config.width, private=private)
         counts = {
@@ -250,13 +250,13 @@ class MultiVfl(Provable, EmbeddingProtocol):
         )
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Each party alone; all label owners, with the server or without; all data owners."""
+        """Coalitions to prove: each party; label owners, also with the server; data owners."""
         alone = [frozenset((n,)) for n in (*self.peers(), *self.owners, SERVER)]
         owners = frozenset(self.owners)
         return (*alone, owners, owners | {SERVER}, frozenset(self.peers()))
 
     def ideal(self, world: World) -> None:
-        """Beside activations with noise all is told as it is: A_{d,k}, dA_{d,k}, W, W^S_k, losses.
+        """Declare outputs: noised activations aside, all that is sent is told as it is.
 
         The run is computed as in Algorithm 1. Noise of a public seed hides nothing: A_{d,k} is
         told with it.
@@ -282,13 +282,13 @@ class MultiVfl(Provable, EmbeddingProtocol):
                 own.merge()
 
     def ideal_copies(self, world: World, d: int) -> Copies:
-        """W^C_{d,k} as they were in the beginning."""
+        """Copies W^C_{d,k} of a data owner with their first weights."""
         shapes = {name: value.shape for name, value in weights_of(self.maker(d)()).items()}
         networks = {k: world.the(d, f"network {k}") for k in self.owners}
         return Copies(world.the(d, "network"), networks, shapes)
 
     def ideal_round(self, world: World, copies: Any, W: Any, k: int, r: int) -> tuple[Any, Any]:
-        """A global round of a label owner: its mean loss, and W^S_k after it."""
+        """Global round of a label owner; returns its mean loss, and W^S_k after it."""
         centre, rows = world.the(k, "top"), self.held_rows(k)
         centre.step(loaded, tuple(W), *W.values())
         own = np.argsort(self.label_sets[k - self.data.parties], kind="stable")
@@ -326,13 +326,13 @@ class MultiVfl(Provable, EmbeddingProtocol):
         return clipped.map(seeded_rows, self.privacy.sigma, seed, dtype=np.float32)
 
     def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
-        """Global round and places of a label owner's request; its batches are public."""
+        """Global round of a label owner's request, and the places of its batch."""
         batches = self.batches_of(owner)
         steps = self.last_request(owner, 1)
         return 1 + (number - 1) // steps, batches.samples(batches.draw(number))
 
     def in_run(self, owner: int, number: int) -> int:
-        """Count of a message of every request of a label owner, and of none beyond the last."""
+        """Number of messages of a label owner's request: 1, or 0 for one beyond the run's last."""
         return int(1 <= number <= self.last_request(owner, self.config.rounds))
 
     def last_request(self, owner: int, round: int) -> int:
@@ -351,11 +351,11 @@ class MultiVfl(Provable, EmbeddingProtocol):
         return np.sort(self.label_sets[owner - self.data.parties])
 
     def rows_of(self, owner: int) -> int:
-        """Rows of a batch of a label owner, which may have fewer labels than a batch has rows."""
+        """Rows of a batch of a label owner: fewer than `batch` where it has fewer labels."""
         return int(min(self.config.batch, len(self.label_sets[owner - self.data.parties])))
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows that a message names, by places among a label owner's samples."""
+        """Training rows that a message names by their places among a label owner's samples."""
         if named is None:
             return None
         owner, places = named
@@ -367,7 +367,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         return super().roles() | {"label_owner": tuple(self.owners)}
 
     def describe(self) -> dict[str, Any]:
-        """D, K, the number of labels of each owner, the noise and its cost."""
+        """Numbers for summaries: D, K, labels of each owner, the noise and its cost."""
         described: dict[str, Any] = {
             "D": self.data.parties,
             "K": self.config.label_owners,
@@ -394,7 +394,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Nothing is protected but by noise."""
+        """Claims: what is not noised is not protected."""
         return (
             self._features_claim(),
             Claim("label owner", "model", "none", "activations are of its own choice of rows"),

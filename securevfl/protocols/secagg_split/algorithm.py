@@ -89,7 +89,7 @@ class Client(SummedClient):
         self.verifiers: dict[int, Any] = {}
 
     async def setup(self) -> None:
-        """Publish the verifying keys, where round 3 is run."""
+        """Publish verifying keys, if round 3 (the consistency check) is run."""
         if not self.public.consistency:
             return
         self.identity = self.key("identity")
@@ -97,12 +97,12 @@ class Client(SummedClient):
         self.verifiers = await self.collect("identity", senders=self.peers)
 
     async def train(self, samples: np.ndarray) -> None:
-        """One step of split training; the secrets of a round are forgotten with it."""
+        """One step of split training; afterwards the secrets of the round are forgotten."""
         survivors = await self.aggregate(self.quantised(samples))
         self.update(samples, await self.receive("gradient", sender=SERVER), len(survivors))
 
     async def aggregate(self, x: Element) -> tuple[int, ...]:
-        """Rounds 0 to 4 for one input; returns U3. A client that is not in U3 waits in here."""
+        """Rounds 0 to 4 for one input; returns U3. A client not in U3 waits for the round's end."""
         # Through the own mailbox: a resumed round goes on with the secrets of the shares it sent.
         self.send(self.index, "secret", (self.key("s"), self.key("b")))
         secret, seed = await self.receive("secret", sender=self.index)  # s_u^SK, b_u
@@ -121,7 +121,7 @@ class Client(SummedClient):
         return tuple(survivors)
 
     def masked(self, x: Element, secret: Key, seed: Key, deals: Mapping[int, Deal]) -> Element:
-        """y_u (round 2); refused with too few sharers, or if two of their keys are equal."""
+        """Masked input y_u (round 2); refused with too few sharers, or if two keys are equal."""
         keys = {v: deal.key for v, deal in deals.items()}
         if len(keys) < self.public.needed:
             raise RunError(
@@ -134,7 +134,7 @@ class Client(SummedClient):
         return own + pair_masks(self, self.index, secret, keys, x.shape)
 
     def check(self, survivors: set[int], sharers: set[int]) -> None:
-        """Refuse to open for survivors that are too few, no sharers, or without this client."""
+        """Refuse to open if survivors are too few, are no sharers, or lack this client."""
         sound = self.index in survivors <= sharers
         if not sound or len(survivors) < self.public.needed:
             raise RunError(
@@ -152,7 +152,7 @@ class Client(SummedClient):
     async def agreed(
         self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, Any]
     ) -> None:
-        """Round 3: go on only if t clients signed the same U2 and U3, now and in this run."""
+        """Go on, in round 3, only if t clients signed the same U2 and U3 in this very round."""
         known = sorted(self.verifiers)
         run = self.round, tuple(sharers), tuple(survivors), tuple(known)
         verifiers = [self.verifiers[n] for n in known]
@@ -164,7 +164,7 @@ class Client(SummedClient):
         own.map(enough_signed, self.index, self.public.threshold, there, *run, *verifiers, *parts)
 
     def open(self, deals: Mapping[int, Deal], survivors: Collection[int]) -> Opening:
-        """For each client its share of the seed if it survived, else that of its key."""
+        """Shares of each client's seed if it survived, else of its key; never of both."""
         # Of no client both: b_u and s_u^SK together would unmask y_u alone, and the server would
         # see x_u.
         return Opening(
@@ -194,7 +194,7 @@ class Server(SummedServer):
         self.given_up, self.dropped = 0, 0
 
     async def aggregate(self) -> tuple[Element, tuple[int, ...]] | None:
-        """Sum of x_u over U3, and U3; None if the round is given up."""
+        """Sum of the survivors' x_u, and the survivors U3; None if the round is given up."""
         public, patience = self.public, self.config.result_timeout
         shared: dict[int, Any] = await self.collect("shared", timeout=self.config.share_timeout)
         keys = {n: shared[n] for n in public.cohorts.whole(shared)}
@@ -230,7 +230,7 @@ class Server(SummedServer):
         return self.unmask(keys, uploads, openings), survivors
 
     def details(self) -> dict[str, Any]:
-        """|U2| - |U3|."""
+        """Number of clients that shared and did not survive, |U2| - |U3|, for the history."""
         return {"dropped": self.dropped}
 
     def give_up(self, did: str, who: Mapping[int, Any], needed: int) -> None:
@@ -253,7 +253,7 @@ class Server(SummedServer):
         uploads: Mapping[int, Element],
         openings: Mapping[int, Opening],
     ) -> Element:
-        """Round 4: the sum of y_u, without the masks of U3's seeds and of U2 \\ U3's keys."""
+        """Sum of the survivors' y_u without masks (round 4): b_u of U3, keys of U2 not in U3."""
         code = self.public.shamir
         total: Any = sum(uploads.values())
         for v in uploads:
@@ -270,7 +270,7 @@ class Server(SummedServer):
         return unmasked
 
     def operations(self, kind: str) -> int:
-        """One addition an element and mask to remove, at most; when the gradient is sent."""
+        """Additions that remove all masks, charged with the gradient; 0 for other messages."""
         if kind != "gradient":
             return 0
         Q, N = self.public.quorum, len(self.peers)
@@ -279,7 +279,7 @@ class Server(SummedServer):
 
 
 def different(*keys: bytes) -> np.ndarray:
-    """Refuse an upload where two of the sharers' keys are equal."""
+    """Refuse an upload if two of the sharers' keys are equal; returns how many there are."""
     if len(set(keys)) < len(keys):
         raise RunError(
             f"secagg_split: the server named {len(keys)} sharers with {len(set(keys))} keys, which "

@@ -117,7 +117,7 @@ class Opening:
     secrets: dict[int, Any]
 
     def of(self, client: int) -> Any:
-        """The share of the secret of a client that is opened; never of both."""
+        """The share of the one secret of a client that is opened: seed or key, never both."""
         return self.seeds[client] if client in self.seeds else self.secrets[client]
 
 
@@ -145,7 +145,7 @@ def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
 
 
 def cohort_number(config: SecAggConfig, parties: int, quorum: int) -> int:
-    """Number of cohorts: as configured, or as many as there can be where survivors may change."""
+    """Number of cohorts: the configured one, or as many as there can be if survivors may change."""
     if config.cohorts is not None:
         return config.cohorts
     return most_cohorts(parties, config.privacy) if quorum < parties else 1
@@ -177,7 +177,7 @@ class Parameters:
 
     @property
     def threshold(self) -> int:
-        """t."""
+        """Threshold t of the Shamir shares."""
         return self.shamir.size
 
     @property

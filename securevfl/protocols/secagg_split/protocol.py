@@ -77,7 +77,7 @@ class SecAggSplit(SummedEmbeddings):
     )
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """The usual ones."""
+        """The usual schedules of late and lost parties for a proof."""
         return usual_of(self)
 
     def __init__(self, config: SecAggConfig, data: Any, *, seed: int) -> None:
@@ -108,7 +108,7 @@ class SecAggSplit(SummedEmbeddings):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Figure 4, round by round, between the announcement and the gradient."""
+        """Declared messages: those of Figure 4 between the announcement and the gradient."""
         p = self.field.modulus
         batch, upload, gradient = super().messages
         up, down = ("client", "server"), ("server", "client")
@@ -135,7 +135,7 @@ class SecAggSplit(SummedEmbeddings):
         )
 
     def summed(self, world: World) -> Mapping[int, Sequence[int]]:
-        """U3 of each round in which it was named."""
+        """Survivors U3, whose embeddings are summed, in each round in which they were named."""
         return world.told("survivors")
 
     def server(self) -> Server:
@@ -149,11 +149,11 @@ class SecAggSplit(SummedEmbeddings):
         return made
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """All clients, or those that survived most often, the lowest first among equals."""
+        """Clients that are evaluated: the quorum of those that survived most often; or all."""
         return self.most_used(parties, self.public.quorum)
 
     def describe(self) -> dict[str, Any]:
-        """N, T, t, the quorum, p and |B|."""
+        """Numbers for summaries: N, T, t, the quorum, p and |B|."""
         return {
             "N": self.data.parties,
             "T": self.config.privacy,
@@ -172,7 +172,7 @@ class SecAggSplit(SummedEmbeddings):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Bonawitz et al., Theorems 6.2 and 6.3: given the sums, if the primitives hold."""
+        """Claims of Bonawitz et al., Theorems 6.2 and 6.3, given the sums and sound primitives."""
         why = (
             "Bonawitz et al. 2017, Theorem {}, honest but curious, T < t: given the sums over the "
             "survivors, under X25519, HKDF-SHA256 and AES-256-CTR; not over dL/dH"

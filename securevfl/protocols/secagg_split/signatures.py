@@ -42,7 +42,7 @@ def enough_signed(
 ) -> np.ndarray:
     """Number of signers whose signature of their own statement is valid.
 
-    RunError when fewer than t are valid.
+    RunError when fewer than `threshold` are valid.
 
     Parameters
     ----------

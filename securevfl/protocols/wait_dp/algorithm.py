@@ -60,14 +60,14 @@ def embed(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> 
 def update(
     network: ClientNetwork, features: np.ndarray, samples: np.ndarray, gradient: np.ndarray
 ) -> np.ndarray:
-    """One step of the network with dL/dH_n; how many weights its bound cut."""
+    """Step of the network with dL/dH_n; returns how many weights its bound cut."""
     return np.array(network.update(rows_of(features, samples), gradient), np.float32)
 
 
 def step(
     centre: Centre, samples: np.ndarray, labels: np.ndarray, rule: str, *H: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One step of the server model on the joint embedding; the loss before it, and dL/dH."""
+    """Step of the server model on the joint embedding; returns the loss before it, and dL/dH."""
     everywhere = np.ones((len(H), len(samples)), bool)
     joint = make_aggregation(rule, len(H)).combine(np.stack(H), everywhere)
     loss, gradient = centre.step(joint, samples, labels)
@@ -75,13 +75,13 @@ def step(
 
 
 def part(gradient: np.ndarray, rule: str, n: int, *H: np.ndarray) -> np.ndarray:
-    """dL/dH_n; of H the mean and the concatenation read the shapes only."""
+    """dL/dH_n, client n's part of dL/dH. Mean and concatenation read only the shapes of H."""
     everywhere = np.ones((len(H), len(gradient)), bool)
     return make_aggregation(rule, len(H)).gradient(gradient, np.stack(H), everywhere, n)
 
 
 def parts(gradient: Any, rule: str, H: Sequence[Any]) -> list[Any]:
-    """dL/dH_n of each client."""
+    """dL/dH_n of each client n, from dL/dH."""
     shape = H[0].shape
     if rule != "max":
         H = [np.zeros(shape, np.float32)] * len(H)
@@ -152,7 +152,7 @@ class Client(Participant):
                 self.record("clipped", weights=clipped, bound=self.bound)
 
     def count(self, samples: np.ndarray) -> None:
-        """Count a release of these rows before it is sent; refuse more than epsilon allows."""
+        """Count a release (of noise that is not seeded) before it is sent; refuse too many."""
         rows, who = samples[samples >= 0], f"wait_dp: client {self.index}"
         refuse_repeated(rows, who)
         if self.seeded:
@@ -162,7 +162,7 @@ class Client(Participant):
         self.write_ahead()
 
     def release(self, H: Any, samples: np.ndarray) -> Any:
-        """Rows of H_n, with noise of this round if wanted: clipped to C, or by their range."""
+        """Rows of H_n as they are sent: clipped and with this round's noise, if wanted."""
         privacy, seed = self.privacy, seed_of(self)
         if privacy.laplace:
             return H.map(laplaced, samples, privacy.epsilon, seed, dtype=np.float32)
@@ -179,7 +179,7 @@ class Client(Participant):
 
 
 def seed_of(party: Any) -> bytes | None:
-    """Public seed of a party's noise of this round; None for noise that hides."""
+    """Public seed of a party's noise in this round; None for noise that hides something."""
     return party.stream("noise", party.round).bytes(32) if party.seeded else None
 
 
@@ -263,7 +263,7 @@ class Server(Participant):
         self.record("round", step=self.steps, loss=loss, used=len(H), **self.costs())
 
     def release(self, gradient: Any, samples: np.ndarray) -> Any:
-        """dL/dH with each sample's own gradient clipped and noised; one release for all clients."""
+        """dL/dH with each sample's own gradient clipped and noised, once for all clients."""
         privacy, rows = self.privacy, samples[samples >= 0]
         own = gradient.map(own_gradients, samples, shape=(len(rows), gradient.shape[1]))
         clipped = own.clip(privacy.gradient_clip)
@@ -302,12 +302,12 @@ class Server(Participant):
         return after_release(self.released, samples[samples >= 0], self.labels.shape[0])
 
     def spent(self) -> float:
-        """Epsilon of all releases so far, those that a resume repeated included."""
+        """Epsilon of all releases so far; those that a resumed run repeated count again."""
         counted = self.privacy.composed(most_releases(self.released)) if self.released else 0.0
         return max(self.privacy.spent(self.round), counted)
 
     def costs(self) -> dict[str, float]:
-        """Epsilon of this round and of all so far."""
+        """Fields of the history: epsilon of this round, and of all so far."""
         privacy = self.privacy
         if privacy.laplace and not privacy.releases and privacy.labels is None:
             return {}  # no cost is known

@@ -95,7 +95,7 @@ class Privacy(Released):
 
     @property
     def releases(self) -> bool:
-        """Whether a round releases anything that is accounted for."""
+        """Whether a round releases anything whose privacy is accounted for."""
         return self.embeddings or self.gradients
 
     @property
@@ -108,7 +108,7 @@ class Privacy(Released):
         return -(-rounds // self.per_epoch)
 
     def spent(self, rounds: int) -> float:
-        """Epsilon of all releases of one row in this number of rounds, none of them repeated."""
+        """Epsilon of all releases of one row in so many rounds, if no round is repeated."""
         return self.composed(self.planned(rounds)) if self.releases else 0.0
 
     def spent_through_weights(self, rounds: int, samples: int) -> float:

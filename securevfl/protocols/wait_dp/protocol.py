@@ -164,15 +164,15 @@ class WaitDP(Provable, EmbeddingProtocol):
         return self.data.num_classes if self.data.task == "multiclass" else 2
 
     def colluders(self) -> int:
-        """All clients but one, with the server or without."""
+        """All clients but one."""
         return len(self.peers()) - 1
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Those, and all clients together, against the labels."""
+        """Those of the base class; and all clients together, against the labels."""
         return (*super().coalitions(), frozenset(self.peers()))
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """All wait for all, so nobody is late; a client, and the server, go down and come back."""
+        """Schedules for a proof: all wait for all, so nobody is late; parties crash and return."""
         return usual(len(self.peers()), waits=True)
 
     def ideal(self, world: World) -> None:
@@ -242,7 +242,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """An embedding and its gradient a round, and none beyond the last."""
+        """Declared messages: an embedding and its gradient a round, none beyond the last."""
 
         def in_run(key: MessageKey) -> int:
             return int(1 <= key.round <= self.config.rounds)
@@ -258,7 +258,7 @@ class WaitDP(Provable, EmbeddingProtocol):
         return clip_rows(embedding, self.privacy.clip).astype(np.float32)
 
     def describe(self) -> dict[str, Any]:
-        """N, |B|, the noise and its cost."""
+        """Numbers for summaries: N, |B|, the noise and its cost."""
         privacy, rounds = self.privacy, self.config.rounds
         samples = self.layout.coded * self.layout.segments
         described: dict[str, Any] = {"N": self.data.parties, "batch_rows": self.batch_rows}
@@ -286,7 +286,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Each row's own releases are differentially private, unless the noise is seeded."""
+        """Claims of differential privacy for each row's own releases, if noise is not seeded."""
         why = "trained on the true rows, and they show in all that is sent afterwards"
         return (
             self._features_claim(),
