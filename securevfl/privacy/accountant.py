@@ -19,7 +19,7 @@ Method = Literal["rdp", "pld"]
 
 
 def sensitivity(bound: float, relation: Relation) -> float:
-    """Largest L2 distance that a change makes to one row clipped to C.
+    """Largest L2 distance between one row, clipped to C, before and after a change of the data.
 
     Parameters
     ----------
@@ -101,16 +101,16 @@ class Released:
 
     @property
     def multiplier(self) -> float:
-        """Noise over sensitivity, z."""
+        """Noise multiplier z: standard deviation over sensitivity."""
         return noise_multiplier(self.epsilon, self.delta)
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise of each entry: 2 C z."""
+        """Standard deviation of the noise of each entry: 2 C z, z the `multiplier`."""
         return self.multiplier * sensitivity(self.clip, "replace")
 
     def refuse_faint_noise(self, method: str) -> None:
-        """Refuse noise that hides next to nothing: C > 200 sigma, which `release_rows` refuses too.
+        """Refuse noise that hides next to nothing (C > 200 sigma), as `release_rows` does.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Released:
             )
 
     def composed(self, releases: int) -> float:
-        """Epsilon of so many releases of one row."""
+        """Epsilon of so many releases of one row together, at the same delta."""
         if releases == 1:
             return self.epsilon  # what it was calibrated for
         return gaussian_epsilon(self.multiplier, releases, self.delta)

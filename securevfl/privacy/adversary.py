@@ -61,7 +61,7 @@ class Adversary:
 
     @classmethod
     def parse(cls, text: str) -> Adversary:
-        """Adversary of a phrase, as claims print it; a phrase of no known form names a role."""
+        """Adversary of a phrase, as claims print it; any other phrase is taken as a role's name."""
         server, without = False, ""
         clients = uploads = _NOBODY
         roles: list[str] = []

@@ -60,7 +60,7 @@ class Guarantee:
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
-    """A positive number in so many digits, and no smaller than it is but by its own error."""
+    """Text of a positive number, rounded up to so many digits; its own float error aside."""
     number = Decimal(value * (1 - _EXACT))
     step = Decimal(1).scaleb(number.adjusted() + 1 - digits)
     return f"{float(number.quantize(step, ROUND_CEILING)):.{digits}g}"
@@ -130,12 +130,12 @@ class Claim:
 
     @property
     def about(self) -> Asset:
-        """The asset."""
+        """The asset that the claim is about."""
         return self.asset
 
     @property
     def notion(self) -> Strength:
-        """The strength."""
+        """The strength of protection that is claimed."""
         return self.strength
 
     @property
@@ -144,7 +144,7 @@ class Claim:
         return f"{self.reason}. {self.tells}" if self.tells else self.reason
 
     def to_dict(self) -> dict[str, Any]:
-        """The four words that are written to files, what is granted, and numbers of noise."""
+        """The four words that files have, what is granted, and epsilon and delta of noise."""
         numbers = [asdict(one) for one in self.guarantees]
         return {
             "who": self.who,
@@ -161,7 +161,7 @@ SUMS = "decoded sums"  # among what an adversary is granted
 
 
 def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Claim, ...]:
-    """The claims; each that grants the decoded sums says what these give away."""
+    """The claims; each that grants decoded sums gets a sentence on what these give away."""
     if odometer is None:
         return tuple(claims)
     sentence = f"What these sums tell: {odometer.sentence()}"
@@ -169,7 +169,7 @@ def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Clai
 
 
 def budget_claims(odometer: Odometer | None, stories: int = 1) -> tuple[Claim, ...]:
-    """Claim of a budget of sums; empty without one.
+    """Claim that the budget of sums leaves columns undetermined; empty without a budget.
 
     Parameters
     ----------

@@ -155,7 +155,7 @@ def release_rows(
 
 
 def noised_rows(clipped: np.ndarray, *, sigma: float, source: Source = SYSTEM) -> np.ndarray:
-    """Rows that were clipped before, with Gaussian noise, rounded as `release_rows` says.
+    """Rows that were clipped before, with Gaussian noise added, rounded as `release_rows` does.
 
     Returns
     -------
@@ -316,7 +316,7 @@ def release_gradient(
 
 
 def own_gradients(gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """dl_i/dH_i of the true rows of the gradient of a mean loss, (b, h) float32."""
+    """Each true row's own gradient dl_i/dH_i, (b, h) float32, from that of a mean loss."""
     true = samples >= 0
     own: np.ndarray = gradient[true] * np.float32(true.sum())
     return own

@@ -21,7 +21,7 @@ def most_releases(counts: bytes) -> int:
 
 
 def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
-    """Counts once more rows were released, each once.
+    """Counts after another release, in which each of some rows is released once.
 
     Parameters
     ----------

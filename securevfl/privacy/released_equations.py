@@ -115,7 +115,7 @@ class Odometer:
 
     @property
     def equations(self) -> int:
-        """E h."""
+        """Equations about the row used most: E h, visits times width."""
         return self.visits * self.width
 
     @property
@@ -125,19 +125,19 @@ class Odometer:
 
     @property
     def full_after(self) -> int:
-        """Last round in which every row has fewer equations than the budget, or than unknowns."""
+        """Last round up to which each row's equations are within the budget, else the unknowns."""
         return visits_allowed(self.unknowns, self.width, self.budget or 1.0) * self.per_epoch
 
     @property
     def spanned_from(self) -> int | None:
-        """Round from which some row has E h >= r; None of embeddings that are no polynomials."""
+        """First round by which some row has E h >= r; None where embeddings are no polynomials."""
         if self.rank is None:
             return None
         return (math.ceil(self.rank / self.width) - 1) * self.per_epoch + 1
 
     @property
     def state(self) -> State:
-        """Place of the equations: below the unknowns, beyond them, or at least the rank."""
+        """State of the equations: "below" the unknowns, "beyond" them, or "spanned" (the rank)."""
         if self.equations < self.unknowns:
             return "below"
         return "spanned" if self.rank is not None and self.equations >= self.rank else "beyond"
@@ -154,12 +154,12 @@ class Odometer:
         )
 
     def ways_below(self, *, shorter: bool = True) -> str:
-        """Changes, any one of which keeps the whole run below the unknowns.
+        """Changes, in words, each of which keeps the whole run below the unknowns.
 
         Parameters
         ----------
         shorter : bool
-            Whether fewer rounds are one.
+            Whether fewer rounds may be named as one.
         """
         visits = self.visits_planned
         width = max(self.unknowns - 1, 0) // max(visits, 1)
