@@ -46,17 +46,17 @@ class EqualSums:
 
     @property
     def distance(self) -> float:
-        """Largest difference of two sums."""
+        """Largest difference between a sum of one table and that of the other."""
         return float(np.abs(self.first - self.second).max())
 
     @property
     def least_change(self) -> float:
-        """Change of the row that differs least, Euclidean."""
+        """Least Euclidean distance between a row and the other table's same row."""
         return float(np.linalg.norm(self.rows - self.other, axis=1).min())
 
     @property
     def equal(self) -> bool:
-        """Whether the sums are equal to rounding, and every row is another."""
+        """Whether the two tables' sums agree to rounding although every row differs."""
         return self.distance < _NEAR and self.least_change > 1e-3
 
 

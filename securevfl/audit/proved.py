@@ -108,7 +108,7 @@ def assets_in(
     coalition: frozenset[int],
     known: Iterable[Output] = (),
 ) -> set[str]:
-    """Assets of honest parties on which outputs depend, not by noised or by known values alone."""
+    """Assets of honest parties that outputs tell of, noised values and `known` outputs aside."""
     todo: list[Node] = [output.node for output in outputs]
     seen = {one.node.number for one in known} - {one.number for one in todo}
     found: set[str] = set()
@@ -128,10 +128,9 @@ def assets_in(
 def judged_by_proof(
     claim: Claim, found: Sequence[Proved], traces: Sequence[tuple[Sequence[Proved], Trace]]
 ) -> ClaimVerdict:
-    """The weakest verdict of the coalitions that a claim is about.
-
-    Outputs that are single parties' own, such as an embedding that is sent as it is, leave the
-    asset without protection where they depend on it.
+    """The weakest verdict of the coalitions that a claim is about; NOT TESTED if there are none.
+     Where an output is one party's own, such as an embedding that is sent as it is, an asset on
+    which it depends is NOT PROTECTED.
 
     Parameters
     ----------
@@ -257,5 +256,5 @@ def _with_evidence(found: ClaimVerdict, more: Sequence[Evidence]) -> ClaimVerdic
 
 
 def leaks(made: Protocol) -> tuple[Leakage, ...]:
-    """Leakage by role, as the card says it."""
+    """All that each role learns, as the protocol's card says it."""
     return tuple(Leakage(who, what, "the card") for who, what in made.card.sees.items())

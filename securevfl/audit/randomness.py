@@ -73,7 +73,7 @@ class Log:
 def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
     """Log every call of the sampler of this process; not for several threads at once.
 
-    `keep`, if given, is told a copy of each result.
+    `keep`, if given, is called with a copy of each result.
     """
     from securevfl.field import sampling
 
@@ -108,9 +108,9 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
 
 
 def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> Iterator[str]:
-    """Draws of parties that are not the result of a secure call, each result used once.
+    """Draws on tapes that no secure call of the sampler made; a call explains one draw only.
 
-    With a prime the result must be uniform below it, and not on less.
+    With `prime` its result must also be uniform on 0 to prime - 1.
     """
     left: dict[str, int] = {}
     for call in log.calls:

@@ -53,7 +53,7 @@ def codes_shares(protocol: Protocol) -> bool:
 
 
 def dataset(features: Sequence[np.ndarray]) -> VerticalDataset:
-    """Two classes on the given columns, unscaled; the test rows are never used."""
+    """Data set of two classes with the given training columns, unscaled; tests use no test row."""
     rows = len(features[0])
     labels = np.arange(rows) % 2
     return VerticalDataset.from_numpy(
@@ -119,7 +119,7 @@ class CodedRun:
 
     @functools.cached_property
     def kinds(self) -> dict[str, str]:
-        """Kinds on the wire to those of FedVS, by what the protocol declares that they carry."""
+        """Names that FedVS has for this protocol's kinds of message, by what they carry."""
         return kinds_of(self.protocol)
 
     def view(self, coalition: Coalition) -> View:
@@ -131,12 +131,12 @@ class CodedRun:
 
     @functools.cached_property
     def whole(self) -> View:
-        """All messages, in clear."""
+        """View of all messages of the run, in clear."""
         return views.cut(self.transcript, Coalition(outsider=True), kinds=self.kinds)
 
     @functools.cached_property
     def attempts(self) -> dict[int, tuple[np.ndarray, Any]]:
-        """Rows B and the announced attempt (with S), by round."""
+        """Rows B, and the announced attempt with its sharers S, by round."""
         return {r: (batch.rows, attempt) for r, (batch, attempt) in self.announced.items()}
 
     @functools.cached_property
@@ -148,9 +148,9 @@ class CodedRun:
         return {r: (opened[r], named[r]) for r in named}
 
     def mask_values(self, round: int, known: Sequence[int] = ()) -> np.ndarray:
-        """rho of a round at every client's point, (N, |B|, h), by the formula of the proof.
+        """Masks rho of a round at every client's point, (N, |B|, h), by the formula of the proof.
 
-        The streams are those of all keys, or of the keys that some clients hold.
+        The streams are those of all keys, or of the keys that the clients in `known` hold.
         """
         code, field, prss = self.code, self.code.field, self.protocol.prss
         assert prss is not None
@@ -176,7 +176,7 @@ class CodedRun:
         return total.reshape(code.parties, len(batch.rows), -1)
 
     def secrets(self, client: int) -> Secrets:
-        """Secrets and share masks of a client, by the order in which it draws."""
+        """Secrets and share masks of a client, read off its tape by the order of its draws."""
         tape = self.tapes[client]
         V = {round: tape.at(round)[0] for round in self.models[client]}
         return Secrets(self.data[client], self.models[client], tape.at(0)[0], V)
@@ -215,7 +215,7 @@ class RunFactory:
         return self.protocol.quantised_columns()
 
     def run(self) -> CodedRun:
-        """Run once, with fresh draws."""
+        """Run the protocol once, with fresh draws."""
         parties: dict[int, Any] = self.protocol.parties()
         used: dict[int, Tape] = {}
         models: dict[int, dict[int, np.ndarray]] = {}
@@ -249,7 +249,7 @@ _KINDS = {
 
 
 def kinds_of(protocol: Protocol) -> dict[str, str]:
-    """Kinds of message by which the proof's formulas call them, from what they carry.
+    """Names that the proof's formulas have for a protocol's kinds of message, by what they carry.
 
     A second kind that carries the same has the same name, so that it is one message too many.
     """

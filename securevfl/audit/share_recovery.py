@@ -71,7 +71,7 @@ def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray
 def psi(
     code: LagrangeCode, sharers: Mapping[int, Secrets], round: int, rows: np.ndarray
 ) -> np.ndarray:
-    """psi at every client's point: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h)."""
+    """Unmasked results at all clients' points: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h)."""
     field = code.field
     total: np.ndarray | None = None
     for one in sharers.values():
@@ -149,7 +149,7 @@ def pool_shares(recorded: CodedRun, clients: tuple[int, ...], victim: int) -> Po
 
 
 def coalitions(recorded: CodedRun) -> Iterator[tuple[int, ...]]:
-    """One coalition of each size from T to K + T, all but the last client being candidates."""
+    """One coalition of each size from T to K + T: the first clients, never the last one."""
     code = recorded.code
     for size in range(code.privacy, min(code.size, code.parties - 1) + 1):
         yield tuple(range(size))

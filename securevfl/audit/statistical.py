@@ -48,7 +48,7 @@ class Outcome:
 def uniformity(
     field: PrimeField, messages: Mapping[str, np.ndarray], *, level: float = LEVEL
 ) -> Outcome:
-    """Chi-square of the high and of the low bits of each message, Bonferroni over all of them.
+    """Chi-square test of the high and of the low bits of each message, Bonferroni over all.
 
     The tail is the chi-square limit, used only where every cell expects at least 20 elements.
 
@@ -106,7 +106,7 @@ def equality(
     *,
     level: float = LEVEL,
 ) -> Outcome:
-    """Count the elements of messages that equal the plaintext at their place.
+    """Test whether elements of messages equal the plaintext at their place too often.
 
     A uniform element equals it with probability 1/p; P(at least k of n) <= (n/p)^k / k!.
 
@@ -134,7 +134,7 @@ def equality(
 
 
 def two_sample(one: np.ndarray, two: np.ndarray, *, level: float = LEVEL) -> Outcome:
-    """Kolmogorov-Smirnov of every coordinate of two samples of views, Bonferroni over them.
+    """Kolmogorov-Smirnov test of every coordinate of two samples of views, Bonferroni over them.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def digest(arrays: Iterable[np.ndarray]) -> str:
 
 
 def repeats(digests: Sequence[str], elements: int, modulus: int) -> Outcome:
-    """Masks that two processes drew alike.
+    """Test whether two processes drew the same masks.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Subject:
         self._shared: dict[str, Any] = {}
 
     def shared(self, name: str, make: Callable[[], _T]) -> _T:
-        """Result of `make`, which is called once for all verifiers that ask for the name.
+        """Result of `make`, called once for each name and kept for all verifiers that ask for it.
 
         An error of any kind is kept, too, and raised for each of them.
         """
@@ -64,7 +64,7 @@ class Subject:
         return value
 
     def instance(self, options: Mapping[str, Any] | None = None) -> Protocol:
-        """A small instance with the protocol's own options, on some rows of its data.
+        """A small instance with the protocol's own options, few rows and rounds.
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ class Tape:
     rounds: list[int] = field(default_factory=list)
 
     def every_digest(self) -> Iterator[str]:
-        """Digests of all draws."""
+        """Digests of all draws, in their order."""
         yield from (digest([one]) for one in self.draws)
 
     def at(self, round: int) -> list[np.ndarray]:
@@ -37,7 +37,7 @@ class Tape:
 
 
 def record_draws(party: Any) -> Tape:
-    """Let a party draw as it does, and keep what it draws on a tape."""
+    """Record all masks that a party draws from now on; what it draws is unchanged."""
     tape, draw = Tape(), party.uniform
 
     def uniform(*shape: Any, **named: Any) -> Any:

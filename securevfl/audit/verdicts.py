@@ -83,7 +83,7 @@ class ClaimVerdict:
 
     @property
     def notion(self) -> str:
-        """The strength."""
+        """The strength that is claimed."""
         return self.claim.strength
 
     @property

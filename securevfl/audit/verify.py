@@ -173,7 +173,7 @@ def _plain(cls: type[Protocol]) -> dict[str, Any]:
 
 
 def examine(claim: Claim, subject: Subject, verifiers: Sequence[Verifier]) -> list[Evidence]:
-    """Evidence of all verifiers that apply to a claim; an error of one is evidence, too."""
+    """Evidence of all verifiers that apply to a claim; an error of one counts as evidence."""
     evidence: list[Evidence] = []
     for verifier in verifiers:
         try:

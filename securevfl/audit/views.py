@@ -16,9 +16,9 @@ from securevfl.privacy.coalition import Coalition
 
 @dataclass(frozen=True)
 class Sent:
-    """One message of a view; ``payload`` is None where only its size is seen.
+    """One message of a view; `payload` is None where only its size is seen.
 
-    It was sent, and has arrived, at times in virtual nanoseconds; -1 where it has not arrived.
+    Times of sending and arrival are virtual nanoseconds; -1 where it has not arrived.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class Sent:
 
     @property
     def envelope(self) -> tuple[str, int, int, int, int, int, int]:
-        """All that is seen of it without its payload."""
+        """Values of the message other than its payload, to compare two views."""
         ends = self.sender, self.receiver
         return (self.kind, self.round, *ends, self.nbytes, self.sent, self.arrived)
 
@@ -60,7 +60,7 @@ class View:
     def payloads(
         self, kind: str, *, round: int | None = None, receiver: int | None = None
     ) -> dict[tuple[int, int, int], Any]:
-        """Payloads of a kind by (round, sender, receiver)."""
+        """Payloads of a kind by (round, sender, receiver); of one round or receiver if given."""
         return {
             (m.round, m.sender, m.receiver): m.payload
             for m in self.messages
@@ -75,7 +75,7 @@ class View:
         return {sender: payload for (_, sender, _), payload in sorted(found.items())}
 
     def rounds(self, kind: str) -> list[int]:
-        """Rounds in which a kind of message was seen."""
+        """Rounds in which the coalition saw a kind of message."""
         return sorted({m.round for m in self.messages if m.kind == kind})
 
     def differences(self, other: View) -> Iterator[str]:
@@ -100,7 +100,7 @@ class View:
 
 
 def same(one: Any, two: Any) -> bool:
-    """Equality to the last bit of arrays, containers and dataclasses."""
+    """Whether two values (arrays, containers, dataclasses) are equal to the last bit."""
     if isinstance(one, np.ndarray) or isinstance(two, np.ndarray):
         alike = isinstance(one, np.ndarray) and isinstance(two, np.ndarray)
         return alike and one.dtype == two.dtype and np.array_equal(one, two)

@@ -31,14 +31,14 @@ _STEP_BITS = 6  # of a dealt step beyond those of its fraction: a range that is 
 
 
 def code_of(seen: ObservedRun) -> LagrangeCode | NoView:
-    """The public code, where holders have shares of the steps."""
+    """The public code, where clients hold shares of the server's steps; else a `NoView`."""
     protocol: Any = seen.protocol
     found: LagrangeCode | NoView = protocol.public.code if seen.holders else NO_HOLDERS
     return found
 
 
 def coalition(code: LagrangeCode, size: int) -> tuple[int, ...] | NoView:
-    """So many holders; those from T on, which get their shares of steps element by element."""
+    """Holders T, T + 1, ..., so many: the first T get seeds. `NoView` if there are too few."""
     T = code.privacy
     if T + size > code.parties:
         return NoView(f"{size} of {code.parties} holders; the first {T} are sent seeds")
@@ -46,16 +46,17 @@ def coalition(code: LagrangeCode, size: int) -> tuple[int, ...] | NoView:
 
 
 def keenest(code: LagrangeCode) -> tuple[int, ...]:
-    """T + 1 holders whose combination of segments leaves short values the least freedom."""
+    """T + 1 holders, of those tried, whose shares leave short values the least freedom."""
     T = code.privacy
     every = itertools.combinations(range(T, code.parties), T + 1)
     return max(itertools.islice(every, _TRIED), key=lambda some: freedom(code, some))
 
 
 def own_share(seen: ObservedRun, holder: int) -> np.ndarray | None:
-    """A holder's share of the joint embedding of all training rows, between -1/2 and 1/2.
+    """A holder's share of the joint embedding of all training rows, scaled to [-1/2, 1/2).
 
-    Row i of a segment stands for one row of each. None where nobody holds shares of all models.
+    One share is of a row of each segment, so these rows have the same values. None where nobody
+    holds shares of all models.
     """
     if not seen.holders:
         return None
@@ -71,7 +72,7 @@ def own_share(seen: ObservedRun, holder: int) -> np.ndarray | None:
 
 
 def pooled_data(seen: ObservedRun, holders: Sequence[int]) -> Combinations:
-    """Combinations of the segments of all clients' data that holders compute from their shares."""
+    """Combinations of the segments of all clients' data that pooled shares tell, without masks."""
     protocol: Any = seen.protocol
     parties: Mapping[int, Any] = seen.parties
     shares = {j: bare_of(parties[j].data_shares["train"]) for j in holders}
@@ -90,7 +91,7 @@ def true_data(seen: ObservedRun) -> np.ndarray:
 
 
 def elements_read(seen: ObservedRun, holders: Sequence[int]) -> float:
-    """Fraction of all elements of data that holders find, each within the grid's distance."""
+    """Fraction of all elements of short data that holders find, to within a step of the grid."""
     protocol: Any = seen.protocol
     point, known = protocol.public.data_point, pooled_data(seen, holders)
     if not len(known.matrix):
@@ -101,7 +102,7 @@ def elements_read(seen: ObservedRun, holders: Sequence[int]) -> float:
 
 
 def pooled_steps(seen: ObservedRun, holders: Sequence[int]) -> Table | NoView:
-    """Steps of the first epoch, row by row, that holders compute from their shares of them."""
+    """Steps of the first epoch, by row, that holders compute from their shares of the steps."""
     protocol: Any = seen.protocol
     code, layout = protocol.public.code, protocol.public.batches["train"]
     held = {j: seen.dealt(j) for j in holders}

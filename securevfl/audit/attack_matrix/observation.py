@@ -46,7 +46,7 @@ class Recorder(Transcript):
     def add(
         self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
     ) -> int:
-        """Append a message; an older payload of its link may go."""
+        """Append a message; only its link's first and last payloads are kept."""
         link = (kind, sender, receiver)
         first = self._first(*link)
         keep = kind == ANNOUNCE or first > 0
@@ -73,7 +73,7 @@ def observe(
     every: bool = False,
     interrupted: Callable[[], bool] | None = None,
 ) -> ObservedRun:
-    """Run a protocol and keep what its roles see of the last epoch, and gradients of the first.
+    """Run a protocol, and keep what attackers see: the last epoch, and gradients of the first.
 
     Parameters
     ----------

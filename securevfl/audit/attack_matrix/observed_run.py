@@ -52,7 +52,7 @@ class Inputs:
     gradients: deque[np.ndarray] = field(default_factory=deque)  # dL/dH of each recent one
 
     def watch(self, centre: Any) -> None:
-        """Keep what `centre` is given to train with, whether it steps itself or is stepped."""
+        """Keep what the server model `centre` is trained with from now on."""
         for name in ("step", "gradients"):
             if hasattr(centre, name):
                 setattr(centre, name, self._watched(getattr(centre, name)))
@@ -104,7 +104,7 @@ class ObservedRun:
 
     @functools.cached_property
     def client_view(self) -> View:
-        """View of the client."""
+        """View of the client that attacks or is attacked."""
         return cut(self.transcript, Coalition(clients=(self.client,)))
 
     @functools.cached_property
@@ -198,7 +198,7 @@ class ObservedRun:
         return []
 
     def steps(self) -> tuple[Step, ...] | NoView:
-        """The server's steps from the first on, as far as it kept them and all clients were in."""
+        """The server's steps from the first on; `NoView` if any is not of all clients."""
         if self.inputs is None or len(self.inputs.recent) < len(self.used) or not self.used:
             return NoView("the server trains on no joint embedding")
         N = self.protocol.data.parties
@@ -223,7 +223,7 @@ class ObservedRun:
 
     @property
     def holders(self) -> bool:
-        """Whether models are in shares, so that each sum is of all clients, whoever was late."""
+        """Whether models are in shares; each sum is then of all clients, whoever was late."""
         return bool(self._kinds("gradient share"))
 
     @property
@@ -245,11 +245,11 @@ class ObservedRun:
         return found
 
     def shared_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Rows that a server model was given; -1 for those that one party holds alone."""
+        """Row numbers with -1 in the place of rows that one party alone holds."""
         return np.where(rows < self.protocol.data.rows, rows, -1)
 
     def network(self, parties: Mapping[int, Any] | None = None) -> Any:
-        """The client's network at the end, or among other parties; None where it has none."""
+        """The client's network at the end of the run, or in `parties`; None where it has none."""
         return bare_of(getattr((parties or self.parties).get(self.client), "network", None))
 
     def _kinds(self, carries: str) -> list[Exposure]:

@@ -35,7 +35,7 @@ def _seen(case: AttackCase) -> tuple[Table, str] | NoView:
 
 
 def inversion(case: AttackCase) -> Result:
-    """A network from embeddings, or from uploads, to the client's columns."""
+    """Learn a network from embeddings, or uploads, to the client's columns, on a few known rows."""
     seen = _seen(case)
     if isinstance(seen, NoView):
         return seen
@@ -46,7 +46,7 @@ def inversion(case: AttackCase) -> Result:
 
 
 def inversion_of_sums(case: AttackCase) -> Result:
-    """A network from joint embeddings to the client's columns."""
+    """Learn a network from joint embeddings to the client's columns, as `inversion` does."""
     table = case.observed.joint
     if isinstance(table, NoView):
         return table
@@ -55,7 +55,7 @@ def inversion_of_sums(case: AttackCase) -> Result:
 
 
 def equality_solving(case: AttackCase) -> Result:
-    """From the first embedding, the client's initial weights being known."""
+    """Solve the client's columns from its first embedding; its initial weights are known."""
     first = case.observed.first_embedding()
     if isinstance(first, NoView):
         return first
@@ -94,17 +94,17 @@ class _Replica:
 
 
 def equality_solving_of_sums(case: AttackCase) -> Result:
-    """From joint embeddings, all clients' secret choices being known (their secret seed)."""
+    """Solve all columns from joint embeddings; all clients' secret choices are known."""
     return solve_sums(case)
 
 
 def equality_solving_without_seed(case: AttackCase) -> Result:
-    """The same with choices that the server draws itself, for it does not know the clients'."""
+    """`equality_solving_of_sums` with secret choices that the server draws, knowing none."""
     return solve_sums(case, SecretSeed(int(case.stream.integers(2**31))))
 
 
 def solve_sums(case: AttackCase, guessed: Secrets | None = None) -> Result:
-    """Rows from joint embeddings, by the clients' secret choices or by guessed ones."""
+    """Solve all clients' rows from joint embeddings, with their secret choices or guessed ones."""
     opening = case.opening
     if isinstance(opening, NoView):
         return opening
@@ -133,7 +133,7 @@ def solve_sums(case: AttackCase, guessed: Secrets | None = None) -> Result:
 
 
 def stealing(case: AttackCase) -> Result:
-    """A surrogate of the client's network, from embeddings or uploads of known rows."""
+    """Copy the client's network, from embeddings or else uploads of known rows."""
     seen = _seen(case)
     if isinstance(seen, NoView):
         return seen
@@ -153,13 +153,13 @@ def stealing(case: AttackCase) -> Result:
 
 
 def span_of_sums(case: AttackCase) -> Result:
-    """Outcome of an attack that asks whether the clients' columns lie in the span of the sums."""
+    """Check whether the clients' true columns lie in the span of the sums."""
     found = case.sums
     return found if isinstance(found, NoView) else sums.span_exactness(*found, case.stream)
 
 
 def completion_of_sums(case: AttackCase) -> Result:
-    """All rows from as many known ones as the sums have rank, and one more."""
+    """Complete all rows through the span of the sums, of rank r, when r + 1 rows are known."""
     found = case.sums
     if isinstance(found, NoView):
         return found
@@ -170,7 +170,7 @@ def completion_of_sums(case: AttackCase) -> Result:
 
 
 def binary_columns(case: AttackCase) -> Result:
-    """Columns of two values by lattice reduction."""
+    """Find columns of two values in the span of the sums by lattice reduction; no row is known."""
     found = case.sums
     if isinstance(found, NoView):
         return found

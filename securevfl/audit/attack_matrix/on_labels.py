@@ -22,7 +22,7 @@ def _gradients(case: AttackCase, *, first: bool) -> tuple[Table, str] | NoView:
 
 
 def gradient_norm(case: AttackCase) -> Result:
-    """By the length of late gradients; two classes."""
+    """Guess which of two classes by the length of late gradients, or of the shares of steps."""
     seen = _gradients(case, first=False)
     if isinstance(seen, NoView):
         return seen
@@ -32,7 +32,10 @@ def gradient_norm(case: AttackCase) -> Result:
 
 
 def gradient_clusters(case: AttackCase) -> Result:
-    """By the sign, or the cluster, of the directions of early gradients."""
+    """Guess labels from a client's first gradient of each row, or else its shares of the steps.
+     Two classes are told apart by sign, and no label is known. More are clusters of k-means, named
+    by a few rows whose labels are known.
+    """
     seen = _gradients(case, first=True)
     if isinstance(seen, NoView):
         return seen
@@ -47,7 +50,7 @@ def gradient_clusters(case: AttackCase) -> Result:
 
 
 def gradient_directions(case: AttackCase) -> Result:
-    """By the nearest mean direction of known rows, of early gradients."""
+    """Guess the class whose known rows have the mean first gradient nearest in direction."""
     seen = _gradients(case, first=True)
     return seen if isinstance(seen, NoView) else _directions(case, seen[0]).noted(seen[1])
 
@@ -60,7 +63,7 @@ def _directions(case: AttackCase, table: Table) -> Outcome:
 
 
 def gradient_directions_pooled(case: AttackCase) -> Result:
-    """The same of steps that T + 1 holders decode; chance is the same of T holders' shares."""
+    """`gradient_directions` on steps that T + 1 holders decode; chance is that of T's shares."""
     code = held_shares.code_of(case.observed)
     if isinstance(code, NoView):
         return code
@@ -72,7 +75,7 @@ def gradient_directions_pooled(case: AttackCase) -> Result:
 
 
 def model_completion(case: AttackCase) -> Result:
-    """By a head on the client's own trained network.
+    """Guess labels by a head on the client's own trained network, fitted on a few known rows.
 
     A holder that has no network has shares of all of them: it uses its own share of the joint
     embedding, beside its columns.

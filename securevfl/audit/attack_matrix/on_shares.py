@@ -42,7 +42,7 @@ def _held(case: AttackCase, code: LagrangeCode, size: int) -> Result:
 
 
 def short_values(case: AttackCase) -> Result:
-    """T + 1 holders solve for all clients' data, whose values are short, by lattice reduction."""
+    """Solve for all clients' data, if of few bits, with T + 1 holders' shares, by lattices."""
     code = held_shares.code_of(case.observed)
     if isinstance(code, NoView):
         return code
@@ -83,17 +83,17 @@ def _pooled(case: AttackCase, extra: Callable[[LagrangeCode], int]) -> Result:
 
 
 def shares_above(case: AttackCase) -> Result:
-    """T + 1 clients pool their shares of another client's data."""
+    """Pool T + 1 clients' shares of another client's data, and decode what masks leave open."""
     return _pooled(case, lambda code: code.privacy + 1)
 
 
 def shares_all(case: AttackCase) -> Result:
-    """K + T clients pool their shares of another client's data."""
+    """Pool K + T clients' shares of another client's data, which decode all of it."""
     return _pooled(case, lambda code: code.size)
 
 
 def rank_game(case: AttackCase) -> Result:
-    """The server guesses which of two secrets with equal sums a run had, by ranks of uploads."""
+    """Guess which of two secrets with equal sums a run had, by ranks of its uploads."""
     protocol: Any = case.protocol()
     if not codes_shares(protocol):
         return no_equations(case)
@@ -106,7 +106,7 @@ def rank_game(case: AttackCase) -> Result:
 
 
 def no_equations(case: AttackCase) -> NoView:
-    """Reason why linear algebra on uploads is not tried."""
+    """Reason why linear algebra on uploads is not tried on this protocol."""
     if case.observed.holders:
         return NoView(
             "written for products of shares without masks of their own; here masks span all that "
@@ -124,7 +124,7 @@ def wilson(right: int, count: int) -> tuple[float, float]:
 
 
 def server_and_clients(case: AttackCase) -> Result:
-    """The server and T clients solve for all data and models, by linear algebra over F_p."""
+    """Solve for all data and models, with T clients, by linear algebra, in a smaller run."""
     if not codes_shares(case.protocol()):
         return no_equations(case)
     columns = sum(case.data.widths) + case.data.parties

@@ -52,7 +52,7 @@ def views_of(seen: ObservedRun) -> list[View] | NoView:
 
 
 def squares(case: AttackCase) -> Result:
-    """Columns by their squares, from the first rounds of a run in which nobody is late."""
+    """Find columns by their squares, in the span of the sums of some first rounds; knows no row."""
     seen = case.watched
     views = views_of(seen)
     if isinstance(views, NoView):
@@ -75,13 +75,13 @@ def squares(case: AttackCase) -> Result:
 def find_span(
     views: list[View], columns: int, config: Any, stream: np.random.Generator
 ) -> tuple[Span, str] | NoView:
-    """The space of the columns and their squares, and how it was found.
+    """The space that columns and their squares span, and a note if a part of it was fitted.
 
     Parameters
     ----------
     views : list of View
     columns : int
-        Of those whose embeddings are seen; public.
+        Number of the columns whose embeddings are seen; public.
     config : BaseModel
         Whose degree is public.
     stream : numpy Generator
@@ -125,7 +125,7 @@ def _orthonormal(values: np.ndarray) -> np.ndarray:
 
 
 def other_rows(case: AttackCase) -> Result:
-    """All rows from inner products, by other rows of the population: those of the test split."""
+    """Find all rows from inner products, all labels, and other rows: those of the test split."""
     if case.data.task == "regression":
         return NoView("labels of a regression are no classes")
     gram = _gram(case.whole)

@@ -22,7 +22,7 @@ class Attack(Protocol):
 
     @property
     def name(self) -> str:
-        """Row of the matrix."""
+        """Name of the attack, which is its row of the matrix."""
 
     @property
     def against(self) -> str:
@@ -59,7 +59,7 @@ class BuiltIn:
     attempt: Callable[[AttackCase], Result]
 
     def run(self, seen: AttackCase, settings: AttackSettings) -> Result:
-        """Attack one run; `settings` are those of the case."""
+        """Attack one run. `settings` must be those of the case, and are not read."""
         return self.attempt(seen)
 
 

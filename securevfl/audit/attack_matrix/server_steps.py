@@ -14,10 +14,11 @@ from securevfl.verified import bare_of
 
 
 def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
-    """Sums that the server decoded, with the steps that it then added to the models, by batch.
+    """Decoded sums of each batch, with the step that the server then added to the models.
 
-    Whole numbers where the models are in shares, for its steps are what it dealt. Else numbers as
-    the clients' SGD computes with them; other optimisers are not linear in the gradient.
+    Whole numbers where the models are in shares, for its steps are what it dealt. Else floats as
+    the clients' SGD computes with them. `NoView` for other optimisers, which are not linear in the
+    gradient, and for more than one segment.
 
     Parameters
     ----------

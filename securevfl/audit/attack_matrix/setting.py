@@ -99,7 +99,7 @@ class AttackCase:
             )
 
     def begin(self, attack: str) -> None:
-        """Say which attack is next; its chance depends on its name and on the seed."""
+        """Name the next attack; its random choices depend on that name and on the seed."""
         self._attack = attack
 
     @property
@@ -135,7 +135,7 @@ class AttackCase:
         )
 
     def protocol(self, data: VerticalDataset | None = None, **options: Any) -> Protocol:
-        """The protocol with the variant's options and some others; those it lacks are left out."""
+        """The protocol with the variant's options, and with `options` as far as it has them."""
         cls = get_protocol(self.job.protocol)
         known = {k: v for k, v in options.items() if k in cls.Config.model_fields}
         # Sizes that follow from rows and rounds are those of the variant itself.
@@ -155,27 +155,27 @@ class AttackCase:
     # -- the labels and columns behind a table ---------------------------------------------------
 
     def labels(self, table: Table) -> np.ndarray:
-        """Class numbers of its rows."""
+        """Class numbers of the rows of a table."""
         if self.data.task == "regression":
             raise ConfigurationError("labels of a regression are not inferred; use classes")
         found: np.ndarray = self.data.train_labels[table.rows]
         return found
 
     def columns(self, table: Table) -> np.ndarray:
-        """The attacked client's columns of its rows."""
+        """The attacked client's true columns of the rows of a table."""
         found: np.ndarray = self.data.train[self.client][table.rows]
         return found
 
     @functools.cached_property
     def bounds(self) -> tuple[float, float]:
-        """Range of all columns, which is public: [0, 1] where they are min-max scaled."""
+        """Least and largest value in all training columns, taken to be public."""
         return (
             float(min(x.min() for x in self.data.train)),
             float(max(x.max() for x in self.data.train)),
         )
 
     def auxiliary(self, rows: int) -> np.ndarray:
-        """Rows that the server knows, at most half of them."""
+        """Numbers of the rows that the server knows, drawn from `rows`: at most half of them."""
         return self.stream.permutation(rows)[: min(self.settings.auxiliary, rows // 2)]
 
     def network(self, client: Any, protocol: Any) -> PolynomialNetwork | None:
@@ -235,7 +235,7 @@ class AttackCase:
 
     @functools.cached_property
     def watched(self) -> ObservedRun:
-        """The first rounds of a run in which nobody is late, all of them kept."""
+        """Another run, of a few rounds, all with their joint embeddings; nobody is late in it."""
         return observe(
             self.protocol(rounds=self.settings.watched),
             conditions=NONE,
@@ -246,7 +246,7 @@ class AttackCase:
 
     @functools.cached_property
     def whole(self) -> ObservedRun:
-        """A run whose batches have all rows, and more of them than the columns need."""
+        """Another run, whose batches have all rows, with more rounds than columns need."""
         degree = int(getattr(self.protocol().config, "degree", 1))
         width = sum(self.data.widths) * degree
         rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))
@@ -264,7 +264,7 @@ class AttackCase:
 
     @functools.cached_property
     def opening(self) -> tuple[Protocol, tuple[Step, ...]] | NoView:
-        """The first steps of a run in which nobody is late, and its protocol."""
+        """Another run's protocol and first steps, of an epoch at most; nobody is late in it."""
         made = self.protocol()
         layout = getattr(made, "train_layout", None)
         epoch = 1 if layout is None else layout().per_epoch
@@ -280,7 +280,7 @@ class AttackCase:
 
     @functools.cached_property
     def shares(self) -> CodedRun | NoView:
-        """A recorded run on few rows, of a protocol that shares its data by a Lagrange code."""
+        """A recorded run on few rows; `NoView` if the protocol shares no data by a code."""
         if not codes_shares(self.protocol()):
             return NoView("its clients hold no shares of each other's data")
         data = self.data.subset(min(_SHARED_ROWS, self.data.rows))

@@ -113,7 +113,7 @@ def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | Non
 
 
 def rough_gram_by_rank(visits: Sequence[Visit], rank: int) -> np.ndarray:
-    """The same of sums that are rounded, for a rank that is known, (M, M) floats."""
+    """X X^T, (M, M) floats, as `gram_by_rank`, from rounded sums; its rank must be known."""
     # A^T D = A^T (X X^T) A is symmetric but for rounding. Of its eigenvectors V, values L, those of
     # the largest values span the columns c of `gram_by_rank`: X X^T = (D V) L^-1 (D V)^T.
     A, D = _changes(visits)

@@ -122,7 +122,7 @@ def gradient_directions(
     classes: int,
     stream: np.random.Generator,
 ) -> Outcome:
-    """Each row goes to the class whose known rows have, in the mean, the nearest direction."""
+    """Guess for each row the class whose known rows have the nearest mean direction."""
     directions = unit(gradients)
     own = labels[known]
     means = [directions[known[own == c]].mean(axis=0) for c in np.unique(own)]
@@ -189,7 +189,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def attacked(rows: int, known: np.ndarray) -> np.ndarray:
-    """Numbers of the rows that are not known."""
+    """Numbers of the rows whose labels are not known, which are attacked."""
     return np.setdiff1d(np.arange(rows), known)
 
 

@@ -39,7 +39,7 @@ class Solved:
 
     @property
     def fits(self) -> bool:
-        """Whether it explains the sums to the precision of floating point."""
+        """Whether the solution explains the sums to the precision of floating point."""
         return self.misfit < _EXACT
 
 

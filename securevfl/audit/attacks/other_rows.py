@@ -22,7 +22,7 @@ def rows_by_others(
     other_labels: np.ndarray,
     stream: np.random.Generator,
 ) -> np.ndarray:
-    """Guess of the rows, (M, d).
+    """Guess of the rows X, (M, d), from their inner products and other rows of the population.
 
     Parameters
     ----------

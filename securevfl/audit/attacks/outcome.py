@@ -50,7 +50,7 @@ class Outcome:
     note: str = ""
 
     def noted(self, note: str) -> Outcome:
-        """The same with a note before its own."""
+        """The same outcome with a text put before its note."""
         return replace(self, note=note + self.note)
 
 
@@ -151,5 +151,5 @@ def area(scores: np.ndarray, positive: np.ndarray) -> float:
 
 
 def balanced_accuracy(guess: np.ndarray, labels: np.ndarray) -> float:
-    """Mean over the classes that occur of the fraction of their rows that is guessed right."""
+    """Fraction of rows guessed right in each class that occurs, averaged over the classes."""
     return float(np.mean([(guess[labels == c] == c).mean() for c in np.unique(labels)]))

@@ -52,7 +52,7 @@ def independent_columns(gram: np.ndarray, stream: np.random.Generator) -> np.nda
 
 
 def best_matches(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Of each true column that varies the largest correlation with a guess, without its sign."""
+    """Largest correlation of each true column that varies with a guess, without its sign."""
     true = columns[:, columns.std(axis=0) > 0]
     both = np.corrcoef(guesses.T, true.T)
     largest: np.ndarray = np.abs(both[: guesses.shape[1], guesses.shape[1] :]).max(axis=0)

@@ -171,7 +171,7 @@ def short_segments(known: Combinations, field: PrimeField, low: int, high: int) 
 
 
 def freedom(code: LagrangeCode, clients: Sequence[int]) -> int:
-    """Largest entry of the smallest change of segments that clients' combinations do not show."""
+    """Largest entry of the smallest change of segments that pooled shares do not show."""
     matrix = np.array(decoders(code, clients)[0])
     pivots = echelon(code.field, matrix)
     sizes = np.abs(_lattice(code.field, matrix, pivots)).max(axis=1)

@@ -66,7 +66,7 @@ class Span:
 
     @property
     def rank(self) -> int:
-        """Dimensions, the ones included."""
+        """Number of dimensions of the space, with the column of ones."""
         return int(self.basis.shape[1]) + 1
 
 
@@ -86,13 +86,13 @@ class Directions:
     misfits: np.ndarray
 
     def within(self, misfit: float) -> np.ndarray:
-        """Those with a smaller misfit, (M, count)."""
+        """Directions whose misfit is below a bound, (M, count)."""
         kept: np.ndarray = self.values[:, self.misfits < misfit]
         return kept
 
 
 def centred_basis(values: np.ndarray) -> np.ndarray | None:
-    """Orthonormal basis of what centred columns span, (M, r), by a gap of the singular values.
+    """Orthonormal basis of what centred columns span, (M, r), r read off a gap of singular values.
 
     None where there is no gap: values of so many rows do not determine the space.
     """
@@ -272,7 +272,7 @@ def _square(
 
 
 def likenesses(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Of each column the largest correlation with a guess, without its sign; 0 without guesses."""
+    """Largest correlation of each column with a guess, without its sign; 0 without guesses."""
     if not guesses.shape[1]:
         return np.zeros(columns.shape[1])
     a, b = _standard(guesses), _standard(columns.astype(np.float64))
@@ -281,10 +281,9 @@ def likenesses(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def elements_found(guesses: np.ndarray, columns: np.ndarray) -> float:
-    """Fraction of all elements within 0.001 of the best guess of their column.
-
-    Both are scaled to [0, 1] by minimum and maximum over the rows; of a guess and its mirror image
-    the better one counts.
+    """Fraction of all elements that the best guess of their column has to within 0.001.
+     Guess and column are scaled to [0, 1] by their minimum and maximum over the rows. A guess may
+    also be mirrored.
     """
     if not guesses.shape[1]:
         return 0.0

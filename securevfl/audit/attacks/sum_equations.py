@@ -61,7 +61,7 @@ class Replica(Protocol):
         """Weights that the client computed with in a step (from 0), (d_n D + 1, h)."""
 
     def update(self, rows: np.ndarray, gradient: np.ndarray) -> None:
-        """Repeat the client's optimiser step."""
+        """Repeat the client's optimiser step with these rows and this gradient."""
 
 
 def solve_rows(

@@ -43,11 +43,11 @@ class Played:
 
     @property
     def p_value(self) -> float:
-        """P(at least so many right guesses by chance), exact."""
+        """Probability of at least so many right guesses by chance, exact."""
         return guessing_tail(self.right, self.rounds)
 
     def outcome(self, level: float = LEVEL) -> Outcome:
-        """Result as a test of that level."""
+        """The game as a test, which accuses if its p-value is below the level."""
         detail = f"{self.name} told two secrets with the same output apart in {self.right} of "
         detail += f"{self.rounds} runs"
         return Outcome(self.name, self.p_value, level, detail)
@@ -66,7 +66,7 @@ def guessing_tail(right: int, rounds: int) -> float:
 
 
 def coin(stream: np.random.Generator | None) -> int:
-    """One bit, of the operating system's entropy where no stream is given."""
+    """A random bit, from a stream or, without one, from the operating system."""
     import secrets
 
     return secrets.randbits(1) if stream is None else int(stream.integers(2))
@@ -121,7 +121,7 @@ class Span:
 
     @property
     def rank(self) -> int:
-        """Dimension of the span."""
+        """Dimension of the affine span."""
         return len(self._rows)
 
     def _reduced(self, point: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ class Span:
         return self.rank == self.origin.size or not self._reduced(point).any()
 
     def add(self, point: np.ndarray) -> bool:
-        """Extend the span by a point; whether it lay outside."""
+        """Extend the span by a point; True if the point was not in it."""
         rest = self._reduced(point)
         places = np.flatnonzero(rest)
         if not places.size:

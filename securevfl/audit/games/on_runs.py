@@ -94,11 +94,11 @@ class DistinguishingGame:
 
     @property
     def field(self) -> PrimeField:
-        """F_p."""
+        """The prime field F_p."""
         return self.factories[0].protocol.code.field
 
     def run(self, bit: int) -> CodedRun:
-        """Run once with the secret of that bit."""
+        """Run once, with secret 0 or secret 1."""
         return self.factories[bit].run()
 
 
@@ -132,7 +132,7 @@ def share_vector(recorded: CodedRun, clients: tuple[int, ...]) -> np.ndarray:
 
 
 def uploads(recorded: CodedRun, round: int, aligned: bool = True) -> dict[int, np.ndarray]:
-    """Uploads of a round by client; aligned, their rows are in the order of the data."""
+    """Uploads of a round by client; `aligned` puts their rows into the order of the data."""
     rows, _ = recorded.attempts[round]
     order = np.argsort(rows) if aligned else np.arange(len(rows))
     view = recorded.view(Coalition(server=True))
@@ -140,7 +140,7 @@ def uploads(recorded: CodedRun, round: int, aligned: bool = True) -> dict[int, n
 
 
 def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
-    """Unwanted blocks of every attempt: coefficients, and values at the data points."""
+    """Contents of each attempt's uploads beyond the sums: coefficients, then values at betas."""
     code = recorded.code
     found = [
         unwanted(code, uploads(recorded, round, aligned)) for round in sorted(recorded.attempts)
@@ -251,7 +251,7 @@ def _known_masks(
 def equality(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """E: shares of T clients against the sender's own segments, or its model."""
+    """Test "E": no share of T clients equals the sender's own segment, or model, at its place."""
     recorded = DistinguishingGame(protocol, size, "any model", rows=40, width=8).run(1)
     pairs = list(_plaintexts(recorded, size.coalition, about))
     return _named("equality", size, st.equality(recorded.code.field, pairs, level=level))
@@ -273,7 +273,7 @@ def _plaintexts(
 def uniformity(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """U: shares and uploads at all-zero secrets, and the masks that T shares give away."""
+    """Test "U": shares and uploads of a run on zeros, and masks that T shares tell, are uniform."""
     recorded = DistinguishingGame(protocol, size, about, rows=160, width=200).run(0)
     code, field, C = recorded.code, recorded.code.field, size.coalition
     view = recorded.view(Coalition(server=True, clients=C))
@@ -294,7 +294,7 @@ def uniformity(
 def share_span(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """A on the shares of T clients."""
+    """Game "A" (`span_game`) on the shares of T clients."""
     game, C = DistinguishingGame(protocol, size, about), size.coalition
 
     def sample(bit: int) -> np.ndarray:
@@ -307,7 +307,7 @@ def share_span(
 def upload_span(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """A on what the server's uploads contain beyond the sums, secret 0 being all zero."""
+    """Game "A" (`span_game`) on what uploads contain beyond the sums; secret 0 is all zero."""
     game = DistinguishingGame(protocol, size, about)
 
     def sample(bit: int) -> np.ndarray:
@@ -320,14 +320,14 @@ def upload_span(
 def upload_ranks(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """B on the unwanted blocks of the uploads and their differences between attempts."""
+    """Game "B" (`rank_game`) on what uploads contain beyond the sums, and its differences."""
     return _named("ranks, server", size, play_ranks(protocol, size, about).outcome(level))
 
 
 def coalition_ranks(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """B on the quotient of the uploads by the coalition's points."""
+    """Game "B" (`rank_game`) of server and T clients, on what their shares leave unexplained."""
     played = play_ranks(protocol, size, about, size.coalition)
     return _named("ranks, server + clients", size, played.outcome(level))
 
@@ -339,7 +339,7 @@ def play_ranks(
     clients: tuple[int, ...] = (),
     stream: np.random.Generator | None = None,
 ) -> guessing.Played:
-    """Rank game of the server, or of the server with clients."""
+    """Game "B" (`rank_game`) of the server, or of the server with `clients`."""
     game = DistinguishingGame(protocol, size, about)
 
     def statistic(bit: int) -> tuple[int, ...]:
@@ -360,7 +360,7 @@ def play_ranks(
 def upload_two_sample(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """Kolmogorov-Smirnov of every coordinate of the uploads, between the two secrets."""
+    """Kolmogorov-Smirnov test of each coordinate of the uploads, between runs of two secrets."""
     game = DistinguishingGame(protocol, size, about)
     samples = [
         np.stack([upload_blocks(game.run(bit)).reshape(-1) for _ in range(size.rounds)])

@@ -32,7 +32,7 @@ def unwanted(code: LagrangeCode, uploads: Mapping[int, np.ndarray]) -> np.ndarra
 
 
 def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
-    """Values of a matrix polynomial at beta_1 .. beta_K, where no data mask is mixed in."""
+    """Values at beta_1 .. beta_K of a matrix polynomial given by its coefficients."""
     field = code.field
     betas = field.elements(list(code.betas[: code.segments]))
     powers = field.power(betas[:, None], np.arange(len(coefficients)))
@@ -41,7 +41,7 @@ def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
 
 
 def spread(code: LagrangeCode, sums: np.ndarray, parties: Sequence[int]) -> np.ndarray:
-    """Values at parties of the polynomial of degree K - 1 through the sums."""
+    """Values, at some parties' points, of the polynomial of degree K - 1 through the sums."""
     points = [code.alphas[n] for n in parties]
     onto = interpolation_matrix(code.field, code.betas[: code.segments], points)
     flat = code.field.matmul(onto, sums.reshape(code.segments, -1))

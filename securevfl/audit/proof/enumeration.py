@@ -57,13 +57,13 @@ class SmallInstance:
 
     @property
     def secret_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of one client's X and W^1 .. W^E."""
+        """Shapes of one client's secrets: data X, and models W^1 .. W^E side by side."""
         data = (self.code.segments, self.rows, self.features)
         return data, (self.rounds, self.features, self.width)
 
     @property
     def tape_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of one client's Z and V^1 .. V^E."""
+        """Shapes of one client's masks: Z of its data, and V^1 .. V^E of its models."""
         data = (self.code.privacy, self.rows, self.features)
         return data, (self.rounds, self.code.privacy, self.features, self.width)
 

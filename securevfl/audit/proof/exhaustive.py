@@ -167,7 +167,7 @@ def exhaust(toy: SmallInstance, coalition: Coalition) -> Exhaustion:
 
 
 def equal_views(toy: SmallInstance, coalition: Coalition) -> bool:
-    """`Exhaustion.equal`, without the rest: it ends at the first two histograms that differ.
+    """`Exhaustion.equal` alone, which is False at the first two histograms that differ.
 
     How much a view tells takes all pairs of histograms; of a code that hides nothing there are so
     many that they fill the memory.

@@ -25,12 +25,12 @@ class Verifier(Interface):
     name: str
 
     def applies(self, claim: Claim, protocol: Protocol) -> bool:
-        """Whether it has something to say on a claim of a protocol."""
+        """Whether the verifier has anything to say about a claim of a protocol."""
 
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
-        """Evidence for or against a claim that it applies to.
+        """Evidence for or against a claim to which the verifier applies.
 
         An exception makes the verdict COULD NOT BE CHECKED, with its reason.
 

@@ -21,18 +21,21 @@ _BEYOND = 3  # rounds that are asked for beyond the budget
 
 
 class ReleasedSums:
-    """Counts decoded sums of each row in a run beyond the budget; finds another table."""
+    """Verifier of a budget of sums: counts each row's sums, and finds a table with equal ones."""
 
     name = "released sums"
 
     def applies(self, claim: Claim, protocol: Protocol) -> bool:
-        """The claim of a budget of sums."""
+        """Whether the claim is "undetermined", and the protocol counts what its sums give."""
         return claim.strength == "undetermined" and protocol.released() is not None
 
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float
     ) -> Iterable[Evidence]:
-        """The hypothesis E h < u, counted; the theorem at a small size, computed."""
+        """Count a row's equations, and construct another table with the same sums.
+         Equations (visits times width) are counted in a run that is asked for more rounds than its
+        budget allows. The other table is found on small data (Theorem 1, docs/sums.md).
+        """
         yield subject.shared(self.name, lambda: _counted(subject))
         yield subject.shared("equal sums", lambda: _another_table(subject, seed))
 
