@@ -27,7 +27,7 @@ SUBJECTS = ("features", "model", "labels")
 
 
 def check_card(protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any) -> None:
-    """The card is complete and every claim is well-formed."""
+    """Check that the card is complete and every claim is well-formed."""
     cls = class_of(protocol)
     card = cls.card
     require(bool(re.fullmatch("[a-z][a-z0-9_]*", cls.name)), cls, "name: use a-z, 0-9 and _")
@@ -56,7 +56,7 @@ def _check_claim(cls: type[Protocol], claim: Claim) -> None:
 def check_config(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """The default options work; nonsense is refused before a run, as a ConfigurationError."""
+    """Check that default options work, and nonsense is a ConfigurationError before a run."""
     cls = class_of(protocol)
     make(cls, data, defaults={}, **options).parties()
     require("rounds" in cls.Config.model_fields, cls, "options: rounds is missing")
@@ -84,7 +84,7 @@ def _refuses(cls: type[Protocol], options: dict[str, Any]) -> None:
 def check_source(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """The module imports no clock, event loop, global randomness, engine inside, or sibling."""
+    """Check that the module uses no clock, event loop, global randomness, engine, or sibling."""
     cls = class_of(protocol)
     found = forbidden_code(cls)
     require(not found, cls, f"the module uses {found}; a party file may use none of them")
@@ -93,7 +93,7 @@ def check_source(
 def check_memory(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """The prediction of memory is a number, and there is advice for those who have less."""
+    """Check that the prediction of memory is a whole number, with advice for less memory."""
     made = make(protocol, data, **options)
     needed = made.memory()
     require(isinstance(needed, int) and needed >= 0, protocol, f"memory() is {needed!r}")

@@ -29,7 +29,7 @@ def sent_messages(outcome: Outcome) -> Iterator[tuple[MessageKey, float, Any]]:
 
 
 def specs_of(protocol: Protocol, key: MessageKey) -> list[MessageSpec]:
-    """Declarations of a message's kind and roles; two where its parties have several roles."""
+    """Declarations that fit a message's kind and roles: two if its parties have several roles."""
     roles = protocol.roles()
     return [
         one
@@ -41,7 +41,7 @@ def specs_of(protocol: Protocol, key: MessageKey) -> list[MessageSpec]:
 
 
 def disagreements(outcome: Outcome) -> list[str]:
-    """Disagreements between messages of a run and the protocol's declaration, in words."""
+    """Sentences on messages of a run that are not as the protocol declares; none if all are."""
     found, times = [], Counter[MessageKey]()
     for key, _, payload in sent_messages(outcome):
         times[key] += 1
@@ -67,7 +67,7 @@ def _fault(spec: MessageSpec, key: MessageKey, payload: Any) -> str:
 
 
 def never_sent(outcomes: Iterable[Outcome]) -> set[Link]:
-    """Declared messages that none of these runs sent, but for those that parties keep."""
+    """Declared messages that no run sent; messages to oneself do not count."""
     declared, used = set[Link](), set[Link]()
     for outcome in outcomes:
         declared |= {_link(one) for one in outcome.protocol.messages if one.receiver != SELF}
@@ -81,7 +81,7 @@ def _link(spec: MessageSpec) -> Link:
 
 
 def forged_messages(outcome: Outcome) -> list[tuple[float, Message]]:
-    """Every kind from every party that may not send it to another, and when it is to arrive.
+    """Forged messages: every kind from every party that may not send it; and when each arrives.
 
     Each stands for a true one: it has its payload and round, and arrives when the first such one
     was sent, thus before it. Besides there is the end of the run, at once and for a far round.

@@ -91,7 +91,7 @@ def check_resume(
 def check_absence(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """One client whose uploads take very long holds the training up iff the card says so.
+    """Check that a client with very late uploads holds training up if and only if the card says so.
 
     Where it says "skips", training may also be given up, in an error that names the client.
     """
@@ -118,11 +118,11 @@ def check_absence(
 def check_faults(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """One client that goes down ends the training, in an error that names it, iff the card waits.
+    """Check that a client going down ends training, by a named error, iff the card waits.
 
-    It goes down in round 2, for good and for two rounds; where the server counts rounds itself, for
-    more than it can count at one instant, two for each party. Protocols that do not wait are given
-    `Protocol.fault_options`, unless the options say otherwise.
+    That is, if it says "waits". The client goes down in round 2, for good and for two rounds; where
+    the server counts rounds itself, for more than it can count at one instant, two for each party.
+    Protocols that do not wait are given `Protocol.fault_options`, unless the options say otherwise.
     """
     cls = class_of(protocol)
     options = dict(cls.fault_options) | options

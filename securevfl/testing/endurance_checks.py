@@ -41,7 +41,7 @@ def check_endurance(
     leave_out: Collection[str] = (),
     **options: Any,
 ) -> None:
-    """Whoever is late, down or wrong for a while, a protocol that goes on makes all its steps.
+    """Check that a protocol that goes on makes all its steps, whoever is late, down or wrong.
 
     These are protocols whose card says "tolerates" or "fills" of absence. They are run in settings
     with the options that these need (`securevfl.testing.settings`): messages come late, parties

@@ -32,7 +32,10 @@ def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
 
 @contextmanager
 def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
-    """Mapping that a run on a cluster within the block fills when it ends; it needs a folder."""
+    """Context with a mapping that a run on a cluster inside it fills with entropies at its end.
+
+    The run needs a folder.
+    """
     kept: dict[int, OwnEntropy] = {}
     clear = RayEngine.clear
 
@@ -46,6 +49,6 @@ def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
 
 @contextmanager
 def simulated_with(entropies: dict[int, OwnEntropy]) -> Iterator[None]:
-    """Simulations within the block draw secret choices from these entropies."""
+    """Context in which simulations draw the parties' secret choices from these entropies."""
     with mock.patch.object(RunSpec, "secrets", Composed(entropies)):
         yield

@@ -138,7 +138,10 @@ def _forbidden_in_module(name: str) -> Iterator[str]:
 
 
 def forbidden_in(tree: ast.Module, module: str) -> Iterator[str]:
-    """Uses in a syntax tree that no party file may have; `module` is the name of its module."""
+    """Imports and calls in a syntax tree that no party file may have.
+
+    `module` is the name of the tree's module, by which relative imports are read.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if _is_refused(alias.name, module))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def check_training(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """It learns: test accuracy well above the largest class, or error well below the spread."""
+    """Check that it learns: accuracy far above the largest class, or error far below the spread."""
     from securevfl.models.split import measure
 
     data = learning_data() if data is None else data
@@ -58,7 +58,7 @@ def check_training(
 def check_determinism(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """The same seed gives the same run, bit for bit; another seed gives another one."""
+    """Check that the same seed gives the same run, bit for bit, and another seed another one."""
     one = simulate(protocol, data, **options)
     two, other = (simulate(protocol, data, seed=seed, **options) for seed in (0, 1))
     require(one.fingerprint() == two.fingerprint(), protocol, "a seed gives two histories")
@@ -68,7 +68,7 @@ def check_determinism(
 def check_own_entropy(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Each party, made by itself from its own entropy, runs as where all were made together.
+    """Check that parties made one by one from their own entropies run as those made together.
 
     What several parties must draw alike has to be public (`Party.stream`, `Protocol.stream`). What
     only one needs has to be secret: other entropy gives another run.
@@ -96,7 +96,7 @@ def check_own_entropy(
 def check_copying(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Nothing changes when payloads are copied, as between processes: parties share no array."""
+    """Check that parties share no array: nothing changes when payloads are copied."""
     plain = simulate(protocol, data, **options)
     copied = simulate(protocol, data, copying=True, **options)
     same = plain.fingerprint() == copied.fingerprint()
@@ -144,7 +144,7 @@ def _holds(arrays: list[np.ndarray], wanted: np.ndarray) -> bool:
 def check_payloads(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Every payload is wire-encodable, comes back unchanged, and was counted with its bytes."""
+    """Check that payloads are wire-encodable, come back unchanged, and have their bytes counted."""
     outcome = simulate(protocol, data, payloads=True, **options)
     sent, moduli = outcome.simulation.transcript, _moduli(outcome.protocol)
     columns = sent.columns()
@@ -185,7 +185,7 @@ def check_messages(
 def check_global_state(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """The global generators of Python, NumPy and torch are neither moved nor obeyed."""
+    """Check that the global generators of Python, NumPy and torch are not moved nor obeyed."""
     data = tiny_data() if data is None else data
     before = global_generators()
     simulate(protocol, data, **options)
@@ -194,7 +194,7 @@ def check_global_state(
 
 
 def check_end(protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any) -> None:
-    """It ends under no delays, under the paper's, and where stragglers' uplinks are slow too."""
+    """Check that it ends: without delays, with the paper's, and with slow uplinks too."""
     slow = replace(paper_conditions(make(protocol, data, **options)), bandwidth=1e6)
     # None is the paper's, as in the plain run, which other checks share.
     for name, conditions in {"none": NONE, "paper": None, "slow uplinks": slow}.items():
@@ -207,7 +207,7 @@ def check_end(protocol: ProtocolLike, data: VerticalDataset | None = None, **opt
 def check_accounting(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Every message has a sender, a receiver and a size, leaves once, and arrives."""
+    """Check that each message has sender, receiver and size, leaves once, and arrives."""
     outcome = simulate(protocol, data, **options)
     sent = outcome.simulation.transcript
     columns, totals = sent.columns(), sent.totals()

@@ -124,7 +124,7 @@ def make(
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Protocol:
-    """Protocol with small default options, as far as it has them."""
+    """Protocol configured with small default options, those that it has, and `options`."""
     cls = class_of(protocol)
     known = {name: value for name, value in defaults.items() if name in cls.Config.model_fields}
     config = make_config(cls, known | dict(cls.check_options) | options)
@@ -196,7 +196,7 @@ def simulate(
 
 
 def class_of(protocol: ProtocolLike) -> type[Protocol]:
-    """Class of a protocol that is given by name or class."""
+    """Class of a protocol that is given by its name or as the class."""
     return get_protocol(protocol) if isinstance(protocol, str) else protocol
 
 
@@ -210,7 +210,7 @@ def paper_conditions(protocol: Protocol) -> Conditions:
 def state_at(
     protocol: ProtocolLike, data: VerticalDataset, instant: int, **options: Any
 ) -> tuple[bytes, list[Event]]:
-    """Bytes of a state asked for at the given instant of virtual time, and the events until it."""
+    """Bytes of a state asked for at an instant (virtual nanoseconds), and the events until it."""
     return states_at(protocol, data, [instant], **options)[instant]
 
 
