@@ -108,7 +108,7 @@ def choice_of(
     sealed: bool,
     seed: int,
 ) -> Choice:
-    """A choice of K for a protocol whose clients compute on shares of each other's data."""
+    """Expected cost of the configured K, for a protocol whose clients share data and models."""
     outline = cls.outline(config, shape)
     assert outline is not None
     N, K = len(shape.widths), config.segments
@@ -161,7 +161,10 @@ def choice_by_needs(
     sealed: bool,
     seed: int,
 ) -> Choice:
-    """A choice of K with the numbers that the protocol itself states (`Protocol.needs`)."""
+    """Expected cost of the configured K by the protocol's own numbers (`Protocol.needs`).
+
+    ConfigurationError where what it sends depends on chance or is not forecast.
+    """
     outline = cls.outline(config, shape)
     if outline is None:
         raise ConfigurationError(

@@ -12,7 +12,9 @@ _SHARE = 0.9  # of the clients, in the mean over rounds
 
 
 def cost_of_cohorts(cohorts: Cohorts, conditions: Conditions, *, seed: int = 0) -> str:
-    """Sentence on the timeout that keeps clients in sums; empty where nobody is ever late.
+    """Sentence on the `share_timeout` that keeps nearly all clients in sums over whole cohorts.
+
+    Empty where the conditions delay nobody.
 
     Parameters
     ----------

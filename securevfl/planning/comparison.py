@@ -21,7 +21,7 @@ def held_against(
     sealed: bool,
     seed: int,
 ) -> dict[str, Any] | None:
-    """Prediction for a run that ended, beside what was measured; None where there is none.
+    """Prediction of the planner beside what was measured, for a run that ended.
 
     Parameters
     ----------
@@ -38,8 +38,9 @@ def held_against(
     -------
     dict or None
         ``bytes`` and ``measured_bytes`` (None if the run was ended before its last round, or where
-        it is chance which messages are sent),
-        ``round_seconds`` and ``measured_round_seconds``.
+        it is chance which messages are sent), ``round_seconds`` and ``measured_round_seconds``.
+        None if the planner has no forecast, computing was measured, or there are fewer than two
+        rows.
     """
     data, N = protocol.data, len(protocol.peers())
     told = protocol.released()

@@ -58,13 +58,13 @@ class RowSums:
     rounded: int = 0
 
     def units(self, data_bits: int) -> int:
-        """Bound on max_i sum_j |X-bar[i,j]|, in units of 2^-lx."""
+        """Bound on the row sums max_i sum_j |X-bar[i,j]| at so many bits, in units of 2^-lx."""
         bound: int = math.ceil(self.largest * 2**data_bits + self.rounded / 2)
         return bound
 
 
 def row_sum(features: np.ndarray, degree: int) -> float:
-    """max_i sum_j |X_pow[i,j]| in float64, ones column included."""
+    """Largest row sum of |X_pow|, ones column included: max_i sum_j |X_pow[i,j]|, float64."""
     largest = 0.0
     for start in range(0, len(features), 8192):
         rows = np.abs(features[start : start + 8192].astype(np.float64))
@@ -79,7 +79,7 @@ def choose_bits(
     accuracy_bits: int,
     options: Mapping[str, Any],
 ) -> Bits:
-    """The smallest field with room for `accuracy_bits` on both sides, filled with more of them.
+    """The smallest field with room for `accuracy_bits` on both sides, and as many more as fit.
 
     Parameters
     ----------

@@ -284,7 +284,7 @@ def _warnings(planned: Planned, best: Choice, parties: int, released: Odometer |
 def released_by(
     protocol: type[Protocol], config: Any, shape: Shape, segments: int
 ) -> Odometer | None:
-    """Odometer at the end of a run with K segments; None where nobody decodes sums."""
+    """Equations that a whole run with K segments gives (`Odometer`); None without decoded sums."""
     if not protocol.tells_sums:
         return None
     length = math.ceil(shape.rows / segments)

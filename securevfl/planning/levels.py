@@ -44,7 +44,7 @@ class Level:
 def levels_of(
     cls: type[Protocol], shape: Shape, options: Mapping[str, Any], *, sealed: bool
 ) -> tuple[Level, ...]:
-    """Prices of the levels that a protocol has, with these options; empty where it has one."""
+    """Prices of the levels of security with these options; empty if the protocol has one level."""
     names = levels_of_protocol(cls) if "security" in cls.Config.model_fields else ()
     return tuple(_level(cls, shape, {**options, "security": name}, sealed) for name in names)
 

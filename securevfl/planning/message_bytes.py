@@ -24,7 +24,7 @@ def message_bytes(kind: str, payload: object, *, sealed: bool, modulus: int | No
 
 
 def post_bytes(post: Post, client: int, *, sealed: bool) -> int:
-    """Size of a planned message from a client."""
+    """Bytes of a planned message, envelope included, when a client (or the server) sends it."""
     payload = post.payloads[client if len(post.payloads) > 1 else 0]
     return message_bytes(post.kind, payload, sealed=sealed, modulus=post.modulus)
 
@@ -45,7 +45,7 @@ class Sent:
 
     @property
     def total(self) -> dict[int, int]:
-        """Of the whole run."""
+        """Bytes that each party sends in the whole run."""
         return dict(sorted((n, self.setup[n] + self.training[n] + self.rest[n]) for n in self.rest))
 
 

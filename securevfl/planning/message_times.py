@@ -61,7 +61,9 @@ def expected_times(
     runs: int = RUNS,
     rounds: int = ROUNDS,
 ) -> Times:
-    """Follow `runs` runs for at most `rounds` rounds of each phase, and extrapolate.
+    """Mean times of `runs` runs, each followed for `rounds` rounds of a phase at most.
+
+    Longer phases are extrapolated.
 
     Parameters
     ----------
@@ -158,7 +160,7 @@ class Timeline:
         return ready, free
 
     def follow(self, phase: Phase, rounds: int) -> np.ndarray:
-        """Server's times at the end of each of the next rounds, (rounds, runs)."""
+        """Times at which the server ends each of the next rounds, (rounds, runs)."""
         announcement = Post(ANNOUNCE, "clients", (phase.announcement,))
         ends = np.empty((rounds, len(self.now)))
         for place in range(rounds):
@@ -331,7 +333,7 @@ MANY: dict[str, Callable[[np.random.Generator, float, int], np.ndarray]] = {
 
 
 def draw(law: Delay | Trace, round: int, count: int, stream: np.random.Generator) -> np.ndarray:
-    """Independent delays of one activity in seconds, (count,); a trace has one value a round."""
+    """Independent delays in seconds, (count,); of a trace the one value of the round."""
     if isinstance(law, Trace):
         return np.full(count, law.seconds(0, 0, round, ""))
     return law.shift + law.mean * MANY[law.law](stream, law.shape, count)

@@ -69,7 +69,7 @@ class Planned:
     seed: int
 
     def cost(self, protocol: type[Protocol], config: Any) -> Choice:
-        """The cost of a changed plan."""
+        """Expected cost of the plan with another protocol or other options."""
         needs = protocol.needs(config, self.shape)
         more = (self.conditions, self.sealed, self.seed)
         if needs is None:
@@ -78,7 +78,7 @@ class Planned:
 
 
 def remedies(planned: Planned, best: Choice) -> tuple[Remedy, ...]:
-    """All of them; none where the plan tolerates a straggler.
+    """Changes of a plan with which a straggler is tolerated; none where one is already.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _helped(planned: Planned, best: Choice) -> Iterator[tuple[type[Protocol], An
 
 
 def config_of(protocol: type[Protocol], config: Any, changed: Mapping[str, Any]) -> Any:
-    """Options of a protocol: those of a plan as far as it has them, with changes."""
+    """Options of a protocol for a changed plan: those of the plan that it has, and the changes."""
     if isinstance(config, protocol.Config):
         return config.model_copy(update=dict(changed))
     common = {"segments", *config.model_fields_set} & protocol.Config.model_fields.keys()

@@ -12,9 +12,10 @@ _TRIED = 1 << 16  # divisors that are looked for one by one
 
 
 def steps_of_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray]:
-    """Steps of the columns that each client multiplies with its weights, (columns,) int64.
+    """Greatest steps of the columns that each client multiplies with its weights, int64.
 
-    All numbers of a column differ by multiples of its step; that of a constant one is 0.
+    All numbers of a column differ by multiples of its step; that of a constant one is 0. By client,
+    (columns,).
     """
     found = {}
     for n, own in made.quantised_columns().items():
@@ -25,7 +26,7 @@ def steps_of_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray
 
 
 def few_in_residues(steps: Mapping[int, int], needed: int) -> str:
-    """Clients that alone are in exact sums modulo some number, in words; empty where they are not.
+    """Warning that exact sums modulo some number are of fewer clients than needed; else "".
 
     A column of zeros and ones is a column of multiples of 2^16 with 16 bits. Its products with
     whole weights are multiples, too, so that sums modulo 2^16 have other clients' columns alone.
