@@ -45,13 +45,16 @@ def claims(record: Record) -> list[dict[str, Any]]:
 
 
 def meanings(records: Sequence[Record]) -> dict[str, str]:
-    """Meaning of each verdict on claims of these runs."""
+    """Meaning of each verdict that occurs on claims of these runs."""
     there = {one["verdict"] for r in records for one in (*claims(r), *other_verdicts(r))}
     return {verdict: text for verdict, text in _MEANING.items() if verdict in there}
 
 
 def other_verdicts(record: Record) -> list[dict[str, Any]]:
-    """Verdicts of the verification that are on no claim of this run."""
+    """Verdicts, other than NOT TESTED, that stand beside no claim of this run.
+
+    They are all verdicts if the verification had other parameters than the run.
+    """
     own = set() if other_parameters(record) else {_key(c) for c in record.summary.get("claims", ())}
     return [
         _finding(found)
@@ -109,7 +112,11 @@ def claims_side_by_side(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def spent(record: Record) -> dict[str, Any] | None:
-    """Epsilon of the run: what its protocol derived, and what the last round says was spent."""
+    """Privacy that the run spent; None where it accounts for no epsilon.
+
+    The result has epsilon, delta and sigma as ``derived`` from the options, epsilon by the ``last``
+    round, and the event that ``stopped`` the run, None if its budget did not.
+    """
     derived = record.config.get("derived", {})
     names = [name for name in derived if name.startswith("epsilon") or name in ("delta", "sigma")]
     last = {k: v for k, v in record.rows[-1].items() if k.startswith("epsilon")}
@@ -124,6 +131,6 @@ def spent(record: Record) -> dict[str, Any] | None:
 
 
 def card(protocol: str) -> Mapping[str, Any] | None:
-    """Card of a protocol that is installed here."""
+    """Card of a protocol; None if it is not installed here."""
     found = find_protocols().get(protocol)
     return None if found is None else describe_protocol(found)

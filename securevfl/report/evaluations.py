@@ -20,7 +20,7 @@ class _Checked(BaseModel):
 
 
 class Calibration(_Checked):
-    """Rows, confidence and accuracy of bins of confidence."""
+    """Bins of confidence: rows, mean confidence and accuracy of each."""
 
     rows: list[_Count]
     confidence: list[_Share]
@@ -28,7 +28,7 @@ class Calibration(_Checked):
 
 
 class PrecisionRecall(_Checked):
-    """The curve of one class."""
+    """Precision and recall of one class at thresholds of its score."""
 
     name: str = Field(alias="class")
     share: _Share

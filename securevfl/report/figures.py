@@ -22,9 +22,8 @@ _MOST = 1500  # rows of a curve without a measure on test rows; beyond, every k-
 
 def curves(record: Record) -> dict[str, Any]:
     """Columns of a run's history: rounds, virtual seconds, bytes, and every measure it has.
-
-    Rows with a measure on test rows and the last one are always there. Of a long history every k-th
-    of the others is (``every``).
+     Of a long history every k-th row is in it (k is ``every``), all rows with a measure on test
+    rows, and the last one.
     """
     every = math.ceil(len(record.rows) / _MOST)
     last = len(record.rows) - 1
@@ -49,9 +48,9 @@ def evaluated(record: Record) -> list[dict[str, Any]]:
 
 
 def measures_of(records: Sequence[Record]) -> list[str]:
-    """Measures that one of the runs has twice at least, in the order of the page.
+    """Measures that one of the runs has at least twice, in the order of the page.
 
-    One value makes no curve, and stands above. Where nothing was measured twice, all measures.
+    One value makes no curve. If there are no such measures, all that occur.
     """
     most = {
         name: max(
@@ -109,7 +108,7 @@ def _kind(name: str, sums: Sequence[int], total: int) -> dict[str, Any]:
 
 
 def summed(record: Record, name: str) -> Any:
-    """A figure of the summary; from the history where a folder has no summary."""
+    """A figure of the summary by its name; from the history where a folder has no summary."""
     if name in record.summary:
         return record.summary[name]
     if name == "equations_each":
@@ -120,7 +119,7 @@ def summed(record: Record, name: str) -> Any:
 
 
 def finite(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows that have a finite number under each of the names, with these alone."""
+    """Rows that have a finite number under each of the names, with only these numbers."""
     found = [{name: _number(row.get(name)) for name in names} for row in rows]
     return [row for row in found if None not in row.values()]
 
@@ -133,7 +132,7 @@ def _number(value: Any) -> float | int | None:
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Leaves of nested tables, under names with dots."""
+    """Values of nested tables, by names such as ``outer.inner``."""
     found: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, Mapping):

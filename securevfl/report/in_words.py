@@ -93,7 +93,7 @@ def is_fraction(name: str) -> bool:
 
 
 def number_text(value: float) -> str:
-    """A number with four places, a large one without; four digits where it is tiny or huge.
+    """Text of a number: four places, none if it is large, four digits if tiny or huge.
 
     Examples
     --------

@@ -71,16 +71,16 @@ class LivePage:
 
     @property
     def port(self) -> int:
-        """Port on which it listens."""
+        """Port on which the page is served."""
         return int(self._server.server_address[1])
 
     @property
     def address(self) -> str:
-        """Address for a browser."""
+        """Address of the page, for a browser."""
         return f"http://{HOST}:{self.port}/{self._token}/"
 
     def step(self, row: Mapping[str, Any]) -> None:
-        """Take in a row of the history, in the place of one of its step or of later ones."""
+        """Take in a row of the history; it replaces rows of the same and of later steps."""
         while self.rows and self.rows[-1]["step"] >= row["step"]:
             self.rows.pop()
         self.rows.append(dict(row))

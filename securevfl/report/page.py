@@ -98,7 +98,7 @@ def render_live(record: Record, title: str) -> str:
 
 
 def rendered(template: str, **values: Any) -> str:
-    """A template with its values, each of which is text and never markup."""
+    """Text of a template filled with values, which are always escaped as text."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -113,7 +113,7 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def script_of(names: Sequence[str]) -> dict[str, str]:
-    """The script of a page, and the digest by which its policy admits it."""
+    """The script of a page, and its hash, by which the page's own policy allows it."""
     script = "\n".join((TEMPLATES / name).read_text() for name in names)
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -185,7 +185,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
 
 
 def clock_of(records: Sequence[Record]) -> str:
-    """Name of the runs' time: a cluster's is that of the machines."""
+    """Name of the runs' time: "virtual time", "real time" on a cluster, "time" for both."""
     engines = {record.config.get("engine") or "simulation" for record in records}
     return (
         "time" if len(engines) > 1 else "virtual time" if engines == {"simulation"} else "real time"
@@ -230,7 +230,10 @@ def _mean_text(values: Sequence[Any], name: str) -> str:
 
 
 def differences(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Settings that at least two of the runs have with different values."""
+    """Settings that differ between runs: two of them have different values.
+
+    One of faults counts as well if some run lacks it.
+    """
     each = [
         figures.flat({k: record.config[k] for k in _COMPARED if k in record.config})
         for record in records
@@ -310,7 +313,7 @@ def _power(value: int) -> str:
 
 
 def sentence(text: str) -> Any:
-    """A notice as a sentence, in which what stands between backticks is set as code."""
+    """A notice as an HTML sentence; text between backticks is set as code."""
     from markupsafe import Markup, escape
 
     text = text[:1].upper() + text[1:]

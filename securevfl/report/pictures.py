@@ -50,7 +50,7 @@ def write_pictures(records: Sequence[Record], folder: Path, clock: str) -> list[
 
 
 def inline(figure: Figure) -> str:
-    """A figure as the address of a picture that a page holds itself."""
+    """A figure as a ``data:`` address of an SVG picture, so that the page holds it itself."""
     import base64
     import io
 
@@ -63,7 +63,7 @@ def inline(figure: Figure) -> str:
 
 
 def file_name(text: str) -> str:
-    """A label as a part of the name of a file."""
+    """Name for a file, made from a label."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "run"
 
 

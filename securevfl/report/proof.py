@@ -46,7 +46,7 @@ class Drawing:
 
 
 def proof_page(proof: Proof, world: Trace) -> str:
-    """The page, which stands by itself: no network, no tracking.
+    """HTML page of a proof, which stands by itself: no network, no tracking.
 
     Parameters
     ----------

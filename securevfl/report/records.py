@@ -30,14 +30,14 @@ class Messages:
         return [int(party) for party in np.unique(ends)]
 
     def starts(self) -> tuple[list[int], list[float]]:
-        """Rounds, and the virtual second in which the first message of each was sent."""
+        """Rounds, and the virtual second at which the first message of each was sent."""
         rounds, where = np.unique(self.columns["round"], return_inverse=True)
         first = np.full(len(rounds), np.iinfo(np.int64).max)
         np.minimum.at(first, where.reshape(-1), self.columns["sent"])
         return [int(number) for number in rounds], [float(time) / 1e9 for time in first]
 
     def late_times(self, sender: int) -> list[float]:
-        """Virtual seconds in which late messages of a party arrived."""
+        """Virtual seconds at which late messages of a party arrived."""
         own = (self.columns["late"] != 0) & (self.columns["sender"] == sender)
         return [float(time) / 1e9 for time in self.columns["arrived"][own]]
 
@@ -109,5 +109,5 @@ class Record:
 
     @property
     def seed(self) -> int:
-        """Of the run."""
+        """Seed of the run."""
         return int(self.config.get("seed", 0))

@@ -43,23 +43,23 @@ class Cells:
 
     @classmethod
     def of(cls, rounds: Sequence[int], ends: Sequence[float]) -> Cells:
-        """Columns of rounds that follow one another."""
+        """Columns of rounds that follow one another; a column may hold several."""
         step = math.ceil(len(rounds) / CELLS)
         last = [min(place + step, len(rounds)) - 1 for place in range(0, len(rounds), step)]
         return cls([ends[n] for n in last], list(rounds[::step]), [rounds[n] for n in last], step)
 
     @classmethod
     def equal(cls, end: float) -> Cells:
-        """Columns of equal length."""
+        """Columns of equal length, up to the virtual second `end`."""
         number = CELLS // 2
         return cls([(end or 1.0) * (place + 1) / number for place in range(number)], [], [])
 
     def at_time(self, time: float) -> int:
-        """Column of a virtual second."""
+        """Column that a virtual second lies in."""
         return min(bisect_left(self.ends, time), len(self.ends) - 1)
 
     def of_event(self, event: Mapping[str, Any]) -> int:
-        """Column of an event of a round, by its round where columns are rounds."""
+        """Column of an event: by its round where columns are rounds, else by its time."""
         if not self.last:
             return self.at_time(event["time"])
         return min(bisect_left(self.last, event["round"]), len(self.last) - 1)
@@ -109,7 +109,10 @@ def timeline(record: Record) -> dict[str, Any] | None:
 
 
 def event_counts(record: Record) -> list[dict[str, Any]]:
-    """Counts of recorded events by kind, with parties and the first and last time of each."""
+    """Counts of recorded events by kind, the most frequent first.
+
+    Each has the parties, and the first and last time.
+    """
     found: dict[str, dict[str, Any]] = {}
     for event in record.events:
         entry = found.setdefault(
