@@ -39,9 +39,9 @@ _ERRORS = ("rmse", "loss")  # less is better
 @dataclass(frozen=True)
 class Choice:
     """Options that are tried before a study.
-
-    For each option its values; the seeds, and the part of the training rows on which runs are
-    compared. `fixed` are the options that the own table of a run names, by label.
+     It has the values of each option; the seeds, and the part of the training rows on which runs
+    are compared. `fixed` are the options that the own table of a run names, by label: they are not
+    tried.
     """
 
     options: Mapping[str, Sequence[Any]]
@@ -51,7 +51,10 @@ class Choice:
     fixed: Mapping[str, frozenset[str]]
 
     def candidates(self, jobs: Sequence[Job]) -> dict[str, list[tuple[dict[str, Any], list[Job]]]]:
-        """Combinations for each label, each with its jobs; none for a run that has no option."""
+        """Combinations of options to try, by label, each with its jobs.
+         The list of a run is empty if its protocol has none of the options, or its own table fixes
+        them.
+        """
         found: dict[str, list[tuple[dict[str, Any], list[Job]]]] = {}
         for job in jobs:
             if job.label in found:
@@ -130,10 +133,11 @@ def choose(
     workers: int = 1,
     interrupted: Callable[[], bool] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Make all runs that have no result yet, and take the best combination for each label.
+    """Make all runs that have no result yet, and choose the best combination for each label.
 
-    By label: ``options``, the best; and ``tried``: each combination with its ``mean``, None where a
-    run ended with an error. Interrupted when `interrupted` returned True; finished runs are kept.
+    Returns, by label, ``options``, the best; and ``tried``: each combination with its ``mean``, the
+    larger the better, None where a run ended with an error. Interrupted when `interrupted` returned
+    True; finished runs are kept. ConfigurationError where no combination of a label has a measure.
     """
     from securevfl.runs.engines.run import Interrupted
 
@@ -185,7 +189,7 @@ def _values(choice: Choice, folder: Path, jobs: Sequence[Job]) -> Iterator[float
 
 
 def applied(jobs: Sequence[Job], chosen: Mapping[str, Mapping[str, Any]]) -> tuple[Job, ...]:
-    """The study's jobs with what was chosen for their labels."""
+    """The study's jobs with the options that were chosen for their labels."""
     return tuple(
         replace(job, options={**job.options, **chosen.get(job.label, {}).get("options", {})})
         for job in jobs

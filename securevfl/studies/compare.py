@@ -42,7 +42,7 @@ def comparison(
     source : DataSource
         The data set; its seed is that of each run.
     options : mapping
-        Each goes to every protocol that has it; what a variant's name says goes first.
+        Each goes to every protocol that has it; one in a variant's name takes precedence.
     conditions : str
         As `securevfl.engine.conditions_file.load_conditions` takes them.
     target : float, optional

@@ -67,5 +67,5 @@ def _rows(job: Job, grid: Sequence[float]) -> list[dict[str, Any]]:
 
 
 def until_of(job: Job) -> float:
-    """Virtual second at which a job was to end; 0 without."""
+    """Virtual second at which a job was to end; 0 if it had no such limit."""
     return float(job["summary"].get("until") or 0.0)

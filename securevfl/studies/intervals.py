@@ -28,7 +28,7 @@ def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[floa
 
 
 def number_or_none(value: float) -> float | None:
-    """The value, or None where there is none: NaN is no JSON."""
+    """The value, or None for NaN and infinite values, which JSON does not have."""
     return value if math.isfinite(value) else None
 
 

@@ -73,11 +73,11 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Name for a reader."""
+        """Name of the job for a reader: label and seed."""
         return f"{self.label}, seed {self.seed}"
 
     def key(self) -> str:
-        """Digest of the settings; the data folder does not count."""
+        """Digest of all settings but `data_dir`, which tells stored results apart."""
         content = asdict(self)
         content["data"] = {k: v for k, v in self.data.items() if k != "data_dir"}
         asked = content.pop("asked")
@@ -87,7 +87,7 @@ class Job:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def path(self, folder: Path) -> Path:
-        """File of its result in a study's folder."""
+        """File of the job's result in a study's folder."""
         word = re.sub(r"[^A-Za-z0-9._-]+", "-", self.label)
         if word != self.label:
             word += "-" + hashlib.sha256(self.label.encode()).hexdigest()[:6]
@@ -100,18 +100,18 @@ def store(folder: Path, job: Job, result: Mapping[str, Any]) -> None:
 
 
 def stored(folder: Path, job: Job) -> dict[str, Any] | None:
-    """Result of a job with these very settings, if it is there."""
+    """Result of a job, if a file has one with exactly these settings; else None."""
     return read_keyed(job.path(folder), job.key())
 
 
 def write_keyed(path: Path, key: str, result: Mapping[str, Any]) -> None:
-    """Write a result with the digest of what it depends on, whole or not at all."""
+    """Write a result with a digest of what it depends on; no half-written file is left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, json.dumps({"key": key, **result}))
 
 
 def read_keyed(path: Path, key: str) -> dict[str, Any] | None:
-    """Inverse of `write_keyed`; None where there is none with this key."""
+    """Result that `write_keyed` wrote with this key; None if there is none."""
     if not path.exists():
         return None
     try:
@@ -208,7 +208,10 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
 
 def refuse_runs(jobs: Sequence[Job], attempt: Callable[[Job], object]) -> None:
-    """RefusedRunsError of all jobs of which an attempt fails; errors of their data are raised."""
+    """Try `attempt` on each job; RefusedRunsError names all that fail by a ConfigurationError.
+
+    An error of their data (DataError) is raised at once.
+    """
     refused: dict[str, str] = {}
     for job in jobs:
         try:

@@ -21,14 +21,15 @@ FALLING = frozenset({"rmse"})  # measures that are better when smaller
 def speeds(
     jobs: Sequence[Mapping[str, Any]], labels: Sequence[str], target: float | None
 ) -> dict[str, Any]:
-    """Speed of learning of each run of a study, over its seeds; empty without evaluations.
-
-    `jobs` are results of `securevfl.studies.jobs.run_job`. The first measure is to reach `target`;
+    """Speed of learning of each run of a study, over its seeds.
+     `jobs` are results of `securevfl.studies.jobs.run_job`; the result is empty where none was
+    evaluated, or they share no measure. `target` is a value of the first measure that all have;
     None leaves times and bytes out. The result has ``measure``, ``target``, ``horizon`` (the
     virtual second up to which all is taken: the end of the longest run), and under ``runs`` by
-    name: ``area``, the mean of the measure from the first evaluation of all runs up to the horizon;
-    ``reached``, of how many seeds; and, where all seeds reached the target, ``seconds`` and
-    ``bytes`` to it. Each is a mean with the half-width of its 95 % interval and the values.
+    name: ``area``, the mean of the measure over time, from when every run has been evaluated once
+    up to the horizon; ``reached``, the number of seeds that reached the target; and, where all did,
+    ``seconds`` and ``bytes`` to it. All but ``reached`` are a mean, the half-width of its 95 %
+    interval, and the values.
     """
     curves = [(job["label"], job["curve"]) for job in jobs if job["curve"]]
     measure = next((m for m in ("rmse", *MEASURES) if all(m in c[0] for _, c in curves)), None)

@@ -82,7 +82,10 @@ class Study:
     chosen: Mapping[str, Any] = field(default_factory=dict)
 
     def only(self, jobs: Sequence[Job]) -> Study:
-        """The study with some of its jobs; differences are against its first run if need be."""
+        """The study with only some of its jobs.
+         If the run that differences are paired against is not among them, their first run replaces
+        it.
+        """
         labels = tuple(dict.fromkeys(job.label for job in jobs))
         base = self.baseline
         if base is not None and base not in labels:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def so_far(study: Study, folder: Path) -> dict[str, Any] | None:
-    """Content of ``results.json`` of the jobs of a study that are done; None where none is."""
+    """Content that ``results.json`` would have of the jobs done so far; None if there are none."""
     done = study.only([job for job in study.jobs if stored(folder, job) is not None])
     return _content(done, folder)[0] if done.jobs else None
 
