@@ -47,7 +47,7 @@ class Cell:
 
     @property
     def as_predicted(self) -> bool:
-        """Whether the outcome is on the theorem's side."""
+        """Whether the outcome is "exact" up to `tolerated` stragglers, and "refused" beyond."""
         predicted = "exact" if self.stragglers <= self.tolerated else "refused"
         return self.outcome == predicted
 
@@ -231,7 +231,7 @@ def report(cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def draw_threshold(cells: Sequence[Cell], path: Path, times: Sequence[dict[str, Any]] = ()) -> None:
-    """Heat map of the outcomes with the theorem's boundary, one panel for each (N, T), as a PNG.
+    """Draw outcomes with the theorem's boundary as a PNG, one panel for each (N, T).
 
     Where there are `times` of `time_rounds`, they are drawn below it.
     """

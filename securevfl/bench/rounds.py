@@ -83,7 +83,7 @@ class Rounds:
         )
 
     def record(self, event: Event) -> None:
-        """Count the server's steps."""
+        """Note the time of an event, if it is a step of the server."""
         if event.name == "round" and event.party == SERVER:
             self.times.append(event.time / 1e9)
 
@@ -91,7 +91,7 @@ class Rounds:
         """Nothing: a client's end of a round does not matter here."""
 
     def advance(self, rounds: int) -> float:
-        """Go on until `rounds` more steps of the server; real seconds it took."""
+        """Go on until `rounds` more steps of the server; returns the real seconds it took."""
         target = len(self.times) + rounds
         started = time.perf_counter()
         self._simulation.run(lambda: len(self.times) >= target)

@@ -146,7 +146,7 @@ def _sized(protocol: str, axis: str, value: int) -> Point:
 
 
 def value_of(point: Mapping[str, Any], name: str) -> float | None:
-    """A measure of a point, of a round; of the whole run where the number of rounds varies."""
+    """A measure of a point for each round, or for the whole run where rounds are varied."""
     if point["axis"] == "rounds" and name in ("seconds", "bytes"):
         return float(point[f"whole_{name}"])
     if point["axis"] == "rounds" and name == "predicted_bytes":
@@ -156,7 +156,7 @@ def value_of(point: Mapping[str, Any], name: str) -> float | None:
 
 
 def exponents(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Slopes by protocol, axis and measure; those of fewer than two positive values are left out.
+    """Slopes by protocol, axis and measure; one needs two positive values at least.
 
     Examples
     --------

@@ -109,7 +109,7 @@ class Cell:
 
     @property
     def reached(self) -> int:
-        """Seeds that reached the target."""
+        """Number of seeds whose run reached the target."""
         return sum(map(math.isfinite, self.times))
 
 
@@ -127,7 +127,9 @@ class Threshold:
         Whether the runs were too short to tell if more are borne: the next s was not reached by
         their end, which comes before the limit.
     clock : int
+        The clock's threshold.
     declared : int or None
+        That of the clock by the method's own word; None if it says nothing.
     """
 
     method: str
@@ -194,7 +196,7 @@ class Sweep:
             )
 
     def methods(self, variants: Sequence[str]) -> list[Method]:
-        """The methods of variants such as ``NAME:option=value``."""
+        """Methods that variants such as ``NAME:option=value`` name."""
         data = DataSource(self.source.name, self._data(self.seeds[0])).load()
         if data.task == "regression":
             raise ConfigurationError(
@@ -221,7 +223,7 @@ class Sweep:
         return {**self.source.options, "parties": self.parties, "seed": seed}
 
     def until_of(self, case: Case) -> float:
-        """Virtual seconds of the runs of a case."""
+        """Virtual seconds for which each run of a case goes on."""
         if self.until is not None:
             return self.until
         mean = mean_delay(case.setting.conditions(self.parties, case.method.batch_rows))
@@ -233,7 +235,7 @@ class Sweep:
         )
 
     def job(self, case: Case, troubled: int, seed: int) -> Job:
-        """The run of one cell and seed."""
+        """The run of a case, a number of parties in trouble, and a seed."""
         method, until = case.method, self.until_of(case)
         who = order_of(seed, self.parties)[:troubled]
         base = case.setting.conditions(self.parties, method.batch_rows)
@@ -305,7 +307,7 @@ class Sweep:
         return ((case, s) for case in cases for s in self.counts)
 
     def cell(self, case: Case, troubled: int) -> Cell:
-        """One cell, of the stored results of its seeds."""
+        """The cell of a case and a number of parties, from the stored results of its seeds."""
         jobs = [self.job(case, troubled, seed) for seed in self.seeds]
         found = [stored(self.folder, job) or {"error": "not run"} for job in jobs]
         until = self.until_of(case)
@@ -338,7 +340,7 @@ def _values(result: Mapping[str, Any], target: float, until: float) -> tuple[flo
 def cases(
     methods: Sequence[Method], settings: Sequence[Setting], kinds: Sequence[str]
 ) -> list[Case]:
-    """Every method in every setting with every kind of trouble.
+    """Cases to run: every method in every setting with every kind of trouble.
 
     Raises
     ------
@@ -356,7 +358,10 @@ def cases(
 def thresholds(
     cells: Sequence[Cell], factor: float, declared: Mapping[str, Mapping[str, int]]
 ) -> list[Threshold]:
-    """Thresholds of all cases, of their cells; `declared` is that of each method's label."""
+    """Thresholds of all cases, from their cells.
+
+    `declared` is what each method, by label, declares to bear of each kind of trouble.
+    """
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.method, cell.setting, cell.kind), []).append(cell)
@@ -494,7 +499,7 @@ def _escaped(text: str) -> str:
 
 
 def words(one: Threshold | None) -> str:
-    """A threshold with its interval, and the clock's in brackets."""
+    """Text of a threshold with its interval, then the clock's in brackets; "-" for none."""
     if one is None or one.learning < 0:
         return "-"
     more = ">=" if one.open else ""

@@ -201,7 +201,7 @@ def _cost(base: Conditions, n: int) -> float:
 
 
 def mean_delay(base: Conditions) -> float:
-    """Mean delay of the fast parties in seconds; 0 where there are links or computing alone."""
+    """Mean delay of the fast parties in seconds; 0 if the conditions delay no uploads."""
     pool = _pools(base)[0]
     return math.fsum(base.uploads[n].expectation for n in pool) / len(pool) if base.uploads else 0.0
 
