@@ -73,14 +73,14 @@ class Mean(Aggregation):
     """H = (1/|S|) sum over S of H_n, S those that are present; each gets (1/|S|) dL/dH."""
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
-        """Sum in the order of clients, as FedVS's baseline must, over their number."""
+        """Embeddings summed in the order of clients, as FedVS's baseline must, over |S|."""
         mean: np.ndarray = _total(stack) / _count(present).astype(stack.dtype)
         return mean
 
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """(1/|S|) dL/dH where the client is present."""
+        """(1/|S|) dL/dH in rows where the client is present, else zeros."""
         own: np.ndarray = gradient / _count(present).astype(np.float32)
         return np.where(present[party][:, None], own, np.float32(0))
 
@@ -89,13 +89,13 @@ class Sum(Aggregation):
     """H = sum over those present of H_n; each gets dL/dH."""
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
-        """Sum in the order of clients."""
+        """Embeddings of the present clients, summed in the order of clients."""
         return _total(stack)
 
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """dL/dH where the client is present."""
+        """dL/dH in rows where the client is present, else zeros."""
         return np.where(present[party][:, None], gradient, np.float32(0))
 
 
@@ -103,7 +103,7 @@ class Concatenation(Aggregation):
     """H = [H_1 | ... | H_N], zeros in the place of the absent; each gets its slice of dL/dH."""
 
     def width(self, embedding: int) -> int:
-        """N h."""
+        """N h, for N embeddings of width h."""
         return self.parties * embedding
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
@@ -113,7 +113,7 @@ class Concatenation(Aggregation):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """The columns of the client."""
+        """The client's own columns of dL/dH."""
         h = stack.shape[2]
         own = gradient[:, party * h : (party + 1) * h]
         return np.where(present[party][:, None], own, np.float32(0))
@@ -126,7 +126,7 @@ class Maximum(Aggregation):
     """
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
-        """Largest entry of those present."""
+        """Largest entry over the present clients, entry by entry."""
         largest: np.ndarray = self._masked(stack, present).max(axis=0)
         anybody = np.logical_or.reduce(present, axis=0)
         return np.where(anybody[:, None], largest, stack.dtype.type(0))
@@ -134,7 +134,7 @@ class Maximum(Aggregation):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """Route dL/dH to the client where it has the largest entry."""
+        """dL/dH in the entries where the client has the largest value, else zeros."""
         winner = self._masked(stack, present).argmax(axis=0)  # the first of equals
         mine = (winner == party) & present[party][:, None]
         return np.where(mine, gradient, np.float32(0))

@@ -60,7 +60,7 @@ class Centralised:
         return scores
 
     def step(self, columns: Sequence[np.ndarray], labels: np.ndarray) -> float:
-        """One update of everything; the loss before it.
+        """One update of the centre and all networks; returns the loss before it.
 
         Parameters
         ----------

@@ -44,7 +44,7 @@ class ClientNetwork(Protocol):
         """Embedding of real rows, (rows, d) to (rows, h) float32."""
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
-        """One step with dL/dH, (rows, h) float32, on the rows; number of weights clipped."""
+        """One step with dL/dH, (rows, h) float32, on rows; returns how many weights it clipped."""
 
     def state_dict(self) -> dict[str, Any]:
         """Weights and optimiser state."""
@@ -96,7 +96,7 @@ class TorchNetwork:
         return embedding
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
-        """One optimiser step with dL/dH; number of weights that were clipped.
+        """One optimiser step with dL/dH; returns how many weights were clipped.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ def _clip(module: nn.Module, bound: float) -> int:
 
 
 def mlp(features: int, widths: Sequence[int]) -> tuple[nn.Module, int]:
-    """Linear layers of these widths with ReLU between them; operations of a row."""
+    """Linear layers of these widths with ReLU between them, and multiply-adds of a row."""
     from torch import nn
 
     layers: list[nn.Module] = [nn.Linear(features, widths[0])]
@@ -147,7 +147,7 @@ def mlp(features: int, widths: Sequence[int]) -> tuple[nn.Module, int]:
 
 
 def cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
-    """D convolutions (3 x 3, 16 channels, padded) with ReLU, then Linear; operations of a row.
+    """D convolutions (3 x 3, 16 channels, padded) with ReLU, then Linear; multiply-adds of a row.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
 
 
 def strided_cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, int]:
-    """D convolutions of stride 2 with ReLU, then Linear; operations of a row.
+    """D convolutions of stride 2 with ReLU, then Linear; and multiply-adds of a row.
 
     The first is 5 x 5 with 16 channels, the others are 3 x 3 and double the channels. For studies
     of many epochs on one core: at 28 x 7 pixels it costs a third of `cnn`.
@@ -191,7 +191,7 @@ def strided_cnn(shape: ImageShape, width: int, depth: int) -> tuple[nn.Module, i
 
 
 def encoder(features: int, width: int, last: Activation) -> tuple[nn.Module, int]:
-    """A guest's encoder of DVFL (appendix D.1): two Linear layers; operations of a row.
+    """A guest's encoder of DVFL (appendix D.1), two Linear layers; and multiply-adds of a row.
 
     The hidden layer is half-way between input and output, as in our DVFL.
     """
@@ -298,7 +298,7 @@ def make_client_network(
 
 
 def refuse_codes(kind: str, coded: int) -> None:
-    """Refuse a network that would take category codes for sizes."""
+    """Refuse a network that would read category codes as sizes, if any column has codes."""
     raise ConfigurationError(
         f"client = {kind!r} takes numbers for sizes, and {coded} columns of a party hold "
         "category codes; load the data with coding='onehot' (--set data.coding=onehot), or "

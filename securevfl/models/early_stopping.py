@@ -41,11 +41,11 @@ class EarlyStopping:
 
     @property
     def over(self) -> bool:
-        """Whether it is time to stop."""
+        """Whether training is to end: `patience` epochs have brought no lower loss."""
         return self.since >= self.patience
 
     def take(self, loss: float) -> None:
-        """Take in the loss after an epoch."""
+        """Take in the loss after an epoch; the lowest one keeps the networks."""
         self.epochs += 1
         self.since += 1
         if loss < self.lowest:

@@ -115,12 +115,12 @@ class Thresholds:
 
     @property
     def precision(self) -> np.ndarray:
-        """Share of the rows taken that are of the class."""
+        """Share of the class among the rows taken, at each threshold."""
         return np.asarray(self.true / (self.true + self.false))
 
     @property
     def recall(self) -> np.ndarray:
-        """Share of the class that is taken."""
+        """Share of the class's rows that are taken, at each threshold."""
         return np.asarray(self.true / self.true[-1])
 
     @property

@@ -61,7 +61,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Ciphertexts of the sums."""
+        """Ciphertexts of the sums of several parties' values."""
 
     @abstractmethod
     def decrypt(
@@ -113,10 +113,10 @@ class Scheme(ABC):
 
     @abstractmethod
     def load(self, key: bytes) -> Any:
-        """Key of its bytes."""
+        """Key object of the bytes of a key."""
 
     def key(self, key: bytes) -> Any:
-        """Key of its bytes, read once."""
+        """Key object of the bytes of a key; each is read once and remembered."""
         if key not in self._keys:
             self._keys[key] = self.load(key)
         return self._keys[key]
@@ -173,7 +173,7 @@ class Ckks(Scheme):
         return _padded(context.serialize(save_secret_key=False, **self._KEYS), self.KEY_NBYTES)
 
     def public_of(self, secret: bytes) -> bytes:
-        """The context without the secret key."""
+        """Bytes of the context without the secret key."""
         return self._public(self.key(secret))
 
     def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
@@ -186,7 +186,7 @@ class Ckks(Scheme):
         return tuple(_padded(vector.serialize(), self.NBYTES) for vector in vectors)
 
     def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Sum ciphertext by ciphertext."""
+        """Ciphertexts of the sums, added one by one."""
         public, sums = self.key(key), []
         for column in zip(*ciphertexts, strict=True):
             vectors = [self.tenseal.ckks_vector_from(public, _unpadded(c)) for c in column]
@@ -197,7 +197,7 @@ class Ckks(Scheme):
     def decrypt(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
     ) -> np.ndarray:
-        """Nearest integers; a residue above 1/8 is refused."""
+        """Nearest integers of a decrypted sum; a distance above 1/8 from one is refused."""
         private = self.key(secret)
         vectors = [self.tenseal.ckks_vector_from(private, _unpadded(c)) for c in ciphertexts]
         slots = [np.array(vector.decrypt()) for vector in vectors]
@@ -267,11 +267,11 @@ class Ckks(Scheme):
         return np.array(seal.CKKSEncoder(own).decode_complex(plaintext))
 
     def nbytes(self, size: int) -> int:
-        """131,584 bytes for each 4096 values."""
+        """Bytes of so many values: 131,584 for each 4096, or part of them."""
         return self._count(size) * self.NBYTES
 
     def load(self, key: bytes) -> Any:
-        """TenSEAL's context."""
+        """TenSEAL context of the bytes of a key."""
         packed = len(key) == self.KEY_NBYTES
         return self.tenseal.context_from(_unpadded(key) if packed else key, n_threads=1)
 
@@ -344,7 +344,7 @@ class Paillier(Scheme):
         self.slots = (key_bits - 1) // self.SLOT
 
     def generate(self) -> tuple[bytes, bytes]:
-        """Modulus n; its factors."""
+        """Modulus n as public key; its factors as secret key."""
         public, private = self.phe.generate_paillier_keypair(n_length=self.key_bits)
         size = self.key_bits // 8
         factors = [int(f).to_bytes(size, "little") for f in (private.p, private.q)]
@@ -358,7 +358,7 @@ class Paillier(Scheme):
         return (b"".join(self._bytes(public.raw_encrypt(self._pack(row))) for row in packed),)
 
     def add(self, key: bytes, ciphertexts: Sequence[tuple[bytes, ...]]) -> tuple[bytes, ...]:
-        """Product of ciphertexts, randomised again."""
+        """Ciphertexts of the sums: products of ciphertexts, randomised again."""
         public, number = self.key(key), self.phe.EncryptedNumber
         rows = [[number(public, c) for c in self._numbers(joined[0], 2)] for joined in ciphertexts]
         sums = [functools.reduce(lambda a, b: a + b, column) for column in zip(*rows, strict=True)]
@@ -367,7 +367,7 @@ class Paillier(Scheme):
     def decrypt(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], size: int, summands: int
     ) -> np.ndarray:
-        """Slots of the decrypted integers, less the shifts."""
+        """Sums in the slots of the decrypted integers, without the shifts by `limit`."""
         private = self.key(secret)
         values: list[int] = []
         for ciphertext in self._numbers(ciphertexts[0], 2):
@@ -375,7 +375,7 @@ class Paillier(Scheme):
         return np.array(values[:size], np.int64) - summands * self.limit
 
     def public_of(self, secret: bytes) -> bytes:
-        """The product of the factors."""
+        """Bytes of n, the product of the factors in the secret key."""
         return math.prod(self._numbers(secret, 1)).to_bytes(self.key_bits // 8, "little")
 
     def _faults(
@@ -394,11 +394,11 @@ class Paillier(Scheme):
                 yield "a plaintext is not that of the values"
 
     def nbytes(self, size: int) -> int:
-        """2 `key_bits` for each `slots` values."""
+        """Bytes of so many values: 2 `key_bits` bits for each `slots` of them."""
         return -(-size // self.slots) * self.key_bits // 4
 
     def load(self, key: bytes) -> Any:
-        """Public key, or private key of the factors."""
+        """Public key of n, or private key of its factors."""
         numbers = self._numbers(key, 1)
         if len(numbers) == 1:
             return self.phe.PaillierPublicKey(numbers[0])

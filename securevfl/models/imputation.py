@@ -69,7 +69,7 @@ class Imputation(ABC):
         """
 
     def unknown(self, places: np.ndarray) -> int:
-        """Number of rows of clients of which no embedding is known, so that zeros stand there."""
+        """Number of (client, row) pairs without any known embedding: zeros stand there."""
         return 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -88,17 +88,17 @@ class Nothing(Imputation):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Those that came."""
+        """Embeddings that came; the other clients are absent."""
         return gather(fresh, self.parties)
 
 
 class Zeros(Imputation):
-    """Zeros, as if they had been sent."""
+    """Zeros for embeddings that did not come, as if they had been sent."""
 
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Everybody is present."""
+        """Embeddings that came and zeros for the rest; everybody counts as present."""
         stack, present = gather(fresh, self.parties)
         return stack, np.ones_like(present)
 
@@ -111,23 +111,23 @@ class Buffer(Imputation):
         self.last = LastEmbeddings(parties, rows, width)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Keep them."""
+        """Keep the embeddings as the newest of their rows."""
         for party, embedding in fresh.items():
             self.last.keep(party, places, embedding, round)
 
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Everybody is present."""
+        """Embeddings that came, and the last ones of the rows; everybody counts as present."""
         stack, known = self.last.complete(fresh, places)
         return stack, np.ones_like(known)
 
     def unknown(self, places: np.ndarray) -> int:
-        """Rows of which none came so far."""
+        """Number of (client, row) pairs of which no embedding came so far."""
         return int((~self.last.at(places)[1][:, places >= 0]).sum())
 
     def state_dict(self) -> dict[str, Any]:
-        """The table."""
+        """State for a checkpoint: the table of last embeddings."""
         return self.last.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -149,7 +149,7 @@ class LastMessage(Imputation):
         self.begun = np.zeros(parties, bool)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Keep them."""
+        """Keep the embeddings as the clients' last messages."""
         rows = len(places)
         more = max(0, rows - self.messages.shape[1])
         self.messages = np.pad(self.messages, ((0, 0), (0, more), (0, 0)))
@@ -160,14 +160,14 @@ class LastMessage(Imputation):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Everybody is present."""
+        """Embeddings that came, and the others' last messages; everybody counts as present."""
         stack, present = gather(fresh, self.parties)
         absent = [n for n in range(self.parties) if n not in fresh]
         stack[absent] = self.messages[absent, : len(places)]
         return stack, np.ones_like(present)
 
     def unknown(self, places: np.ndarray) -> int:
-        """Rows of clients that have sent none."""
+        """Number of (client, row) pairs whose client has sent nothing so far."""
         return int((~self.begun).sum() * (places >= 0).sum())
 
 
@@ -185,7 +185,7 @@ class RunningMean(Imputation):
         self.begun = np.zeros(parties, bool)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Move the means."""
+        """Move the running mean of each client that came."""
         for party, embedding in fresh.items():
             own = embedding[places >= 0].mean(axis=0)
             if self.begun[party]:
@@ -195,14 +195,14 @@ class RunningMean(Imputation):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Everybody is present."""
+        """Embeddings that came, and the others' running means; everybody counts as present."""
         stack, present = gather(fresh, self.parties)
         absent = [n for n in range(self.parties) if n not in fresh]
         stack[absent] = self.means[absent, None]
         return stack, np.ones_like(present)
 
     def unknown(self, places: np.ndarray) -> int:
-        """Rows of clients of which no batch came."""
+        """Number of (client, row) pairs whose client has sent nothing so far."""
         return int((~self.begun).sum() * (places >= 0).sum())
 
 

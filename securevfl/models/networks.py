@@ -27,7 +27,7 @@ SLOPE = 0.01  # of a leaky ReLU below 0 (DVFL, appendix D.1.1)
 
 
 def two_layers(features: int, hidden: int, outputs: int, last: Activation) -> nn.Module:
-    """Linear, leaky ReLU, Linear, and the last activation."""
+    """Linear, leaky ReLU and Linear, then the activation `last`."""
     from torch import nn
 
     ends: dict[Activation, list[nn.Module]] = {
@@ -54,7 +54,7 @@ def mlp(width: int, hidden: int, outputs: int) -> nn.Module:
 
 
 def batch_norm_mlp(width: int, hidden: int, outputs: int) -> nn.Module:
-    """Linear-BatchNorm-Linear-ReLU-BatchNorm-WeightNorm-Linear: Credit Card."""
+    """Linear-BatchNorm-Linear-ReLU-BatchNorm-WeightNorm-Linear: FedVS's network for Credit Card."""
     from torch import nn
 
     return nn.Sequential(
@@ -200,7 +200,7 @@ CENTRES: dict[str, Callable[[int, int, int], nn.Module]] = {
 
 
 def training_bytes(name: str, width: int, rows: int) -> int:
-    """Bytes that a step of a server model on so many rows needs, where they are worth a prediction.
+    """Bytes that a training step of a server model on so many rows needs; 0 of all but VGG13.
 
     VGG13 keeps the outputs of convolution, normalisation and ReLU of each layer for the backward
     pass, and 9.4 million weights with their gradients and an optimiser's two moments; the other

@@ -70,7 +70,7 @@ def _uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.
 
 
 def take_step(optimizer: torch.optim.Optimizer) -> None:
-    """One step of an optimiser of `make_optimizer`, at the learning rate that is due."""
+    """One step of an optimiser from `make_optimizer`, at the learning rate due for this step."""
     for group in optimizer.param_groups:
         if group["decay_steps"]:
             left = max(0.0, 1 - group["taken"] / group["decay_steps"])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def expand(features: np.ndarray, degree: int) -> np.ndarray:
-    """``[X | X^2 | ... | X^D | 1]``.
+    """Matrix ``[X | X^2 | ... | X^D | 1]``: columns with their powers, and ones.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class PolynomialNetwork:
         return embedding
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
-        """One optimiser step with ``dL/dW = X_pow^T dL/dH``; number of weights that were clipped.
+        """One optimiser step with ``dL/dW = X_pow^T dL/dH``; returns how many weights were clipped.
 
         Parameters
         ----------

@@ -64,11 +64,11 @@ class FedAvg(ServerOptimizer):
         return average(received)
 
     def state_dict(self) -> dict[str, Any]:
-        """Nothing."""
+        """Empty: this rule has no state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take nothing."""
+        """Nothing to load: this rule has no state."""
 
 
 class Adaptive(ServerOptimizer):
@@ -99,7 +99,7 @@ class Adaptive(ServerOptimizer):
         self.v: dict[str, np.ndarray] = {}
 
     def aggregate(self, weights: Weights, received: Sequence[Weights]) -> dict[str, np.ndarray]:
-        """W after one step of the rule."""
+        """Weights after one step of the rule from W."""
         mean = average(received)
         self.taken += 1
         return {name: self._step(name, value, mean[name]) for name, value in weights.items()}
@@ -118,11 +118,11 @@ class Adaptive(ServerOptimizer):
         return stepped.astype(weight.dtype)
 
     def first_moment(self, m: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """``b1 m + (1 - b1) t``."""
+        """The new m, from the last one and t: ``b1 m + (1 - b1) t``."""
         return self.beta1 * m + (1 - self.beta1) * t
 
     def unbiased(self, m: np.ndarray) -> np.ndarray:
-        """``m / (1 - b1^r)``."""
+        """m without its bias: ``m / (1 - b1^r)``."""
         corrected: np.ndarray = m / (1 - self.beta1**self.taken)
         return corrected
 
@@ -144,7 +144,7 @@ class FedAdam(Adaptive):
     """``v = b2 v + (1 - b2) t^2``: torch's Adam with the gradient -t and eps = tau."""
 
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """The decaying mean of t^2."""
+        """The new v: the decaying mean of t^2."""
         return self.beta2 * v + (1 - self.beta2) * t**2
 
 
@@ -152,7 +152,7 @@ class FedYogi(Adaptive):
     """``v = v - (1 - b2) t^2 sign(v - t^2)``: v changes by no more than t^2, up or down."""
 
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """A step of size (1 - b2) t^2 towards t^2."""
+        """The new v: a step of size (1 - b2) t^2 from v towards t^2."""
         moved: np.ndarray = v - (1 - self.beta2) * t**2 * np.sign(v - t**2)
         return moved
 
@@ -167,12 +167,12 @@ class FedDemonAdamT2(FedAdam):
     """
 
     def first_moment(self, m: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """The momentum's sum with the decay that is due."""
+        """The new m: ``b1_r m + t``, b1_r being the decayed b1 of the round."""
         moved: np.ndarray = self._decayed() * m + t
         return moved
 
     def unbiased(self, m: np.ndarray) -> np.ndarray:
-        """``m / (1 - b1_r^r)``."""
+        """m without its bias: ``m / (1 - b1_r^r)``."""
         corrected: np.ndarray = m / (1 - self._decayed() ** self.taken)
         return corrected
 
@@ -186,7 +186,7 @@ class FedDemonAdam(FedDemonAdamT2):
     """Demon's m, and ``v = b2 v + (1 - b2) m^2``: line 6 of `ServerAggregation` as printed."""
 
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """The decaying mean of m^2."""
+        """The new v: the decaying mean of m^2."""
         return super().second_moment(v, m, m)
 
 

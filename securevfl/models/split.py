@@ -165,7 +165,7 @@ class Centre:
     def step(
         self, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
     ) -> tuple[float, np.ndarray]:
-        """One update; the loss before it and dL/dH.
+        """One update of the server model; returns the loss before it and dL/dH.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Centre:
     def gradients(
         self, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
     ) -> tuple[float, np.ndarray, dict[str, np.ndarray]]:
-        """As `step`, without the update, and with dL/dw of every weight by name."""
+        """Loss, dL/dH, and dL/dw of every weight by name, as of `step`; nothing is updated."""
         loss, gradient = self._backward(embedding, samples, labels)
         own = {}
         for name, parameter in self.network.named_parameters():
@@ -234,13 +234,13 @@ class Centre:
 
     @property
     def plain(self) -> bool:
-        """Whether the loss is that of the task, with all classes alike."""
+        """Whether the loss is the task's own, with all classes weighted alike."""
         return self._own_loss is None and self.class_weights == "none"
 
     def weighted_loss(
         self, scores: torch.Tensor, own: torch.Tensor, labels: np.ndarray
     ) -> torch.Tensor:
-        """Mean loss of rows with the weights of their classes."""
+        """Mean loss of rows, each weighted by its class as the options say."""
         # Those of all labels that the server has, not of the batch.
         weights = row_weights(self.class_weights, labels, max(self.outputs, 2))
         if weights is None:
@@ -249,7 +249,7 @@ class Centre:
         return (self.loss(scores, own, reduction="none") * of_rows).mean()
 
     def loss_on(self, embedding: np.ndarray, labels: np.ndarray) -> float:
-        """Mean loss of rows that are not trained on, by the loss and weights of training."""
+        """Mean loss of rows held out of training, by the loss and class weights of training."""
         import torch
 
         with torch.no_grad():
@@ -272,10 +272,9 @@ class Centre:
         self, scores: torch.Tensor, labels: torch.Tensor, *, reduction: str = "mean"
     ) -> torch.Tensor:
         """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error.
-
-        The square error is that of the scaled targets, where the model scales them.
-        With ``reduction = "none"`` the loss of each row. An own loss takes the place of all these,
-        whatever the reduction: it is called with scores and labels alone.
+         The square error is that of the scaled targets, where the model scales them. With
+        ``reduction = "none"`` the loss of each row. A loss of the user's takes the place of all
+        these, whatever the reduction: it is called with scores and labels alone.
         """
         from torch.nn import functional
 
@@ -410,7 +409,7 @@ def r_squared(rmse: float, labels: np.ndarray) -> dict[str, float]:
 def mean_loss(task: Task, scores: np.ndarray, labels: np.ndarray, unit: float = 1.0) -> float:
     """Mean loss of raw scores of test rows: cross entropy, or the mean square error.
 
-    `unit` is the standard deviation of training targets, as which errors count.
+    Errors of a regression are divided by `unit`, the standard deviation of training targets.
     """
     if task == "regression":
         return float(np.mean(((scores.reshape(-1) - labels) / unit) ** 2))

@@ -39,7 +39,7 @@ class LastEmbeddings:
         return self.table.nbytes + self.version.nbytes
 
     def keep(self, party: int, places: np.ndarray, embedding: np.ndarray, round: int) -> None:
-        """Take in a client's embedding of rows, but where a newer one is there.
+        """Take in a client's embedding of rows; a row that has a newer one keeps that.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class LastEmbeddings:
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray, *, oldest: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `at`, with the fresh embeddings of some clients in their places."""
+        """Embeddings as of `at`, with the fresh ones of some clients in place of the kept ones."""
         stack, present = self.at(places, oldest=oldest)
         for party, embedding in fresh.items():
             stack = stack.astype(embedding.dtype, copy=False)

@@ -33,7 +33,7 @@ _CLOSE = 1e-4  # of an embedding computed alone to the same one beside other row
 
 
 def named(value: Any) -> Any:
-    """Name of a class or function, by which this process will find it again; texts as they are."""
+    """Name by which this process finds a class or function again; a text is returned as it is."""
     if isinstance(value, str) or not callable(value):
         return value
     base = f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', type(value))}"
@@ -51,14 +51,14 @@ OwnCode = Annotated[str, BeforeValidator(named)]
 
 
 def allow(*names: str) -> None:
-    """Let code be imported by these names, which the user has named."""
+    """Allow code of these names to be imported: the user has named them."""
     every = dict.fromkeys([*_allowed(), *filter(None, names)])
     if every:
         os.environ[ALLOWED] = ",".join(every)
 
 
 def allow_options(options: Mapping[str, Any]) -> None:
-    """Let the code be imported that options name, which the user has given."""
+    """Allow the code that these options name to be imported: the user has given them."""
     allow(*(name for name in map(options.get, OPTIONS) if isinstance(name, str)))
 
 
@@ -89,12 +89,12 @@ def _refuse_unnamed(name: str, what: str) -> None:
 
 
 def found(name: str, what: str) -> Any:
-    """Class or function by its name.
+    """Class or function that has a name.
 
     Raises
     ------
     ConfigurationError
-        When the name is not of the form, leads nowhere, or stands in a file only.
+        When the name is not of the form ``module:name``, leads nowhere, or stands in a file only.
     """
     if name in _GIVEN:
         return _GIVEN[name]

@@ -56,7 +56,7 @@ class Encoder(ABC):
         """Loss of a batch (rows, d) float32; `stream` draws what the objective leaves to chance."""
 
     def train(self, rows: np.ndarray, stream: np.random.Generator) -> float:
-        """One optimiser step; the loss before it.
+        """One optimiser step; returns the loss before it.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Encoder(ABC):
 
 
 class AutoEncoder(Encoder):
-    """Its head decodes; the loss is the mean square error of the reconstruction."""
+    """Encoder whose head decodes; the loss is the mean square error of the reconstruction."""
 
     def loss(self, rows: np.ndarray, stream: np.random.Generator) -> torch.Tensor:
         """Mean of |decode(encode(x)) - x|^2 / d over the rows; nothing is left to chance."""

@@ -51,7 +51,7 @@ class Pair:
         return np.concatenate([self.cross.forward(features), self.local.forward(features)], axis=1)
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
-        """One step of each with its half of dL/dH; number of weights clipped."""
+        """One step of each network with its half of dL/dH; returns how many weights it clipped."""
         half = gradient.shape[1] // 2
         own, other = np.ascontiguousarray(gradient[:, :half]), gradient[:, half:]
         return self.cross.update(features, own) + self.local.update(
@@ -104,7 +104,7 @@ class Cross:
         self.optimizer = make_optimizer(list(self.heads.parameters()), **optimizer)
 
     def project(self, network: ClientNetwork, rows: np.ndarray) -> Tensor:
-        """z of rows, (B, projection), without gradient."""
+        """Projections z of rows, (B, projection), without gradient."""
         import torch
 
         with torch.no_grad():
@@ -115,7 +115,7 @@ class Cross:
     def step(
         self, network: ClientNetwork, rows: np.ndarray, received: Sequence[np.ndarray]
     ) -> float:
-        """One update of the network and the heads; the loss before it."""
+        """One update of the network and the heads; returns the loss before it."""
         import torch
 
         others = [tensor(z, np.float32) for z in received]
@@ -145,7 +145,7 @@ class Cross:
 
 
 def upper_names(module: nn.Module) -> list[str]:
-    """Weights above a module's first Linear layer: those that have one shape at all parties.
+    """Names of the weights above a module's first Linear layer: all parties' have one shape.
 
     Tables of embeddings and the first Linear layer read the party's own columns.
     """

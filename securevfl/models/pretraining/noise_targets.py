@@ -49,7 +49,7 @@ class NoiseTargets:
         return unit(self.network.forward(rows))[0]
 
     def train(self, rows: np.ndarray, places: np.ndarray, *, reassign: bool) -> tuple[float, int]:
-        """One step; the loss before it, mean |z - t|^2 over the batch, and weights clipped.
+        """One step; returns the loss before it (mean |z - t|^2) and how many weights were clipped.
 
         Parameters
         ----------
@@ -99,6 +99,6 @@ class NoiseTargets:
 
 
 def unit(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of norm 1, and the norms as a column."""
+    """Rows divided by their norms, and the norms as a column."""
     norms = np.sqrt((rows**2).sum(axis=1, keepdims=True)) + rows.dtype.type(_TINY)
     return rows / norms, norms

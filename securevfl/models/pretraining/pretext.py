@@ -93,20 +93,20 @@ class Objective(ABC):
 
     @abstractmethod
     def build(self, width: int) -> dict[str, nn.Module]:
-        """Heads by name, "projector" among them."""
+        """New heads by name, "projector" among them."""
 
     @abstractmethod
     def views(
         self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Two views of rows."""
+        """Two views of rows; `pool` gives other values and `rate` says how many."""
 
     @abstractmethod
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
-        """L of the embeddings of two views."""
+        """Loss L of the embeddings of two views."""
 
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
-        """One update of the network and the heads on two views; L before it.
+        """One update of the network and the heads on two views; returns L before it.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class Objective(ABC):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Heads, their optimiser, and the slow copy."""
+        """Heads, their optimiser and, where there is one, the slow copy of the network."""
         state = {"heads": dict(self.heads.state_dict()), "optimizer": self.optimizer.state_dict()}
         return state if self.target is None else state | {"target": self.target.state_dict()}
 
@@ -137,7 +137,10 @@ class Objective(ABC):
 def learn(
     network: ClientNetwork, optimizer: Any, rows: np.ndarray, loss: Callable[[Tensor], Tensor]
 ) -> float:
-    """One update of a network and of heads by a loss of the embeddings of rows; the loss before."""
+    """One update of a network, and of the heads of `optimizer`, by a loss of the rows' embeddings.
+
+    Returns the loss before the update. RunError when it is not finite.
+    """
     import torch
 
     embedding = tensor(network.forward(rows), np.float32).requires_grad_()
@@ -205,7 +208,7 @@ class Scarf(Objective):
         return rows, corrupt(rows, pool, rate, stream)
 
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
-        """`info_nce` of the projections."""
+        """`info_nce` of the projections of both views."""
         head = self.heads["projector"]
         return info_nce(head(one), head(two), self.sizes.temperature)
 
@@ -231,7 +234,7 @@ class TwoViews(Objective):
     guidance: float = 0.0
 
     def build(self, width: int) -> dict[str, nn.Module]:
-        """Projection, and prediction where queries are predictions."""
+        """Heads "projector" and, where queries are predictions, "predictor"."""
         return two_heads(width, self.sizes, predicts=self.predicts)
 
     def views(
@@ -241,7 +244,7 @@ class TwoViews(Objective):
         return corrupt(rows, pool, rate, stream), corrupt(rows, pool, rate, stream)
 
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
-        """The mean of both directions."""
+        """Mean of C(q1, k2) and C(q2, k1), plus the guide's term if any; remembers the keys."""
         projected = [self.heads["projector"](view) for view in (one, two)]
         queries = [self.query(z) for z in projected]
         keys = [self.key(z, view) for z, view in zip(projected, views, strict=True)]
@@ -256,27 +259,27 @@ class TwoViews(Objective):
         return loss
 
     def query(self, projected: Tensor) -> Tensor:
-        """q of a projection."""
+        """Query q of a projection."""
         query: Tensor = self.heads["predictor"](projected) if self.predicts else projected
         return query
 
     @abstractmethod
     def key(self, projected: Tensor, view: np.ndarray) -> Tensor:
-        """k of a view, without gradient."""
+        """Key k of a view, without gradient."""
 
     @abstractmethod
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """C; `side` is the view of the query."""
+        """C(query, key); `side` is 0 or 1, the view of which the query is."""
 
     def seen(self, keys: Sequence[Tensor]) -> None:
-        """Note the keys of both views."""
+        """Take note of the keys of both views; only methods with a memory of keys do anything."""
 
 
 class SimSiam(TwoViews):
     """Negative cosine of predictions and projections; the stopped gradient prevents collapse."""
 
     def key(self, projected: Tensor, view: np.ndarray) -> Tensor:
-        """The projection itself."""
+        """The projection itself, without gradient."""
         return projected.detach()
 
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
@@ -348,7 +351,7 @@ class Moco(_Slow):
             memory.push(key)
 
     def state_dict(self) -> dict[str, Any]:
-        """With the memories."""
+        """State of the base class, with the memories of keys."""
         kept = {
             str(side): {"keys": memory.keys.clone(), "next": memory.next}
             for side, memory in enumerate(self.memories)

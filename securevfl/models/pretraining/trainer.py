@@ -99,7 +99,7 @@ def pretraining_optimizer(config: Any) -> dict[str, Any]:
 
 
 def check_rows(protocol: str, party: str, rows: int) -> None:
-    """Refuse to normalise batches of a single row.
+    """Refuse fewer than two rows to pre-train on: their views are compared with each other.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def own_rows(aligned: np.ndarray, alone: np.ndarray | None) -> np.ndarray:
 
 
 def batches_of(rows: int, config: PretrainingOptions, stream: Stream) -> Batches:
-    """Batches of pre-training."""
+    """Batches of so many rows for pre-training."""
     return Batches(rows, 1, config.pretrain_batch, stream)
 
 
@@ -139,7 +139,7 @@ class HeldOut:
     stopping: EarlyStopping
 
     def take(self, network: ClientNetwork, centre: Centre) -> None:
-        """Take in the loss after an epoch.
+        """Tell early stopping the loss on the held-out rows after an epoch.
 
         Raises
         ------
@@ -163,7 +163,9 @@ def supervise(
     epochs: int,
     held: HeldOut | None = None,
 ) -> float:
-    """Train a bottom and a server model on one party's labelled rows; mean loss of the last epoch.
+    """Train a bottom and a server model on one party's labelled rows.
+
+    Returns the mean loss of the last epoch.
 
     Parameters
     ----------
@@ -200,7 +202,9 @@ def self_supervise(
     corruption: float,
     stream: Stream,
 ) -> float:
-    """Train a network and an objective's heads on one party's rows; mean loss of the last epoch.
+    """Train a network and an objective's heads on one party's rows.
+
+    Returns the mean loss of the last epoch.
 
     Parameters
     ----------
@@ -253,7 +257,7 @@ class Pretraining:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Names of what `run` returns, beside the number of rows, which is known before."""
+        """Names of the figures that `run` returns beside the number of rows."""
         stops = self.supervised and getattr(self.config, "pretrain_stop", None) is not None
         more = ("epochs", "held_out_loss") if stops and self.config.pretrain_epochs else ()
         return ("loss", *more)
@@ -270,7 +274,7 @@ class Pretraining:
     def run(
         self, aligned: np.ndarray, stream: Stream, labels: np.ndarray | None = None
     ) -> dict[str, Any]:
-        """Train the encoder; what there is to say of it: rows used and the last mean loss.
+        """Train the encoder; returns the number of rows, and figures by the names in `told`.
 
         Parameters
         ----------
