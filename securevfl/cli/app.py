@@ -57,7 +57,7 @@ class Root(TyperGroup):
     _words: Sequence[str] = ()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of their use."""
+        """Names of all commands, in the order in which they are used."""
         names = [*super().list_commands(ctx), *COMMANDS]
         return sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else 99, name))
 

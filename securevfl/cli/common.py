@@ -78,7 +78,7 @@ class LengthOptions(BaseModel):
 
 
 class OutputOptions(BaseModel):
-    """Options of results: their folder, their form, and pairs of --set."""
+    """Options of results: their folder, their form, and settings by ``--set key=value``."""
 
     live: bool = option(
         False, flag="--live", panel=RUN, commands="resume",

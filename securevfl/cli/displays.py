@@ -25,7 +25,7 @@ _WIDE = 125  # columns from which the progress bar is written out in full
 
 
 class TimeLeft:
-    """Words for the share that is done and the time that is left, as fast as until now."""
+    """Words for the part that is done and the time left, if it goes on as fast as until now."""
 
     def __init__(self) -> None:
         self._began, self._first = time.monotonic(), -1.0
@@ -81,7 +81,7 @@ class NoteDisplay(Protocol):
     """A display that can write a line while it shows progress."""
 
     def note(self, text: str) -> None:
-        """Say something without disturbing the display."""
+        """Show a line of text without disturbing the progress display."""
 
 
 class ProgressDisplay(NoteDisplay, Protocol):
@@ -95,7 +95,7 @@ class ProgressDisplay(NoteDisplay, Protocol):
         """Show the newest round."""
 
     def preparing(self, text: str) -> None:
-        """Say how far a step before the first round is."""
+        """Show how far a step before the first round is."""
 
 
 def progress_display(name: str) -> ProgressDisplay:
@@ -201,7 +201,7 @@ class Bar:
         )
 
     def preparing(self, text: str) -> None:
-        """Show it in the place of the figures."""
+        """Show how far preparation is, in the place of the figures."""
         if self._task is not None:
             self._progress.update(self._task, figures=text)
 

@@ -53,9 +53,9 @@ def _our_flag(word: str, known: Collection[str]) -> str:
 
 
 def choices(words: str, incomplete: str) -> list[str]:
-    """Words, with ``|`` between them, that begin like what has been typed.
+    """Words, from a list with ``|`` between them, that begin like what has been typed.
 
-    Capitals stand for a value of one's own, and are none.
+    Words in capitals stand for a value of the user's own, and are left out.
     """
     found = [word for word in words.split("|") if word.startswith(incomplete)]
     return [word for word in found if not word.isupper()]
@@ -121,7 +121,7 @@ def make_command(
 
 
 def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """An option of a made command."""
+    """A keyword parameter, by which a made command takes an option."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
@@ -202,7 +202,7 @@ def metavar(kind: Any) -> str:
 
 
 def power_form(value: Any) -> str:
-    """Text of a default; a prime near a power of two is easier to read as a sum of powers.
+    """Text of a default; a prime near a power of two is written as a sum of powers.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def split_data_pairs(pairs: Mapping[str, str]) -> tuple[dict[str, str], dict[str
 
 
 def plain_flags(command: Any) -> Any:
-    """The command, whose help shows flags without a type: ``--json`` takes no value."""
+    """The command, with help that shows no type for flags such as ``--json``."""
     help_option = command.get_help_option(command.context_class(command, resilient_parsing=True))
     for parameter in (*command.params, help_option):
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:

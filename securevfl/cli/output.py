@@ -213,7 +213,7 @@ def print_claims(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> Non
 
 
 def print_tells(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> None:
-    """Print below a table of claims what is given away besides, over the whole width."""
+    """Print, below a table of claims, what ideal outputs give away besides; in full width."""
     from rich.markup import escape
 
     about: dict[str, list[str]] = {}
@@ -270,7 +270,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def planned(value: Mapping[str, Any]) -> str:
-    """Predicted against measured bytes and round time."""
+    """Text of predicted beside measured bytes and round time."""
     text = (
         f"a round takes {clock(value['measured_round_seconds'])}, "
         f"{clock(value['round_seconds'])} predicted"

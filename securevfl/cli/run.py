@@ -92,7 +92,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
 def sort_out(
     values: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, Any]]:
-    """Separate the common options, those of protocols, and the two kinds of ``--set``."""
+    """Separate common options, those of protocols, and the two kinds of ``--set``."""
     from securevfl.cli.common import shared_options
 
     common = {name: values.get(name) for name in shared_options()}
@@ -182,7 +182,7 @@ def _live_page(
 
 
 def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bool]], Run]) -> Run:
-    """Call with a progress display and a heed of Ctrl-C; say how to go on when it was pressed."""
+    """Make a call with a progress display; on Ctrl-C end it and say how to go on."""
     from securevfl.runs.engines.run import Interrupted
 
     try:

@@ -86,7 +86,7 @@ class Display:
         self.part(job.name, part)
 
     def part(self, name: str, part: float) -> None:
-        """Show how far something is."""
+        """Show how far a named piece of work is, from 0 to 1."""
         if self._bars is None:
             return
         if name not in self._jobs:
@@ -452,7 +452,7 @@ def scale(protocols: str, sizes: Mapping[str, str], *, out: Path | None, as_json
 
 
 def numbers(text: str, flag: str) -> Sequence[int]:
-    """Integers of an option, with commas between them."""
+    """Integers of an option whose text has commas between them."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
