@@ -17,14 +17,14 @@ Array = NDArray[Any]
 
 
 def count(name: str, value: int) -> int:
-    """Return a positive integer, or refuse."""
+    """Return `value` if it is a positive integer; else refuse it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ConfigurationError(f"LagrangeCode: {name} must be a positive integer, got {value!r}.")
     return int(value)
 
 
 def privacy(T: int, N: int) -> int:
-    """Return T with 1 <= T < N, or refuse."""
+    """Return T if 1 <= T < N; else refuse it."""
     if isinstance(T, bool) or not isinstance(T, int | np.integer) or T < 1:
         raise PrivacyError(
             f"LagrangeCode: privacy T must be at least 1, got {T!r}: without a mask every share "
@@ -56,7 +56,10 @@ def check_sizes(field: PrimeField, N: int, K: int, T: int, degree: int) -> None:
 def points(
     field: PrimeField, name: str, given: Sequence[int] | None, default: range, last: int
 ) -> tuple[int, ...]:
-    """Return the points given, or the default ones, which end at `last` = N + K + T."""
+    """Return the points given, or those of `default`, whose largest is `last`; else refuse.
+
+    They must be distinct elements of the field, as many as in `default`.
+    """
     if given is None:
         if last >= field.modulus:
             raise FieldError(
@@ -88,7 +91,7 @@ def check_points(alphas: Sequence[int], betas: Sequence[int]) -> None:
 
 
 def party_numbers(parties: Sequence[int], N: int, name: str) -> tuple[int, ...]:
-    """Return distinct party numbers from 0 to N - 1, or refuse."""
+    """Return party numbers that are distinct and from 0 to N - 1; else refuse them."""
     if isinstance(parties, int | np.integer) or any(
         isinstance(n, bool) or not isinstance(n, int | np.integer) for n in parties
     ):
@@ -117,7 +120,7 @@ def check_rows(results: Array, received: int, name: str) -> None:
 
 
 def enough(received: int, degree: int, K: int, T: int, name: str) -> int:
-    """Return R, or raise where fewer results are at hand."""
+    """Return R; NotEnoughResultsError where fewer results than R are at hand."""
     R = count("degree", degree) * (K + T - 1) + 1
     if received < R:
         raise NotEnoughResultsError(

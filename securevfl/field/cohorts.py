@@ -36,7 +36,7 @@ class Cohorts:
     groups: tuple[tuple[int, ...], ...]
 
     def whole(self, there: Collection[int]) -> tuple[int, ...]:
-        """Clients, in order, of the cohorts all of whose clients are there."""
+        """Clients, in order, of those cohorts all of whose clients are in `there`."""
         here = frozenset(there)
         return tuple(sorted(n for group in self.groups if here.issuperset(group) for n in group))
 
@@ -54,7 +54,7 @@ def most_cohorts(parties: int, privacy: int) -> int:
 
 
 def cohorts_of(method: str, number: int, parties: int, privacy: int) -> Cohorts:
-    """So many cohorts of neighbouring clients, of nearly equal sizes; for 0 none.
+    """Divide clients into a number of cohorts of neighbours, of nearly equal sizes; 0: none.
 
     Raises
     ------

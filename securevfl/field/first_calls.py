@@ -11,7 +11,7 @@ _MANY = 1 << 14
 
 
 def warmup(*fields: PrimeField) -> None:
-    """Compile, or load from the cache, every kernel that the given fields use.
+    """Compile every kernel that the given fields use, or load it from the cache.
 
     Without arguments the usual fields, those of `primes.USUAL`, are warmed up.
     """

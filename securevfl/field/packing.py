@@ -50,7 +50,7 @@ def packed_size(count: int, modulus: int) -> int:
 
 
 def pack(elements: Array, modulus: int) -> Array:
-    """Return the stream of an array of elements, in C order.
+    """Return the bytes of the bit stream of an array of elements, in C order.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def pack(elements: Array, modulus: int) -> Array:
 
 
 def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> Array:
-    """Return the array of a stream; the inverse of `pack`.
+    """Return the array of elements that a bit stream holds; the inverse of `pack`.
 
     Parameters
     ----------

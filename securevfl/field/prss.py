@@ -52,17 +52,20 @@ _DOMAIN = b"securevfl prss 1"
 
 
 def mask_streams(code: LagrangeCode, degree: int) -> int:
-    """Return u for masks P rho of results of a degree in the shares: degree (K+T-1) - K - T + 1.
+    """Return u, the number of coefficients that T parties must not know, for masks P rho.
 
-    T parties must not know u coefficients of rho, which has m = T + u. One fewer leaves one
-    coefficient of the results unhidden from the receiver with T parties; one more raises the
-    recovery threshold.
+    The masks are of results of a degree in the shares: u = degree (K+T-1) - K - T + 1. One fewer
+    leaves one coefficient of the results unhidden from the receiver with T parties; one more raises
+    the recovery threshold.
     """
     return degree * (code.size - 1) - code.size + 1
 
 
 def opening_streams(code: LagrangeCode, degree: int) -> int:
-    """Return u for masks Q, which do not vanish at data points: degree (K+T-1) - T + 1."""
+    """Return u, as `mask_streams`, for masks that do not vanish at data points.
+
+    It is degree (K+T-1) - T + 1.
+    """
     return degree * (code.size - 1) - code.privacy + 1
 
 
@@ -117,18 +120,18 @@ class Prss:
 
     @property
     def dealers(self) -> range:
-        """Parties that deal masks: T + 1 of them, or none."""
+        """Parties that deal masks: the first T + 1, or none unless `by_dealers`."""
         return range(self.code.privacy + 1 if self.by_dealers else 0)
 
     @property
     def seeded(self) -> int:
-        """Parties of S, m, which compute their masks from keys: all of them without dealers."""
+        """Number of parties that compute their masks from keys: m with dealers, else all."""
         N, unknown = self.code.parties, mask_streams(self.code, self.degree)
         return min(N, self.code.privacy + unknown) if self.by_dealers else N
 
     @property
     def receivers(self) -> range:
-        """Parties to which dealers deal values: those outside S, or none."""
+        """Parties to which dealers deal values: those outside S, or none unless `by_dealers`."""
         return range(self.seeded, self.code.parties)
 
     @cached_property
@@ -159,7 +162,7 @@ class Prss:
         return self._dealt.get(party, ())
 
     def sent(self, dealer: int, receiver: int) -> tuple[int, ...]:
-        """Return the keys that a dealer sends to another party; none of a block with that party."""
+        """Return the keys that a dealer sends to another party, whose blocks lack that party."""
         keys = self.dealt(dealer) if dealer != receiver else ()
         return tuple(key for key in keys if receiver in self.holders[key])
 
@@ -256,7 +259,7 @@ class Prss:
         shape: tuple[int, ...],
         unknown: int,
     ) -> Array:
-        """Return what some of a party's keys make of its rho(alpha); see `value`."""
+        """Return the part of a party's rho(alpha) that some of its keys make; see `value`."""
         field, size = self.code.field, math.prod(shape)
         total = np.zeros((1, size), field.dtype)
         # rho(alpha) = sum_A w_A sum_e alpha^e PRF(k_A, label, e) is one row times a matrix of
@@ -312,7 +315,7 @@ class Prss:
     def mask(
         self, party: int, keys: Mapping[int, bytes], label: bytes, result: Array, degree: int
     ) -> Array:
-        """Return result + P(alpha) rho(alpha), for a result of a degree in the shares."""
+        """Return the masked result: result + P(alpha) rho(alpha); its degree chooses rho."""
         rho = self.value(party, keys, label, result.shape, mask_streams(self.code, degree))
         return self.add(party, result, rho)
 

@@ -53,7 +53,7 @@ class SideBySide:
         self._places = np.array(places, np.int64)
 
     def are(self, matrices: Sequence[Array]) -> bool:
-        """Whether the matrices are these very objects, in this order."""
+        """Whether these are the very objects, in the same order, that this was made of."""
         same = len(matrices) == len(self.matrices)
         return same and all(map(operator.is_, self.matrices, matrices))
 

@@ -128,13 +128,13 @@ def centre(a: Array, out: Array) -> None:
 
 @kernel
 def project512(rows: Array, weights: Array, out: Array, most: Array, work: Any) -> None:
-    """Project rows by 512-bit vectors; see projection.over_rows."""
+    """Project rows on weights by 512-bit vectors; see projection.over_rows."""
     _project512(rows, weights, out, most, work)
 
 
 @kernel
 def project256(rows: Array, weights: Array, out: Array, most: Array, work: Any) -> None:
-    """Project rows by 256-bit vectors; see projection.over_rows."""
+    """Project rows on weights by 256-bit vectors; see projection.over_rows."""
     _project256(rows, weights, out, most, work)
 
 

@@ -105,7 +105,7 @@ def stream(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
 
 @kernel
 def project(rows: Array, weights: Array, out: Array, most: Array, work: Any) -> None:
-    """Project rows; see projection.over_rows."""
+    """Project rows on weights; see projection.over_rows."""
     _project(rows, weights, out, most, work)
 
 

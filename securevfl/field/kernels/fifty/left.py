@@ -51,7 +51,7 @@ def has_integers(tier: str) -> bool:
 
 
 class FiftyLeft(PiecewiseLeft):
-    """A left operand in a form of the product that this folder has."""
+    """A left operand modulo 2^50 - 2^14 + 1, for one kind of kernel of this folder."""
 
     def __init__(self, a: Array, kernels: Kernels) -> None:
         self.kernels = kernels

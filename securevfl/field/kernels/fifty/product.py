@@ -39,7 +39,7 @@ class Sum(Protocol):
         """Add x y."""
 
     def split(self) -> None:
-        """Make room for `GROUP` more terms."""
+        """Make room for `GROUP` more terms, without a change of the value."""
 
     def narrow(self) -> None:
         """Prepare a sum of more than `SHORT` terms for `result`."""

@@ -61,7 +61,7 @@ def masked(builder: Any, x: Any, bits: int) -> Any:
 
 
 def plus(builder: Any, place: Any, term: Any) -> None:
-    """Add to what stands at a place."""
+    """Add a vector to the one that stands at a place."""
     builder.store(builder.add(builder.load(place), term), place)
 
 
@@ -124,7 +124,7 @@ def write(builder: Any, address: Any, values: list[Any], around: Any) -> None:
 
 
 def raised(builder: Any, place: Any, x: Any) -> None:
-    """Raise the maxima at a place."""
+    """Raise the maxima stored at a place to those with a vector x."""
     most = builder.load(place)
     builder.store(builder.select(builder.icmp_unsigned(">", x, most), x, most), place)
 
