@@ -45,7 +45,7 @@ class Leaf:
     value: Any
     role: str
     owner: int
-    place: int
+    place: Any  # of a tag its answers in all cases
     shape: tuple[int, int]
     key: int = -1
 
@@ -55,9 +55,9 @@ class Leaf:
 
 
 class Case:
-    """One random program."""
+    """One random program, with `tags` also of answers of a key to values, which may be shown."""
 
-    def __init__(self, seed: Any) -> None:
+    def __init__(self, seed: Any, tags: bool = False) -> None:
         self.rng = rng = random.Random(repr(seed))
         self.p = p = rng.choice([2, 2, 3, 3, 5])
         self.world = World(p)
@@ -75,12 +75,27 @@ class Case:
             self.keys.append(self.parties[0].key())
             for _ in range(rng.choice([1, 2])):
                 self.leaf("stream", 0)
+        self.tables: dict[int, int] = {}  # by label: where a table of all answers begins
+        self.tag_key = self.parties[0].key()
+        for label in range(rng.choice([1, 2]) if tags else 0):
+            if self.used + p <= ENTRIES[p]:
+                self.tables[label] = self.used
+                self.used += p
         cases = p**self.used
         code = np.arange(cases)
         self.every = np.empty((cases, self.used), np.int64)
         for column in range(self.used):
             self.every[:, column] = code % p
             code //= p
+
+    def tag(self, label: int) -> None:
+        """The answer of a key to a label and one entry: by a table that was drawn, (cases, p)."""
+        value, all_of = self.total(self.leaves, 0, self.rng.choice([1, 2, 3]))
+        value, all_of = value[:1, :1], all_of[:, :1, :1]
+        made = self.parties[0].prf(self.tag_key, label, 1, 1, of=[value])
+        at = self.tables[label] + all_of.reshape(-1)
+        answer = self.every[np.arange(len(at)), at].reshape(-1, 1, 1)
+        self.leaves.append(Leaf(self.home(made), "tag", 0, answer, (1, 1), label))
 
     def leaf(self, role: str, owner: int) -> None:
         fit = [s for s in SHAPES if s[0] * s[1] <= ENTRIES[self.p] - self.used]
@@ -123,6 +138,8 @@ class Case:
         return one
 
     def read(self, leaf: Leaf) -> tuple[Any, Any]:
+        if leaf.role == "tag":
+            return leaf.value, leaf.place
         columns = self.every[:, leaf.place : leaf.place + leaf.size]
         return leaf.value, columns.reshape(-1, *leaf.shape)
 
@@ -181,6 +198,8 @@ class Case:
         """Messages and outputs."""
         rng = self.rng
         square = rng.choice([0, 0, 0.15, 0.4])
+        for label in self.tables:
+            self.tag(label if rng.random() < 0.9 else 0)
         for _ in range(rng.choice([1, 2, 2, 3, 3, 4])):
             self.rows.append(self.total(self.leaves, square, rng.choice([1, 2, 2, 3, 4])))
         if rng.random() < 0.4:
@@ -205,6 +224,9 @@ class Case:
         if self.keys and rng.random() < 0.3:
             self.parties[0].send(SERVER, "key", self.keys[0])
             self.opened.add(0)
+        if self.tables and rng.random() < 0.2:
+            self.parties[0].send(SERVER, "tag key", self.tag_key)
+            self.opened.add(1)
         for number, (value, _) in enumerate(self.outputs):
             self.world.output(f"o{number}", value, alone=True)
 
@@ -224,7 +246,11 @@ class Case:
         """Whether the view has one distribution for all inputs with equal outputs."""
         view = [a.reshape(len(a), -1) for _, a in self.rows]
         secrets, own = [], []
+        for start in self.tables.values() if 1 in self.opened else ():
+            view.append(self.every[:, start : start + self.p])
         for leaf in self.leaves:
+            if leaf.role == "tag":
+                continue
             columns = self.every[:, leaf.place : leaf.place + leaf.size]
             if leaf.role == "secret":
                 secrets.append(columns)
@@ -232,7 +258,7 @@ class Case:
                 view.append(columns)
                 if leaf.role == "secret":
                     own.append(columns)
-            if leaf.role == "stream" and self.opened:
+            if leaf.role == "stream" and 0 in self.opened:
                 view.append(columns)
         outputs = [a.reshape(len(a), -1) for _, a in self.outputs] + own
         v, s = numbered(view), numbered(secrets)
@@ -252,9 +278,9 @@ def numbered(columns: list[Any]) -> Any:
     return np.unique(whole, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def judge(seed: Any) -> tuple[str, bool | None, Case, Any]:
+def judge(seed: Any, tags: bool = False) -> tuple[str, bool | None, Case, Any]:
     """A verdict, the truth, and the case."""
-    case = Case(seed)
+    case = Case(seed, tags)
     case.write()
     found = decide(case.world, {SERVER})
     return found.verdict, case.private(), case, found

@@ -18,7 +18,7 @@ def test_no_verdict_is_wrong():
     tally: Counter = Counter()
     for number in range(CASES):
         try:
-            verdict, private, _, found = judge(("counting", number))
+            verdict, private, _, found = judge(("counting", number), tags=number % 3 == 0)
         except FlowError:
             tally["refused"] += 1
             continue
