@@ -125,7 +125,10 @@ _TYPED = {
 
 
 def in_one_line(other: Callable[..., None]) -> Callable[..., None]:
-    """Shows the library's own warnings in one line on standard error; the rest by `other`."""
+    """Handler of warnings: this library's own are one line on standard error.
+
+    Others are left to `other`.
+    """
 
     def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, SecureVFLWarning):

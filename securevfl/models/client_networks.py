@@ -251,8 +251,8 @@ def make_client_network(
     Raises
     ------
     ConfigurationError
-        For convolutions on columns that are no image, for all but "mlp" on category codes and
-        with `layers`, and for encoders of another depth than 2.
+        For convolutions on columns that are no image; for category codes or `layers` with another
+        kind than "mlp"; for encoders of another depth than 2.
     """
     options: dict[str, Any] = {"optimizer": optimizer, "bound": bound, "device": device}
     if own:

@@ -45,7 +45,7 @@ class EarlyStopping:
         return self.since >= self.patience
 
     def take(self, loss: float) -> None:
-        """Take in the loss after an epoch; the lowest one keeps the networks."""
+        """Take in the loss after an epoch; where it is the lowest so far, keep the networks."""
         self.epochs += 1
         self.since += 1
         if loss < self.lowest:

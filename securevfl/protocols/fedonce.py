@@ -463,7 +463,7 @@ class FedOnce(Provable, EmbeddingProtocol):
         return int(self.config.local_rounds or self.config.rounds)
 
     def own_rows(self, shared: np.ndarray, index: int) -> np.ndarray:
-        """All rows of a guest, the shared ones first."""
+        """All rows of a guest: the aligned ones (`shared`), then those that it holds alone."""
         return np.concatenate([shared, self.data.alone[index]]) if self.data.alone else shared
 
     def learner(self, index: int, own: np.ndarray) -> Learner:

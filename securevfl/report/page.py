@@ -121,7 +121,7 @@ def script_of(names: Sequence[str]) -> dict[str, str]:
 
 
 def write_files(records: Sequence[Record], folder: Path) -> tuple[Path, ...]:
-    """Write the figures and tables of the page into a folder; the files.
+    """Write the figures and tables of the page into a folder, and return the files.
 
     Raises
     ------

@@ -27,7 +27,7 @@ _METADATA: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"Creation
 
 
 def write_pictures(records: Sequence[Record], folder: Path, clock: str) -> list[Path]:
-    """Write every figure in each of `FORMS`; the files.
+    """Write every figure in each of `FORMS` (SVG and PDF), and return the files.
 
     Parameters
     ----------

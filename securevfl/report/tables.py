@@ -15,7 +15,7 @@ _CLAIM = ("who", "about", "notion", "verdict", "source")
 
 
 def write_tables(records: Sequence[Record], summary: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write every table in both forms; the files.
+    """Write every table as CSV and as LaTeX, and return the files.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ import numpy as np
 
 
 def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
-    """Mean and half-width of its Student t interval; the half-width is NaN for one value.
+    """Mean of values, and half-width of its Student t interval, NaN for a single value.
 
     Examples
     --------

@@ -335,6 +335,6 @@ def _within(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def commonest(column: np.ndarray) -> float:
-    """The value that a column has most often; the least of several."""
+    """The most frequent value of a column; of several such the least."""
     values, counts = np.unique(column, return_counts=True)
     return float(values[counts.argmax()])

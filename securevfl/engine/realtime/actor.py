@@ -69,7 +69,7 @@ class PartyActor:
         floor: int,
         assignment: PartyAssignment | None = None,
     ) -> Hello:
-        """Make the party, from its own checkpoint if asked to; its introduction to the others.
+        """Make the party, from its own checkpoint if asked to; returns its introduction.
 
         The actor leaves the incarnation that it had; with another assignment, that which it had
         and the party of it.

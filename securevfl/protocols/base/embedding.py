@@ -174,7 +174,7 @@ class EmbeddingProtocol(SplitProtocol):
         return (Exposure("embedding", carries), Exposure("gradient", "gradient"))
 
     def train_layout(self) -> Batches:
-        """Layout of the training rows, as the announced batches count them."""
+        """Layout of the training rows to which the row numbers of announced batches refer."""
         return self.layout
 
     def joint_centre(self, stream: np.random.Generator | None = None) -> Centre:

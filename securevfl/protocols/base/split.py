@@ -174,7 +174,7 @@ class SplitProtocol(Protocol):
         return self.train_layout().samples(np.asarray(getattr(named, "rows", named)))
 
     def train_layout(self) -> Batches:
-        """Layout of the training rows, as the announced batches count them."""
+        """Layout of the training rows to which the row numbers of announced batches refer."""
         public: Any = getattr(self, "public", None)
         return self.batches(1) if public is None else public.batches["train"]
 

@@ -328,7 +328,10 @@ class Dvfl(Provable, Protocol):
         return (*alone, guests, *(frozenset((SERVER, k)) for k in self.hosts))
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """Nobody is down; the last guest and host go down for good, the first ones for a while."""
+        """Two schedules for a proof: in one nobody is down, in the other four parties are.
+
+        The last guest and host go down for good, the first ones for a while.
+        """
         t = self.config.interval
 
         def down(party: int, first: float, end: float) -> Outage:
