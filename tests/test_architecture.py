@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "active": {"field", "engine.wire", "errors", "verified", "writing"},
     "protocols.base": _METHOD - {"protocols.base"},
     "protocols.protocol": {"protocols.base"},
-    "protocols": _METHOD | {"active"},
+    "protocols": _METHOD | {"active", "engine.faults"},  # schedules of proofs name outages
     "planning": _PLANNING,
     "runs": _RUNS,
     "studies": _STUDIES,
