@@ -68,7 +68,7 @@ def kept_as(
     shares : bool
         The trained models are in it, as shares. Masks of the operating system make them differ in
         two runs of one seed, so comparisons of results leave them out; the files of a finished run
-        hold them.
+        hold them, where they are not "passing".
     """
     found = tuple(map(Kept, names))
     for name in found:

@@ -48,7 +48,8 @@ def write_parties(path: Path, parties: Mapping[int, Party]) -> None:
 
 
 def _kept(party: Party) -> dict[str, object]:
-    of_result = (name for name in party.kept if how(name).way == "copied" or how(name).shares)
+    lasting = (name for name in party.kept if how(name).way != "passing")
+    of_result = (name for name in lasting if how(name).way == "copied" or how(name).shares)
     models = (n for n in of_result if not isinstance(bare_of(getattr(party, n)), NO_MODELS))
     return states(party, models)
 

@@ -83,8 +83,9 @@ class Outcome:
         kept = {}
         for index, party in self.parties.items():
             saved = snapshot(party, waits=0, time=0)
-            frozen = {n: v for n, v in saved["frozen"].items() if n not in shares_of(party)}
-            kept[index] = (saved["kept"], frozen)
+            own = wire.decode(saved["kept"]), saved["frozen"]
+            shares = shares_of(party)
+            kept[index] = tuple({n: v for n, v in one.items() if n not in shares} for one in own)
         sent = self.simulation.transcript
         return wire.encode(
             (

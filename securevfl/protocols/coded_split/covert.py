@@ -72,7 +72,8 @@ def keep(party: Any, protected: Mapping[str, Any], active: bool, *names: str) ->
     """Have a party keep its signing key, and what it was dealt (`names`), in its checkpoints."""
     party.protected = {**protected, **PROTECTED, **(ACTIVE if active else {})}
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
-    party.kept = (*party.kept, *own)
+    (noted,) = kept_as("passing", "named", ahead=True, shares=True)  # digests of random roots
+    party.kept = (*(noted if name == noted else name for name in party.kept), *own)
 
 
 def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dealing:
