@@ -279,8 +279,7 @@ class Manifest:
     def statement(self) -> bytes:
         """The bytes that every party signs: who takes part, and the hashes of the terms."""
         hashes = [(name, _digest_of(value)) for name, value in sorted(self.terms.items())]
-        who = self._who
-        return wire.encode((_WITH_TERMS, who, hashes)) if self.terms else who
+        return wire.encode((_WITH_TERMS, self._who, hashes)) if self.terms else self._who
 
     @property
     def _who(self) -> bytes:
