@@ -23,7 +23,7 @@ HEAVY = (
 def python(code: str, *arguments: str) -> str:
     """Standard output of a fresh interpreter."""
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout
 
 
