@@ -163,9 +163,12 @@ class Participant(Sealing, Party):
 
     def safe_point(self) -> None:
         """As of any party; declared outputs may depend on when it was (`World.rests`)."""
+        self._rest()
+        super().safe_point()
+
+    def _rest(self) -> None:
         if self.world is not None:
             self.world.rests.append((self.index, self.epoch, self.round, self.now))
-        super().safe_point()
 
     def to_checkpoint(self, value: Any) -> Any:
         """A value of the state as a checkpoint holds it: protected ones bare, with their kind."""
@@ -247,6 +250,8 @@ class Participant(Sealing, Party):
 
     async def receive(self, *kinds: str, **options: Any) -> Any:
         """The next payload of these kinds, at home with this party."""
+        if options.get("safe"):
+            self._rest()
         payload = await super().receive(*kinds, **options)
         assert self.envelope is not None
         found = self._arrived(self.envelope.kind, payload, self.envelope.sender)

@@ -341,7 +341,7 @@ class Dvfl(Provable, Protocol):
         last = down(self.peers()[-1], 1, math.inf), down(self.hosts[-1], 2, math.inf)
         name = (
             "the first guest goes down within round 1 and the first host within round 2, and they "
-            "come back in rounds 2 and 4; the last ones go down then for good"
+            "come back; the last ones go down then for good"
         )
         outages = {outage.entity: outage for outage in (*last, *first)}
         return UNDISTURBED, Schedule(name, outages=tuple(outages.values()))
