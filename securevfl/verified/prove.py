@@ -126,6 +126,7 @@ class Prover:
         self._rising: list[tuple[int, int]] = []  # blocks in whose place later ones stand
         self.given: set[int] = set()
         self.ideal: set[int] = set()  # keys
+        self._relied: set[int] = set()  # of these, keys of answers that a step took as independent
         self.released: set[int] = set()
         self.source: dict[int, tuple[int, tuple[int, ...]]] = {}  # part of a block -> places in it
         self.shown: dict[int, _Row] = {}  # uniform value s -> the row that it is
@@ -328,7 +329,12 @@ class Prover:
                 todo.extend(self.subst[one].blocks)
                 continue
             block = self.algebra.blocks[one]
-            if self._random(block) or (block.kind in ("agreed", "public key") and not halves):
+            if self._random(block):
+                key = self._key(block)  # while it is hidden, what is in a label does not count
+                if len(block.deps) > 1 or self.algebra.blocks[key].kind == "prf":
+                    self._relied.add(key)
+                continue
+            if block.kind in ("agreed", "public key") and not halves:
                 continue
             own = block.kind == "prf" and self._key(block) == skip
             todo.extend({b for dep in block.deps[1:] for b in dep.blocks} if own else block.below)
@@ -687,9 +693,14 @@ class Prover:
         return None
 
     def _moved_keys(self) -> set[int]:
-        """Nodes of keys whose streams were moved; others need not be hidden."""
+        """Nodes of keys whose streams moved, or stood beside a move; others need not be hidden."""
         found: set[int] = set()
         todo = [self.world.nodes[step.node] for step in self.steps if step.what in ("move", "give")]
+        for key in self._relied:
+            node = self.algebra.blocks[key].node
+            assert node is not None
+            found.add(node.number)
+            todo.append(node)
         while todo:
             node = todo.pop()
             if node.op == "prf":
