@@ -99,6 +99,18 @@ def test_what_is_said_of_known_rows_under_the_budget_is_what_was_stored():
     assert f"where chance gives {min(chances)} to {max(chances)} %" in text
 
 
+def test_what_is_said_of_other_rows_under_the_budget_is_what_was_stored():
+    text = " ".join((ROOT / "docs" / "sums.md").read_text().split())
+    assert "gets less than the guess, on wine, digits and credit-card (K = 1)" in text
+    found = SUMS["others_defaults"]
+    assert {r["data"] for r in found} == {"wine", "digits", "credit-card"}
+    for row in found:
+        if row["method"] == "coded_split":
+            assert row["success"] is None
+        else:
+            assert row["success"] < row["chance"]
+
+
 def test_the_table_of_smaller_budgets_is_what_was_stored():
     cells = json.loads((ROOT / "benchmarks/results/privacy/budgets.json").read_text())["cells"]
     rows = []
