@@ -696,8 +696,8 @@ class Prover:
         """Nodes of keys whose streams moved, or stood beside a move; others need not be hidden."""
         found: set[int] = set()
         todo = [self.world.nodes[step.node] for step in self.steps if step.what in ("move", "give")]
-        for key in self._relied:
-            node = self.algebra.blocks[key].node
+        for number in self._relied:
+            node = self.algebra.blocks[number].node
             assert node is not None
             found.add(node.number)
             todo.append(node)
