@@ -215,8 +215,8 @@ class WaitDP(Provable, EmbeddingProtocol):
                 else:
                     rows = (int((samples >= 0).sum()), wide[1])
                     own = gradient.map(own_gradients, samples, shape=rows)
-                    known = privacy.gradient_sigma, self.noise_seed(SERVER, r)
-                    own = own.clip(privacy.gradient_clip).map(seeded_rows, *known, dtype=np.float32)
+                    noise = privacy.gradient_sigma, self.noise_seed(SERVER, r)
+                    own = own.clip(privacy.gradient_clip).map(seeded_rows, *noise, dtype=np.float32)
                 gradient = own.map(mean_gradient, samples, shape=wide)
             world.output(f"loss {r}", loss, alone=True)
             for n, back in enumerate(parts(gradient, rule, sent)):
@@ -229,12 +229,12 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     def ideal_sent(self, n: int, r: int, H: Secret, samples: np.ndarray) -> Secret:
         """Embedding that client n sends where no noise hides it."""
-        privacy, seed = self.privacy, self.noise_seed(n, r)
+        privacy, seed, sent = self.privacy, self.noise_seed(n, r), H
         if privacy.laplace:
-            return H.map(laplaced, samples, privacy.epsilon, seed, dtype=np.float32)
-        if not privacy.embeddings:
-            return H
-        return H.clip(privacy.clip).map(seeded_rows, privacy.sigma, seed, dtype=np.float32)
+            sent = H.map(laplaced, samples, privacy.epsilon, seed, dtype=np.float32)
+        elif privacy.embeddings:
+            sent = H.clip(privacy.clip).map(seeded_rows, privacy.sigma, seed, dtype=np.float32)
+        return sent
 
     def noise_seed(self, party: int, round: int) -> bytes:
         """Public seed of a party's noise of a round."""
