@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from securevfl.engine.conditions import NONE, Conditions
@@ -62,6 +62,11 @@ class Schedule:
 
 
 UNDISTURBED = Schedule("nobody is late")
+
+
+def down(name: str, some: Mapping[int, tuple[float, float]]) -> Schedule:
+    """A schedule of parties that are down, each from one second to another."""
+    return Schedule(name, outages=tuple(Outage(n, seconds=span) for n, span in some.items()))
 
 
 def usual(parties: int, *, waits: bool, shares: bool = False) -> tuple[Schedule, ...]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from securevfl.engine.faults import Outage
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import Secrets, keyed_stream
 from securevfl.models.pretraining.autoencoder import (
@@ -30,6 +29,7 @@ from securevfl.protocols.dvfl.ideal import Ideal
 from securevfl.protocols.dvfl.parameters import DvflConfig, check_data, check_schedule
 from securevfl.protocols.dvfl.schedule import RoundSchedule
 from securevfl.verified import UNDISTURBED, Chance, Provable, Schedule, World, bare_of
+from securevfl.verified.schedules import down
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -333,18 +333,17 @@ class Dvfl(Provable, Protocol):
         The last guest and host go down for good, the first ones for a while.
         """
         t = self.config.interval
-
-        def down(party: int, first: float, end: float) -> Outage:
-            return Outage(party, seconds=((first - 0.5) * t, (end - 0.5) * t))
-
-        first = down(self.peers()[0], 1, 2), down(self.hosts[0], 2, 4)
-        last = down(self.peers()[-1], 1, math.inf), down(self.hosts[-1], 2, math.inf)
+        some = {  # a host that is the first and the last one comes back
+            self.peers()[-1]: (0.5 * t, math.inf),
+            self.hosts[-1]: (1.5 * t, math.inf),
+            self.peers()[0]: (0.5 * t, 1.5 * t),
+            self.hosts[0]: (1.5 * t, 3.5 * t),
+        }
         name = (
             "the first guest goes down within round 1 and the first host within round 2, and they "
             "come back; the last ones go down then for good"
         )
-        outages = {outage.entity: outage for outage in (*last, *first)}
-        return UNDISTURBED, Schedule(name, outages=tuple(outages.values()))
+        return UNDISTURBED, down(name, some)
 
     def ideal(self, world: World) -> None:
         """Declare outputs: activations and codes to hosts, encodings to the owner, losses to all.
