@@ -149,7 +149,7 @@ def test_verdicts_are_printed_with_what_was_proved(unproved, capsys):
     print_report(unproved)
     said = " ".join(capsys.readouterr().out.split())
     assert "NOT PROTECTED" in said
-    assert "Proved: a trace at N = 4" in said
+    assert "Proved: a trace at N = 6" in said
 
 
 @pytest.mark.parametrize(
