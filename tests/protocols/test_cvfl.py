@@ -262,11 +262,11 @@ def test_with_patience_stale_embeddings_are_used_within_the_bound():
 
 def test_links_that_lose_answers_stop_it_only_without_a_timeout():
     faults = Faults({"link": Chain(0.3, 0.5)})
-    options = SMALL | {"rounds": 60, "active": 2, "patience": 0.4}
+    options = SMALL | {"rounds": 120, "active": 2, "patience": 0.4}
     with pytest.raises(StalledError, match="waits for 'top' or 'stop'"):
         simulate("cvfl", data(), conditions=NONE, faults=faults, **options)
     outcome = simulate("cvfl", data(), conditions=NONE, faults=faults, timeout=0.7, **options)
-    assert len(outcome.losses) == 60
+    assert len(outcome.losses) == 120
     assert {event.fields["client"] for event in steps(outcome)} == {0, 1}
     lost = {event.fields["kind"] for event in outcome.events if event.name == "lost"}
     assert lost >= {"top_gradient", "request", "embedding", "gradient"}
