@@ -129,7 +129,8 @@ def judged_by_proof(
     claim: Claim, found: Sequence[Proved], traces: Sequence[tuple[Sequence[Proved], Trace]]
 ) -> ClaimVerdict:
     """The weakest verdict of the coalitions that a claim is about; NOT TESTED if there are none.
-     Where an output is one party's own, such as an embedding that is sent as it is, an asset on
+
+    Where an output is one party's own, such as an embedding that is sent as it is, an asset on
     which it depends is NOT PROTECTED.
 
     Parameters

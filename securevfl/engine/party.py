@@ -311,7 +311,8 @@ class Party:
     @property
     def life(self) -> int:
         """Number of this start of the party: no other one has it, also of a resumed run.
-         A party that goes back to an earlier round draws anew what it drew there. A use of a key
+
+        A party that goes back to an earlier round draws anew what it drew there. A use of a key
         that names the life and the round is therefore never repeated with other values.
         """
         return (self.resumptions << 32) + self.epoch

@@ -272,7 +272,8 @@ class Centre:
         self, scores: torch.Tensor, labels: torch.Tensor, *, reduction: str = "mean"
     ) -> torch.Tensor:
         """Mean loss of raw scores: cross entropy, of two classes or many, or mean square error.
-         The square error is that of the scaled targets, where the model scales them. With
+
+        The square error is that of the scaled targets, where the model scales them. With
         ``reduction = "none"`` the loss of each row. A loss of the user's takes the place of all
         these, whatever the reduction: it is called with scores and labels alone.
         """

@@ -22,7 +22,8 @@ _MOST = 1500  # rows of a curve without a measure on test rows; beyond, every k-
 
 def curves(record: Record) -> dict[str, Any]:
     """Columns of a run's history: rounds, virtual seconds, bytes, and every measure it has.
-     Of a long history every k-th row is in it (k is ``every``), all rows with a measure on test
+
+    Of a long history every k-th row is in it (k is ``every``), all rows with a measure on test
     rows, and the last one.
     """
     every = math.ceil(len(record.rows) / _MOST)

@@ -39,7 +39,8 @@ _ERRORS = ("rmse", "loss")  # less is better
 @dataclass(frozen=True)
 class Choice:
     """Options that are tried before a study.
-     It has the values of each option; the seeds, and the part of the training rows on which runs
+
+    It has the values of each option; the seeds, and the part of the training rows on which runs
     are compared. `fixed` are the options that the own table of a run names, by label: they are not
     tried.
     """
@@ -52,7 +53,8 @@ class Choice:
 
     def candidates(self, jobs: Sequence[Job]) -> dict[str, list[tuple[dict[str, Any], list[Job]]]]:
         """Combinations of options to try, by label, each with its jobs.
-         The list of a run is empty if its protocol has none of the options, or its own table fixes
+
+        The list of a run is empty if its protocol has none of the options, or its own table fixes
         them.
         """
         found: dict[str, list[tuple[dict[str, Any], list[Job]]]] = {}

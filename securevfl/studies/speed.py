@@ -22,7 +22,8 @@ def speeds(
     jobs: Sequence[Mapping[str, Any]], labels: Sequence[str], target: float | None
 ) -> dict[str, Any]:
     """Speed of learning of each run of a study, over its seeds.
-     `jobs` are results of `securevfl.studies.jobs.run_job`; the result is empty where none was
+
+    `jobs` are results of `securevfl.studies.jobs.run_job`; the result is empty where none was
     evaluated, or they share no measure. `target` is a value of the first measure that all have;
     None leaves times and bytes out. The result has ``measure``, ``target``, ``horizon`` (the
     virtual second up to which all is taken: the end of the longest run), and under ``runs`` by

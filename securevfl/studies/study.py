@@ -83,7 +83,8 @@ class Study:
 
     def only(self, jobs: Sequence[Job]) -> Study:
         """The study with only some of its jobs.
-         If the run that differences are paired against is not among them, their first run replaces
+
+        If the run that differences are paired against is not among them, their first run replaces
         it.
         """
         labels = tuple(dict.fromkeys(job.label for job in jobs))

@@ -43,8 +43,6 @@ def test_files_name_their_parties():
     traced = call("trace", "mine", "--from", "shop", "--to", "server", "--first", "1").stdout
     assert "shop" in traced
     assert "party-" not in traced
-    stepped = call("trace", "mine", "--from", "shop", "--to", "server", "--first", "1", "--step")
-    assert "shop (party 1) to the server" in stepped.stdout
 
 
 def test_a_party_can_have_another_name_than_its_file():

@@ -33,7 +33,8 @@ def gradient_norm(case: AttackCase) -> Result:
 
 def gradient_clusters(case: AttackCase) -> Result:
     """Guess labels from a client's first gradient of each row, or else its shares of the steps.
-     Two classes are told apart by sign, and no label is known. More are clusters of k-means, named
+
+    Two classes are told apart by sign, and no label is known. More are clusters of k-means, named
     by a few rows whose labels are known.
     """
     seen = _gradients(case, first=True)

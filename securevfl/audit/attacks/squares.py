@@ -282,7 +282,8 @@ def likenesses(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 def elements_found(guesses: np.ndarray, columns: np.ndarray) -> float:
     """Fraction of all elements that the best guess of their column has to within 0.001.
-     Guess and column are scaled to [0, 1] by their minimum and maximum over the rows. A guess may
+
+    Guess and column are scaled to [0, 1] by their minimum and maximum over the rows. A guess may
     also be mirrored.
     """
     if not guesses.shape[1]:

@@ -58,7 +58,8 @@ class KeyParticipant(Participant):
 
 def check_keys(party: int, keys: Mapping[int, Any], prss: Prss) -> None:
     """Refuse a party's keys, from a checkpoint, of other blocks than those of `prss`.
-     A checkpoint of another version may have such keys. Each party sees its own only, but where
+
+    A checkpoint of another version may have such keys. Each party sees its own only, but where
     blocks differ, at least one party refuses. Raises CheckpointError.
     """
     wanted = len(prss.held(party))

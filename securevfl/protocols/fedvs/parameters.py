@@ -203,7 +203,8 @@ class Parameters:
     @property
     def stories(self) -> int:
         """Announcements of one attempt of each of which a server with T clients learns something.
-         It is their largest number. Each needs R - K - T + 1 clients of its own, K + T as a rule;
+
+        It is their largest number. Each needs R - K - T + 1 clients of its own, K + T as a rule;
         two are possible where 2R <= N + T + 2(K-1).
         """
         code = self.code
@@ -298,7 +299,8 @@ def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
 
 def cohort_number(config: FedVSConfig, parties: int) -> int:
     """Number of cohorts: the configured one, or the default.
-     By default it is as many as there can be where sharers may change, and one where the server
+
+    By default it is as many as there can be where sharers may change, and one where the server
     waits for all to share: clients hold it to that. Plain evaluation has none (0): it shows the
     server more than sums.
     """

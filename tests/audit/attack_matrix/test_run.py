@@ -157,7 +157,7 @@ def matrix() -> Matrix:
         ["split", "fedvs:paper=true", "fedvs:paper=true,masked=false"],
         DIGITS,
         options={**SMALL, "segments": 1, "width": 48},
-        rounds=20,
+        rounds=40,
         seeds=(0,),
         settings=FEW,
     )
