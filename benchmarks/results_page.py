@@ -18,7 +18,7 @@ from stored import RESULTS
 
 PAGE, CLAIMS = Path("docs/results.md"), Path("docs/results-claims.md")
 PAPERS = {"FedVS": fedvs, "CVFL": cvfl, "Multi-VFL": multivfl, "DVFL": dvfl, "VFLHLP": vflhlp}
-LONGEST = 120  # characters of a row
+LONGEST = 120  # characters of a row, links but the first aside
 COLUMNS = ["claim", "printed", "ours", "seeds", "sign", "size", "depends on", ""]
 
 HEAD = """# Five papers, and what was found here
@@ -54,7 +54,7 @@ ABOUT = {
     "Multi-VFL": "Linear bottoms and two hidden layers for the paper's convolutions; owners as in "
     "the paper.",
     "DVFL": "A quarter of the epochs, or 3000 of 60,000 rows where it says so; faults at rejoin "
-    "0.1; rates and most sizes of layers are ours.",
+    "0.1, of FedOnce and VFB2 at 1, 0.5 and 0.1; rates and most sizes of layers are ours.",
     "VFLHLP": "15,000 rows of Avazu and 10,000 of Criteo, for 100,000 and 80,000. All in AUC.",
 }
 
@@ -67,24 +67,13 @@ bound on the replay buffer, is an option (`dvfl --buffer`) without a study.
 
 STUDIES = """## Study pages
 
-Tables, pictures and settings of each study stand on pages of their own, which are not committed.
-Building the site writes them from `benchmarks/results` into `docs/`, and so does
-`PYTHONPATH=. python benchmarks/build.py`. Studies are files in `benchmarks/papers`;
-`securevfl study FILE` repeats one.
-
-- `results-claims`: every difference of the tables above, and settings
-- `results-fedvs`: FedVS beside the paper, and beside its unprotected baseline
-- `results-coded-split`: coded_split beside other methods at equal virtual time
-- `results-label-partitioned`: CVFL and Multi-VFL
-- `results-dvfl`: DVFL and its rivals under faults
-- `results-vflhlp`: few aligned rows
-- `results-faults`: nine methods under the same faults
-- `results-attacks`: all attacks on all methods
-- `results-told`: what each card says that is told, beside what attacks got
-- `results-sums`: accuracy against what the sums release of a row
-- `results-comparators`: FedVS, masks, encryption and noise side by side
-- `results-cluster`: FedVS as Ray actors
-- `results-organisations`: sessions between organisations
+Building the site writes pages with tables, pictures and settings from `benchmarks/results`, and so
+does `PYTHONPATH=. python benchmarks/build.py`; they are not committed. `securevfl study FILE`
+repeats a study of `benchmarks/papers`. `results-claims` has every difference of the tables above,
+`results-told` what cards say beside what attacks got, `results-sums` accuracy against equations.
+More: `results-fedvs`, `results-coded-split`, `results-cluster`,
+`results-label-partitioned`, `results-dvfl`, `results-vflhlp`, `results-faults`, `results-attacks`,
+`results-comparators`, `results-organisations`.
 """
 
 WHOLE = """# Every claim of the papers, with its differences
@@ -133,8 +122,8 @@ def compact(rows: Sequence[Sequence[str]]) -> list[str]:
     return [head, "|---" * len(rows[0]) + "|", *body]
 
 
-def row(number: int, line: Line) -> list[str]:
-    """Cells of a line."""
+def row(numbers: Sequence[int], line: Line) -> list[str]:
+    """Cells of a line, the last with the numbers of its studies."""
     found = [
         f"{line.place}: {line.claim}",
         line.printed_cell(),
@@ -143,9 +132,9 @@ def row(number: int, line: Line) -> list[str]:
         line.sign_cell(),
         line.size_cell(),
         line.depends_cell(),
-        f"[{number}]",
+        " ".join(f"[{number}]" for number in numbers),
     ]
-    text = compact([found])[0]
+    text = compact([[*found[:-1], f"[{numbers[0]}]"]])[0]
     if len(text) > LONGEST:
         raise ValueError(f"{len(text)} characters, {LONGEST} at most: {text}")
     return found
@@ -153,7 +142,7 @@ def row(number: int, line: Line) -> list[str]:
 
 def numbers(found: Found) -> dict[str, int]:
     """Studies whose results rows link, numbered through."""
-    studies = dict.fromkeys(line.studies[0] for lines in found.values() for line in lines)
+    studies = dict.fromkeys(s for lines in found.values() for line in lines for s in line.studies)
     return {study: number for number, study in enumerate(studies, 1)}
 
 
@@ -164,9 +153,9 @@ def link(number: int, study: str) -> str:
     return f"[{number}]: ../{path.relative_to(RESULTS.parents[1])}"
 
 
-def whole(number: int, study: str, lines: Iterable[Line]) -> Iterator[str]:
-    """Rows of a study with all their differences."""
-    yield f"(study-{number})=\n### {study}"
+def whole(numbers: Sequence[int], study: str, lines: Iterable[Line]) -> Iterator[str]:
+    """Rows of a study with all their differences, below the numbers that lead there."""
+    yield "\n".join([*(f"(study-{number})=" for number in numbers), f"### {study}"])
     for line in lines:
         told = f" ({line.depends_cell()})" if line.depends_cell() != "-" else ""
         yield f"**{line.place}: {line.claim}**{told}. {line.note}".rstrip()
@@ -194,14 +183,19 @@ def pages() -> dict[Path, str]:
     )
     number = numbers(found)
     parts, claims = [head], [WHOLE]
+    led: dict[str, str] = {line.studies[0]: line.studies[0] for line in every}
+    for line in every:  # a study that is nowhere first stands with the first of its row
+        for study in line.studies:
+            led.setdefault(study, line.studies[0])
     for paper, lines in found.items():
-        rows = [COLUMNS, *(row(number[line.studies[0]], line) for line in lines)]
+        rows = [COLUMNS, *(row([number[one] for one in line.studies], line) for line in lines)]
         about = fill(ABOUT[paper], 100)
         parts.append("\n".join([f"## {paper}", "", about, "", *compact(rows), ""]))
         claims.append(f"## {paper}\n")
         for study in dict.fromkeys(line.studies[0] for line in lines):
             own = [line for line in lines if line.studies[0] == study]
-            claims.append("\n\n".join(whole(number[study], study, own)) + "\n")
+            here = [number[one] for one, place in led.items() if place == study]
+            claims.append("\n\n".join(whole(here, study, own)) + "\n")
     links = [link(each, study) for study, each in number.items()]
     return {
         PAGE: "\n".join([*parts, NOT_RUN, STUDIES, *links, ""]),

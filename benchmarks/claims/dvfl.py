@@ -141,7 +141,7 @@ def rivals(kind: str) -> Iterator[Line]:
         runs = [f"{kind}-{each}" for each in rejoin]
         yield Line(
             place,
-            f"DVFL above {rival}, each rejoin",
+            f"DVFL above {rival}",
             [
                 paired(each, values(own, run), values(study, run))
                 for each, run in zip(rejoin, runs, strict=True)

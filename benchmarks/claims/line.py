@@ -52,7 +52,7 @@ class Line:
     differences : sequence of Difference
         Ours, in the claimed direction.
     studies : sequence of str
-        Folders of stored results; the row links the first.
+        Folders of stored results; the page of all differences has the row below the first.
     printed : tuple of Printed
         The paper's sizes, one a difference; empty where it prints none.
     shows : str

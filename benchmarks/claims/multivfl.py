@@ -76,7 +76,7 @@ def still_rising(name: str) -> Line:
 
 def leads(name: str) -> Iterator[Line]:
     """Gains of the server optimisers on the mean at 4niid."""
-    study, place = f"multivfl/as-printed-{name}", f"F3 {NAMES[name]}"
+    study, place = f"multivfl/as-printed-{name}", f"F3 {NAMES[name]} 4niid"
     gains = {
         way: final(study, f"{way}-4niid", "fedavg-4niid", name=f"{way} above FedAvg")
         for way in ("fedadam", "fedyogi", "feddemonadam")

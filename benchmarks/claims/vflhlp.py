@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stored import Difference, paired, results, runs, values
@@ -62,7 +63,9 @@ def vanilla() -> Iterator[Line]:
             yield line
             continue
         ways = {THREE: line.differences, BEST: against(study, "vfl", sizes, SEARCHED)}
-        yield from readings(line, ways)
+        for each in readings(line, ways):
+            more = [f"vflhlp/{SEARCHED}"] * (each.depends == BEST)
+            yield replace(each, studies=[*line.studies, *more])
 
 
 def alone(study: str, claim: str, sizes: Sequence[int]) -> Line:
@@ -89,7 +92,7 @@ def unaided() -> Iterator[Line]:
             "T2 Avazu",
             "active party above VFL, 8000 rows",
             [paired("8000", own, vfl, 1.0)],
-            [f"vflhlp/{AVAZU}", f"vflhlp/{ALONE[AVAZU]}"],
+            [f"vflhlp/{study}", f"vflhlp/{ALONE[AVAZU]}"],
             printed(paper["local"][0] - paper["vfl"][-1]),
             depends=way,
             digits=3,

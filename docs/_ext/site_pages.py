@@ -30,7 +30,7 @@ MIRRORED = {
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
 # Study pages in the list on results.md, which a forge shows as names: the site links to them.
-_STUDY = re.compile(r"^- `(results-[\w-]+)`", re.MULTILINE)
+_STUDY = re.compile(r"`(results-[\w-]+)`")
 # Numbers of rows there lead to stored results on a forge; on the site to all differences.
 _NUMBER = re.compile(r"^\[(\d+)\]: \S+$", re.MULTILINE)
 _PICTURE = re.compile(r"^!\[[^\]]*\]\([^)]*\)$", re.MULTILINE)
@@ -68,7 +68,7 @@ def read_source(app: Sphinx, docname: str, source: list[str]) -> None:
     if docname == "index":
         text = text.replace(_OTHERS, "\n".join(other_pages(text)))
     if docname == "results":
-        text = _STUDY.sub(r"- [\1](\1.md)", text)
+        text = _STUDY.sub(r"[\1](\1.md)", text)
         text = _NUMBER.sub(r"[\1]: results-claims.md#study-\1", text)
     if docname.startswith("results-") and not app.config.study_pictures:
         text = _PICTURE.sub("", text)

@@ -92,7 +92,7 @@ def a_built_page_is_whole(page, text):
 def built():
     """Pages that are built for the site."""
     listed = (ROOT / "docs" / "results.md").read_text()
-    return [Path(f"{name}.md") for name in re.findall(r"^- `(results-[\w-]+)`", listed, re.M)]
+    return [Path(f"{name}.md") for name in re.findall(r"`(results-[\w-]+)`", listed)]
 
 
 def is_understood(words):
