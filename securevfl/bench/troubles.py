@@ -114,10 +114,10 @@ def order_of(seed: int, parties: int) -> list[int]:
 def with_slow(base: Conditions, slow: Sequence[int], slower: float, seed: int) -> Conditions:
     """The conditions where the named parties are slow, and no others.
 
-    Where the parties of `base` differ, a slow party takes the place of one of its slow ones, and
-    every other that of one of its fast ones: delays, rates and slowness. Slow are those beyond the
-    largest step between neighbours in the upper half, by the mean of their delays (`pools`). Where
-    all are alike a slow party is `slower` times as slow. Traces begin at a round of the seed.
+    Where the parties of `base` differ, the slow parties take the places of its slow ones in turn,
+    the others those of its fast ones: delays, rates and slowness. They are sorted by cost (`_cost`)
+    and its slow ones begin at the largest ratio of neighbours in the upper half. Where all are
+    alike a slow party is `slower` times as slow. The seed draws the round at which a trace starts.
     """
     pools = _pools(base)
     N = len(base.uploads) or max(map(len, (base.uplinks, base.downlinks, base.slowness)))

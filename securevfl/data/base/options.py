@@ -154,7 +154,7 @@ class TableOptions:
         return tuple(self.missing_values)
 
     def called(self, parties: int) -> tuple[str, ...]:
-        """Names of so many parties: `party_names`, or "party 0", "party 1", ..."""
+        """`party_names` if given, whatever their number is; else "party 0", "party 1", ..."""
         return tuple(self.party_names or (f"party {n}" for n in range(parties)))
 
 

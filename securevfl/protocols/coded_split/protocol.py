@@ -145,7 +145,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return found
 
     def first_weights(self, owner: int) -> np.ndarray:
-        """First weights W_n^0 of an owner, from its own entropy."""
+        """Real first weights W_n^0 of an owner's network, a copy, from its secret stream `init`."""
         return self.network(owner, optimizer={"name": "sgd", "lr": 1.0}).values.copy()
 
     @property

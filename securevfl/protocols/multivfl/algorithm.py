@@ -129,7 +129,7 @@ class DataOwner(Participant):
         How often it has released each row (`securevfl.privacy.release_counts`). Seeded noise
         protects nothing and repeats itself, so it is not counted.
     rows : dict of str to ndarray
-        By label owner, the rows of its samples, in the order that both know.
+        By label owner, the rows of its samples, in the order that all of them know.
     """
 
     kept: ClassVar[tuple[str, ...]] = (
@@ -174,7 +174,7 @@ class DataOwner(Participant):
         self.rows: dict[str, np.ndarray] = {}
 
     async def setup(self) -> None:
-        """Find the samples in common with each label owner."""
+        """Find for each label owner the rows that it and all data owners have."""
         for k in self.copies.networks:
             others = [n for n in (*self.peers, k) if n != self.index]
             self.rows[str(k)] = await align(self, self.ids, others, private=self.private)

@@ -66,7 +66,7 @@ def plus(builder: Any, place: Any, term: Any) -> None:
 
 
 def repeat(builder: Any, count: Any) -> Any:
-    """A context whose body runs for (index, index) from 0 to `count` - 1."""
+    """Context of a loop of `count` rounds; it yields the index and the round, which are equal."""
     return loop(builder, constant(0), count, constant(1))
 
 
