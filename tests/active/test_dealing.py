@@ -153,7 +153,7 @@ def test_shares_off_the_polynomial_are_found(places):
 @pytest.mark.parametrize("m", [1, 2])
 def test_soundness_is_as_stated(m):
     """At p = 31 a lie to one holder passes with (2p - 1)/p^2 a check, within its interval."""
-    p, trials = 31, 600
+    p, trials = 31, 1000
     dealer, random = Dealer(form_of(code_of(p, N=3), shape=(2, 2), m=m)), np.random.default_rng(1)
 
     def lie(shares):
@@ -172,7 +172,7 @@ def test_soundness_is_as_stated(m):
 
 
 def test_rank_one_lies_pass_as_often_as_the_bound_says():
-    p, trials = 31, 600
+    p, trials = 31, 1000
     dealer = Dealer(form_of(code_of(p, N=3), shape=(2, 2), m=1))
     passed = 0
     for step in range(trials):

@@ -32,12 +32,12 @@ def corrupt(F, rng, results, rows):
 @pytest.mark.parametrize("F", FIELDS, ids=str)
 @pytest.mark.parametrize(("N", "K", "T"), [(9, 1, 1), (16, 2, 2), (28, 4, 2)])
 def test_up_to_a_wrong_results_are_named_and_left_out(F, N, K, T):
-    # 30 trials for each of 18 configurations: each number of wrong results comes thrice at least.
+    # 200 trials for each of 18 configurations: 3,600 in all.
     code = LagrangeCode(F, parties=N, segments=K, privacy=T)
     rng = np.random.default_rng(N)
     expected, honest = squares(F, code, seed=N, columns=6)
     most = (N - code.recovery_threshold()) // 2
-    for trial in range(30):
+    for trial in range(200):
         order = rng.permutation(N)
         rows = rng.permutation(N)[: trial % (most + 1)]
         results = honest[order]
@@ -54,7 +54,7 @@ def test_one_more_random_wrong_result_raises(F):
     _, honest = squares(F, code, seed=3, columns=5)
     most = (14 - code.recovery_threshold()) // 2
     for extra in (1, 2, 14 - most):
-        for _ in range(20):
+        for _ in range(100):
             results = honest.copy()
             corrupt(F, rng, results, rng.permutation(14)[: most + extra])
             with pytest.raises(CorruptResultsError, match="more than 4 of 14"):

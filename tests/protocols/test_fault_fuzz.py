@@ -22,7 +22,7 @@ from securevfl.protocols.base.registry import find_protocols
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import TINY, History, make, paper_conditions, tiny_data
 
-SETTINGS = 5  # for each variant but the costly ones
+SETTINGS = 9  # for each variant but the costly ones
 INSTANTS = 20_000  # of virtual time; a run of these sizes has a few hundred
 SMALL = TINY | {"rounds": 6, "batch": 40}
 TIMED = {"timeout": 1.5}
@@ -44,9 +44,9 @@ VARIANTS = {
 }
 COSTLY = {
     "he_split": 1,
-    "fedhssl": 2,
-    "cvfl": 3,
-    "cvfl sync": 3,
+    "fedhssl": 3,
+    "cvfl": 5,
+    "cvfl sync": 5,
 }  # settings of those that take long
 NEEDS = {"he_split": "tenseal"}
 
@@ -160,7 +160,7 @@ def test_fedvs_goes_on_while_a_third_of_the_clients_are_down():
     """Clients that were down when the server stepped must not refuse the rows they had before."""
     _, options = VARIANTS["fedvs timed"]
     ended, refused = 0, 0
-    for seed in range(8):
+    for seed in range(16):
         made = make("fedvs", data(), seed=seed, defaults=SMALL | {"rounds": 40}, **options)
         history = History()
         faults = Faults({"client": Chain(0.3, 0.5)})
@@ -176,15 +176,14 @@ def test_fedvs_goes_on_while_a_third_of_the_clients_are_down():
             ended += 1
         refused += sum(event.name == "refused" for event in history.events)
     # The others lack R clients six attempts in a row. Of seeds 0 to 79 57 end, as did 60 when masks
-    # were dealt; of the first 16 only 5 did where clients kept their memory of uploads for ever,
-    # and refused.
-    assert ended >= 5
+    # were dealt; of these 16 only 5 did where clients kept their memory of uploads for ever.
+    assert ended >= 11
     assert refused == 0
 
 
 def test_there_are_enough_settings_and_all_differ():
     settings = list(cases())
-    assert len(settings) >= 120
+    assert len(settings) >= 200
     assert {case.values[0] for case in settings} == set(find_protocols())
     roles = {"client": tuple(range(6)), "server": (SERVER,)}
     made = {repr(random_faults(np.random.default_rng(c.values[2]), roles)) for c in settings}
