@@ -370,8 +370,7 @@ def _dispute(
     return RunError(
         f"{kind!r} of step {step}: what party {places[1]} says that party {dealer} dealt it {why}. "
         f"Dispute of {places[0]} and {places[1]}: one of both errs"
-        + f", or {dealer} gave them two keys"
-        * keys
+        f"{f', or {dealer} gave them two keys' if keys else ''}"
     )
 
 

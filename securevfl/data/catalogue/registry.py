@@ -159,8 +159,8 @@ def _load(
         raise UnknownNameError("data set", name, known)
     if path.is_dir():
         raise DataError(
-            f"{path} is a folder, and data come from the file of a table; of images give arrays to "
-            "VerticalDataset.from_numpy, or torchvision's ImageFolder to .from_torch."
+            f"{path} is a folder; name the file of a table. In Python give images as arrays to "
+            "VerticalDataset.from_numpy, or torchvision's ImageFolder to VerticalDataset.from_torch."
         )
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; check the path.")
