@@ -34,7 +34,6 @@ WIDTHS = (2, 4, 8, 16, 64)
 SEEDS = (1, 2, 3, 4, 5)
 ADAM = [(0.003, 0.03), (0.01, 0.1), (0.01, 0.01)]
 SGD = [(0.01, 16.0)]  # the server's model by Adam
-NARROWEST = 8  # width of the lines that are attacked: narrower ones take long to train
 MOST_SEARCHED, STARTS, ROWS = 62, 100, 250  # dimensions, starts and rows of the attack
 ANCHORS = (0.25, 0.5, 1, 2, 4)  # equations released a row / d
 
@@ -224,22 +223,17 @@ def attacked(raw: np.ndarray, view: np.ndarray) -> dict[str, Any]:
 
 
 def attack(name: str) -> None:
-    """Add what the attack gets to a set's lines, at their last points within d and in all."""
+    """Add to a set's lines what the attack gets at each point."""
     path = RESULTS / f"frontier-{name}.json"
     content = json.loads(path.read_text())
     data = load_dataset(name)
     data = data.subset(content["rows"]) if content["rows"] < data.rows else data
     for line in content["lines"]:
-        if line["degree"] < 2 or line["width"] < NARROWEST:
-            continue
         options = {"width": line["width"], "degree": line["degree"]}
         own = rotated(data, SEEDS[0]) if line["rotation"] else data
         raw = np.concatenate(data.train, 1)[:ROWS].astype(float)
         line["attack"] = {}
-        chosen = dict(zip(line["test"], line["chosen"], strict=True))
-        within = [E for E in chosen if int(E) * line["width"] <= content["unknowns"]["d"]]
-        for E in dict.fromkeys([*within[-1:], list(chosen)[-1]]):
-            index = chosen[E]
+        for E, index in zip(line["test"], line["chosen"], strict=True):
             view = released(own, line["tried"][index], int(E), ROWS, **options)
             line["attack"][E] = attacked(raw, view)
             print(name, *options.values(), line["rotation"], E, line["attack"][E], flush=True)

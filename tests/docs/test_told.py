@@ -173,15 +173,26 @@ def test_what_is_said_of_a_rotation_is_what_was_stored(page):
             assert f"{less} on {name}" in text
         else:
             assert name == "fashion-mnist"
-    found = {False: [], True: []}
-    for name in ("breast-cancer", "digits"):
+    within, beyond = {}, {False: [], True: []}
+    for name in ("digits", "breast-cancer", "credit-card", "handwritten", "fashion-mnist"):
         content = json.loads((folder / f"frontier-{name}.json").read_text())
         for line in content["lines"]:
-            for epochs, got in line.get("attack", {}).items():
-                above = got.get("above 0.95")
-                if frontier.released(line, epochs, content) <= 1:
-                    assert not above
-                elif name == "breast-cancer":
-                    found[line["rotation"]].append(above)
-    assert found == {False: [2, 2, 6], True: [0, 0, 0]}
-    assert "2, 2 and 6 without it at h = 8, 16 and 64, and none with it" in text
+            assert set(line["attack"]) == set(line["test"])  # each point was attacked
+            for epochs, got in line["attack"].items():
+                above = got.get("above 0.95", 0)
+                if frontier.released(line, epochs, content) > 1:
+                    if (name, line["degree"]) == ("breast-cancer", 2):
+                        beyond[line["rotation"]].append(above)
+                elif above:
+                    within[name, line["width"], line["rotation"], int(epochs)] = above
+    assert within == {
+        ("digits", 2, False, 30): 4,
+        ("digits", 4, False, 15): 4,
+        ("digits", 4, True, 15): 4,
+        ("credit-card", 1, False, 23): 1,
+        ("credit-card", 1, True, 23): 1,
+    }
+    assert "columns at five points of five sets, with or without it" in text
+    assert max(beyond[False]) == 6
+    assert max(beyond[True]) == 0
+    assert "up to 6 of breast-cancer's columns without it, and none with it" in text
