@@ -160,7 +160,7 @@ def _load(
     if path.is_dir():
         raise DataError(
             f"{path} is a folder; name the file of a table. In Python give images as arrays to "
-            "VerticalDataset.from_numpy, or torchvision's ImageFolder to VerticalDataset.from_torch."
+            "VerticalDataset.from_numpy, or torchvision's ImageFolder to its from_torch."
         )
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; check the path.")
