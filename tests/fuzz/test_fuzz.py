@@ -24,7 +24,6 @@ import tomli_w
 
 import securevfl as svfl
 from securevfl.engine import wire
-from securevfl.engine.carriers.datagrams import encode_hello
 from securevfl.engine.checkpoint import read_file
 from securevfl.engine.conditions_file import load_conditions
 from securevfl.engine.faults import load_faults
@@ -35,7 +34,7 @@ from securevfl.report.loading import read_records
 from securevfl.runs.spec import RunSpec
 from securevfl.runs.storage import read_history, read_transcript
 from securevfl.studies.study import read_study
-from tests.engine.carriers.world import World
+from tests.engine.carriers.world import World, hello_of
 from tests.fuzz.mutation import damaged, varied
 from tests.runs.folders import small
 
@@ -83,7 +82,7 @@ def test_datagrams_of_a_carrier():
     sent = [b"x" * n for n in range(20)]
     for frame in sent:
         world.sessions[-1].send(0, frame)
-    hello = encode_hello(-1, 0, world.sessions[-1].hello)
+    hello = hello_of(world.sessions[-1], 0)
     valid = [hello] + [data for _, data in world.sessions[-1].due(world.now)]
 
     def attempt(rng: random.Random) -> None:

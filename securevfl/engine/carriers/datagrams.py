@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from securevfl.engine import wire
 from securevfl.engine.carriers.base import LARGEST_DATAGRAM
-from securevfl.engine.security.frames import Hello
+from securevfl.engine.carriers.handshake import Answer, Offer
 from securevfl.errors import SealError, WireError
 
 if TYPE_CHECKING:
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 HELLO, DATA, ACK = 0, 1, 2
 FIRST, LAST, GONE = 1, 2, 4  # flags: first and last piece of a frame; the link was given up
-_VERSION = 1
+_VERSION = 2
 _HEAD = struct.Struct("<BBiiqqQ")
 _CONTENT = struct.Struct("<QQQIB")
 _HELLO = struct.Struct("<H")
 _TAG = 16
-_SMALLEST = 256  # bytes of a padded datagram; acknowledgements and introductions fit into it
+_SMALLEST = 256  # bytes of a padded datagram; an acknowledgement fits into it
+_HELLO_BYTES = 4096  # of an introduction, with an answer or without
 LARGEST_PIECE = LARGEST_DATAGRAM - _HEAD.size - _CONTENT.size - _TAG
-_HELLO_FIELDS = (int, bytes, bytes)
+_HELLO_FIELDS = (int, int, bytes, bytes, bytes, bytes, bytes, bytes)
 
 
 class Head(NamedTuple):
@@ -78,8 +79,8 @@ class Content(NamedTuple):
 def seal(cipher: ChaCha20Poly1305, head: Head, content: Content, *, padded: bool) -> bytes:
     """Bytes of a datagram. No two may be sealed with one head under one key.
 
-    Type and number make the nonce; a key is that of one direction of a link between two
-    incarnations. With `padded` the length is a power of two.
+    Type and number make the nonce; the cipher is that of the number in its
+    `securevfl.engine.carriers.handshake.Chain`. With `padded` the length is a power of two.
     """
     expected, later, total, flags, piece = content
     plain = _CONTENT.pack(expected, later, total, len(piece), flags) + piece
@@ -121,23 +122,24 @@ def read_head(data: bytes) -> Head:
     return Head(*fields)
 
 
-def encode_hello(sender: int, receiver: int, hello: Hello) -> bytes:
+def encode_hello(sender: int, receiver: int, offer: Offer, answer: Answer) -> bytes:
     """Datagram of an introduction: signed, but not sealed, as the peer has no key yet."""
-    body = wire.encode(tuple(hello))
-    data = Head(HELLO, sender, receiver, hello.epoch, -1, 0).encode() + _HELLO.pack(len(body))
-    return (data + body).ljust(_SMALLEST, b"\0")
+    body = wire.encode((*offer, *answer))
+    head = Head(HELLO, sender, receiver, offer.epoch, -1, 0)
+    return (head.encode() + _HELLO.pack(len(body)) + body).ljust(_HELLO_BYTES, b"\0")
 
 
-def decode_hello(data: bytes) -> Hello:
-    """Introduction that a datagram holds; its signature is not checked here.
+def decode_hello(data: bytes) -> tuple[Offer, Answer]:
+    """What an introduction holds; its signatures are not checked here.
 
     WireError for malformed bytes.
     """
     (length,) = _HELLO.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _HELLO.size
-    if len(data) > 2 * _SMALLEST or at + length > len(data):
+    if len(data) != _HELLO_BYTES or at + length > len(data):
         raise WireError(f"datagram: an introduction of {length} bytes in {len(data)}")
-    return Hello(*wire.decode_flat(data[at : at + length], _HELLO_FIELDS))
+    values = wire.decode_flat(data[at : at + length], _HELLO_FIELDS)
+    return Offer(*values[:5]), Answer(*values[5:])
 
 
 def _padded(length: int) -> int:

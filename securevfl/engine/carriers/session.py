@@ -1,14 +1,15 @@
 """The session of one party: frames on an unreliable carrier, each delivered once and in order.
 
 A frame of `securevfl.engine.security.frames.Links` is cut into datagrams of at most
-`LARGEST_DATAGRAM` bytes. Each datagram is numbered and sealed with a key of its link's direction,
-and kept until the peer has acknowledged it. Acknowledgements are sealed, too; they are cumulative
-and tell which later datagrams have come, so a gap is filled at once. What stays unacknowledged is
-sent again on a timer that doubles, and when the carrier is connected anew.
+`LARGEST_DATAGRAM` bytes. Each datagram is numbered and sealed with a key of its own, and kept until
+the peer has acknowledged it. Acknowledgements are sealed, too; they are cumulative and tell which
+later datagrams have come, so a gap is filled at once. What stays unacknowledged is sent again on a
+timer that doubles, and when the carrier is connected anew.
 
-A peer counts as present once its introduction, signed by its identity, has come, and then a
-datagram that is sealed with the key of that incarnation. An old introduction that a carrier replays
-is therefore never believed to be a peer.
+A link begins with a handshake (`securevfl.engine.carriers.handshake`). A peer counts as present
+once a datagram has come that is sealed with the keys of its new incarnation and of this one. An old
+introduction that a carrier replays, or whose secrets have leaked, is therefore never believed to be
+a peer.
 
 What the relay can do is delay and drop; a link with gaps is never delivered. A peer that lets more
 than a bounded number of bytes wait is given up: it is told so, and has to begin a new incarnation.
@@ -20,9 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from securevfl.engine import wire
 from securevfl.engine.carriers.datagrams import (
     ACK,
     DATA,
@@ -36,14 +35,10 @@ from securevfl.engine.carriers.datagrams import (
     read_head,
     seal,
 )
+from securevfl.engine.carriers.handshake import Answer, Chains, Credentials, Handshake, Offer
 from securevfl.engine.carriers.link import Incoming, Outgoing, Piece
 from securevfl.engine.network import name_of
-from securevfl.engine.security.frames import Hello
-from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import CarrierError, SealError, WireError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 KEEPALIVE = 5.0  # seconds after which a present party says something
 _NEVER, _AT_ONCE = float("inf"), float("-inf")
@@ -55,10 +50,9 @@ _FIRST_HELLO, _LONGEST_HELLO = 0.2, 5.0  # seconds until an introduction is repe
 class _Link:
     """The link to one incarnation of a peer, or to a peer of which none is known."""
 
-    def __init__(self, largest: int, peers: int) -> None:
-        self.hello: Hello | None = None
-        self.sealing: ChaCha20Poly1305 | None = None
-        self.opening: ChaCha20Poly1305 | None = None
+    def __init__(self, handshake: Handshake, largest: int, peers: int) -> None:
+        self.handshake = handshake
+        self.chains: Chains | None = None
         self.present = False
         self.outgoing = Outgoing(peers)
         self.incoming = Incoming(largest)
@@ -71,7 +65,13 @@ class _Link:
     @property
     def epoch(self) -> int | None:
         """Epoch of the incarnation."""
-        return None if self.hello is None else self.hello.epoch
+        return None if self.handshake.theirs is None else self.handshake.theirs.epoch
+
+    @property
+    def newest(self) -> tuple[int, int]:
+        """Epoch and attempt of the peer's newest offer."""
+        theirs = self.handshake.theirs
+        return (-1, -1) if theirs is None else (theirs.epoch, theirs.attempt)
 
     def say_hello_at_once(self) -> None:
         """Let the introduction be due, and its waits begin anew."""
@@ -99,18 +99,14 @@ class Session:
     ----------
     peers : iterable of int
         The other parties.
-    hello : Hello
-        Introduction of this incarnation, signed (`securevfl.engine.security.identity.Identity`). It
-        and the sealer serve one session: another one would number, and so seal, from 0 again.
-    sealer : Sealer
-        The one of the party's `Links`: its key pair makes the keys of the datagrams, too.
-    verify : callable
-        Raises a SealError for a hello that its party's identity has not signed (`Manifest.verify`).
+    epoch : int
+        Number of this incarnation. It serves one session: a peer that knows it does not begin anew.
+    credentials : Credentials
+        Prove this party to the others, and them to it.
     deliver : callable
-        Called with each frame of a peer, once and in order: `PartyHost.take`.
+        Called with each frame of a peer, once and in order, and with the peer: `PartyHost.take`.
     introduce : callable
-        Called with a peer and its hello when a new incarnation of it is present:
-        `PartyHost.add_peers`.
+        Called with a peer and its epoch when a new incarnation of it is present.
     largest : int
         Bound on a frame's bytes when it comes in parts; what claims to be larger ends the link.
     most_stored : int
@@ -133,25 +129,24 @@ class Session:
         self,
         index: int,
         peers: Iterable[int],
-        hello: Hello,
-        sealer: Sealer,
+        epoch: int,
+        credentials: Credentials,
         *,
-        verify: Callable[[int, Hello], None],
-        deliver: Callable[[bytes], None],
-        introduce: Callable[[int, Hello], None],
+        deliver: Callable[[bytes, int], object],
+        introduce: Callable[[int, int], object],
         largest: int = 1 << 28,
         most_stored: int = 1 << 26,
         padded: bool = False,
     ) -> None:
         self.index = index
-        self.hello = hello
+        self.epoch = epoch
         self.rejected = self.repeated = 0
         self.gone: dict[int, str] = {}
-        self._sealer = sealer
-        self._verify, self._deliver, self._introduce = verify, deliver, introduce
+        self._credentials = credentials
+        self._deliver, self._introduce = deliver, introduce
         self._largest, self._most_stored, self._padded = largest, most_stored, padded
-        others = [peer for peer in peers if peer != index]
-        self._links = {peer: _Link(largest, len(others)) for peer in others}
+        self._attempts = {peer: 0 for peer in peers if peer != index}
+        self._links = {peer: self._new_link(peer) for peer in self._attempts}
         self._resent = 0  # on links that are over
 
     def send(self, receiver: int, frame: bytes) -> None:
@@ -180,8 +175,8 @@ class Session:
             if head.receiver != self.index or link is None:
                 raise WireError("datagram: it is for another party, or of none of this session")
             if head.type == HELLO:
-                self._meet(head.sender, link, decode_hello(data), now)
-            elif (head.incarnation, head.to_incarnation) == (link.epoch, self.hello.epoch):
+                self._meet(head.sender, link, *decode_hello(data), now)
+            elif (head.incarnation, head.to_incarnation) == (link.epoch, self.epoch):
                 self._open(head, link, data, now)
         except (SealError, WireError):
             self.rejected += 1
@@ -191,7 +186,8 @@ class Session:
         leaving = []
         for peer, link in self._links.items():
             if not link.present and now >= link.hello_at:
-                leaving.append((peer, encode_hello(self.index, peer, self.hello)))
+                said = link.handshake.offer, link.handshake.answer
+                leaving.append((peer, encode_hello(self.index, peer, *said)))
                 link.hello_at = now + link.hello_wait
                 link.hello_wait = min(2 * link.hello_wait, _LONGEST_HELLO)
             for data in link.outgoing.due(now, partial(self._seal_piece, peer, link, now)):
@@ -219,7 +215,7 @@ class Session:
         link = self._links[peer]
         self.gone[peer] = why
         link.outgoing.clear()
-        if link.epoch is not None:
+        if link.chains is not None:
             link.answer_at = _AT_ONCE
 
     @property
@@ -253,35 +249,37 @@ class Session:
         """Whether every frame that was sent is acknowledged."""
         return all(link.outgoing.idle for link in self._links.values())
 
-    def _meet(self, peer: int, link: _Link, hello: Hello, now: float) -> None:
-        """Learn of a peer's incarnation, or answer one that repeats its introduction."""
-        if link.epoch is not None and hello.epoch <= link.epoch:
-            if hello == link.hello:
-                link.answer_at = min(link.answer_at, now)
-            return
-        self._verify(peer, hello)
-        new = _Link(self._largest, len(self._links))
-        new.hello, new.heard, new.answer_at = hello, now, now
-        try:
-            new.sealing = self._agree(hello, self.index, peer)
-            new.opening = self._agree(hello, peer, self.index)
-        except ValueError:  # too short, or of small order; only its owner can have signed it
-            raise SealError(f"datagram: {name_of(peer)} has a key that is none") from None
-        self._resent += link.outgoing.resent
-        self._links[peer] = new
-        self.gone.pop(peer, None)
+    def _new_link(self, peer: int) -> _Link:
+        """A link to the next incarnation of a peer, with an offer of its own."""
+        self._attempts[peer] += 1
+        which = self.index, peer, self.epoch, self._attempts[peer]
+        handshake = Handshake(self._credentials, *which)
+        return _Link(handshake, self._largest, len(self._attempts))
 
-    def _agree(self, theirs: Hello, sender: int, receiver: int) -> ChaCha20Poly1305:
-        """Cipher of one direction, between these two incarnations only."""
-        first, second = self.hello.epoch, theirs.epoch
-        epochs = (first, second) if sender == self.index else (second, first)
-        return self._sealer.agree(
-            "securevfl datagram 1", theirs.public, sender, receiver, wire.encode(epochs)
-        )
+    def _meet(self, peer: int, link: _Link, offer: Offer, answer: Answer, now: float) -> None:
+        """Take in an introduction: of a new incarnation, of one that answers, or of a known one."""
+        said = offer.epoch, offer.attempt
+        if said < link.newest:
+            return
+        if said > link.newest:
+            link.handshake.check(offer)
+            if link.present or link.epoch not in (None, offer.epoch):
+                self._resent += link.outgoing.resent
+                self._links[peer] = link = self._new_link(peer)
+                self.gone.pop(peer, None)
+            link.handshake.hear(offer)
+            link.chains, link.answer_at, link.heard = None, _NEVER, now
+            link.say_hello_at_once()
+        if link.chains is None and offer == link.handshake.theirs:
+            link.chains = link.handshake.agree(answer)
+        if link.chains is not None:
+            link.answer_at = min(link.answer_at, now)
 
     def _open(self, head: Head, link: _Link, data: bytes, now: float) -> None:
         """Take in a sealed datagram of the present incarnation of a peer."""
-        assert link.opening is not None
+        if link.chains is None:  # the peer's answer is still to come
+            return
+        chain = link.chains.received_acks if head.type == ACK else link.chains.received
         if head.type == ACK:
             if head.number < link.next_ack:  # older than what is known
                 self.repeated += 1
@@ -290,7 +288,8 @@ class Session:
             self.repeated += 1
             link.answer_by(now + _ANSWER_WAIT)  # the acknowledgement may have been lost
             return
-        content = open_sealed(link.opening, head, data)
+        content = open_sealed(chain.cipher(head.number), head, data)
+        chain.used(head.number, link.next_ack if head.type == ACK else link.incoming.expected)
         link.heard = now
         self._welcome(head.sender, link)
         if content.flags & GONE:
@@ -317,16 +316,16 @@ class Session:
         gap = link.incoming.later != 0
         link.answer_by(now if gap or link.unanswered >= _UNANSWERED else now + _ANSWER_WAIT)
         for frame in frames:  # whose receiver may send and ask for what is due
-            self._deliver(frame)
+            self._deliver(frame, head.sender)
 
     def _welcome(self, peer: int, link: _Link) -> None:
         """Count a peer as present: it holds the key that its introduction names, and knows ours."""
         if link.present:
             return
-        assert link.hello is not None
         link.present = True
-        link.answer_at = _AT_ONCE  # it may not know yet that this party has its introduction
-        self._introduce(peer, link.hello)
+        link.handshake.forget()
+        link.answer_at = _AT_ONCE  # it may not know yet that this party has its answer
+        self._introduce(peer, link.newest[0])
 
     def _give_up_too(self, peer: int, link: _Link) -> None:
         if peer not in self.gone:
@@ -347,8 +346,11 @@ class Session:
     def _seal(
         self, peer: int, link: _Link, kind: int, number: int, rest: tuple[int, int, bytes]
     ) -> bytes:
-        assert link.sealing is not None
+        assert link.chains is not None
         assert link.epoch is not None
-        head = Head(kind, self.index, peer, self.hello.epoch, link.epoch, number)
+        head = Head(kind, self.index, peer, self.epoch, link.epoch, number)
         content = Content(link.incoming.expected, link.incoming.later, *rest)
-        return seal(link.sealing, head, content, padded=self._padded)
+        chain = link.chains.sent_acks if kind == ACK else link.chains.sent
+        data = seal(chain.cipher(number), head, content, padded=self._padded)
+        chain.used(number, number)
+        return data

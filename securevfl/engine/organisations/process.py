@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from securevfl.engine import wire
 from securevfl.engine.carriers.base import Carrier
 from securevfl.engine.carriers.endpoint import Endpoint
+from securevfl.engine.carriers.handshake import Credentials
 from securevfl.engine.carriers.session import Session
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.organisations.beacon import Beacon
@@ -272,14 +274,14 @@ class Process:
                 f"session {self.manifest.session!r}: the others have ended the phase "
                 f"{phase.name!r}, and this party has no checkpoint of it. Put its folder back"
             )
-        host, _ = self._incarnation(phase, max(self._rounds))
+        host = self._incarnation(phase, max(self._rounds))
         phase.finish(host)
         self._result, self._back = True, False
 
-    def _incarnation(self, phase: Phase, at: int | None) -> tuple[PartyHost, Hello]:
+    def _incarnation(self, phase: Phase, at: int | None) -> PartyHost:
         """A new incarnation from the checkpoint of a round, or from the beginning."""
         phase.go_back(at)
-        return begin_incarnation(
+        host, _ = begin_incarnation(
             phase.assignment,
             self.index,
             phase.store,
@@ -291,33 +293,35 @@ class Process:
             floor=0,
             used=phase.used,
             observe=phase.observe,
+            carrier_seals=True,
         )
+        return host
 
     async def _begin(self, phase: Phase, era: tuple[int, ...], at: int | None) -> None:
         """Make a new incarnation from the checkpoint of a round, and connect it."""
         self._era, self._result, self._back = era, False, False
         self._tell()  # making the party may take long: others must know that it does
-        host, hello = self._incarnation(phase, at)
+        host = self._incarnation(phase, at)
         self._from = at
         self._host = host
-        await self._connect(phase, host, hello)
+        await self._connect(phase, host)
         told = {"phase": phase.name, "from_round": at or 0, "life": self.roster.life}
         self._record("era", told)
 
-    async def _connect(self, phase: Phase, host: PartyHost, hello: Hello) -> None:
+    async def _connect(self, phase: Phase, host: PartyHost) -> None:
         """Open the channel of an incarnation, whose links begin anew."""
-        assert host.links.sealer is not None
+        key = self.roster.of(self._era, SERVER) if phase.tolerant else self._era
+        # Who has another view of the lives of all agrees on no keys.
+        context = wire.encode((self.manifest.digest, phase.number, key))
         self._session = Session(
             self.index,
             self.roster.peers,
-            hello,
-            host.links.sealer,
-            verify=self.manifest.verify,
+            host.links.epoch,
+            Credentials(context, self._identity.sign, self.manifest.has_signed),
             deliver=host.take,
-            introduce=lambda peer, known: host.add_peers({peer: known}),
+            introduce=lambda peer, epoch: host.add_peers({peer: Hello(epoch, b"")}),
             padded=self._padded,
         )
-        key = self.roster.of(self._era, SERVER) if phase.tolerant else self._era
         channel = self._channels.channel(f"{phase.number} {key}")
         self._endpoint = Endpoint(self._session, channel, self._of_endpoint, patience=self.patience)
         await self._endpoint.open()

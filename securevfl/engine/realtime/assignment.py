@@ -143,6 +143,7 @@ def begin_incarnation(
     floor: int,
     used: Callable[[], None] | None = None,
     observe: Callable[[Event], None] | None = None,
+    carrier_seals: bool = False,
 ) -> tuple[PartyHost, Hello]:
     """A new incarnation of a party in its host, and its introduction to the others.
 
@@ -170,6 +171,8 @@ def begin_incarnation(
         Notes that the manifest's session is used now; by `PartyAssignment.use_session` if None.
     observe : callable, optional
         Called with each event of the party.
+    carrier_seals : bool
+        Whether what carries the frames seals them and knows whose they are; links do neither then.
     """
     _limit_threads()
     saved = None
@@ -193,7 +196,8 @@ def begin_incarnation(
     party.epoch = epoch
     if index == SERVER:
         party.round = max(party.round, floor)
-    sealer = Sealer(assignment.protocol, assignment.run_id, index) if assignment.sealed else None
+    sealed = assignment.sealed and not carrier_seals
+    sealer = Sealer(assignment.protocol, assignment.run_id, index) if sealed else None
     verify = None
     if assignment.manifest is not None:
         assignment.manifest.check()
@@ -201,7 +205,7 @@ def begin_incarnation(
             assignment.use_session(index, store)
         else:
             used()
-        verify = assignment.manifest.verify
+        verify = None if carrier_seals else assignment.manifest.verify
     links = Links(assignment.run_id, index, epoch, assignment.parties, sealer, verify)
     host = PartyHost(
         party,
@@ -216,7 +220,7 @@ def begin_incarnation(
         rules=assignment.rules,
         observe=observe,
     )
-    if identity is None or assignment.manifest is None:
+    if identity is None or assignment.manifest is None or carrier_seals:
         return host, links.hello
     return host, identity.introduce(assignment.manifest.digest, index, links.hello)
 

@@ -163,10 +163,16 @@ class PartyHost(Owner):
             for message in messages:
                 self._arrive(message)
 
-    def take(self, data: Any) -> None:
-        """Receive a frame. Bytes that are no valid frame are counted, and else ignored."""
+    def take(self, data: Any, sender: int | None = None) -> None:
+        """Receive a frame. Bytes that are no valid frame are counted, and else ignored.
+
+        Parameters
+        ----------
+        sender : int, optional
+            Whose it is, where the carrier knows.
+        """
         try:
-            messages = self.links.unpack(data)
+            messages = self.links.unpack(data, sender)
         except (WireError, SealError) as error:
             self._reject(error)
             return

@@ -97,7 +97,8 @@ class Links:
     peers : iterable of int
         The other parties.
     sealer : Sealer, optional
-        Seals what leaves and opens what comes; frames are open where there is none.
+        Seals what leaves and opens what comes. Frames are open where there is none, as below a
+        `securevfl.engine.carriers.session.Session`, which seals.
     verify : callable, optional
         Raises a SealError for a hello that its party's identity has not signed.
 
@@ -177,13 +178,20 @@ class Links:
             self.run, self.index, receiver, kind, round, self.epoch, link.epoch, number, payload
         ).encode()
 
-    def unpack(self, data: Any) -> list[Message]:
+    def unpack(self, data: Any, sender: int | None = None) -> list[Message]:
         """Messages that are next in order now that a frame has come; often one, or none yet.
 
         WireError for bytes that are no frame of this run for this party from one of the others.
         SealError for a frame that was changed, forged or received before.
+
+        Parameters
+        ----------
+        sender : int, optional
+            Whose it is, where the carrier knows.
         """
         frame = Frame.decode(data)
+        if sender not in (None, frame.sender):
+            raise WireError(f"link: {name_of(sender)} sent a frame of {name_of(frame.sender)}")
         if frame.run != self.run or frame.receiver != self.index:
             raise WireError(
                 f"link: a frame of run {frame.run!r} for {name_of(frame.receiver)} came to "

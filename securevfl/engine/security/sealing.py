@@ -117,8 +117,7 @@ class Sealer:
         self._used: dict[int, set[bytes]] = {}  # hashes of all keys that each peer ever had
         self._outward: dict[int, _Direction] = {}  # by receiver
         self._inward: dict[int, _Direction] = {}  # by sender
-        # X25519 by purpose and key, where one direction has used it.
-        self._agreed: dict[tuple[str, bytes], bytes] = {}
+        self._agreed: dict[bytes, bytes] = {}  # X25519 by key, where one direction has used it
         self._restored = False
         # Head of the associated data: those of a tuple of seven values, of which two never change.
         self._bound_head = wire.encode((protocol, run, *[None] * 5))[:-5]
@@ -254,45 +253,27 @@ class Sealer:
         return direction
 
     def _derive(self, sender: int, receiver: int) -> ChaCha20Poly1305:
+        """Cipher of one direction, agreed on with the owner of the peer's public key."""
         other = receiver if sender == self.index else sender
         if other not in self._public:
             raise SealError(
                 f"sealed link: {name_of(self.index)} has no public key of {name_of(other)}"
             )
-        return self.agree("securevfl link 1", self._public[other], sender, receiver)
-
-    def agree(
-        self, purpose: str, theirs: bytes, sender: int, receiver: int, context: bytes = b""
-    ) -> ChaCha20Poly1305:
-        """Cipher of one direction, agreed on with the owner of a public key, for one purpose.
-
-        ValueError when the public key is none that a party can have.
-
-        Parameters
-        ----------
-        purpose : str
-            Each has keys of its own.
-        theirs : bytes
-            The other party's public key, 32 bytes.
-        sender, receiver : int
-            The direction; one of them is this party.
-        context : bytes
-            What else both know, and the key is to be bound to.
-        """
+        theirs = self._public[other]
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-        shared = self._agreed.pop((purpose, theirs), None)
+        shared = self._agreed.pop(theirs, None)
         if shared is None:  # the other direction will take it
             shared = self._secret.exchange(X25519PublicKey.from_public_bytes(theirs))
-            self._agreed[purpose, theirs] = shared
+            self._agreed[theirs] = shared
         own = self.public
         # Both keys, in the order of the direction: the two directions have different cipher keys,
         # and each is bound to whom it was agreed with, as plain X25519 is not.
         keys = own + theirs if sender == self.index else theirs + own
-        info = wire.encode((purpose, self.protocol, self.run, sender, receiver)) + keys + context
+        info = wire.encode(("securevfl link 1", self.protocol, self.run, sender, receiver)) + keys
         return ChaCha20Poly1305(HKDF(SHA256(), length=32, salt=None, info=info).derive(shared))
 
     def _bound(self, sender: int, receiver: int, kind: str, round: int, epoch: int) -> bytes:

@@ -4,10 +4,8 @@ import asyncio
 
 from securevfl.engine.carriers.endpoint import Endpoint
 from securevfl.engine.carriers.session import Session
-from securevfl.engine.security.frames import Hello
-from securevfl.engine.security.sealing import Sealer
 from tests.engine.carriers.memory import Hostility, MemoryRelay
-from tests.engine.carriers.world import identity, manifest_of
+from tests.engine.carriers.world import credentials_of, identity, manifest_of
 
 
 class Parties:
@@ -23,12 +21,10 @@ class Parties:
             self.ends[n] = self.endpoint(n)
 
     def endpoint(self, n):
-        sealer = Sealer("fedvs", "session", n)
-        who, session = self.identities[n], self.manifest.digest
         made = Session(
-            n, self.identities, who.introduce(session, n, Hello(0, sealer.public)), sealer,
-            verify=self.manifest.verify, deliver=self.got[n].append,
-            introduce=lambda peer, hello: None, **self.options,
+            n, self.identities, 0, credentials_of(self.identities[n], self.manifest),
+            deliver=lambda frame, sender: self.got[n].append(frame),
+            introduce=lambda peer, epoch: None, **self.options,
         )  # fmt: skip
         carrier = self.make(self, n)
         return Endpoint(made, carrier, lambda name, fields: self.events[n].append((name, fields)))

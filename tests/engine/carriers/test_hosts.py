@@ -9,14 +9,13 @@ from securevfl.engine.carriers.session import Session
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.host import PartyHost
-from securevfl.engine.security.frames import Links
-from securevfl.engine.security.sealing import Sealer
+from securevfl.engine.security.frames import Hello, Links
 from securevfl.engine.streams import SecretSeed
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.engine.carriers.memory import Hostility, MemoryRelay
-from tests.engine.carriers.world import identity, manifest_of
+from tests.engine.carriers.world import credentials_of, identity, manifest_of
 
 
 class Run:
@@ -32,17 +31,15 @@ class Run:
             self.add(n, party)
 
     def add(self, n, party):
-        sealer = Sealer(self.made.name, self.manifest.session, n)
-        verify = self.manifest.verify
-        links = Links(self.manifest.session, n, 0, self.identities, sealer, verify)
+        links = Links(self.manifest.session, n, 0, self.identities, None)
         host = PartyHost(
             party, links, lambda to, frame: self.ends[n].transmit(to, frame), seed=self.made.seed,
             secrets=SecretSeed(self.made.seed), rules=rules_of(self.made),
         )  # fmt: skip
-        hello = self.identities[n].introduce(self.manifest.digest, n, links.hello)
         session = Session(
-            n, self.identities, hello, sealer, verify=verify, deliver=host.take,
-            introduce=lambda peer, known: host.add_peers({peer: known}), **self.options,
+            n, self.identities, 0, credentials_of(self.identities[n], self.manifest),
+            deliver=host.take,
+            introduce=lambda peer, epoch: host.add_peers({peer: Hello(epoch, b"")}), **self.options,
         )  # fmt: skip
         self.hosts[n] = host
         self.ends[n] = Endpoint(session, self.relay.carrier(n), self.record)

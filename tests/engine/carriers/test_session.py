@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from securevfl.engine.carriers.base import LARGEST_DATAGRAM
 from securevfl.engine.carriers.datagrams import DATA, HELLO, encode_hello, read_head
+from securevfl.engine.carriers.handshake import Handshake
 from securevfl.engine.carriers.link import (
     BYTES_TO_ALL,
     BYTES_UNDER_WAY,
@@ -17,10 +18,9 @@ from securevfl.engine.carriers.link import (
     Outgoing,
 )
 from securevfl.engine.carriers.session import KEEPALIVE
-from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import CarrierError
 from tests.engine.carriers.memory import Hostility
-from tests.engine.carriers.world import World
+from tests.engine.carriers.world import World, credentials_of, hello_of, identity
 
 
 def frames(count, seed=0, largest=400):
@@ -77,7 +77,7 @@ def test_who_gets_a_frame_may_send_at_once_while_later_ones_wait():
     one, two = world.sessions[-1], world.sessions[0]
     answered = []
 
-    def answer(frame):
+    def answer(frame, sender):
         two.send(-1, b"re:" + frame)
         answered.extend(two.due(world.now))
 
@@ -249,7 +249,7 @@ def test_a_hello_is_repeated_until_it_is_answered_by_its_key():
 def test_an_old_hello_that_is_replayed_makes_nobody_present():
     world = World()
     world.meet()
-    old = encode_hello(0, -1, world.sessions[0].hello)
+    old = hello_of(world.sessions[0], -1)
     world.start(0, 1)
     world.start(-1, 1)  # it has forgotten what it knew
     world.stopped.add(0)
@@ -282,12 +282,12 @@ def test_frames_between_other_incarnations_are_lost_and_a_restart_goes_on():
 
 def test_a_hello_that_is_not_signed_by_the_manifest_s_key_is_rejected():
     world = World()
-    stranger = Sealer("fedvs", "session", 0)
-    hello = world.sessions[0].hello._replace(epoch=7, public=stranger.public)
-    world.sessions[-1].take(encode_hello(0, -1, hello), 0.0)
-    world.sessions[-1].take(encode_hello(0, -1, hello._replace(public=b"")), 0.0)
-    world.sessions[-1].take(encode_hello(5, -1, hello), 0.0)
-    world.sessions[-1].take(encode_hello(0, 1, hello), 0.0)
+    stranger = Handshake(credentials_of(identity(), world.manifest), 0, -1, 7, 0)
+    offer, answer = stranger.offer, stranger.answer
+    world.sessions[-1].take(encode_hello(0, -1, offer, answer), 0.0)
+    world.sessions[-1].take(encode_hello(0, -1, offer._replace(public=b""), answer), 0.0)
+    world.sessions[-1].take(encode_hello(5, -1, offer, answer), 0.0)
+    world.sessions[-1].take(encode_hello(0, 1, offer, answer), 0.0)
     assert world.sessions[-1].rejected == 4
     assert world.sessions[-1].due(0.0)[0][1][1] == HELLO
     assert len(world.sessions[-1].due(0.0)) == 0

@@ -3,10 +3,10 @@
 import heapq
 from itertools import count
 
+from securevfl.engine.carriers.datagrams import encode_hello
+from securevfl.engine.carriers.handshake import Credentials
 from securevfl.engine.carriers.session import Session
-from securevfl.engine.security.frames import Hello
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
-from securevfl.engine.security.sealing import Sealer
 from tests.engine.carriers.memory import Hostility, MemoryRelay
 
 
@@ -26,6 +26,16 @@ def manifest_of(identities, session="session"):
     return made
 
 
+def credentials_of(who, manifest):
+    return Credentials(manifest.digest, who.sign, manifest.has_signed)
+
+
+def hello_of(session, peer):
+    """The datagram by which a party introduces itself at present."""
+    made = session._links[peer].handshake
+    return encode_hello(session.index, peer, made.offer, made.answer)
+
+
 class World:
     """Parties -1 to n - 2, whose datagrams take some time and meet hostility."""
 
@@ -43,13 +53,11 @@ class World:
 
     def start(self, n, epoch, **changed):
         """A new incarnation of a party."""
-        sealer = Sealer("fedvs", "session", n)
-        hello = Hello(epoch, sealer.public)
-        hello = self.identities[n].introduce(self.manifest.digest, n, hello)
         got, met = self.got.setdefault(n, []), self.met.setdefault(n, [])
         made = Session(
-            n, self.identities, hello, sealer, verify=self.manifest.verify, deliver=got.append,
-            introduce=lambda peer, hello: met.append((peer, hello.epoch)),
+            n, self.identities, epoch, credentials_of(self.identities[n], self.manifest),
+            deliver=lambda frame, sender: got.append(frame),
+            introduce=lambda peer, epoch: met.append((peer, epoch)),
             **(self.options | changed),
         )  # fmt: skip
         self.sessions[n] = made

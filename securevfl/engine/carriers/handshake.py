@@ -1,0 +1,292 @@
+"""The handshake of a link: two parties agree on keys that each of them has signed for.
+
+It is a signed Diffie-Hellman exchange (SIGMA, Krawczyk 2003, without hidden identities), made
+hybrid with ML-KEM-768, so that who records a run opens nothing with a quantum computer later. Both
+parties do the same::
+
+    A -> B   o_A = (A, B, epoch, attempt, X_A, E_A),  sign_A("offer", o_A)
+    A -> B   c_AB,  sign_A("answer", H(o_A), H(o_B), c_AB)       c_AB = Encaps(E_B)
+
+    keys = HKDF(X25519(x_A, X_B), k_AB, k_BA; H(o_A), H(o_B), H(c_AB), H(c_BA))
+
+and every statement begins with the session's context. The pairs (x, X) and (e, E) are new for each
+link, so a secret of an earlier one that leaks is no key of this one: its owner's signature over
+*this* peer's offer is missing. They are forgotten once the peer has shown the keys.
+
+The keys are the beginnings of chains. A chain goes on by a hash with each datagram, and what it was
+before is forgotten, so keys that leak open nothing that was received before.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from securevfl.engine import wire
+from securevfl.engine.network import name_of
+from securevfl.errors import SealError, WireError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+_FARTHEST = 4096  # keys of a chain that are passed over at most; each costs a microsecond
+_OFFER, _ANSWER, _KEYS = "securevfl offer 1", "securevfl answer 1", "securevfl link 2"
+
+
+class Offer(NamedTuple):
+    """What a party offers to one peer for one link.
+
+    Attributes
+    ----------
+    epoch, attempt : int
+        Its incarnation, and the number of this offer among those that it made to the peer.
+    public : bytes
+        X25519 public key, 32 bytes.
+    encapsulation : bytes
+        ML-KEM-768 public key, 1,184 bytes; empty where the party's library has none.
+    signature : bytes
+        Its identity's, of all this, both parties and the session.
+    """
+
+    epoch: int
+    attempt: int
+    public: bytes
+    encapsulation: bytes
+    signature: bytes = b""
+
+
+class Answer(NamedTuple):
+    """A party's word that it has heard a peer's offer.
+
+    Attributes
+    ----------
+    heard : bytes
+        SHA-256 of the offer that it has heard, 32 bytes; empty where it has heard none.
+    ciphertext : bytes
+        Of ML-KEM-768 under the peer's key, 1,088 bytes; empty where there is no such key.
+    signature : bytes
+        Its identity's, of both offers and the ciphertext.
+    """
+
+    heard: bytes = b""
+    ciphertext: bytes = b""
+    signature: bytes = b""
+
+
+class Chains(NamedTuple):
+    """The four chains of a link: data and acknowledgements, in both directions."""
+
+    sent: Chain
+    sent_acks: Chain
+    received: Chain
+    received_acks: Chain
+
+
+class Credentials(NamedTuple):
+    """By what a party proves who it is, and knows the others.
+
+    Attributes
+    ----------
+    context : bytes
+        The session, and what else both ends must agree on before they can talk.
+    sign : callable
+        Statement to the signature by the party's own identity.
+    has_signed : callable
+        Whether a party's identity has made a signature of a statement: (party, signature,
+        statement), `securevfl.engine.security.identity.Manifest.has_signed`.
+    """
+
+    context: bytes
+    sign: Callable[[bytes], bytes]
+    has_signed: Callable[[int, bytes, bytes], bool]
+
+
+class Handshake:
+    """One party's side of the handshake for one link.
+
+    Parameters
+    ----------
+    index, peer : int
+        The party and its peer.
+    epoch, attempt : int
+        As in `Offer`.
+    """
+
+    def __init__(
+        self, credentials: Credentials, index: int, peer: int, epoch: int, attempt: int
+    ) -> None:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        self.index, self.peer = index, peer
+        self.theirs: Offer | None = None
+        self.answer = Answer()
+        self._credentials = credentials
+        self._secret: Any = X25519PrivateKey.generate()
+        self._decapsulation: Any = _new_mlkem()
+        self._shared = b""  # what the peer will find in our ciphertext
+        encapsulation = b""
+        if self._decapsulation is not None:
+            encapsulation = self._decapsulation.public_key().public_bytes_raw()
+        offer = Offer(epoch, attempt, self._secret.public_key().public_bytes_raw(), encapsulation)
+        self.offer = offer._replace(signature=credentials.sign(self._stated(index, peer, offer)))
+
+    def check(self, theirs: Offer) -> None:
+        """Refuse an offer that the peer's identity has not signed, by a SealError."""
+        statement = self._stated(self.peer, self.index, theirs)
+        if not self._credentials.has_signed(self.peer, theirs.signature, statement):
+            raise SealError(f"link: an offer of {name_of(self.peer)} is not signed by it")
+
+    def hear(self, theirs: Offer) -> None:
+        """Answer an offer that was checked; one that came before is forgotten.
+
+        SealError for keys that are none.
+        """
+        ciphertext, shared = b"", b""
+        if theirs.encapsulation and self._decapsulation is not None:
+            shared, ciphertext = _encapsulate(theirs.encapsulation, self.peer)
+        heard = _hash(self._stated(self.peer, self.index, theirs))
+        said = self._answered(self.index, self._own_hash, heard, ciphertext)
+        self.theirs, self._shared = theirs, shared
+        self.answer = Answer(heard, ciphertext, self._credentials.sign(said))
+
+    def agree(self, answer: Answer) -> Chains | None:
+        """Chains of the link, from the peer's answer; None where it has heard another offer.
+
+        SealError for an answer that the peer's identity has not signed, or with keys that are none.
+        """
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        if self.theirs is None or self._secret is None:
+            raise ValueError("handshake: there is no offer to agree on")
+        if not hmac.compare_digest(answer.heard, self._own_hash):
+            return None
+        theirs = self.answer.heard
+        said = self._answered(self.peer, theirs, self._own_hash, answer.ciphertext)
+        if not self._credentials.has_signed(self.peer, answer.signature, said):
+            raise SealError(f"link: an answer of {name_of(self.peer)} is not signed by it")
+        if bool(answer.ciphertext) != bool(self.answer.ciphertext):
+            raise SealError(f"link: {name_of(self.peer)} has left out its half of ML-KEM")
+        try:
+            exchanged = self._secret.exchange(X25519PublicKey.from_public_bytes(self.theirs.public))
+            told = self._decapsulation.decapsulate(answer.ciphertext) if answer.ciphertext else b""
+        except ValueError:  # of another length or of small order; only its owner can have signed it
+            raise SealError(f"link: {name_of(self.peer)} has a key that is none") from None
+        ours = (self._own_hash, _hash(self.answer.ciphertext), self._shared)
+        his = (theirs, _hash(answer.ciphertext), told)
+        first = self.index < self.peer  # both put the same party first
+        one, two = (ours, his) if first else (his, ours)
+        info = wire.encode((_KEYS, self._credentials.context, *one[:2], *two[:2]))
+        hkdf = HKDF(SHA256(), length=4 * 32, salt=None, info=info)
+        made = hkdf.derive(exchanged + one[2] + two[2])
+        keys = [made[at : at + 32] for at in range(0, 128, 32)]
+        if not first:
+            keys = keys[2:] + keys[:2]
+        sent, sent_acks, received, received_acks = keys
+        # Acknowledgements hold two counters and nothing of the party, and are often lost for good.
+        return Chains(
+            *(Chain(sent), Chain(sent_acks, 8)), *(Chain(received), Chain(received_acks, 8))
+        )
+
+    def forget(self) -> None:
+        """Forget all secrets: the peer has the keys."""
+        self._secret = self._decapsulation = None
+        self._shared = b""
+
+    @functools.cached_property
+    def _own_hash(self) -> bytes:
+        return _hash(self._stated(self.index, self.peer, self.offer))
+
+    def _stated(self, sender: int, receiver: int, offer: Offer) -> bytes:
+        """What is signed of an offer."""
+        return wire.encode((_OFFER, self._credentials.context, sender, receiver, *offer[:-1]))
+
+    def _answered(self, sender: int, own: bytes, heard: bytes, ciphertext: bytes) -> bytes:
+        """What is signed of an answer."""
+        return wire.encode((_ANSWER, self._credentials.context, sender, own, heard, ciphertext))
+
+
+class Chain:
+    """The keys of one direction, each made of the one before, which is then forgotten.
+
+    Parameters
+    ----------
+    start : bytes
+        32 bytes.
+    shift : int
+        2^shift numbers have one key.
+    """
+
+    def __init__(self, start: bytes, shift: int = 0) -> None:
+        self._chain, self._at, self._shift = start, 0, shift
+        self._kept: dict[int, bytes] = {}
+
+    def cipher(self, number: int) -> ChaCha20Poly1305:
+        """Cipher of a number. Nothing is forgotten yet, as the number may be forged.
+
+        WireError for a number whose key is forgotten, or that is too far ahead.
+        """
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+        at = number >> self._shift
+        key = self._kept.get(at)
+        if key is None:
+            if not 0 <= at - self._at < _FARTHEST:
+                raise WireError(f"datagram: there is no key for number {number}")
+            chain = self._chain
+            for _ in range(at - self._at):
+                chain = _derived(chain, b"chain")
+            key = _derived(chain, b"key")
+        return ChaCha20Poly1305(key)
+
+    def used(self, number: int, lowest: int) -> None:
+        """Forget what is needed no more, now that a number was used.
+
+        Parameters
+        ----------
+        lowest : int
+            No number below it is used any more.
+        """
+        at = number >> self._shift
+        while self._at <= at:
+            self._kept[self._at] = _derived(self._chain, b"key")
+            self._chain = _derived(self._chain, b"chain")
+            self._at += 1
+        if not self._shift:
+            self._kept.pop(at, None)
+        for old in [kept for kept in self._kept if kept < lowest >> self._shift]:
+            del self._kept[old]
+
+
+def _derived(chain: bytes, purpose: bytes) -> bytes:
+    return hmac.digest(chain, purpose, "sha256")
+
+
+def _hash(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _new_mlkem() -> Any:
+    """A new ML-KEM-768 key, or None where the installed library has none (FIPS 203)."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+
+        return MLKEM768PrivateKey.generate()
+    except (ImportError, UnsupportedAlgorithm):
+        return None
+
+
+def _encapsulate(public: bytes, peer: int) -> tuple[bytes, bytes]:
+    """Shared secret and ciphertext."""
+    from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
+
+    try:
+        return MLKEM768PublicKey.from_public_bytes(public).encapsulate()
+    except ValueError:
+        raise SealError(f"link: {name_of(peer)} has a key that is none") from None
