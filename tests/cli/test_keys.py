@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from securevfl.cli.app import app
-from securevfl.engine.security.identity import Manifest, fingerprint
+from securevfl.engine.security.identity import Manifest
+from securevfl.engine.security.words import WORDS, in_words
 
 
 def call(*words):
@@ -86,8 +87,10 @@ def test_terms_are_shown_before_anybody_signs_them(names):
     # Parties sign when they join, and compare this before.
     assert call("check", names / "t.toml").exit_code == 0
     assert "nobody has to sign before" in shown["signatures"]
-    assert shown["fingerprint"] == fingerprint(Manifest.read(names / "t.toml").digest)
+    assert shown["fingerprint"] == in_words(Manifest.read(names / "t.toml").digest)
     assert "UTC" in shown["begin by"]
+    assert len(set(WORDS)) == 256
+    assert shown["fingerprint"].count(" ") == 15
 
 
 def test_what_others_wrote_steers_no_terminal(names, tmp_path):
@@ -103,7 +106,7 @@ def test_what_others_wrote_steers_no_terminal(names, tmp_path):
     shown = call("check", tmp_path / "evil.toml").output
     assert "\x1b" not in shown
     assert [line for line in shown.splitlines() if line.startswith("fingerprint: ")] == [
-        f"fingerprint: {fingerprint(Manifest.read(tmp_path / 'evil.toml').digest)}"
+        f"fingerprint: {in_words(Manifest.read(tmp_path / 'evil.toml').digest)}"
     ]
 
 

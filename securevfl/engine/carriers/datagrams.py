@@ -130,7 +130,7 @@ def encode_hello(sender: int, receiver: int, offer: Offer, answer: Answer) -> by
 
 
 def decode_hello(data: bytes) -> tuple[Offer, Answer]:
-    """What an introduction holds; its signatures are not checked here.
+    """Offer and answer of an introduction; its signatures are not checked here.
 
     WireError for malformed bytes.
     """

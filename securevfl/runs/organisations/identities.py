@@ -17,6 +17,7 @@ from securevfl.engine.security.identity import (
     read_public,
     read_public_keys,
 )
+from securevfl.engine.security.words import in_words
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.organisations.terms import Terms
@@ -143,6 +144,6 @@ def look(manifest: Path) -> tuple[dict[str, str], Manifest]:
     found = Manifest.read(manifest)
     told = described(found)
     if found.terms:
-        told["fingerprint"] = fingerprint(found.digest)
+        told["fingerprint"] = in_words(found.digest)
         told["signatures"] = "each party signs when it joins; nobody has to sign before"
     return told, found

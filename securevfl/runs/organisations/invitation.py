@@ -9,7 +9,8 @@ from urllib.parse import quote, unquote
 
 from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.network import SERVER
-from securevfl.engine.security.identity import Manifest, fingerprint
+from securevfl.engine.security.identity import Manifest
+from securevfl.engine.security.words import in_words
 from securevfl.errors import ConfigurationError
 from securevfl.runs.organisations.terms import Terms
 
@@ -67,15 +68,15 @@ class Invitation:
 
     @property
     def fingerprint(self) -> str:
-        """Short name of who takes part and on which terms, for people to compare."""
-        return fingerprint(self.digest)
+        """Sixteen words for who takes part and on which terms, for people to compare."""
+        return in_words(self.digest)
 
     def check(self, manifest: Manifest) -> Manifest:
         """The manifest, if it is the one of the invitation."""
         if manifest.digest != self.digest:
             raise ConfigurationError(
                 f"invitation: it is to the manifest {self.fingerprint}, and this one of session "
-                f"{manifest.session!r} is {fingerprint(manifest.digest)}. Ask whoever invited you "
+                f"{manifest.session!r} is {in_words(manifest.digest)}. Ask whoever invited you "
                 "for the right one"
             )
         return manifest
@@ -103,4 +104,4 @@ def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
         )
         for n in sorted(found.entries)
     }
-    return lines | {"fingerprint": fingerprint(found.digest)}
+    return lines | {"fingerprint": in_words(found.digest)}

@@ -1,0 +1,176 @@
+"""The price of a link: handshake and datagrams of a session, and mutual TLS 1.3 beside them.
+
+    python -m benchmarks.links
+
+TLS runs over a pair of `ssl.MemoryBIO`, with a self-signed certificate of Ed25519 at each end that
+the other one trusts: as it would run over frames that a carrier delivers in order.
+"""
+
+from __future__ import annotations
+
+import ssl
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from securevfl.engine.carriers.datagrams import Content, Head, open_sealed, seal
+from securevfl.engine.carriers.handshake import Chains, Credentials, Handshake, Offer
+
+_TIMES = 60
+
+
+def _keys() -> dict[int, object]:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return {n: Ed25519PrivateKey.generate() for n in (-1, 0)}
+
+
+def _credentials(keys: dict[int, object], n: int) -> Credentials:
+    from cryptography.exceptions import InvalidSignature
+
+    def has_signed(party: int, signature: bytes, statement: bytes) -> bool:
+        try:
+            keys[party].public_key().verify(signature, statement)  # type: ignore[attr-defined]
+        except InvalidSignature:
+            return False
+        return True
+
+    return Credentials(bytes(32), keys[n].sign, has_signed)  # type: ignore[attr-defined]
+
+
+def handshake(keys: dict[int, object]) -> dict[int, Chains]:
+    """Both sides of one handshake."""
+    made = {n: Handshake(_credentials(keys, n), n, -1 - n, 0, 0) for n in keys}
+    offers: dict[int, Offer] = {n: one.offer for n, one in made.items()}
+    for n, one in made.items():
+        one.check(offers[-1 - n])
+        one.hear(offers[-1 - n])
+    agreed = {n: one.agree(made[-1 - n].answer) for n, one in made.items()}
+    return {n: chains for n, chains in agreed.items() if chains is not None}
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """Files of a new key and its own certificate."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, None)
+    )
+    paths = folder / f"{name}.key", folder / f"{name}.pem"
+    paths[0].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    paths[1].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    return paths
+
+
+class _TLS:
+    """A connection of two ends of TLS 1.3, all bytes of which pass through memory."""
+
+    def __init__(self, contexts: list[ssl.SSLContext]) -> None:
+        self.bytes = 0
+        self.pipes = [(ssl.MemoryBIO(), ssl.MemoryBIO()) for _ in contexts]
+        self.ends = [
+            context.wrap_bio(*pipe, server_side=server)
+            for context, pipe, server in zip(contexts, self.pipes, (True, False), strict=True)
+        ]
+
+    def move(self) -> None:
+        for one, other in ((0, 1), (1, 0)):
+            data = self.pipes[one][1].read()
+            self.bytes += len(data)
+            self.pipes[other][0].write(data)
+
+    def meet(self) -> None:
+        done = [False, False]
+        while not all(done):
+            for at in (1, 0):
+                try:
+                    self.ends[at].do_handshake()
+                    done[at] = True
+                except ssl.SSLWantReadError:
+                    pass
+                self.move()
+
+    def carry(self, data: bytes) -> None:
+        self.ends[0].write(data)
+        self.move()
+        while data:
+            data = data[len(self.ends[1].read(len(data))) :]
+
+
+def _contexts(folder: Path) -> list[ssl.SSLContext]:
+    files = [certificate(folder, name) for name in ("one", "two")]
+    made = []
+    for at, purpose in enumerate((ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)):
+        context = ssl.SSLContext(purpose)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(files[at][1], files[at][0])
+        context.load_verify_locations(files[1 - at][1])
+        made.append(context)
+    return made
+
+
+def _milliseconds(*steps: Callable[[], object]) -> list[float]:
+    """Medians of the steps' times, taken in turn."""
+    taken: list[list[float]] = [[] for _ in steps]
+    for _ in range(_TIMES):
+        for step, times in zip(steps, taken, strict=True):
+            begun = time.perf_counter()
+            step()
+            times.append(1e3 * (time.perf_counter() - begun))
+    return [statistics.median(times) for times in taken]
+
+
+def main() -> None:
+    """Print the figures of this machine."""
+    keys = _keys()
+    chains = handshake(keys)
+    with tempfile.TemporaryDirectory() as folder:
+        contexts = _contexts(Path(folder))
+    tls = _TLS(contexts)
+    tls.meet()
+    print(ssl.OPENSSL_VERSION)
+    ours, theirs = _milliseconds(lambda: handshake(keys), lambda: _TLS(contexts).meet())
+    print(f"handshake, both ends: ours {ours:.2f} ms, TLS 1.3 {theirs:.2f} ms, {tls.bytes} bytes")
+    number = 0
+    for size in (100, 10_000, 400_000):
+        piece = bytes(size)
+
+        def carry(piece: bytes = piece) -> None:
+            nonlocal number
+            head = Head(1, -1, 0, 0, 0, number)
+            sent, received = chains[-1].sent, chains[0].received
+            data = seal(sent.cipher(number), head, Content(0, 0, 0, 3, piece), padded=False)
+            sent.used(number, number)
+            open_sealed(received.cipher(number), head, data)
+            received.used(number, number)
+            number += 1
+
+        ours, theirs = _milliseconds(carry, lambda piece=piece: tls.carry(piece))  # type: ignore[misc]
+        print(f"{size} bytes, sealed and opened: ours {1e3 * ours:.0f} us, TLS {1e3 * theirs:.0f}")
+
+
+if __name__ == "__main__":
+    main()
