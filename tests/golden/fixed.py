@@ -72,15 +72,15 @@ FORECASTS: dict[str, dict[str, Any]] = {
 }
 
 
-def forecasts() -> dict[str, Any]:
+def forecast(name: str) -> dict[str, Any]:
     """What the planner says, as JSON knows it."""
-    made = {name: dataclasses.asdict(svfl.plan(**asked)) for name, asked in FORECASTS.items()}
+    made = dataclasses.asdict(svfl.plan(**FORECASTS[name]))
     return dict(json.loads(json.dumps(made, default=str)))
 
 
 def fixed() -> dict[str, Any]:
     """Content of ``fixed.json``."""
-    return {"wire": hashes(), "forecasts": forecasts()}
+    return {"wire": hashes(), "forecasts": {name: forecast(name) for name in FORECASTS}}
 
 
 # -- help pages ----------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def same(old: Any, new: Any) -> bool:
 
 @pytest.mark.parametrize("name", sorted(fixed.FORECASTS))
 def test_a_forecast_says_what_it_said(name):
-    now = fixed.forecasts()[name]
+    now = fixed.forecast(name)
     assert same(RECORDED["forecasts"][name], now), now
 
 
