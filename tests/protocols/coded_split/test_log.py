@@ -7,16 +7,24 @@ from securevfl.data import load_dataset
 from securevfl.engine import wire
 from securevfl.engine.faults import Chain, Faults
 from securevfl.engine.party import SERVER, Message
-from securevfl.protocols.coded_split import CodedSplit
-from securevfl.protocols.coded_split.messages import STORED_EVERY
-from securevfl.testing.runs import resume_from, simulate, state_at, states_at
+from securevfl.protocols.coded_split import CodedSplit, algorithm, declaration, schedule
+from securevfl.testing.runs import make, resume_from, simulate, state_at, states_at
 from securevfl.verified import bare_of
 from securevfl.verified.values import public_element
 from tests.protocols.coded_split.twin import watched
 
 DIGITS = load_dataset("digits", parties=8).subset(61, 21)
-LONG = {"rounds": 150, "batch": 16, "width": 2, "hidden": 2}
+EVERY = 16  # steps after which a holder says what it has stored, for 64
+LONG = {"rounds": 2 * EVERY + 8, "batch": 16, "width": 2, "hidden": 2}
 FAULTS = Faults({"client": Chain(0.05, 0.6), "link": Chain(0.02, 0.7)}, first=2, tick=0.5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _reports_come_sooner():
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (algorithm, declaration, schedule):
+            patch.setattr(module, "STORED_EVERY", EVERY)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +34,12 @@ def ended():
 
 def test_a_long_run_forgets_what_all_have_stored_and_nothing_else_changes(ended):
     server = ended.parties[SERVER]
-    assert server.forgotten == 2 * STORED_EVERY
-    assert len(server.log) == 150 - server.forgotten
+    assert server.forgotten == 2 * EVERY
+    assert len(server.log) == LONG["rounds"] - server.forgotten
     kinds = ended.simulation.transcript.columns()["kind"]
     assert (kinds == "stored").sum() == 2 * 8
     whole = simulate(watched(CodedSplit), DIGITS, **LONG)
-    assert len(whole.parties[SERVER].log) == 150
+    assert len(whole.parties[SERVER].log) == LONG["rounds"]
     assert whole.losses == ended.losses
     models = [one.protocol.models(one.parties) for one in (ended, whole)]
     assert (models[0] == models[1]).all()
@@ -43,7 +51,7 @@ def test_crashed_holders_are_dealt_all_that_they_lack_although_steps_are_forgott
     names = [event.name for event in outcome.events]
     assert names.count("down") > 5
     assert "refused" not in names
-    assert outcome.parties[SERVER].forgotten >= STORED_EVERY
+    assert outcome.parties[SERVER].forgotten >= EVERY
     assert outcome.losses == ended.losses
 
 
@@ -106,8 +114,8 @@ class Engine:
         self.why.append((name, fields["why"]))
 
 
-def test_the_least_that_anybody_stored_counts(ended):
-    server = ended.protocol.new_server()
+def test_the_least_that_anybody_stored_counts():
+    server = make(CodedSplit, DIGITS, **LONG | {"rounds": 100}).new_server()
     server.engine = Engine()
     zero = public_element(np.zeros((1, 16, 2), server.field.dtype), server.field, None)
     server.log, server.steps, server.secret = (zero,) * 100, 100, server.key()
