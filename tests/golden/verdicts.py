@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from securevfl.protocols.base.registry import find_protocols
-from securevfl.verified.traced.proofs import Traced, prove_protocol
+from securevfl.verified.traced.proofs import Proof, Traced, prove_protocol
 
 RECORD = Path(__file__).parent / "verdicts.json"
 
@@ -35,8 +35,17 @@ def cases() -> dict[str, Callable[[], Verdicts]]:
 
 def _of_method(name: str) -> Verdicts:
     """Verdicts on all coalitions of a method with its default options."""
-    found = prove_protocol(Traced(name, {}), fresh=False).verdicts
-    return {one.claim: one.scope for one in found}
+    return scopes(proof_of(name))
+
+
+def proof_of(name: str) -> Proof:
+    """A proof of a method with its default options."""
+    return prove_protocol(Traced(name, {}), fresh=False)
+
+
+def scopes(proof: Proof) -> Verdicts:
+    """Verdicts of a proof."""
+    return {one.claim: one.scope for one in proof.verdicts}
 
 
 def judged(name: str, held: Verdicts, now: Verdicts) -> Iterator[str]:

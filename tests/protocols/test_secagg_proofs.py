@@ -12,6 +12,7 @@ from securevfl.protocols.secagg_split.parameters import Opening
 from securevfl.protocols.secagg_split.protocol import SecAggSplit
 from securevfl.verified import concatenate
 from securevfl.verified.traced.proofs import Traced, prove_protocol
+from tests.protocols.faulty import schedules_of_each_kind
 from tests.protocols.joint import slow
 
 ONE = {"rounds": 1}
@@ -24,14 +25,17 @@ def verdicts(parties=4, dropped=(), fresh=False, **options):
     return {v.claim: v.verdict for v in proof.verdicts}
 
 
-def test_the_default_is_proved_in_a_process_of_its_own():
-    traced = Traced("secagg_split", {}, 4)
-    proof = prove_protocol(traced)
+def test_the_default_is_proved():
+    with schedules_of_each_kind("secagg_split") as number:
+        proof = prove_protocol(Traced("secagg_split", {}, 4))
+    assert sum(number.values()) == 30
+    assert sum(number[name] for name in proof.traces) == 22  # in the others too few are left
     assert len(proof.verdicts) == 9
     assert {v.verdict for v in proof.verdicts} == {"PROVED"}
     server = next(v for v in proof.verdicts if v.claim == "server")
     assert server.scope == (
-        "PROVED for these batches, shapes and schedules (22), ideal PRF, given the outputs"
+        f"PROVED for these batches, shapes and schedules ({len(proof.traces)}), ideal PRF, "
+        "given the outputs"
     )
     assert server.outputs[:6] == (
         *("sum 1", "loss 1", "gradient 1"),

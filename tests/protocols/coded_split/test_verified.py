@@ -14,6 +14,7 @@ from securevfl.verified.batched import masked
 from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.protocols.coded_split.twin import DIGITS
+from tests.protocols.faulty import schedules_of_each_kind
 
 SIZES = {"rounds": 2}
 MODES = {
@@ -52,8 +53,11 @@ def verdicts(options, N=4, **more):
     return {one: found.decide(one) for one in some}
 
 
-def test_the_default_is_proved_and_checked_in_another_process():
-    proof = prove_protocol(Traced("coded_split", SIZES))
+def test_the_default_is_proved_and_its_certificate_accepted():
+    with schedules_of_each_kind("coded_split") as number:
+        proof = prove_protocol(Traced("coded_split", SIZES))
+    assert sum(number.values()) == 30
+    assert sum(number[name] for name in proof.traces) == 25  # in the others too few are left
     assert {v.verdict for v in proof.verdicts} == {"PROVED"}
     assert len(proof.verdicts) == 9  # four holders, the server, and it with each of them
     (holder, server) = (proof.verdicts[0], proof.verdicts[4])

@@ -1,0 +1,19 @@
+"""What tests of protocols share."""
+
+import pytest
+
+from securevfl.verified.prove import Prover
+from securevfl.verified.traced import proofs
+from tests.protocols.faulty import checked_here, unasked
+
+
+@pytest.fixture(autouse=True)
+def _no_two_inputs_are_looked_for(monkeypatch):
+    monkeypatch.setattr(Prover, "_violated", unasked)
+
+
+@pytest.fixture(autouse=True)
+def _certificates_are_checked_here(request, monkeypatch):
+    """A process for each method would import the library again; tests that say so have one."""
+    if "in_a_process_of_its_own" not in request.node.name:
+        monkeypatch.setattr(proofs, "_elsewhere", checked_here)
