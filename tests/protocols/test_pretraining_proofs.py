@@ -44,7 +44,7 @@ def test_methods_for_few_aligned_rows_are_traced_with_others(name):
 # -- VFLHLP ----------------------------------------------------------------------------------------
 
 
-def test_vflhlp_is_proved_in_a_process_of_its_own():
+def test_vflhlp_is_proved_and_its_certificate_accepted():
     told = clear("vflhlp", fresh=True)
     assert told["client 0"] == losses(0, 1, 2) | {"labels"}
     assert told["client 1"] == losses(0, 2)
@@ -127,7 +127,7 @@ def of_party(*names):
 TOLD = of_party("loss of the meeting", "loss of local learning", "upper layers", "embedding")
 
 
-def test_fedhssl_is_proved_in_a_process_of_its_own():
+def test_fedhssl_is_proved_and_its_certificate_accepted():
     told = clear("fedhssl", fresh=True)
     assert told["client 0"] == {f"projection of party {n}" for n in (1, 2)}
     assert told["client 1"] == {"projection of party 0"}
@@ -140,8 +140,7 @@ def test_fedhssl_is_proved_in_a_process_of_its_own():
     [
         {"method": "byol"},
         {"method": "moco", "batch": 8},
-        {"pretrain_epochs": 2, "batch": 8, "aggregation": "mean"},
-        {"guidance": 0.0, "batch": 8},
+        {"pretrain_epochs": 2, "batch": 8, "aggregation": "mean", "guidance": 0.0},
     ],
     ids=str,
 )

@@ -139,7 +139,7 @@ def test_without_cohorts_claims_and_notices_say_that_single_clients_follow():
 def test_honest_runs_tell_single_embeddings_without_cohorts_and_not_with_them(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     script = importlib.import_module("changing_sharers")
-    found = [script.single_embeddings(script.run(60, cohorts=n)) for n in (0, 2)]
+    found = [script.single_embeddings(script.run(24, cohorts=n)) for n in (0, 2)]
     changing = found[0]["not_always_there"]
     assert changing == found[1]["not_always_there"] == [5, 6, 7, 8, 9]
     assert max(found[0]["errors"][n] for n in changing) < 1e-4

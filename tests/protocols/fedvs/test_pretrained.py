@@ -25,7 +25,7 @@ def few():
 
 @pytest.mark.parametrize("check", ["resume", "ownership", "payloads", "absence", "faults", "end"])
 def test_it_conforms(check):
-    CHECKS[check]("fedvs", segments=2, pretrain="full", **FEW)
+    CHECKS[check]("fedvs", segments=2, pretrain="full", **FEW | {"pretrain_batch": 64})
 
 
 @pytest.mark.parametrize("who", ["p", "full"])
