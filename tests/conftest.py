@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import math
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -18,8 +16,6 @@ from securevfl.audit.attack_matrix.registry import ATTACKS
 from securevfl.data.catalogue.registry import DATASETS
 from securevfl.engine.conditions import CONDITIONS
 from securevfl.protocols.base.registry import find_protocols
-from securevfl.runs import plots
-from securevfl.runs.history import Rows
 
 # The first example of a property pays for imports and compilation, whatever it is.
 settings.register_profile("unhurried", deadline=None)
@@ -83,39 +79,6 @@ def pytest_runtest_setup() -> None:
     """Spare it what tests import, too: a verification collects garbage four times."""
     if len(sys.modules) > _spared + 100:
         _spare()
-
-
-def _kind(histories: Mapping[str, Rows]) -> tuple[bool, frozenset[tuple[object, ...]]]:
-    """Whatever may make drawing fail: values that are there, their types, signs and infinities."""
-    read = ("step", "time", "loss", "accuracy", "rmse")
-    rows = [row for history in histories.values() for row in history]
-    return len(histories) > 1, frozenset(
-        (name, name in row, type(value), bool(value) and (value > 0, math.isfinite(value)))
-        for row in rows
-        for name in read
-        for value in [row.get(name)]
-    )
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _curves_of_each_kind_once() -> Iterator[None]:
-    """Draw the curves of the first run of each kind; others get its picture.
-
-    Nine tenths of a small run's time are its picture's, and hundreds of runs are saved.
-    """
-    draw, drawn = plots.draw_curves, dict[object, bytes]()
-
-    def once(histories: Mapping[str, Rows], path: Path) -> None:
-        kind = _kind(histories)
-        if kind in drawn:
-            path.write_bytes(drawn[kind])
-        else:
-            draw(histories, path)
-            drawn[kind] = path.read_bytes()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "draw_curves", once)
-        yield
 
 
 def look_again() -> None:

@@ -394,7 +394,7 @@ class Run:
             arrays: Any = self.models()
             (beside / MODELS).touch(mode=0o600)  # it tells about the rows it was trained on
             np.savez(beside / MODELS, **arrays)
-            draw_curves({self.protocol.name: self.history}, beside / CURVES)
+            draw_curves(self.protocol.name, self.history, beside / CURVES)
             write_summary(beside / SUMMARY, self.summary() | {"evaluation_data": self.evaluation})
 
     def models(self) -> dict[str, np.ndarray]:

@@ -30,7 +30,7 @@ SUMMARY, HISTORY = "summary.json", "history.jsonl"
 PARTIES, MESSAGES = "parties.state", "messages.npz"
 CONFIG, FACTS = "config.toml", "facts.json"
 EVIDENCE = "evidence.json"  # of a lie that ended the run
-TOTALS, MODELS, CURVES = "messages.csv", "model.npz", "curves.png"
+TOTALS, MODELS, CURVES = "messages.csv", "model.npz", "curves.svg"
 DESCRIPTION = re.compile(r"server\.json|party-\d+\.json")  # of each party's model
 RESULT = (HISTORY, MESSAGES, TOTALS, PARTIES, MODELS, CURVES, SUMMARY)
 
