@@ -7,14 +7,15 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from securevfl.cli import commands, output
-from securevfl.cli.commands import COMMANDS
+from securevfl.cli import output
 from securevfl.cli.completion import epilog
 from securevfl.cli.logs import LEVELS, start_logging, to_the_front
 from securevfl.cli.options import (
@@ -26,29 +27,73 @@ from securevfl.errors import ConfigurationError, SecureVFLError, SecureVFLWarnin
 from securevfl.protocols.base.defaults import NO_OPTION
 
 USER_MISTAKE, FAILURE, INTERRUPTED = 2, 1, 130
-ORDER = (
-    "run",
-    "compare",
-    "study",
-    "plan",
-    "verify",
-    "check",
-    "evidence",
-    "report",
-    "resume",
-    "predict",
-    "export",
-    "trace",
-    "datasets",
-    "conditions",
-    "protocols",
-    "keys",
-    "relay",
-    "invite",
-    "party",
-    "bench",
-    "doctor",
-)
+#: The commands in the order in which they are used: the module of each, and its line of help.
+TABLE: Mapping[str, tuple[str, str]] = {
+    "run": ("commands", "Train a model by a protocol. `run PROTOCOL --help` lists its options."),
+    "compare": ("commands", "Run protocols side by side, with the same data, seeds and delays."),
+    "study": (
+        "commands", "Carry out a study: runs of several protocols and seeds, and a summary of "
+        "them.",
+    ),
+    "plan": ("commands", "Forecast bytes, memory and time of a run before it is made."),
+    "verify": (
+        "verify", "Prove the privacy claims of a protocol, or of a run. `verify PROTOCOL --help` "
+        "lists its options.",
+    ),
+    "check": (
+        "verify", "Check a certificate: its protocol is traced again, and nothing is searched.",
+    ),
+    "evidence": (
+        "verify", "Check evidence that a party lied, without the run. Exit with 1 if it shows "
+        "nothing.",
+    ),
+    "report": ("report", "Write one HTML page about runs."),
+    "resume": (
+        "commands", "Go on with a run that was stopped. Its result is that of the unbroken run.",
+    ),
+    "predict": ("model", "Predict the labels of new rows by the models of a run."),
+    "export": ("model", "Write the model of each party into a file of its own."),
+    "trace": ("model", "Show the messages of a run in the order of time."),
+    "datasets": ("commands", "List the data sets that are known by name."),
+    "conditions": (
+        "commands", "List the conditions that are known by name, or show what one of them is.",
+    ),
+    "protocols": ("commands", "List the protocols, or show what one of them is."),
+    "keys": (
+        "keys", "Make identities of parties, and the signed list of those who take part in a "
+        "session.",
+    ),
+    "relay": ("relay", "Run the relay between organisations, to which all parties connect."),
+    "invite": (
+        "party", "Print one line for each party of a session, which it joins by, and the "
+        "fingerprint.",
+    ),
+    "party": ("party", "Take part in a session of organisations."),
+    "bench": ("commands", "Time parts of the library on this machine."),
+    "doctor": ("doctor", "Examine this computer, and say what to change."),
+}  # fmt: skip
+
+
+class Commands(Mapping[str, Any]):
+    """All commands by name; the module of one is imported when it is asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(TABLE)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TABLE)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            module = import_module(f"securevfl.cli.{TABLE[name][0]}")
+            part = typer.Typer(rich_markup_mode="rich")
+            module.register(part)
+            found = {**typer.main.get_group(part).commands, **getattr(module, "COMMANDS", {})}
+            self._made |= {key: plain_flags(command) for key, command in found.items()}
+        return self._made[name]
 
 
 class Root(TyperGroup):
@@ -56,17 +101,19 @@ class Root(TyperGroup):
 
     _words: Sequence[str] = ()
 
+    def __init__(self, **extra: Any) -> None:
+        super().__init__(**extra)
+        self.commands: Any = Commands()
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all commands, in the order in which they are used."""
-        names = [*super().list_commands(ctx), *COMMANDS]
-        return sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else 99, name))
+        return list(TABLE)
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command by name; those with options of protocols are made when they are used."""
-        if cmd_name in COMMANDS:
-            return COMMANDS[cmd_name]
-        found = super().get_command(ctx, cmd_name)
-        return None if found is None else plain_flags(found)
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page; it needs a line of each command, and no module of any."""
+        lines = copy(self)
+        lines.commands = {n: TyperCommand(n, help=text) for n, (_, text) in TABLE.items()}
+        TyperGroup.format_help(lines, ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
         """Carry out a command; one that keeps nothing and is interrupted says how to start anew."""
@@ -84,7 +131,7 @@ class Root(TyperGroup):
             return self._main(*args, **extra)
 
     def _main(self, *args: Any, **extra: Any) -> Any:
-        plain_flags(self)
+        plain_flags(self, inner=False)
         given = extra.pop("args", args[0] if args else None)
         words = to_the_front(sys.argv[1:] if given is None else list(given))
         extra = {**extra, "args": words}
@@ -231,6 +278,3 @@ def root(
     start_logging(verbose, log_level)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
-
-
-commands.register(app)

@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from securevfl.cli import displays, doctor, model, output, verify
-from securevfl.cli import keys as keys_commands
-from securevfl.cli import party as party_commands
-from securevfl.cli import relay as relay_commands
-from securevfl.cli import report as report_command
+from securevfl.cli import displays, output
 from securevfl.cli.completion import condition_names, dataset_names, epilog, protocol_names
-from securevfl.cli.model import Code
-from securevfl.cli.options import Command, keyword, make_command, plain_flags, run_command
+from securevfl.cli.options import Code, Command, keyword, make_command, plain_flags, run_command
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.protocols.base.defaults import DEFAULT, SCALED, SHOWN
 
@@ -632,15 +627,8 @@ def bench_scale(
 
 
 def register(app: typer.Typer) -> None:
-    """Add all commands to the application, but those of `COMMANDS`."""
+    """Add the commands of this module to the application, but those of `COMMANDS`."""
     for command in (study, datasets, conditions, protocols):
         app.command(command.__name__, epilog=epilog(command.__name__))(command)
     app.add_typer(run_app, name="run")
     app.add_typer(bench_app, name="bench")
-    app.add_typer(keys_commands.app, name="keys")
-    app.add_typer(relay_commands.app, name="relay")
-    party_commands.register(app)
-    verify.register(app, Protocols)
-    report_command.register(app)
-    model.register(app)
-    doctor.register(app)

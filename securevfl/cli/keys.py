@@ -14,7 +14,6 @@ from securevfl.cli.completion import epilog
 from securevfl.cli.options import protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.defaults import DEFAULT
-from securevfl.runs.catalogue import get_protocol
 from securevfl.studies.variant import parse_pairs
 
 app = typer.Typer(
@@ -27,6 +26,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JS
 AManifest = Annotated[
     Path, typer.Argument(metavar="MANIFEST.toml", help="Manifest of the session.")
 ]
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="keys")
 
 
 @app.command("new", epilog=epilog("keys new"))
@@ -195,6 +199,7 @@ def _terms(
     names: Sequence[str],
 ) -> Mapping[str, Any]:
     """Terms of a session of organisations."""
+    from securevfl.runs.catalogue import get_protocol
     from securevfl.runs.organisations.terms import Terms
 
     if data is not None and columns:

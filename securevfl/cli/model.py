@@ -13,6 +13,7 @@ import typer
 
 from securevfl.cli import displays, output
 from securevfl.cli.completion import epilog
+from securevfl.cli.options import Code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,13 +22,6 @@ if TYPE_CHECKING:
 
 ARun = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-Code = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="MODULE:NAME",
-        help="Your own network or loss of the run, which may be imported. Give it once for each.",
-    ),
-]
 _FATES = ["arrived", "late", "lost", "under way", "dropped"]
 _SHOWN = 40  # messages without --first
 

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 _POWER = r"(\d+)\s*(?:\^|\*\*)\s*(\d+)"
 _TERM = re.compile(rf"\s*([+-]?)\s*(?:{_POWER}|(\d+))")
 _SUM = re.compile(rf"\s*{_POWER}\s*(?:[+-]\s*(?:{_POWER}|\d+)\s*){{0,2}}")
+Code = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="MODULE:NAME",
+        help="Your own network or loss of the run, which may be imported. Give it once for each.",
+    ),
+]
 
 
 class Command(TyperCommand):
@@ -279,14 +286,14 @@ def split_data_pairs(pairs: Mapping[str, str]) -> tuple[dict[str, str], dict[str
     return {k: v for k, v in pairs.items() if k[:5] != "data."}, data
 
 
-def plain_flags(command: Any) -> Any:
-    """The command, with help that shows no type for flags such as ``--json``."""
+def plain_flags(command: Any, *, inner: bool = True) -> Any:
+    """The command, with help that shows no type for flags such as ``--json``; those of a group."""
     help_option = command.get_help_option(command.context_class(command, resilient_parsing=True))
     for parameter in (*command.params, help_option):
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
-    for inner in getattr(command, "commands", {}).values():
-        plain_flags(inner)
+    for one in getattr(command, "commands", {}).values() if inner else ():
+        plain_flags(one)
     return command
 
 

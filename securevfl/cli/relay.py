@@ -22,6 +22,11 @@ AFolder = Annotated[
 FOLDER = Path("relay")
 
 
+def register(root: typer.Typer) -> None:
+    """Add the commands to the application."""
+    root.add_typer(app, name="relay")
+
+
 @app.callback(invoke_without_command=True, epilog=epilog("relay"))
 def relay(context: typer.Context, folder: AFolder = FOLDER) -> None:
     """Run the relay of a folder, until it is stopped."""

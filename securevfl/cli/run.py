@@ -20,8 +20,6 @@ from securevfl.cli import displays, output
 from securevfl.cli.logs import is_verbose
 from securevfl.cli.options import protocol_options, split_data_pairs
 from securevfl.errors import ConfigurationError
-from securevfl.runs import alignment
-from securevfl.runs.catalogue import get_protocol, is_own_data
 from securevfl.studies.variant import parse_pairs
 
 if TYPE_CHECKING:
@@ -57,12 +55,15 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
     values : mapping
         Values of the common options by name, and of those options of the protocol that were given.
     """
+    import securevfl
+    from securevfl.runs import alignment
+    from securevfl.runs.catalogue import get_protocol
+
     common, options, pairs, data_pairs = sort_out(values)
     known = get_protocol(protocol).Config.model_fields
     chosen = protocol_options(protocol, known, (variant, options, pairs))
     source = data_source(common, data_pairs)
     name = Path(source.name).stem
-    import securevfl
 
     def call(folder: Path, display: displays.ProgressDisplay, stop: Callable[[], bool]) -> Run:
         told = source
@@ -154,6 +155,7 @@ def _followed(
 
 def _live_again(folder: Path, name: str, served: ExitStack) -> LivePage:
     """Serve a live page that begins with the steps of a run's checkpoint."""
+    from securevfl.runs.catalogue import get_protocol
     from securevfl.runs.engines.registry import get_engine
     from securevfl.runs.spec import CONFIG, RunSpec
 
@@ -212,6 +214,9 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
     ConfigurationError
         When options of a data set by name and of several parties' files are mixed.
     """
+
+    from securevfl.runs import alignment
+    from securevfl.runs.catalogue import is_own_data
 
     options = dict(data_options)
     for key, flag in _DATA_FLAGS.items():

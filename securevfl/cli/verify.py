@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from securevfl.cli import displays, output
+from securevfl.cli.commands import Protocols
 from securevfl.cli.completion import epilog
 from securevfl.cli.options import (
     Command,
@@ -48,34 +49,27 @@ _HELP = (
 )
 
 
-def register(app: typer.Typer, group: type[Any]) -> None:
-    """Add the command to the application.
+class Verified(Protocols):
+    """``verify``: one command for each protocol, with that protocol's own options."""
 
-    Parameters
-    ----------
-    app : Typer
-    group : type
-        The group of ``run``, whose members are the protocols.
-    """
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Say which protocols there are when none is named first."""
+        if ctx.resilient_parsing:  # a shell completes
+            return super().parse_args(ctx, args)
+        if not args or (args[0].startswith("-") and "--help" not in args):
+            raise ConfigurationError(
+                "verify: a protocol comes first: securevfl verify PROTOCOL [OPTIONS], "
+                f"with PROTOCOL one of {', '.join(self.list_commands(ctx))}"
+            )
+        return super().parse_args(ctx, args)
 
-    class Verified(group):  # type: ignore[misc]
-        """``verify``: one command for each protocol, with that protocol's own options."""
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Command of a protocol or of one of its variants."""
+        return _command(cmd_name, completing=ctx.resilient_parsing)
 
-        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            """Say which protocols there are when none is named first."""
-            if ctx.resilient_parsing:  # a shell completes
-                return super().parse_args(ctx, args)  # type: ignore[no-any-return]
-            if not args or (args[0].startswith("-") and "--help" not in args):
-                raise ConfigurationError(
-                    "verify: a protocol comes first: securevfl verify PROTOCOL [OPTIONS], "
-                    f"with PROTOCOL one of {', '.join(self.list_commands(ctx))}"
-                )
-            return super().parse_args(ctx, args)  # type: ignore[no-any-return]
 
-        def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            """Command of a protocol or of one of its variants."""
-            return _command(cmd_name, completing=ctx.resilient_parsing)
-
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
     verify_app = typer.Typer(
         cls=Verified,
         rich_markup_mode="rich",

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from typing import Any
 
 import pytest
+import typer
 
 from securevfl.cli import run as start
+from securevfl.cli.app import TABLE, Commands
 from securevfl.cli.options import described
 from securevfl.protocols.base.defaults import ADVANCED
 from securevfl.protocols.base.registry import find_protocols
 from tests.cli.calls import call
+
+
+def test_the_line_of_a_command_is_what_its_own_page_begins_with():
+    for name, command in Commands().items():
+        assert TABLE[name][1] == " ".join(command.help.split("\n\n")[0].split()), name
+
+
+def test_every_command_stands_in_the_table():
+    for module in {module for module, _ in TABLE.values()}:
+        own = import_module(f"securevfl.cli.{module}")
+        part = typer.Typer()
+        own.register(part)
+        made = {*typer.main.get_group(part).commands, *getattr(own, "COMMANDS", ())}
+        assert made == {name for name, (place, _) in TABLE.items() if place == module}
 
 
 @pytest.mark.parametrize("name", list(find_protocols()))
