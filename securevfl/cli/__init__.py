@@ -5,6 +5,9 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
-    from securevfl.cli.app import app
+    from securevfl.runs.threads import few_collections
 
-    app(prog_name="securevfl")
+    with few_collections():  # what is imported stays
+        from securevfl.cli.app import app
+
+        app(prog_name="securevfl")

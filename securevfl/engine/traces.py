@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-import statistics
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ def deal(workers: Sequence[Worker], parties: int, end: TraceEnd = "wrap") -> tup
     >>> [trace.recorded for trace in deal([(1.0, 2.0)], 2)]
     [(1.0, 2.0), (2.0, 1.0)]
     """
-    ordered = sorted(workers, key=statistics.fmean)
+    ordered = sorted(workers, key=lambda delays: math.fsum(delays) / len(delays))
     places = [(2 * n + 1) * len(ordered) // (2 * parties) for n in range(parties)]
     copies, found = -(-parties // len(ordered)), []
     for n, place in enumerate(places):

@@ -16,13 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.alignment.psi import intersect, processes
 from securevfl.data.source import DataSource
 from securevfl.engine.party import Party
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
-from securevfl.runs.folders.intersections import keep_intersection, kept_intersection
 
 PROTOCOL = "psi"
 _EVERY = 2.0  # seconds from one text about progress to the next
@@ -46,6 +44,8 @@ class Member(Party):
 
     async def setup(self) -> None:
         """Take part; the last table, that of the labels where they have one, compares."""
+        from securevfl.data.alignment.psi import intersect
+
         members = self.peers
         self.rows = await intersect(
             self,
@@ -78,6 +78,8 @@ def intersection(
     DataError
         When an identifier occurs twice, or none is common.
     """
+    from securevfl.data.alignment.psi import processes
+
     members = range(len(sets))
     with processes(max(map(len, sets))) as pool:
         parties: dict[int, Party] = {
@@ -106,6 +108,8 @@ def match_privately(
     tell : callable, optional
         Called with a text that says how far the intersection is, every other second.
     """
+    from securevfl.runs.folders.intersections import keep_intersection, kept_intersection
+
     kept = kept_intersection(ids)
     if kept is not None:
         return kept[0], [f"{kept[1]}, taken from an earlier run"]

@@ -15,7 +15,7 @@ from unittest import mock
 from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.streams import Composed, OwnEntropy
-from securevfl.runs.engines.ray import RayEngine
+from securevfl.runs.engines.ray_engine import RayEngine
 from securevfl.runs.spec import RunSpec
 
 

@@ -52,6 +52,8 @@ schedule. `docs/proof.md` has the argument.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from securevfl.verified.chance import Chance
 from securevfl.verified.functions import FlowError
 from securevfl.verified.participants import Participant, Provable, Streams, bare_of
@@ -69,7 +71,9 @@ from securevfl.verified.values import (
     picked,
     stack,
 )
-from securevfl.verified.verdicts import Judge, Verdict, decide
+
+if TYPE_CHECKING:
+    from securevfl.verified.verdicts import Judge, Verdict, decide
 
 __all__ = [
     "SERVER",
@@ -97,3 +101,12 @@ __all__ = [
     "stack",
     "usual",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The names of the search for proofs, which a run does not import."""
+    if name not in ("Judge", "Verdict", "decide"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from securevfl.verified import verdicts
+
+    return getattr(verdicts, name)

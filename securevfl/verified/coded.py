@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from securevfl.field.prss import mask_streams
 from securevfl.verified.functions import FlowError
 from securevfl.verified.values import Element, Key, combination, concatenate
 
@@ -76,6 +75,8 @@ def hidden(
 
     A label is used for one result. Its bits are those of `Prss.mask`.
     """
+    from securevfl.field.prss import mask_streams
+
     unknown = mask_streams(prss.code, degree)
     held = prss.held(party.index)
     factor, p = int(prss.code.vanishing[party.index]), prss.code.field.modulus

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from securevfl.engine.cluster import ANSWER
 from securevfl.engine.cluster.ray_connection import connect
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
@@ -32,7 +33,6 @@ from securevfl.errors import ConfigurationError, RunError, SecureVFLError, Stall
 
 _T = TypeVar("_T")
 
-ANSWER = 120.0  # seconds in which a party must answer, if a run does not say otherwise
 _TICK = 0.05  # seconds between polls
 _GRACE = 5.0  # seconds without progress, after a party was lost for good, that end a run
 _SETUP = 10.0  # answers may take as many times longer before the first round: data are loaded

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.field import LagrangeCode
-from securevfl.field.prss import Prss
 from securevfl.protocols.base.protocol import Part, Protocol
 from securevfl.protocols.base.schedule import Shape
+
+if TYPE_CHECKING:
+    from securevfl.field import LagrangeCode
+    from securevfl.field.prss import Prss
 
 
 class OnShares(Protocol):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from securevfl.engine.party import name_of
 from securevfl.errors import ProtocolError
-from securevfl.field import PrimeField
 from securevfl.verified import Element, bare_of
+
+if TYPE_CHECKING:
+    from securevfl.field import PrimeField
 
 _CHANGE = "It departs from the protocol, or has other options: give all parties the same ones"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from securevfl.engine.cluster.supervisor import ANSWER
+from securevfl.engine.cluster import ANSWER
 from securevfl.runs.options import option
 from securevfl.runs.spec import RUN
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
-
-from pydantic import BaseModel
 
 from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import read_file, write_file
@@ -25,12 +21,10 @@ from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.assembly import Assembled, make_protocol, rules_of, tolerates
-from securevfl.runs.engines.base import Course, Ended, State
 from securevfl.runs.engines.cluster_options import ClusterOptions
 from securevfl.runs.engines.own_tables import LocalTableFactory, measured
 from securevfl.runs.history import HistoryRecorder, measures
-from securevfl.runs.storage import FACTS
-from securevfl.runs.threads import one_thread
+from securevfl.runs.threads import few_collections
 
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
@@ -53,8 +47,9 @@ class PartyFactory:
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
-        data = self.data.load() if isinstance(self.data, DataSource) else self.data
-        made, _ = make_protocol(self.protocol, self.options, data, self.seed)
+        with few_collections():  # torch is imported here
+            data = self.data.load() if isinstance(self.data, DataSource) else self.data
+            made, _ = make_protocol(self.protocol, self.options, data, self.seed)
         made.secrets = secrets
         return made.party(index)
 
@@ -252,34 +247,3 @@ def comes_back_alone(protocol: Protocol) -> bool:
     one = protocol.data.parties - 1
     goes_on = protocol.card.absence in ("skips", "fills")
     return goes_on or tolerates(protocol) or protocol.can_spare([one])
-
-
-class RayEngine:
-    """Runs each party as an actor of a Ray cluster, in real time."""
-
-    name: ClassVar[str] = "ray"
-    Options: ClassVar[type[BaseModel]] = ClusterOptions
-    supports: ClassVar[frozenset[str]] = frozenset()
-    conditions: ClassVar[str] = "none"
-
-    def read(self, folder: Path) -> State:
-        """Nothing: the driver and each party read what they have written themselves."""
-        return {}
-
-    def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
-        """Run to the end; None if `pause` stopped the run before.
-
-        The parties write a checkpoint after every round, whatever `checkpoint_seconds` says.
-        """
-        assert isinstance(course.options, ClusterOptions)
-        driver = Driver(job, recorder, course.options)
-        with one_thread():
-            if not driver.run(course.pause, resumed=course.resume_from is not None):
-                return None
-        return Ended(driver.transcript, driver.spent)
-
-    def clear(self, folder: Path) -> None:
-        """Remove checkpoints and the driver's own history; a finished run keeps no shares."""
-        for name in (HISTORY, FACTS):
-            (folder / name).unlink(missing_ok=True)
-        shutil.rmtree(folder / "parties", ignore_errors=True)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from securevfl.engine.conditions import Conditions
 from securevfl.errors import ConfigurationError
 from securevfl.runs.engines.base import Engine
-from securevfl.runs.engines.ray import RayEngine
+from securevfl.runs.engines.ray_engine import RayEngine
 from securevfl.runs.engines.simulation import SimulationEngine
 from securevfl.runs.options import options_of
 from securevfl.runs.spec import RunSpec

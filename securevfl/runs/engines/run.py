@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from securevfl.active.judge import LieFoundError
 from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import has_checkpoint
 from securevfl.engine.conditions import Conditions
@@ -38,14 +37,12 @@ from securevfl.runs.assembly import (
 from securevfl.runs.claim import claimed, unmark
 from securevfl.runs.engines.base import Course, Ended, Engine
 from securevfl.runs.engines.cluster_options import ClusterOptions
-from securevfl.runs.engines.own_tables import aligned, driver_dataset, facts_of, tables_of
 from securevfl.runs.engines.registry import (
     check_conditions,
     check_supported,
     engine_options,
     get_engine,
 )
-from securevfl.runs.evidence import keep_evidence
 from securevfl.runs.history import HistoryRecorder, Progress, Row
 from securevfl.runs.load import load_run_data
 from securevfl.runs.options import check_values, documents_options, pick
@@ -156,6 +153,8 @@ def run(
     tables = None
     with claimed(folder, new=True), ExitStack() as actors:
         if source is not None and reads_local_tables(source, engine):
+            from securevfl.runs.engines.own_tables import aligned, driver_dataset
+
             make_config(get_protocol(protocol), options)  # its errors come first
             tables = actors.enter_context(
                 aligned(source, protocol, folder, sealed=sealed, options=own, pause=interrupted)
@@ -249,6 +248,8 @@ def _go_on(folder: Path, given: Mapping[str, Any]) -> Run:
     state = chosen.read(folder)
     tables = None
     if data is None and spec.source is not None and reads_local_tables(spec.source, spec.engine):
+        from securevfl.runs.engines.own_tables import driver_dataset, facts_of, tables_of
+
         tables = LocalTables(tables_of(spec.source, spec.protocol), facts_of(folder))
         data = driver_dataset(tables)
     data = load_run_data(spec, folder, data, "resume")
@@ -282,17 +283,10 @@ def _carry_out(
     )
     try:
         ended = engine.run(job, recorder, course)
-    except LieFoundError as error:
+    except RunError as error:
         if job.folder is None:
             raise
-        kept = keep_evidence(error, job.folder)
-        if kept is not error:
-            unmark(job.folder)  # else the next run in this folder would remove it
-        raise kept from None
-    except (DivergedError, RangeError) as error:
-        if job.folder is None or recorder.good is None:
-            raise
-        raise type(error)(f"{error}. {_keep_good(*recorder.good, job.folder)}") from None
+        raise _kept(error, recorder, job.folder) from None
     if ended is None:
         raise Interrupted(job.folder)
     result = Run(
@@ -332,6 +326,22 @@ def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
             f"{job.protocol.name}: the networks do not fit into memory ({error}). Choose a smaller "
             "width, hidden or batch"
         ) from None
+
+
+def _kept(error: RunError, recorder: HistoryRecorder, folder: Path) -> RunError:
+    """The error, with what was kept of the run: evidence of a lie, or the last good models."""
+    from securevfl.active.judge import LieFoundError
+
+    if isinstance(error, LieFoundError):
+        from securevfl.runs.evidence import keep_evidence
+
+        kept = keep_evidence(error, folder)
+        if kept is not error:
+            unmark(folder)  # else the next run in this folder would remove it
+        return kept
+    if isinstance(error, (DivergedError, RangeError)) and recorder.good is not None:
+        return type(error)(f"{error}. {_keep_good(*recorder.good, folder)}")
+    return error
 
 
 def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
