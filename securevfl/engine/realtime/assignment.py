@@ -183,6 +183,8 @@ def begin_incarnation(
             raise RunError(f"{name_of(index)} has no checkpoint{of} to come back from")
     elif store is not None:
         store.refuse_to_begin_anew(name_of(index))
+    if assignment.manifest is not None:
+        assignment.manifest.check()  # before anything is loaded
     secrets = begun_secrets(store, index, restored=restored)
     party = assignment.make(index, secrets)
     if identity is not None and assignment.manifest is not None:
@@ -200,7 +202,6 @@ def begin_incarnation(
     sealer = Sealer(assignment.protocol, assignment.run_id, index) if sealed else None
     verify = None
     if assignment.manifest is not None:
-        assignment.manifest.check()
         if used is None:
             assignment.use_session(index, store)
         else:
