@@ -34,6 +34,7 @@ ASSETS = {"columns": "features", "labels": "labels"} | dict.fromkeys(
     ("network", "centre", "top", "optimizer", "chance"), "model"
 )
 _OF_STRENGTH = ("perfect", "computational", "statistical", "differential", "none")
+_LEAST_BUDGET = 0.25
 _WORST: tuple[Verdict, ...] = ("VIOLATED", "NOT PROVED", "NOT PROTECTED", "DP", "PROVED")
 
 
@@ -217,12 +218,9 @@ def proved_report(
     """
     from securevfl.verified.traced.proofs import NOT_COVERED, Traced, prove_protocol
 
-    kept = {
-        name: named(value) if name in OWN_CODE else value  # as another process finds it again
-        for name, value in options.items()
-        if name not in made.traced_options
-    }
-    traced = Traced(made.name, kept, len(made.peers()), seed=seed)
+    kept, owners = traced_options(made, options), made.roles().get("label_owner", ())
+    rows = max(Traced.rows, 4 * len(owners))  # of each owner, more than two classes have labels
+    traced = Traced(made.name, kept, len(made.peers()), rows, seed)
     proof = prove_protocol(traced, progress=progress)
     roles = made.roles()
     worlds: dict[str, Trace] = {}
@@ -247,6 +245,22 @@ def proved_report(
         *(made.name, parameters, tuple(judged), leaks(made), (*NOT_COVERED, *ended), ran),
         library=library,
     )
+
+
+def traced_options(made: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the trace that a verdict on a protocol is of: its own, but for the sizes.
+
+    Options of roles and messages are those with which it was made, be they given or chosen.
+    """
+    kept = {
+        name: named(value) if name in OWN_CODE else value  # as another process finds it again
+        for name, value in options.items()
+        if name not in made.traced_options
+    }
+    own = {name: getattr(made.config, name) for name in made.role_options}
+    if own.get("sum_budget"):  # a share of few columns: how many rounds it allows is a size
+        own["sum_budget"] = max(own["sum_budget"], _LEAST_BUDGET)
+    return kept | own
 
 
 def _with_evidence(found: ClaimVerdict, more: Sequence[Evidence]) -> ClaimVerdict:

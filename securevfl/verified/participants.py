@@ -564,6 +564,9 @@ class Provable:
         F_p, of all its messages.
     traced_options : mapping
         Options of the run that is traced: few rounds, rows and columns.
+    role_options : tuple of str
+        Of these, options that are no sizes: they decide who has which role, or what is sent. The
+        verdict on a run takes them from that run.
     traced_alone : int
         Rows that each client of that run holds alone, besides those that all have; client 0 has
         their labels.
@@ -571,6 +574,7 @@ class Provable:
 
     field: ClassVar[Any]
     traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 2, "batch": 4, "width": 2}
+    role_options: ClassVar[tuple[str, ...]] = ()
     traced_alone: ClassVar[int] = 0
 
     def ideal(self, world: World) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import securevfl
-from securevfl.audit.proved import assets_in, coalitions_against
+from securevfl.audit.proved import assets_in, coalitions_against, traced_options
 from securevfl.privacy.adversary import Adversary
+from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.testing.runs import tiny_data
 from securevfl.verified import SERVER, World
 
 ROLES = {"server": (SERVER,), "client": (0, 1, 2, 3), "key_holder": (3,), "active party": (0, 1)}
@@ -82,3 +84,21 @@ def test_a_claim_about_a_role_is_judged_by_coalitions_with_it():
     assert words["key holder", "features"] == "PROVED"
     assert words["server + key holder", "features"] == "NOT PROTECTED"
     assert "NOT TESTED" not in words.values()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "kept"),
+    [
+        ("fedvs", {"sum_budget": 0.5}, {"sum_budget": 0.5}),
+        ("fedvs", {"sum_budget": 0.01}, {"sum_budget": 0.25}),  # less allows no round of a trace
+        ("fedvs", {}, {"sum_budget": 1.0}),  # as is chosen where no width is given
+        ("coded_split", {"width": 2, "rounds": 3}, {"sum_budget": 0.0}),
+        ("multivfl", {"label_owners": 3, "batch": 8}, {"label_owners": 3}),
+        ("dvfl", {"hosts": 3, "guest_lr": 0.1}, {"hosts": 3, "guest_lr": 0.1}),
+    ],
+)
+def test_a_run_is_judged_by_its_own_options_but_for_sizes(name, given, kept):
+    """Options of the trace were taken for sizes: the numbers that a budget sends went unseen."""
+    cls = get_protocol(name)
+    made = cls(make_config(cls, given), tiny_data().with_parties(4), seed=0)
+    assert traced_options(made, given) == kept

@@ -66,6 +66,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 3, "batch": 2, "width": 1} | {
         "hidden": 2, "sum_budget": 0.0,
     }  # fmt: skip
+    role_options = ("sum_budget",)
     refused_options: ClassVar[dict[str, str]] = REFUSED
     fault_options: ClassVar[dict[str, Any]] = {"result_timeout": 60.0, "ask_timeout": 60.0}
     card = Card(

@@ -47,6 +47,7 @@ class Dvfl(Provable, Protocol):
         "hidden": 2, "guest_activation": "leaky_relu", "host_width": 16, "host_hidden": 16,
         "host_lr": 0.03,
     }  # fmt: skip
+    role_options = ("hosts",)
     small_options: ClassVar[Mapping[str, int]] = {"guest_epochs": 3, "host_epochs": 3}
     check_options: ClassVar[Mapping[str, Any]] = {
         "guest_epochs": 4,

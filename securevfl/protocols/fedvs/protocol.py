@@ -71,6 +71,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 4, "width": 1} | {
         "hidden": 8, "sum_budget": 0.0,
     }  # fmt: skip
+    role_options = ("sum_budget",)
     fault_options: ClassVar[dict[str, Any]] = {
         "share_timeout": 60.0,
         "result_timeout": 60.0,

@@ -51,6 +51,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
     traced_options: ClassVar[dict[str, Any]] = {
         "rounds": 2, "batch": 4, "width": 2, "hidden": 3, "label_owners": 2,
     }  # fmt: skip
+    role_options = ("label_owners",)
     card = Card(
         title="Multi-VFL: several data owners and several label owners",
         paper="Mugunthan, Goyal, Kagal, Multi-VFL: A Vertical Federated Learning System for "
