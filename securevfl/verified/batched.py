@@ -48,8 +48,7 @@ def mixed(
     made = []
     for row, weights in zip(value, np.asarray(matrix).tolist(), strict=True):
         pairs = [(int(c), part) for c, part in zip(weights, parts, strict=True) if c]
-        whole = combination(pairs or [(0, first)])
-        made.append(Element(row, whole._node, home, first._world, first._field))
+        made.append(combination(pairs or [(0, first)], row))
     return made
 
 
@@ -99,8 +98,7 @@ def decoded(code: LagrangeCode, results: Mapping[int, Element], degree: int) -> 
         return Element(found, None, home, None, first._field)
     used = parties[: code.recovery_threshold(degree)]
     matrix = code.decode_matrix(used)
-    whole = stack(mixed(matrix, [results[j] for j in used], found))
-    return Element(found, whole._node, home, first._world, first._field)
+    return stack(mixed(matrix, [results[j] for j in used], found))
 
 
 def masked(
@@ -129,8 +127,7 @@ def masked(
         if any(own_weights):
             streams = party.prf(keys[n], label, len(weights), *result.shape, of=of)
             terms += [(w, streams[e]) for e, w in enumerate(own_weights)]
-    made = combination(terms)
-    return Element(value, made._node, home, result._world, result._field)
+    return combination(terms, value)
 
 
 class Beside:
@@ -181,8 +178,7 @@ def with_masks(party: Hands, prss: Prss, result: Element, masks: Sequence[Elemen
     home = home_of((result, *masks), party.index)
     if result._world is None:
         return Element(value, None, home, None, result._field)
-    made = combination([(1, result), (factor, rho)])
-    return Element(value, made._node, home, result._world, result._field)
+    return combination([(1, result), (factor, rho)], value)
 
 
 def _apart(share: Array) -> Array:

@@ -488,10 +488,11 @@ class Algebra:
         if op == "public":
             flat = tuple(int(x) for x in data.flat)
             return Form(node.shape, constant=flat if any(flat) else None)
-        if op == "add":
-            return self.add(args[0], args[1])
-        if op == "scale":
-            return self.scale(args[0], data)
+        if op == "sum":
+            total = Form(node.shape)
+            for form, factor in zip(args, data, strict=True):
+                self._add(total, form, factor)
+            return total
         if op in ("weigh", "index"):
             try:
                 return self.weigh(args[0], data) if op == "weigh" else self.index(args[0], data)

@@ -14,7 +14,7 @@ import functools
 import hashlib
 import sys
 import types
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,6 +27,7 @@ class FlowError(SecureVFLError, TypeError):
     """A protected value was used where only public ones may be, or without having been sent."""
 
 
+_SCALARS = (bool, int, float, str, type(None))
 _PLAIN = (bool, int, float, str, bytes, np.generic, type(None))
 
 
@@ -58,6 +59,8 @@ def digest(value: Any) -> str:
 
 
 def _written(value: Any) -> bytes:
+    if type(value) in _SCALARS:
+        return b"v" + f"{type(value).__name__} {value!r}".encode()
     if isinstance(value, np.ndarray):
         head = repr((value.dtype.str, value.shape)).encode()
         return b"a" + head + np.ascontiguousarray(value).tobytes()
@@ -156,9 +159,6 @@ def fingerprint(value: Any) -> str:
     return found.hexdigest()[:32]
 
 
-_SCALARS = (bool, int, float, str, type(None))
-
-
 def _feed(take: Callable[[Any], None], value: Any) -> None:
     """Give a hash a value: each part is told with its kind and its size before it."""
     if type(value) in _SCALARS:
@@ -183,24 +183,48 @@ def _feed(take: Callable[[Any], None], value: Any) -> None:
 
 
 def copied(model: Any) -> Any:
-    """A deep copy of a model.
-
-    Tensors of an optimiser's state are cloned beforehand, and empty lists of hooks made: each costs
-    `copy.deepcopy` as much as a layer of the network.
-    """
+    """A deep copy of a model, as `copy.deepcopy` makes it, in a third of the time."""
+    made: dict[int, Any] = {}
     tensors: list[Any] = []
     _gather(model.state_dict(), tensors.append)
-    made: dict[int, Any] = {
-        id(one): one.clone()
-        for one in tensors
-        if one._base is None and not one.requires_grad and one.is_contiguous()
-    }
-    torch = sys.modules.get("torch")
-    for part in (model, *getattr(model, "__dict__", {}).values()):
-        for module in part.modules() if torch and isinstance(part, torch.nn.Module) else ():
-            hooks = (one for one in vars(module).values() if type(one) in (OrderedDict, set))
-            made.update((id(one), type(one)()) for one in hooks if not one)
-    return copy.deepcopy(model, made)
+    for one in tensors:
+        if one._base is None and not one.requires_grad and one.is_contiguous():
+            made[id(one)] = one.clone()
+    return _copied(model, made)
+
+
+def _copied(value: Any, made: dict[int, Any]) -> Any:
+    """A deep copy: of plain containers, and of objects that have nothing but a state, made here."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if id(value) in made:
+        return made[id(value)]
+    found: Any
+    if kind in (dict, OrderedDict, defaultdict):
+        found = kind(value.default_factory) if kind is defaultdict else kind()
+        made[id(value)] = found
+        for key, one in value.items():
+            found[_copied(key, made)] = _copied(one, made)
+        return found
+    if kind is list:
+        found = made[id(value)] = []
+        found.extend(_copied(one, made) for one in value)
+        return found
+    if hasattr(value, "state_dict") and not _copies_itself(kind):  # type: ignore[arg-type]
+        make, args, state, *items = value.__reduce_ex__(4)
+        if args == (kind,) and type(state) is dict and items == [None] * len(items):
+            made[id(value)] = found = make(kind)
+            made.setdefault(id(made), []).append(state)  # else another object may get its id
+            getattr(found, "__setstate__", vars(found).update)(_copied(state, made))
+            return found
+    return copy.deepcopy(value, made)
+
+
+@functools.cache
+def _copies_itself(kind: Any) -> bool:
+    names = {name for cls in kind.__mro__[:-1] for name in vars(cls)}
+    return not names.isdisjoint({"__deepcopy__", "__reduce__", "__reduce_ex__"})
 
 
 def _gather(value: Any, take: Callable[[Any], None]) -> None:

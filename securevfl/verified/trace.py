@@ -58,8 +58,8 @@ class Node:
     op : str
         "secret" (an input), "uniform" (a tape), "key"; "map" (a function), "prf" (a stream, a
         derived key or a tag, of a key and the protected part of a label), "agreed", "public key",
-        "release" (of differential privacy); and the exact operations "public" (an array), "add",
-        "scale", "weigh", "index" and "matmul".
+        "release" (of differential privacy); and the exact operations "public" (an array), "sum"
+        (of arguments, each times a number), "weigh", "index" and "matmul".
     args : tuple of Node
     data : object
         What else the operation needs: a factor, an array, a call, a label.
@@ -119,6 +119,7 @@ class Call:
         own = [functions.identity(f) for f in (function, *named.values())]
         publics = [None if isinstance(one, Node) else functions.digest(one) for one in inputs]
         self.code = tuple(own)
+        self._states: list[str] | None = None  # of the models that it is given
         self.identity = functions.digest([*own, *publics])
         self.title = getattr(named.get("function", function), "__name__", "function")
 

@@ -213,9 +213,9 @@ class Element(Protected):
             )
         one, two = (added, self) if turned else (self, added)
         if factor == 1:
-            return self._made(self._field.add(one._value, two._value), "add", (one, two))
+            return self._made(self._field.add(one._value, two._value), "sum", (one, two), (1, 1))
         value = self._field.subtract(one._value, two._value)
-        return self._made(value, "add", (one, two.times(-1)))
+        return self._made(value, "sum", (one, two), (1, self._field.modulus - 1))
 
     def __add__(self, other: Any) -> Element:
         return self._sum(other, 1)
@@ -255,14 +255,18 @@ class Element(Protected):
         FlowError
             Where it is no whole number: a field knows no halves.
         """
+        c = self._factor(factor)
+        value = self._field.multiply(self._value, self._field.reduce(c))
+        return self._made(value, "sum", (self,), (c,))
+
+    def _factor(self, factor: Any) -> int:
+        """A public whole number modulo p."""
         if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)):
             raise FlowError(
                 f"times({describe(factor)}) of {describe(self)}: a whole number is needed. A real "
                 "factor belongs before quantisation, in a map"
             )
-        c = int(factor) % self._field.modulus
-        value = self._field.multiply(self._value, self._field.reduce(c))
-        return self._made(value, "scale", (self,), c)
+        return int(factor) % self._field.modulus
 
     def __mul__(self, other: Any) -> Element:
         if isinstance(other, int | np.integer | bool | float):
@@ -350,7 +354,7 @@ class Element(Protected):
             parts = [self._index(np.asarray(place)) for place in places.reshape(-1)]
         else:
             parts = [self._index(np.asarray(p)) for p in np.moveaxis(places, axis, 0)]
-        return sum(parts[1:], parts[0])
+        return combination((1, part) for part in parts)
 
     def map(
         self,
@@ -812,29 +816,53 @@ def concatenate(values: Sequence[Element], axis: int = 0) -> Element:
     values = list(values)
     if set(map(type, values)) != {Element}:
         raise FlowError("concatenate: a list of Elements is needed")
-    home, field = home_of(values), values[0]._field
-    whole = np.concatenate([one._value for one in values], axis)
-    if values[0]._world is None:
-        return Element(whole, None, home, None, field)
-    total, start = None, 0
-    for one in values:
-        numbers = np.full(whole.shape, -1, np.int64)
-        part = [slice(None)] * whole.ndim
-        part[axis] = slice(start, start + one.shape[axis])
-        numbers[tuple(part)] = one._places()
-        start += one.shape[axis]
-        placed = one._index(numbers)
-        total = placed if total is None else total + placed
-    assert total is not None
-    return total
+    return _placed(values, np.concatenate([one._value for one in values], axis), axis)
 
 
 def stack(values: Sequence[Element]) -> Element:
     """Elements of one shape along a new first axis, as numpy.stack."""
-    return concatenate([one.reshape(1, *one.shape) for one in values])
+    values = list(values)
+    if set(map(type, values)) != {Element}:
+        raise FlowError("stack: a list of Elements is needed")
+    return _placed(values, np.stack([one._value for one in values]), 0)
 
 
-def combination(pairs: Any) -> Element:
-    """sum_i c_i x_i with public whole numbers c_i."""
-    parts: list[Element] = [value.times(c) for c, value in pairs]
-    return sum(parts[1:], parts[0])
+def _placed(values: Sequence[Element], whole: Array, axis: int) -> Element:
+    """The array that values make side by side: in a trace the sum of all, each in its place."""
+    home, first = home_of(values), values[0]
+    world, node = first._world, None
+    if world is not None:
+        parts, start = [], 0
+        for one in values:
+            numbers = np.full(whole.shape, -1, np.int64)
+            size = one.shape[axis] if len(one.shape) == whole.ndim else 1
+            place = (*(slice(None),) * axis, slice(start, start + size))
+            numbers[place] = one._places().reshape(numbers[place].shape)
+            parts.append(world.node("index", (one._node,), numbers, shape=whole.shape))
+            start += size
+        node = world.node("sum", parts, (1,) * len(parts), shape=whole.shape)
+    return Element(whole, node, home, world, first._field)
+
+
+def combination(pairs: Any, value: Array | None = None) -> Element:
+    """sum_i c_i x_i with public whole numbers c_i; `value` are the numbers, where they are known.
+
+    Raises
+    ------
+    FlowError
+        Where the values are of different fields, shapes or parties.
+    """
+    pairs = list(pairs)
+    first: Element = pairs[0][1]
+    if value is None and first._world is None:
+        terms: list[Element] = [one.times(c) for c, one in pairs]
+        return sum(terms[1:], terms[0])
+    weights = [one._factor(c) for c, one in pairs]
+    parts = [first._operand(one, "sum") for _, one in pairs]  # of one field
+    if any(one.shape != first.shape for one in parts):
+        raise FlowError("sum of " + ", ".join(map(describe, parts)) + ": the shapes must be equal")
+    if value is None:
+        every = np.stack([one._value for one in parts]).reshape(len(parts), -1)
+        row = np.array([weights], first._value.dtype)
+        value = first._field.matmul(row, every).reshape(first.shape)
+    return first._made(value, "sum", parts, tuple(weights))
