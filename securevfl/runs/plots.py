@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import ceil, floor, log10
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,71 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;"})
-_FAR_OUT = 1e100  # values of this size are not drawn, nor are nan and infinities
-
-
-def draw_curves(name: str, rows: Rows, path: Path) -> None:
-    """Held-out measure against virtual time, and training loss against rounds, as an SVG.
-
-    It is written as text: matplotlib would take longer than a small run.
-    """
-    measure, label = _measure({name: rows})
-    held_out = [(row["time"], row[measure]) for row in rows if measure in row]
-    losses = [(row["step"], row["loss"]) for row in rows]
-    path.write_text(
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 360" font-family="sans-serif" '
-        'font-size="12" text-anchor="middle"><rect width="900" height="360" fill="white"/>\n'
-        f'<text x="450" y="20" font-size="14">{name.translate(_ESCAPED)}</text>\n'
-        f"<g>{_panel(held_out, 'virtual time (s)', f'test {label}', float)}</g>\n"
-        f'<g transform="translate(450)">{_panel(losses, "round", "training loss", log10)}</g>\n'
-        "</svg>\n"
-    )
-
-
-def _panel(
-    points: Sequence[tuple[float, float]], across: str, up: str, scale: Callable[[float], float]
-) -> str:
-    """One panel of 450 by 360: axes with ticks, and a line through the points below 1e100."""
-    points = [(x, y) for x, y in points if max(abs(x), abs(y)) < _FAR_OUT and y == y]
-    if min((y for _, y in points), default=0.0) < 2 / _FAR_OUT:
-        scale = float
-    drawn = [
-        f'<text x="255" y="350">{across}</text>'
-        f'<text transform="translate(18 175) rotate(-90)">{up}</text>'
-        '<path d="M70 40V310H430" fill="none" stroke="black"/>'
-    ]
-    at_x, ticks = _axis([x for x, _ in points], 80, 420, float)
-    for tick in ticks:
-        drawn.append(f'<path d="M{at_x(tick):.1f} 40V310" stroke="#ddd"/>')
-        drawn.append(f'<text x="{at_x(tick):.1f}" y="327">{tick:g}</text>')
-    at_y, ticks = _axis([y for _, y in points], 300, 50, scale)
-    for tick in ticks:
-        drawn.append(f'<path d="M70 {at_y(tick):.1f}H430" stroke="#ddd"/>')
-        drawn.append(f'<text x="65" y="{at_y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    line = " ".join(f"{at_x(x):.1f},{at_y(y):.1f}" for x, y in points)
-    look = f'fill="none" stroke="{COLOURS[0]}" stroke-linecap="round"'
-    return "\n".join([*drawn, f'<polyline points="{line} {line[-11:]}" {look}/>'])
-
-
-def _axis(
-    values: Sequence[float], start: float, end: float, scale: Callable[[float], float]
-) -> tuple[Callable[[float], float], Sequence[float]]:
-    """Places of values between two pixels, and about five round values that are marked."""
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    if high - low <= 1e-12 * max(high, -low, 1 / _FAR_OUT):
-        wider = max(abs(low), abs(high)) / 2
-        wider = wider if wider > 1 / _FAR_OUT else 1.0
-        low, high = low - wider, high + wider
-    first, span = scale(low), scale(high) - scale(low)
-    if scale is log10 and span >= 1:
-        every = max(1, round(span / 5))
-        ticks = [10.0**k for k in range(ceil(first), floor(scale(high)) + 1, every)]
-    else:
-        unit = 10.0 ** floor(log10((high - low) / 5))
-        step = next(unit * k for k in (1, 2, 5, 10) if high - low <= 6 * unit * k)
-        ticks = [step * k for k in range(ceil(low / step), floor(high / step) + 1)]
-    return lambda value: start + (end - start) * (scale(value) - first) / span, ticks
 
 
 def _measure(histories: Mapping[str, Rows]) -> tuple[str, str]:

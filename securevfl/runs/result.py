@@ -33,7 +33,6 @@ from securevfl.runs.folders.models import model_arrays
 from securevfl.runs.history import History, measures_in
 from securevfl.runs.spec import CONFIG, RunSpec, reads_local_tables
 from securevfl.runs.storage import (
-    CURVES,
     HISTORY,
     MODELS,
     PARTIES,
@@ -379,7 +378,6 @@ class Run:
         ConfigurationError
             When a file of these names is there that is no earlier result's.
         """
-        from securevfl.runs.plots import draw_curves
 
         self.folder = Path(folder)
         self.protocol.settle(self.parties)
@@ -394,7 +392,6 @@ class Run:
             arrays: Any = self.models()
             (beside / MODELS).touch(mode=0o600)  # it tells about the rows it was trained on
             np.savez(beside / MODELS, **arrays)
-            draw_curves(self.protocol.name, self.history, beside / CURVES)
             write_summary(beside / SUMMARY, self.summary() | {"evaluation_data": self.evaluation})
 
     def models(self) -> dict[str, np.ndarray]:

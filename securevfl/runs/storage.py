@@ -30,9 +30,9 @@ SUMMARY, HISTORY = "summary.json", "history.jsonl"
 PARTIES, MESSAGES = "parties.state", "messages.npz"
 CONFIG, FACTS = "config.toml", "facts.json"
 EVIDENCE = "evidence.json"  # of a lie that ended the run
-TOTALS, MODELS, CURVES = "messages.csv", "model.npz", "curves.svg"
+TOTALS, MODELS = "messages.csv", "model.npz"
 DESCRIPTION = re.compile(r"server\.json|party-\d+\.json")  # of each party's model
-RESULT = (HISTORY, MESSAGES, TOTALS, PARTIES, MODELS, CURVES, SUMMARY)
+RESULT = (HISTORY, MESSAGES, TOTALS, PARTIES, MODELS, SUMMARY)
 
 _LOADED = 4 * CHUNK  # messages of a finished run that are held in memory, where it has no more
 _MOST_KINDS = 2**20  # bytes of the names of kinds

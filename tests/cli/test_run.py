@@ -33,7 +33,7 @@ def test_run_leaves_its_folder():
     assert folder.parent == Path("runs")
     assert folder.name.startswith("fedvs-digits-")
     files = {path.name for path in folder.iterdir()}
-    assert {"config.toml", "history.jsonl", "messages.csv", "model.npz", "curves.svg"} <= files
+    assert {"config.toml", "history.jsonl", "messages.csv", "model.npz"} <= files
     assert not [name for name in files if name.endswith(".svfl")]
 
 

@@ -112,7 +112,7 @@ def test_a_folder_whose_run_came_to_no_checkpoint_can_be_taken_again(tmp_path):
 
 
 THEIRS = (
-    *("model.npz", "config.toml", "curves.svg", "history.jsonl", "messages.csv", "server.json"),
+    *("model.npz", "config.toml", "history.jsonl", "messages.csv", "server.json"),
     *("party-3.json", "notes.part", "keys.svfl", "results.part/deep.txt", "parties/list.txt"),
     "run.lock",
 )
