@@ -7,7 +7,9 @@ release.
 
 from __future__ import annotations
 
+import asyncio
 import bz2
+import contextlib
 import gzip
 import json
 import lzma
@@ -96,6 +98,82 @@ def test_datagrams_of_a_carrier():
         world.sessions[0].take(data, world.now)
     assert world.got[0] == sent
     assert world.met[0] == [(-1, 0)]
+
+
+class _Writer:
+    """The side of a connection on which a relay is answered; it takes nothing off it."""
+
+    def __init__(self) -> None:
+        self.kept = 0
+        self.transport = self
+
+    def write(self, data: bytes) -> None:
+        self.kept += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.kept
+
+    def get_extra_info(self, name: str) -> None:
+        return None
+
+
+LINES = (
+    b'INFO {"nonce": "abc", "headers": true}\r\n', b"PING\r\n", b"PONG\r\n", b"+OK\r\n",
+    b"-ERR 'Permissions Violation for Publish'\r\n", b"-ERR 'Authorization'\r\n",
+    b"MSG svfl.token.0.1 1 5\r\nhello\r\n", b"MSG a 1 0\r\n\r\n", b"INFO {}\r\n",
+    b"INFO " + b"[" * 100_000 + b"\r\n", b"MSG a 1 " + b"9" * 5000 + b"\r\n",
+    b"MSG a 1 524352\r\n" + bytes(1000), b"x" * 200_000 + b"\r\n", b"\xff\xfe\r\n",
+)  # fmt: skip
+
+
+def test_words_of_a_hostile_relay():
+    """1,000 streams of a relay end in a sentence or an error of a connection, bounded in length."""
+    from securevfl.engine.carriers import nats
+
+    who = World().identities[0]
+    carrier = nats.NatsCarrier([nats.RelayAddress("h", 1, "0" * 64)], "token", 0, who)
+    taken: list[bytes] = []
+    carrier._take = taken.append
+    carrier._task = object()  # it reads
+
+    async def hear(data: bytes, log_in: bool) -> None:
+        reader = asyncio.StreamReader(limit=nats._LIMIT)
+        reader.feed_data(data)
+        reader.feed_eof()
+        writer: Any = _Writer()
+        if log_in:
+            with contextlib.suppress(*nats._FAILURES):
+                await carrier._log_in(reader, writer)
+        else:
+            assert isinstance(await carrier._read(reader, writer), str)
+        await asyncio.sleep(0)
+        assert writer.kept <= nats._MOST_WAITING + len(data)
+
+    def attempt(rng: random.Random) -> None:
+        lines = rng.choices(LINES, k=rng.randrange(1, 8))
+        data = b"".join(damaged(line, rng) if rng.random() < 0.5 else line for line in lines)
+        asyncio.run(hear(data, rng.random() < 0.5))
+
+    survives(1000, attempt)
+    assert b"hello" in taken
+    assert max(map(len, taken)) <= nats.LARGEST_FRAME
+
+
+def test_a_relay_that_asks_and_takes_no_answers_is_left(monkeypatch):
+    from securevfl.engine.carriers import nats
+
+    monkeypatch.setattr(nats, "_MOST_WAITING", 600)
+    who = World().identities[0]
+    carrier = nats.NatsCarrier([nats.RelayAddress("h", 1, "0" * 64)], "token", 0, who)
+
+    async def ask() -> str:
+        reader = asyncio.StreamReader()
+        reader.feed_data(b"PING\r\n" * 1000)
+        return await carrier._read(reader, writer)
+
+    writer: Any = _Writer()
+    assert "takes no answers" in asyncio.run(ask())
+    assert writer.kept <= 606
 
 
 @pytest.fixture(scope="module")

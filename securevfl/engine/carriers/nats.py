@@ -238,7 +238,10 @@ class NatsCarrier:
 
     async def _log_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = await _line(reader)
-        info = json.loads(first.removeprefix(b"INFO ")) if first.startswith(b"INFO ") else None
+        try:
+            info = json.loads(first.removeprefix(b"INFO ")) if first.startswith(b"INFO ") else None
+        except RecursionError:
+            raise ValueError("its first line is nested too deeply") from None
         if not isinstance(info, dict) or not isinstance(info.get("nonce"), str):
             raise _RefusedError("it asks for no key; run it by `securevfl relay`")
         signature = self._key.sign(info["nonce"].encode())
@@ -272,6 +275,8 @@ class NatsCarrier:
                     frame = await reader.readexactly(_length(line) + 2)
                     loop.call_soon(self._arrive, frame[:-2])  # its errors do not end the reading
                 elif line == b"PING":
+                    if writer.transport.get_write_buffer_size() > _MOST_WAITING:
+                        return f"relay {place}: it asks, and takes no answers"
                     writer.write(b"PONG\r\n")
                 elif line.startswith(b"-ERR") and b"Permissions Violation" not in line:
                     return f"relay {place}: {line[5:80].decode(errors='replace')}"
