@@ -70,6 +70,7 @@ TABLE: Mapping[str, tuple[str, str]] = {
     ),
     "party": ("party", "Take part in a session of organisations."),
     "bench": ("commands", "Time parts of the library on this machine."),
+    "new": ("new", "Begin a protocol, a data set or a study of your own."),
     "doctor": ("doctor", "Examine this computer, and say what to change."),
 }  # fmt: skip
 

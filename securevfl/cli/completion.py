@@ -54,6 +54,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("study study.toml --quick", "Run the short form, which the table [quick] describes."),
         ("study study.toml --workers 2 --out results", ""),
     ),
+    "new": (
+        ("new protocol my_method", "Write a package whose protocol trains and is proved."),
+        ("new study delays --out studies", ""),
+    ),
     "plan": (
         ("plan --data digits --parties 8 --privacy 2", "Show feasible K, bytes, memory and time."),
         ("plan --rows 60000 --features 784 --parties 28", "Plan before the data are here."),
