@@ -189,7 +189,8 @@ class Tables:
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
         """The data set as party `index` has it, or as the experimenter has it for None.
 
-        `place` is the folder in which the party left its rows.
+        `place` is the folder in which the party left its rows. A helper, whose number is after
+        those of all owners, has none.
         """
         sizes = (facts.rows, facts.test_rows)
         features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
@@ -197,7 +198,7 @@ class Tables:
         kind = np.float32 if facts.task == "regression" else np.int64
         labels = [np.zeros(m, kind) for m in sizes]
         notes: tuple[str, ...] = ()
-        if index is not None:
+        if index is not None and index < len(fitted):
             assert place is not None
             try:
                 kept = read_arrays(place / ROWS)

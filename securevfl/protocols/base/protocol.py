@@ -62,8 +62,8 @@ class Protocol(ABC):
         Options that the method cannot have, by the names that users give them, and why.
     apart : bool
         Whether the protocol needs local data only: each client its own columns, the server the
-        labels, and `scores` the clients' embeddings. Then no party needs the whole data set
-        (`securevfl.data.local_tables`).
+        labels, and `scores` the clients' embeddings, unless models are in shares. Then no party
+        needs the whole data set (`securevfl.data.local_tables`).
     tells_sums : bool
         Whether somebody decodes exact sums of embeddings. `released` counts what they give.
     twin : str or None

@@ -60,6 +60,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     """Coded split learning on one data set."""
 
     name = "coded_split"
+    apart = True
     tells_sums = True
     Config = CodedSplitConfig
     public: Parameters

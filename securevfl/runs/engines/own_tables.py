@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from securevfl.engine.party import Party
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, RunError
+from securevfl.protocols.base.coded import SharedModels
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.assembly import LocalTables, make_protocol
@@ -45,12 +46,12 @@ _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a 
 class TableOwnerFactory:
     """Makes who prepares a table, where the table is.
 
-    `folder` is that of the run, on each party's own machine; `kind` is the class of the party.
+    `folder` is that of the run, on each party's own machine; `kind` makes the party.
     """
 
     tables: Tables
     folder: str
-    kind: type[TableOwner] = TableOwner
+    kind: Callable[[int, Sequence[int], Tables, Path], TableOwner] = TableOwner
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party."""
@@ -135,7 +136,8 @@ def tables_of(source: DataSource, protocol: str) -> Tables:
     ConfigurationError for a protocol whose parties need more than their own columns; DataError for
     options that need all columns in one process.
     """
-    if not get_protocol(protocol).apart:
+    cls = get_protocol(protocol)
+    if not cls.apart or issubclass(cls, SharedModels):
         raise ConfigurationError(
             f"run: {protocol} on a cluster with tables of the parties' own: a client of it needs "
             "labels, or its models cannot be measured by embeddings; use the simulation, or one "

@@ -48,14 +48,7 @@ class Member:
         manifest.signed(index, self.identity)
         self.terms = Terms.of(manifest)
         self.terms.check(manifest.protocol, len(manifest.entries) - 1)
-        if self.terms.own_tables != (data is not None):
-            raise ConfigurationError(
-                "session: its terms say that each party has a table of its own; name yours with "
-                "--data FILE"
-                if data is None
-                else f"session: its data are the set {self.terms.data['name']!r}, which every "
-                "party loads by its name; leave --data out"
-            )
+        self._check_data(data, helps=index >= len(manifest.entries) - 1 - self.terms.helpers)
         if not (folder / "own").exists() and self.terms.seconds_left() <= 0:
             raise ConfigurationError(
                 f"session {manifest.session!r}: it had to begin by {self.terms.begin_by}. Agree on "
@@ -71,6 +64,20 @@ class Member:
         used = list_beside(key), manifest.session, self.folder.store.run_token()
         refuse_used(*used)
         self._use = functools.partial(use_session, *used, folder)
+
+    def _check_data(self, data: Path | None, *, helps: bool) -> None:
+        """Refuse a table that is not there, and one where none belongs."""
+        if (self.terms.own_tables and not helps) == (data is not None):
+            return
+        if data is None:
+            raise ConfigurationError(
+                "session: its terms say that each party has a table of its own; name yours with "
+                "--data FILE"
+            )
+        where = f"the set {self.terms.data.get('name')!r}, which every party loads by its name"
+        if self.terms.own_tables:
+            where = "tables of the others, and this party is a helper, which has shares alone"
+        raise ConfigurationError(f"session: its data are {where}; leave --data out")
 
     async def take_part(
         self, carrier: Carrier, say: Callable[[str], None], *, patience: float = 15.0
@@ -195,7 +202,7 @@ def join(
             if data is not None and not data.is_file():
                 raise ConfigurationError(f"party: {data} is no file; name your table with --data")
             if data is None:
-                say("no --data was given: right only if the session's data are a set by name")
+                say("no --data was given: right only of a helper, or where data are a set by name")
             found = await obtain_manifest(
                 carrier(), index, invitation.digest, say, patience=patience
             )

@@ -152,7 +152,8 @@ class Organisation:
 
     def _tables(self) -> Phase:
         tables = self.terms.tables(self.index, self._file, self.parties)
-        maker = TableOwnerFactory(tables, str(self.folder.path), SharingTableOwner)
+        kind = functools.partial(SharingTableOwner, helpers=self.terms.helpers)
+        maker = TableOwnerFactory(tables, str(self.folder.path), kind)
 
         def keep(host: PartyHost) -> None:
             party = host.party

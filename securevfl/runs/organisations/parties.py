@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from securevfl.data.local_tables import TableOwner
+from securevfl.data.local_tables import TableOwner, Tables
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.streams import OwnEntropy, Secrets, WithPlaceholders
 from securevfl.models.quality import quality
 from securevfl.privacy.claims import Asset, Claim
+from securevfl.protocols.base.coded import SharedModels
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.engines.own_tables import known_embeddings
 from securevfl.runs.history import measures_of as scored
@@ -23,12 +25,26 @@ Measuring = Literal["coded inference", "embeddings of test rows", "none"]
 
 
 class SharingTableOwner(TableOwner):
-    """Owner of a local table who learns from the server what all may know of the data."""
+    """Owner of a local table who learns from the server what all may know of the data.
+
+    `helpers` parties besides the owners have no tables, and learn the same.
+    """
+
+    def __init__(
+        self, index: int, peers: Sequence[int], tables: Tables, place: Path, helpers: int
+    ) -> None:
+        super().__init__(index, peers, tables, place)
+        self.all_clients = range(len(peers) + helpers)
+
+    async def setup(self) -> None:
+        """Find the common rows, split them, and fit the own columns; a helper has none."""
+        if self.index < len(self.peers):
+            await super().setup()
 
     async def run(self) -> None:
         """The server tells the facts, and the others keep them."""
         if self.index == SERVER:
-            self.broadcast("facts", self.facts, to=self.peers)
+            self.broadcast("facts", self.facts, to=self.all_clients)
         else:
             self.facts = dict(await self.receive("facts", sender=SERVER))
 
@@ -47,7 +63,7 @@ def measuring(made: Protocol) -> Measuring:
     A protocol with coded inference measures by it; where its own run does so already, or needs more
     than each party's own models and columns, nothing is added.
     """
-    if getattr(made.config, "secure", False) or not made.apart:
+    if getattr(made.config, "secure", False) or not made.apart or isinstance(made, SharedModels):
         return "none"
     return "coded inference" if made.prediction_messages else "embeddings of test rows"
 

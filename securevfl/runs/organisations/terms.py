@@ -23,6 +23,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.registry import get_protocol, make_config
+from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.reading import Stored
 
 _TABLES = "tables"  # key of the tables' options; a named set has "name" and "options"
@@ -161,6 +162,9 @@ class Terms:
             else f"the set {self.data.get('name')!r}, which each party loads by its name"
         )
         called = {"parties": self.called.listed()} if self.names else {}
+        if last := self.helpers:
+            who = ", ".join(self.names[-last:]) or f"the last {last} of the parties"
+            called["helpers"] = f"{who}: no table, and shares of all tables. {HELPERS_COUNT}"
         sizes = "; sizes are padded" if self.padded else ""
         return called | {
             "options": ", ".join([*own, f"else the defaults of {protocol}"]),
@@ -179,7 +183,7 @@ class Terms:
             )
         self._check_names(parties)
         cls = get_protocol(protocol)
-        cls.check_parties(make_config(cls, self.options), parties)
+        cls.check_parties(make_config(cls, self.options), parties - self.helpers)
         if self.own_tables:
             if not cls.apart:
                 raise ConfigurationError(
@@ -207,6 +211,12 @@ class Terms:
         return PartyNames(self.names)
 
     @property
+    def helpers(self) -> int:
+        """Number of parties without columns, which are the last ones."""
+        found = self.options.get("helpers", 0)
+        return found if type(found) is int and found > 0 else 0
+
+    @property
     def own_tables(self) -> bool:
         """Whether each party reads a table of its own."""
         return _TABLES in self.data
@@ -214,13 +224,15 @@ class Terms:
     def tables(self, index: int, file: Path | None, parties: int) -> Tables:
         """The parties' tables, of which a party knows its own file alone."""
         own = str(file) if file is not None else "own"
-        files = [own if n == index else f"table of party {n}" for n in range(parties)]
+        owners = range(parties - self.helpers)
+        files = [own if n == index else f"table of party {n}" for n in owners]
         given = {"name": "own tables", "seed": self.seed} | dict(self.data[_TABLES])
         return Tables.of(given | {"party_files": files, "label_file": own})
 
     def source(self, parties: int) -> DataSource:
         """The set that every party loads by its name."""
-        given = {"seed": self.seed, "parties": parties} | dict(self.data.get("options", {}))
+        given = {"seed": self.seed, "parties": parties - self.helpers}
+        given |= dict(self.data.get("options", {}))
         return DataSource(str(self.data["name"]), given)
 
     def seconds_left(self) -> float:

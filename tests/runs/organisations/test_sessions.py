@@ -99,6 +99,48 @@ def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, tables):
     assert summaries[SERVER]["test_accuracy"] == pytest.approx(in_the_clear, abs=0.1)
 
 
+SHARED = {"rounds": 4, "width": 2, "hidden": 4, "batch": 32, "helpers": 1, "secure": True}
+
+
+@pytest.fixture(scope="module")
+def shared(tables, tmp_path_factory):
+    """A session of coded split learning: three owners of tables, a helper without, the server."""
+    made = Meeting(
+        tmp_path_factory.mktemp("shared"), "coded_split", 4, tables=tables, options=SHARED,
+        data={"tables": {"label": "digit", "id_column": "id"}},
+    )  # fmt: skip
+    return made, made.hold()
+
+
+def test_coded_split_on_own_tables_has_the_losses_of_the_simulation(shared, tables):
+    meeting, summaries = shared
+    files = [str(tables[n]) for n in range(3)]
+    given = {"party_files": files, "label_file": str(tables[SERVER]), "label": "digit"}
+    source = data_source("own", given | {"id_column": "id", "seed": 0})
+    wanted = simulated(meeting, "coded_split", source, **SHARED)
+    assert losses(meeting) == [row["loss"] for row in wanted.history]
+    assert summaries[SERVER]["test_accuracy"] == wanted.summary()["test_accuracy"]
+    said = meeting.member(3).terms.lines("coded_split")["helpers"]
+    assert said.startswith("the last 1 of the parties: no table, and shares of all tables")
+    with pytest.raises(ConfigurationError, match="this party is a helper, which has shares alone"):
+        Member(meeting.manifest, 3, key=meeting.key(3), folder=meeting.folder / "x", data=files[0])
+
+
+def test_restarts_of_owner_helper_and_server_change_no_loss_of_coded_split(tables, tmp_path):
+    options = SHARED | {"rounds": 12, "secure": False, "security": "covert", "sum_budget": 1.0}
+    meeting = Meeting(
+        tmp_path, "coded_split", 4, tables=tables, options=options,
+        data={"tables": {"label": "digit", "id_column": "id"}},
+    )  # fmt: skip
+    with one_thread(), meeting.kept_entropies():
+        asyncio.run(held_with_restarts(meeting, [(3, 1), (5, 3), (7, SERVER)]))
+    files = [str(tables[n]) for n in range(3)]
+    given = {"party_files": files, "label_file": str(tables[SERVER]), "label": "digit"}
+    source = data_source("own", given | {"id_column": "id", "seed": 0})
+    wanted = simulated(meeting, "coded_split", source, **options)
+    assert losses(meeting) == [row["loss"] for row in wanted.history]
+
+
 def test_each_party_has_its_own_model_and_nobody_elses(coded):
     meeting, summaries = coded
     for n in meeting.parties:
