@@ -130,6 +130,9 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("party join INVITATION --key bank.key --data bank.csv", "Take part, and wait for all."),
         ("party join INVITATION --key server.key --data labels.csv --manifest session.toml", ""),
     ),
+    "party predict": (
+        ("party predict INVITATION --key bank.key --data bank.csv --new new.csv --for bank", ""),
+    ),
     "relay": (("relay --folder relay", "Run the relay of a folder until it is stopped."),),
     "relay init": (
         (

@@ -183,6 +183,18 @@ class Protocol(ABC):
         """
         raise ConfigurationError(_NOT_CODED.format(name=self.name))
 
+    def predictor(self, index: int, party: Party, features: Sequence[np.ndarray]) -> Party:
+        """One of the `predictors`, where nobody has what the other parties have.
+
+        Parameters
+        ----------
+        party : Party
+            Party `index` with its trained model.
+        features : sequence of ndarray, (m, d_n), float32
+            As of `predictors`; those of others are placeholders.
+        """
+        return self.predictors({**self.parties(), index: party}, features)[index]
+
     @property
     @abstractmethod
     def batch_rows(self) -> int:

@@ -103,8 +103,8 @@ class Holder(KeyParticipant):
     kept: ClassVar[tuple[str, ...]] = (
         *kept_as("once", "data_shares", "keys"),
         *kept_as("frozen", "model", shares=True),
+        "unknowns",  # they say which step is the last one
         *kept_as("passing", "uploaded", "asked", "released", "told", "dealt", "dealt_round"),
-        *kept_as("passing", "unknowns"),
         *kept_as("passing", "named", ahead=True),
     )
     round_ends: ClassVar[tuple[str, ...]] = ("deal", "seed")  # the step of a round ends it

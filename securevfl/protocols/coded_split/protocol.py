@@ -23,7 +23,7 @@ from securevfl.protocols.base.coded import SharedModels
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.schedule import Needs, Outline, Shape
 from securevfl.protocols.base.split import SplitProtocol
-from securevfl.protocols.coded_split.algorithm import Holder, Owner
+from securevfl.protocols.coded_split.algorithm import Holder, Model, Owner
 from securevfl.protocols.coded_split.bounds import RangeBound
 from securevfl.protocols.coded_split.claims import claims_of
 from securevfl.protocols.coded_split.covert import covert_messages
@@ -251,14 +251,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         """
         trained: Any = parties
         server = trained[SERVER]
-        bound = bare_of(server.made).bound
-        lasting, limit = bound.lasting, bound.limit
-        if lasting > limit:
-            raise WouldOverflowError(
-                f"coded_split: sums of new rows can reach {lasting:.4g}, and (p-1)/2 = "
-                f"{limit:.4g}: while it trained, only the training rows' bound was kept. Train "
-                "with secure = true, or with a larger prime"
-            )
+        made: dict[int, Party] = {SERVER: self._predicting_server(server, features)}
         able = [j for j in self.peers() if can_catch_up(server, trained[j])]
         if len(able) < self.public.results_needed and server.steps:
             raise NotEnoughResultsError(
@@ -268,23 +261,45 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
             )
         shares = {j: caught_up(server, trained[j]) for j in able}
         check_same_steps(shares)
-        public = self.predicting(len(features[0])).public
-        centre = bare_of(server.centre)
-        predicting = PredictingServer(self.peers(), public, centre, lasting, server.steps)
-        made: dict[int, Party] = {SERVER: predicting}
         for j in self.peers():
-            holder: Holder
-            if j < self.data.parties:
-                own = {"test": self.preparation(j).apply(features[j])}
-                holder = Owner(j, self.peers(), public, own, bare_of(trained[j].weights))
-            else:
-                holder = Holder(j, self.peers(), public)
-            if j in able:  # the digest is that of the run's steps, so that labels bind these
-                holder.model = (shares[j][0], 0, (), shares[j][3])
-            else:  # it lacks steps, and does not answer
-                holder.model = (trained[j].model[0], 0, (1,), holder.no_steps)
-            made[j] = holder
+            made[j] = self._predicting_holder(trained[j], shares.get(j), features)
         return made
+
+    def predictor(self, index: int, party: Party, features: Sequence[np.ndarray]) -> Party:
+        """One of the `predictors`; a holder without all steps, or unconfirmed, is silent."""
+        own: Any = party
+        if index == SERVER:
+            return self._predicting_server(own, features)
+        has_all = own.model[1:3] == (own.last_step, ()) and own.is_confirmed
+        return self._predicting_holder(own, own.model if has_all else None, features)
+
+    def _predicting_server(self, server: Any, features: Sequence[np.ndarray]) -> Party:
+        bound = bare_of(server.made).bound
+        lasting, limit = bound.lasting, bound.limit
+        if lasting > limit:
+            raise WouldOverflowError(
+                f"coded_split: sums of new rows can reach {lasting:.4g}, and (p-1)/2 = "
+                f"{limit:.4g}: while it trained, only the training rows' bound was kept. Train "
+                "with secure = true, or with a larger prime"
+            )
+        public, centre = self.predicting(len(features[0])).public, bare_of(server.centre)
+        return PredictingServer(self.peers(), public, centre, lasting, server.steps)
+
+    def _predicting_holder(
+        self, trained: Any, share: Model | None, features: Sequence[np.ndarray]
+    ) -> Party:
+        """A holder with its share of the models after the last step; None where it lacks steps."""
+        j, public = trained.index, self.predicting(len(features[0])).public
+        holder = Holder(j, self.peers(), public)
+        if j < self.data.parties:
+            own = {"test": self.preparation(j).apply(features[j])}
+            holder = Owner(j, self.peers(), public, own, bare_of(trained.weights))
+        # The digest is that of the run's steps, so that labels bind these.
+        if share is None:
+            holder.model = (trained.model[0], 0, (1,), holder.no_steps)
+        else:
+            holder.model = (share[0], 0, (), share[3])
+        return holder
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:

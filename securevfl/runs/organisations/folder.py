@@ -147,10 +147,21 @@ class OwnFolder:
         (self.path / "phases" / phase / RESULT).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove what only a restart needs."""
-        for name in ("phases", "parties"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        """Remove what only a restart needs, and all shares of rows.
+
+        Which of the own rows are common, and what all know of them, is kept for predictions.
+        """
+        for path in (self.path / "phases").glob("*"):
+            for left in [path] if path.name != "tables" else set(path.iterdir()) - {path / RESULT}:
+                _remove(left)
         (self.path / EVENTS).unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 class EventLog:

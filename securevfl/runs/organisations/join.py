@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import ClassVar
 
 from securevfl.active.judge import LieFoundError
 from securevfl.engine.carriers.base import Carrier
@@ -21,7 +22,7 @@ from securevfl.runs.evidence import keep_evidence
 from securevfl.runs.folders.checksums import Summary, read_summary
 from securevfl.runs.organisations.folder import SESSION, OwnFolder
 from securevfl.runs.organisations.invitation import Invitation
-from securevfl.runs.organisations.organisation import PHASES, PROCESS, TRAINING, Organisation
+from securevfl.runs.organisations.organisation import PROCESS, TRAINING, Organisation
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import SUMMARY
 
@@ -39,6 +40,8 @@ class Member:
     terms. DataError for a table without the id column or the labels, or with labels that are the
     server's.
     """
+
+    kind: ClassVar[type[Organisation]] = Organisation
 
     def __init__(
         self, manifest: Manifest, index: int, *, key: Path, folder: Path, data: Path | None
@@ -59,11 +62,15 @@ class Member:
         self.data = data
         self._organisation: Organisation | None = None
         self.folder = OwnFolder(folder, manifest, index)
-        self.folder.use_data(data)
+        self._use_data()
         self.manifest = self.folder.manifest(manifest)
         used = list_beside(key), manifest.session, self.folder.store.run_token()
         refuse_used(*used)
         self._use = functools.partial(use_session, *used, folder)
+
+    def _use_data(self) -> None:
+        """Refuse another table than that whose rows were joined."""
+        self.folder.use_data(self.data)
 
     def _check_data(self, data: Path | None, *, helps: bool) -> None:
         """Refuse a table that is not there, and one where none belongs."""
@@ -122,7 +129,7 @@ class Member:
         except BaseException:
             await process.leave(None)
             raise
-        await process.leave(len(PHASES))
+        await process.leave(len(self.kind.phases))
         return summary
 
     async def _over(self, process: Process) -> Summary:
@@ -130,7 +137,7 @@ class Member:
         try:
             async with asyncio.timeout(_AGAIN):
                 await process.open()
-                await process.leave(len(PHASES))
+                await process.leave(len(self.kind.phases))
         except (TimeoutError, CarrierError):
             await process.close()
         return read_summary(self.folder.path / SUMMARY)
@@ -139,9 +146,8 @@ class Member:
         """Gather all parties, and carry out the phases that are not over."""
         manifest = await process.gather(self.terms.seconds_left)
         self.folder.keep_manifest(manifest)
-        own = Organisation(manifest, self.terms, self.index, self.folder, self.data, say)
-        self._organisation = own
-        for number, name in enumerate(PHASES):
+        own = self._organisation = self._organise(manifest, say)
+        for number, name in enumerate(self.kind.phases):
             if number < self.folder.phase:
                 continue
             phase = own.phase(name)
@@ -150,6 +156,10 @@ class Member:
             self.folder.phase = number + 1
         return own.save()
 
+    def _organise(self, manifest: Manifest, say: Callable[[str], None]) -> Organisation:
+        """This party with its data, once all have signed."""
+        return self.kind(manifest, self.terms, self.index, self.folder, self.data, say)
+
     def _record(self, name: str, fields: dict[str, object]) -> None:
         """Keep an event of the process itself."""
         own = self._organisation
@@ -157,7 +167,7 @@ class Member:
             own.log.add(PROCESS, Event(own.passed(TRAINING), self.index, 0, name, fields))
 
 
-def _kept_manifest(folder: Path, invitation: Invitation) -> Manifest:
+def kept_manifest(folder: Path, invitation: Invitation) -> Manifest:
     """The manifest that a party has in its folder since all signed it."""
     found = Manifest.read(folder / SESSION)
     if found.digest != invitation.digest:
@@ -184,18 +194,15 @@ def join(
     the server if they have none. The rest is as for `Member`. RunError also when the folder's disk
     is full.
     """
-    identity, index = Identity.read(key), invitation.index
+    index = invitation.index
     if index == SERVER and manifest is None:
         raise ConfigurationError("party: the server needs the manifest; name it with --manifest")
 
-    def carrier() -> NatsCarrier:
-        return NatsCarrier(invitation.relays, invitation.token, index, identity)
-
-    async def all_of_it() -> Summary:
+    async def member(carrier: Carrier) -> Member:
         if manifest is not None:
             found = invitation.check(Manifest.read(manifest))
         elif (folder / SESSION).exists():
-            found = _kept_manifest(folder, invitation)
+            found = kept_manifest(folder, invitation)
         else:
             if not (folder / "own").exists():
                 refuse_used(list_beside(key), invitation.session)
@@ -203,11 +210,33 @@ def join(
                 raise ConfigurationError(f"party: {data} is no file; name your table with --data")
             if data is None:
                 say("no --data was given: right only of a helper, or where data are a set by name")
-            found = await obtain_manifest(
-                carrier(), index, invitation.digest, say, patience=patience
-            )
-        member = Member(found, index, key=key, folder=folder, data=data)
-        names = member.terms.called
+            found = await obtain_manifest(carrier, index, invitation.digest, say, patience=patience)
+        return Member(found, index, key=key, folder=folder, data=data)
+
+    return take_part(member, invitation, key, folder, say, patience=patience)
+
+
+def take_part(
+    make: Callable[[Carrier], Awaitable[Member]],
+    invitation: Invitation,
+    key: Path,
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    patience: float,
+) -> Summary:
+    """Make a member, tell the user to what it agrees, and let it take part over the relays.
+
+    RunError also when the disk is full.
+    """
+    identity = Identity.read(key)
+
+    def carrier() -> NatsCarrier:
+        return NatsCarrier(invitation.relays, invitation.token, invitation.index, identity)
+
+    async def all_of_it() -> Summary:
+        member = await make(carrier())
+        found, names = member.manifest, member.terms.called
         parties = len(found.entries) - 1
         signs = "signed" if member.folder.ended else "signs"
         say(f"{signs} the session {found.session!r}: {found.protocol} with {parties} parties")

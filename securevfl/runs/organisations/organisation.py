@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -63,19 +63,22 @@ if TYPE_CHECKING:
 
 PROCESS, TABLES, TRAINING, EVALUATION = "process", "tables", "training", "evaluation"
 PHASES = (TABLES, TRAINING, EVALUATION)  # a phase's number is its place here
-_DOING = {
-    TABLES: "finds the rows that all tables have",
-    TRAINING: "trains",
-    EVALUATION: "measures the test rows",
-}
 _SAID = 2.0  # seconds at least between two sentences about rounds
 
 
 class Organisation:
     """One party of a session with its data and its folder; the manifest is signed by all.
 
-    `file` is its own table; None where the data are a set by name.
+    `file` is its own table; None where the data are a set by name. `home` is the folder in which it
+    has the rows that its table shares with the others'.
     """
+
+    phases: ClassVar[tuple[str, ...]] = PHASES
+    doing: ClassVar[Mapping[str, str]] = {
+        TABLES: "finds the rows that all tables have",
+        TRAINING: "trains",
+        EVALUATION: "measures the test rows",
+    }
 
     def __init__(
         self,
@@ -89,7 +92,7 @@ class Organisation:
         self.manifest = manifest
         self.terms = terms
         self.index = index
-        self.folder = folder
+        self.folder = self.home = folder
         self.parties = len(manifest.entries) - 1
         self.log = EventLog(folder.path / EVENTS)
         self._file = file
@@ -105,8 +108,8 @@ class Organisation:
         if not self.terms.own_tables:
             return self.terms.source(self.parties).load()
         tables = self.terms.tables(self.index, self._file, self.parties)
-        facts = PublicFacts.of(self.folder.result(TABLES))
-        return tables.seen_by(self.index, facts, own_folder(str(self.folder.path), self.index))
+        facts = PublicFacts.of(self.home.result(TABLES))
+        return tables.seen_by(self.index, facts, own_folder(str(self.home.path), self.index))
 
     def make(self, *, waiting: bool = False) -> Protocol:
         """The configured protocol, newly made.
@@ -179,7 +182,7 @@ class Organisation:
         elif made is not None and made.prediction_messages:
             rules = rules_of(made, made.prediction_messages)
         return Phase(
-            number=PHASES.index(name),
+            number=self.phases.index(name),
             name=name,
             assignment=PartyAssignment(
                 make=make,
@@ -199,7 +202,7 @@ class Organisation:
             observe=functools.partial(self._observe, name),
             go_back=functools.partial(self._go_back, name),
             passed=functools.partial(self.passed, name),
-            doing=_DOING[name],
+            doing=self.doing[name],
             advance=self._say_round if name == TRAINING else lambda host: None,
         )
 

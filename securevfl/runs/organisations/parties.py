@@ -70,7 +70,7 @@ def measuring(made: Protocol) -> Measuring:
 
 @dataclass(frozen=True)
 class PredictingMaker:
-    """Makes this organisation's party of a coded prediction of the test rows.
+    """Makes this organisation's party of a coded prediction, of the test rows if `rows` is None.
 
     `make` makes the configured protocol anew, as this organisation has it; `trained` gives its
     trained party for one that was newly made.
@@ -78,15 +78,15 @@ class PredictingMaker:
 
     make: Callable[[], Protocol]
     trained: Callable[[Party], Party]
+    rows: Sequence[np.ndarray] | None = None
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party; of the others there are placeholders, which are dropped."""
         made = self.make()
         assert isinstance(secrets, OwnEntropy)
         made.secrets = WithPlaceholders(secrets)
-        parties = made.parties()
-        parties[index] = self.trained(parties[index])
-        return made.predictors(parties, made.data.test)[index]
+        party = self.trained(made.parties()[index])
+        return made.predictor(index, party, made.data.test if self.rows is None else self.rows)
 
 
 class Embedding(Party):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -24,6 +25,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import Process
 from securevfl.errors import CarrierError, ConfigurationError, DataError, RunError
+from securevfl.models.scores import probabilities
 from securevfl.protocols.split import Client
 from securevfl.protocols.wait_dp.algorithm import Client as WaitClient
 from securevfl.report.loading import read_records
@@ -33,6 +35,7 @@ from securevfl.runs.organisations import join as joins
 from securevfl.runs.organisations.invitation import Invitation
 from securevfl.runs.organisations.join import Member
 from securevfl.runs.organisations.organisation import Organisation
+from securevfl.runs.organisations.prediction import PredictingMember
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import read_history
 from securevfl.runs.threads import one_thread
@@ -81,12 +84,23 @@ def coded(tables, tmp_path_factory):
     return made, made.hold()
 
 
-def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, tables):
-    meeting, summaries = coded
+@pytest.fixture(scope="module")
+def in_one_process(tables):
+    """Simulations of sessions on these tables, with the parties' secrets."""
     files = [str(tables[n]) for n in range(3)]
     given = {"party_files": files, "label_file": str(tables[SERVER]), "label": "digit"}
     source = data_source("own", given | {"id_column": "id", "seed": 0})
-    wanted = simulated(meeting, "fedvs", source, **OPTIONS)
+
+    @functools.cache
+    def simulation(meeting, protocol, **options):
+        return simulated(meeting, protocol, source, **options)
+
+    return simulation
+
+
+def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, in_one_process):
+    meeting, summaries = coded
+    wanted = in_one_process(meeting, "fedvs", **OPTIONS)
     assert losses(meeting) == [row["loss"] for row in wanted.history]
     both = [f"{summaries[0][part]}" for part in ("rows", "test_rows")]
     common = f"{sum(map(int, both))} rows are common to all tables, {both[1]} of them for the test"
@@ -100,6 +114,7 @@ def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, tables):
 
 
 SHARED = {"rounds": 4, "width": 2, "hidden": 4, "batch": 32, "helpers": 1, "secure": True}
+SHARED |= {"security": "covert"}
 
 
 @pytest.fixture(scope="module")
@@ -112,33 +127,137 @@ def shared(tables, tmp_path_factory):
     return made, made.hold()
 
 
-def test_coded_split_on_own_tables_has_the_losses_of_the_simulation(shared, tables):
+def test_coded_split_on_own_tables_has_the_losses_of_the_simulation(
+    shared, in_one_process, monkeypatch
+):
     meeting, summaries = shared
-    files = [str(tables[n]) for n in range(3)]
-    given = {"party_files": files, "label_file": str(tables[SERVER]), "label": "digit"}
-    source = data_source("own", given | {"id_column": "id", "seed": 0})
-    wanted = simulated(meeting, "coded_split", source, **SHARED)
+    wanted = in_one_process(meeting, "coded_split", **SHARED)
     assert losses(meeting) == [row["loss"] for row in wanted.history]
     assert summaries[SERVER]["test_accuracy"] == wanted.summary()["test_accuracy"]
+    # Who lacks the last step says nothing in a prediction: the label binds all steps.
+    own, rows = wanted.parties[2], wanted.protocol.data.test
+    assert wanted.protocol.predictor(2, own, rows).model[1:3] == (0, ())
+    monkeypatch.setattr(own, "model", (own.model[0], 3, (), own.model[3]))
+    assert wanted.protocol.predictor(2, own, rows).model[1:3] == (0, (1,))
     said = meeting.member(3).terms.lines("coded_split")["helpers"]
     assert said.startswith("the last 1 of the parties: no table, and shares of all tables")
     with pytest.raises(ConfigurationError, match="this party is a helper, which has shares alone"):
-        Member(meeting.manifest, 3, key=meeting.key(3), folder=meeting.folder / "x", data=files[0])
+        Member(meeting.manifest, 3, key=meeting.key(3), folder=meeting.folder / "x", data="a.csv")
 
 
-def test_restarts_of_owner_helper_and_server_change_no_loss_of_coded_split(tables, tmp_path):
-    options = SHARED | {"rounds": 12, "secure": False, "security": "covert", "sum_budget": 1.0}
+def test_restarts_of_owner_helper_and_server_change_no_loss_of_coded_split(
+    tables, in_one_process, tmp_path
+):
+    options = SHARED | {"rounds": 12, "security": "semi-honest", "sum_budget": 1.0}
     meeting = Meeting(
         tmp_path, "coded_split", 4, tables=tables, options=options,
         data={"tables": {"label": "digit", "id_column": "id"}},
     )  # fmt: skip
     with one_thread(), meeting.kept_entropies():
         asyncio.run(held_with_restarts(meeting, [(3, 1), (5, 3), (7, SERVER)]))
-    files = [str(tables[n]) for n in range(3)]
-    given = {"party_files": files, "label_file": str(tables[SERVER]), "label": "digit"}
-    source = data_source("own", given | {"id_column": "id", "seed": 0})
-    wanted = simulated(meeting, "coded_split", source, **options)
+    wanted = in_one_process(meeting, "coded_split", **options)
     assert losses(meeting) == [row["loss"] for row in wanted.history]
+    member = predicting(meeting, 0, tables[0])  # rows that the budget counts
+    own = member._organise(member.manifest, print)
+    with pytest.raises(DataError, match="rows were trained on, such as"):
+        own.phase("new rows")
+    own.log.close()
+
+
+def predicting(meeting, n, new, asker=SERVER, called=None):
+    return PredictingMember(
+        meeting.manifest, n, key=meeting.key(n), folder=meeting.folder / name(n),
+        data=meeting.tables.get(n), new=new, name=called or f"for {asker}", asker=asker,
+    )  # fmt: skip
+
+
+async def predicted(meeting, asker, new, killed=None):
+    """Carry a prediction out; `killed` is cut off when it predicts, and comes back."""
+    said = {n: [] for n in meeting.parties}
+
+    async def one(n):
+        member = predicting(meeting, n, new.get(n), asker)
+        try:
+            return await member.take_part(meeting.relay.carrier(n), said[n].append)
+        finally:
+            member.folder.store._lock.release()
+            member.home.store._lock.release()
+
+    tasks = {n: asyncio.ensure_future(one(n)) for n in meeting.parties}
+    if killed is not None:
+        while "predicts them on shares" not in said[killed]:
+            await asyncio.sleep(0.01)
+        tasks[killed].cancel()
+        await asyncio.wait({tasks[killed]})
+        tasks[killed] = asyncio.ensure_future(one(killed))
+    await asyncio.gather(*tasks.values())
+
+
+@pytest.fixture(scope="module")
+def new_rows(tmp_path_factory):
+    """Rows that nobody trained on, of whom the owners and the server have some."""
+    folder, digits = tmp_path_factory.mktemp("new"), load_digits()
+    for n, rows in {0: range(200, 230), 1: range(229, 199, -1), 2: range(205, 232)}.items():
+        columns = np.array_split(np.arange(64), 3)[n]
+        table = pd.DataFrame(
+            digits.data[list(rows)][:, columns], columns=[f"x{c}" for c in columns]
+        )
+        table.insert(0, "id", list(rows))
+        table.to_csv(folder / f"{n}.csv", index=False)
+    pd.DataFrame({"id": range(210, 240)}).to_csv(folder / "ids.csv", index=False)
+    return {n: folder / f"{n}.csv" for n in range(3)} | {SERVER: folder / "ids.csv"}
+
+
+@pytest.mark.parametrize(
+    ("session", "asker", "killed", "rows"),
+    [
+        ("shared", SERVER, 0, range(210, 230)),
+        ("shared", 1, 3, range(205, 230)),
+        ("coded", 1, None, range(205, 230)),
+    ],
+)
+def test_new_rows_are_predicted_on_shares_for_who_asks_alone(
+    session, asker, killed, rows, in_one_process, new_rows, request
+):
+    meeting, _ = request.getfixturevalue(session)
+    new = {n: file for n, file in new_rows.items() if n != SERVER or asker == SERVER}
+    with one_thread():
+        asyncio.run(predicted(meeting, asker, new, killed))
+    [found] = meeting.folder.glob(f"*/predictions/for {asker}/predictions.csv")
+    assert found.parents[2].name == name(asker)
+    told = pd.read_csv(found, index_col="id")
+    assert sorted(told.index) == list(rows)
+    options = {"shared": SHARED, "coded": OPTIONS}[session]
+    run = in_one_process(meeting, meeting.manifest.protocol, **options)
+    tables = [pd.read_csv(new_rows[n], index_col="id").loc[told.index] for n in range(3)]
+    wanted = probabilities("multiclass", run.infer(tables).scores)
+    assert (told.filter(like="p(").to_numpy() == wanted).all()
+
+
+@pytest.mark.parametrize(
+    ("n", "new", "asker", "called", "said"),
+    [
+        (0, False, SERVER, "a", "name your table of new rows with --new FILE"),
+        (3, True, SERVER, "a", "leave --new out: the rows are those of the owners"),
+        (SERVER, True, 0, "a", "leave --new out: the rows are those of the owners"),
+        (0, True, 3, "a", "party 3 cannot ask: the server can, or an owner"),
+        (0, True, SERVER, "../a", "give a name that a folder can have"),
+    ],
+)
+def test_a_prediction_says_what_it_needs(shared, new_rows, n, new, asker, called, said):
+    with pytest.raises(ConfigurationError, match=said):
+        predicting(shared[0], n, new_rows[0] if new else None, asker, called)
+
+
+def test_a_session_without_shares_or_without_an_end_predicts_nothing(own, new_rows):
+    with pytest.raises(ConfigurationError, match="split cannot predict on shares in this session"):
+        predicting(own, 0, new_rows[0])
+    manifest = replace(own.manifest, protocol="fedvs")
+    with pytest.raises(ConfigurationError, match="has not ended; give `party join` again first"):
+        PredictingMember(
+            manifest, 0, key=own.key(0), folder=own.folder / "x", data=own.tables[0],
+            new=new_rows[0], name="a", asker=SERVER,
+        )  # fmt: skip
 
 
 def test_each_party_has_its_own_model_and_nobody_elses(coded):
@@ -151,7 +270,9 @@ def test_each_party_has_its_own_model_and_nobody_elses(coded):
             }
         left = {path.name for path in folder.iterdir()}
         assert {"summary.json", "history.jsonl", "session.toml", "messages.npz"} <= left
-        assert not {"phases", "parties", "events.jsonl"} & left  # no shares stay on disk
+        assert "events.jsonl" not in left
+        kept = {str(path.relative_to(folder)) for path in folder.glob("phases/**/*.*")}
+        assert kept == {"phases/tables/result.svfl"}  # no shares stay on disk
         assert ("server.npz" if n == SERVER else f"party-{n}.npz") in left
         assert summaries[n]["rounds"] == OPTIONS["rounds"]
         with pytest.raises(ConfigurationError, match="folder of one party of a session"):

@@ -1,0 +1,349 @@
+"""Predictions between organisations: new rows by id, on shares, by the models of a session.
+
+A prediction is a session of its own among the same parties. Its manifest is that of the training
+under another name, which says how the prediction is called and who asks for it; all sign it anew.
+Owners find the new rows that all of them have by private set intersection, with the server if that
+asks. The server decodes the rows' scores; another party that asks is sent them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from securevfl.data.alignment.join import own_ids
+from securevfl.data.alignment.psi import id_order, intersect
+from securevfl.data.local_tables import ROWS, TableOwner, Tables
+from securevfl.engine.carriers.base import Carrier
+from securevfl.engine.network import SERVER, name_of
+from securevfl.engine.organisations.phase import Phase
+from securevfl.engine.party import Party
+from securevfl.engine.realtime.assignment import own_folder
+from securevfl.engine.realtime.host import PartyHost
+from securevfl.engine.security.identity import Manifest
+from securevfl.engine.streams import Secrets
+from securevfl.errors import ConfigurationError, DataError
+from securevfl.models.scores import decided, probabilities
+from securevfl.protocols.base.protocol import Protocol
+from securevfl.protocols.base.registry import get_protocol
+from securevfl.reading import read_arrays
+from securevfl.runs.engines.own_tables import TableOwnerFactory
+from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
+from securevfl.runs.organisations.folder import OwnFolder
+from securevfl.runs.organisations.invitation import Invitation
+from securevfl.runs.organisations.join import Member, kept_manifest, take_part
+from securevfl.runs.organisations.organisation import Organisation
+from securevfl.runs.organisations.parties import PredictingMaker
+from securevfl.runs.organisations.terms import Terms
+from securevfl.runs.storage import PARTIES, SUMMARY, read_parties
+from securevfl.verified import bare_of
+
+ALIGNING, PREDICTING, TELLING = "new rows", "prediction", "scores"
+PREDICTIONS = "predictions.csv"
+_NO_DEADLINE = "9999-12-31T00:00:00+00:00"
+
+
+class NewRowsOwner(TableOwner):
+    """Party of the alignment of new rows; `members` have a table, `asker` tells the others."""
+
+    def __init__(
+        self,
+        index: int,
+        peers: Sequence[int],
+        tables: Tables,
+        place: Path,
+        *,
+        everybody: Sequence[int],
+        asker: int,
+    ) -> None:
+        super().__init__(index, peers, tables, place)
+        self.everybody, self.asker = everybody, asker
+
+    async def setup(self) -> None:
+        """Find the rows that all members have, in the order of their ids' hashes."""
+        members = [*self.peers] + [SERVER] * (self.asker == SERVER)
+        if self.index not in members:
+            return
+        ids = new_ids(self.tables, self.index)
+        rows = await intersect(self, ids, members, collector=self.asker, workers=1)
+        rows = rows[id_order([ids[row] for row in rows])]
+        self.keep(rows, rows[:0])
+        self.facts = {"rows": len(rows)}
+
+    async def run(self) -> None:
+        """The asker tells how many rows there are."""
+        if self.index == self.asker:
+            self.broadcast("facts", self.facts, to=[n for n in self.everybody if n != self.index])
+        else:
+            self.facts = dict(await self.receive("facts", sender=self.asker))
+
+
+class ScoresHolder(Party):
+    """The server, which tells the asker the scores; or another party of that phase."""
+
+    kept: ClassVar[tuple[str, ...]] = ("scores",)
+
+    def __init__(
+        self, index: int, peers: Sequence[int], asker: int, scores: np.ndarray | None
+    ) -> None:
+        super().__init__(index, peers)
+        self.asker, self.scores = asker, scores
+
+    async def run(self) -> None:
+        """Send the scores, or receive them."""
+        if self.index == SERVER:
+            self.send(self.asker, "scores", self.scores)
+        elif self.index == self.asker:
+            self.scores = await self.receive("scores", sender=SERVER)
+
+
+def new_ids(tables: Tables, index: int) -> list[str]:
+    """Ids of a table of new rows. DataError for missing and repeated ones."""
+    assert tables.id_column is not None
+    return list(own_ids(tables.read(index), tables.id_column))
+
+
+class PredictingOrganisation(Organisation):
+    """A party of a prediction; `home` is its folder of the training, `new` its table of new rows.
+
+    DataError for rows that cannot be prepared, and for training rows where a budget counts them.
+    """
+
+    phases: ClassVar[tuple[str, ...]] = (ALIGNING, PREDICTING, TELLING)
+    doing = {  # noqa: RUF012
+        ALIGNING: "finds the new rows that all tables have",
+        PREDICTING: "predicts them on shares",
+        TELLING: "tells the scores",
+    }
+
+    def __init__(self, *given: Any, home: OwnFolder, new: Path | None, asker: int) -> None:
+        super().__init__(*given)
+        self.home, self.asker = home, asker
+        self._tables_of_new = self.terms.tables(self.index, new, self.parties)
+        self._has_rows = new is not None and self.index != SERVER
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray | None:
+        """All own new rows as the network reads them, (m, d); None of who has none."""
+        if not self._has_rows:
+            return None
+        tables = self.terms.tables(self.index, self._file, self.parties)
+        table = self._tables_of_new.read(self.index)
+        if getattr(self.make().config, "budget", 0):
+            assert tables.id_column is not None
+            place = own_folder(str(self.home.path), self.index) / ROWS
+            known = np.array(new_ids(tables, self.index), dtype=object)
+            trained = set(known[read_arrays(place)["train"]])
+            again = [one for one in new_ids(self._tables_of_new, self.index) if one in trained]
+            if again:
+                raise DataError(
+                    f"{table.name}: {len(again)} rows were trained on, such as {again[0]!r}, and a "
+                    "prediction is one sum of a row more than the budget (sum_budget) counts. "
+                    "Leave them out"
+                )
+        found: np.ndarray = self.dataset.transform.parties[self.index].apply(table.frame)
+        return found
+
+    def trained(self, party: Party) -> Party:
+        """A newly made party with what the trained one has kept."""
+        read_parties(self.home.path / PARTIES, {self.index: party})
+        return party
+
+    def phase(self, name: str) -> Phase | None:
+        """A phase as this party carries it out; None where the server asks, and tells nobody."""
+        if name == ALIGNING:
+            _ = self.rows  # what is wrong with them is said before anything is told of them
+            everybody = sorted(self.manifest.entries)
+            kind = functools.partial(NewRowsOwner, everybody=everybody, asker=self.asker)
+            maker = TableOwnerFactory(self._tables_of_new, str(self.folder.path), kind)
+            return self._phase(name, maker, None, self._keep_rows)
+        if name == PREDICTING:
+            made = self.make(waiting=True)
+            make = functools.partial(self.make, waiting=True)
+            predicting = PredictingMaker(make, self.trained, self._rows(made))
+            return self._phase(name, predicting, made, self._keep_scores)
+        return None if self.asker == SERVER else self._phase(name, self._teller, None, self._told)
+
+    def _keep_rows(self, host: PartyHost) -> None:
+        party: Any = host.party
+        self.folder.write_result(ALIGNING, party.facts)
+        self.folder.pin_data()
+        self._say(f"{party.facts['rows']} new rows are common to all tables")
+
+    def _kept_rows(self) -> np.ndarray:
+        """Places of the common rows in the own table."""
+        place = own_folder(str(self.folder.path), self.index)
+        rows: np.ndarray = read_arrays(place / ROWS)["train"]
+        return rows
+
+    def _rows(self, made: Protocol) -> list[np.ndarray]:
+        """The common rows as the networks read them; of others there are zeros."""
+        count = self.folder.result(ALIGNING)["rows"]
+        every = [np.zeros((count, d), np.float32) for d in made.data.widths]
+        if self.rows is not None:
+            every[self.index] = self.rows[self._kept_rows()]
+        return every
+
+    def _keep_scores(self, host: PartyHost) -> None:
+        party: Any = host.party
+        scores = bare_of(party.predicted)[1] if self.index == SERVER else None
+        self.folder.write_result(PREDICTING, scores)
+
+    def _teller(self, index: int, secrets: Secrets) -> Party:
+        clients = [n for n in sorted(self.manifest.entries) if n != SERVER]
+        return ScoresHolder(index, clients, self.asker, self.folder.result(PREDICTING))
+
+    def _told(self, host: PartyHost) -> None:
+        party: Any = host.party
+        self.folder.write_result(TELLING, party.scores if self.index == self.asker else None)
+
+    def save(self) -> Summary:
+        """Write the predictions, at who asked for them; the summary of this party."""
+        rows = self.folder.result(ALIGNING)["rows"]
+        summary: Summary = {
+            "session": self.manifest.session,
+            "protocol": self.manifest.protocol,
+            "party": "server" if self.index == SERVER else self.index,
+            "parties": self.parties,
+            "predicted_rows": rows,
+            "asked_by": name_of(self.asker),
+        }
+        with replaced_together(self.folder.path, last=SUMMARY, own=True) as beside:
+            if self.index == self.asker:
+                summary["predictions"] = str(self.folder.path / PREDICTIONS)
+                found = self.folder.result(PREDICTING if self.asker == SERVER else TELLING)
+                self._write(beside / PREDICTIONS, found)
+            write_summary(beside / SUMMARY, summary)
+        self.folder.clear()
+        return summary
+
+    def _write(self, path: Path, scores: np.ndarray) -> None:
+        """Predictions by id, and of classes their probabilities, for the asker's eyes only."""
+        import pandas as pd
+
+        data, tables = self.dataset, self._tables_of_new
+        ids = np.array(new_ids(tables, self.index), dtype=object)[self._kept_rows()]
+        table = pd.DataFrame({tables.id_column: ids})
+        if data.task == "regression":
+            table["prediction"] = decided(data.task, np.empty(0), scores)
+        else:
+            table["prediction"] = decided(data.task, data.class_values, scores)
+            for name, shares in zip(data.classes, probabilities(data.task, scores).T, strict=True):
+                table[f"p({name})"] = shares
+        path.touch(mode=0o600)
+        table.to_csv(path, index=False)
+
+
+def _check_asked(manifest: Manifest, index: int, new: Path | None, name: str, asker: int) -> None:
+    """Refuse a session that cannot predict, and a table of new rows too many or too few."""
+    terms, parties = Terms.of(manifest), len(manifest.entries) - 1
+    owners, cls = parties - terms.helpers, get_protocol(manifest.protocol)
+    if cls.predictors is Protocol.predictors or not (cls.apart and terms.own_tables):
+        raise ConfigurationError(
+            f"predict: {manifest.protocol} cannot predict on shares in this session: fedvs and "
+            "coded_split can, with tables of the parties' own. Elsewhere clients embed their rows"
+        )
+    if terms.tables(SERVER, None, parties).id_column is None:
+        raise ConfigurationError(
+            "predict: new rows are matched by id, and the session's terms name no id column"
+        )
+    if not SERVER <= asker < owners:
+        raise ConfigurationError(
+            f"predict: {name_of(asker)} cannot ask: the server can, or an owner of a table"
+        )
+    if Path(name).name != name or not name.isprintable():
+        raise ConfigurationError(f"predict: --name {name!r}: give a name that a folder can have")
+    has = asker == SERVER if index == SERVER else index < owners
+    if has and new is None:
+        raise ConfigurationError("predict: name your table of new rows with --new FILE")
+    if not has and new is not None:
+        raise ConfigurationError("predict: leave --new out: the rows are those of the owners")
+    if has:
+        new_ids(terms.tables(index, new, parties), index)
+
+
+def _refuse_unended(folder: Path) -> None:
+    if not (folder / SUMMARY).exists():
+        raise ConfigurationError(
+            f"predict: the session of {folder} has not ended; give `party join` again first, or "
+            "name its folder with --out"
+        )
+
+
+class PredictingMember(Member):
+    """A party of a session that has ended, which takes part in a prediction by its models.
+
+    `folder` is its folder of the session, and `data` the table that it trained on. `new` is its
+    table of new rows; helpers have none, and the server has one only if it asks.
+
+    Besides what `Member` refuses: ConfigurationError for a session that has not ended, or that
+    cannot predict on shares.
+    """
+
+    kind = PredictingOrganisation
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        index: int,
+        *,
+        key: Path,
+        folder: Path,
+        data: Path | None,
+        new: Path | None,
+        name: str,
+        asker: int,
+    ) -> None:
+        _check_asked(manifest, index, new, name, asker)
+        _refuse_unended(folder)
+        self.home = OwnFolder(folder, manifest, index)
+        self.home.use_data(data)
+        self.new, self.asker = new, asker
+        session = f"{manifest.session}, prediction {name} for {name_of(asker)}"
+        terms = {**manifest.terms, "begin_by": _NO_DEADLINE}
+        asked = replace(manifest, session=session, signatures={}, terms=terms)
+        super().__init__(asked, index, key=key, folder=folder / "predictions" / name, data=data)
+
+    def _use_data(self) -> None:
+        self.folder.use_data(self.new)
+
+    def _organise(self, manifest: Manifest, say: Callable[[str], None]) -> Organisation:
+        given = manifest, self.terms, self.index, self.folder, self.data, say
+        return self.kind(*given, home=self.home, new=self.new, asker=self.asker)
+
+
+def predict(
+    invitation: Invitation,
+    *,
+    key: Path,
+    folder: Path,
+    data: Path | None,
+    new: Path | None,
+    name: str,
+    asker: str,
+    say: Callable[[str], None],
+    patience: float = 15.0,
+) -> Summary:
+    """Take part in a prediction by the models of an ended session; the summary of this party.
+
+    All parties give the same `name`, which each prediction has for itself, and `asker`: "server",
+    or the name or number of a party. Besides what `PredictingMember` refuses: RunError when the
+    disk is full.
+    """
+
+    async def member(carrier: Carrier) -> Member:
+        _refuse_unended(folder)
+        found, index = kept_manifest(folder, invitation), invitation.index
+        number = Terms.of(found).called.number(asker)
+        if number is None:
+            raise ConfigurationError(f"predict: nobody is called {asker!r}; name a party or server")
+        return PredictingMember(
+            found, index, key=key, folder=folder, data=data, new=new, name=name, asker=number
+        )
+
+    return take_part(member, invitation, key, folder, say, patience=patience)
