@@ -157,6 +157,8 @@ CONNECT = """
 import os
 import sys
 
+import ray  # reads its own settings now, which are right but for the token
+
 from securevfl.engine.cluster.ray_connection import connect
 from securevfl.errors import ConfigurationError
 
@@ -179,7 +181,7 @@ def test_two_nodes_decode_what_the_simulation_decodes(nodes, settings, tmp_path)
 
 
 def test_who_lacks_certificate_or_token_is_told_so(nodes, settings, tmp_path):
-    """In one process, which has another token from the start: Ray reads it once."""
+    """In one process, which has another token from the start."""
     script = tmp_path / "connect.py"
     script.write_text(textwrap.dedent(CONNECT))
     own = settings | {"RAY_AUTH_TOKEN": TOKEN[::-1]}
