@@ -11,7 +11,7 @@ from securevfl.protocols import he_split
 from securevfl.protocols.he_split import Client, Server
 from securevfl.verified import FlowError
 from securevfl.verified.traced.proofs import Traced, prove_protocol
-from tests.protocols.faulty import verdict_on, verdicts_on
+from tests.protocols.faulty import schedules_of_each_kind, verdict_on, verdicts_on
 from tests.protocols.joint import slow
 
 pytest.importorskip("tenseal")
@@ -19,10 +19,11 @@ pytest.importorskip("phe")
 
 
 def verdicts(parties=4, dropped=(), fresh=False, **options):
-    """Verdicts by claim: under all schedules where another process checks them, else under one."""
+    """Verdicts by claim: under all kinds of schedules where they are checked, else under one."""
     traced = Traced("he_split", {"rounds": 1} | options, parties)
     conditions = NONE if fresh else slow(*dropped, of=parties, seconds=5.0)
-    proof = prove_protocol(traced, conditions=conditions, fresh=fresh)
+    with schedules_of_each_kind("he_split", apart=[options.get("holder", 0)]):
+        proof = prove_protocol(traced, conditions=conditions, fresh=fresh)
     return {v.claim: v for v in proof.verdicts}
 
 
