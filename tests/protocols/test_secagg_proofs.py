@@ -58,7 +58,9 @@ def test_each_mode_is_proved_and_so_are_schedules_with_dropped_clients(parties, 
 
 
 def test_a_clipped_model_is_told_to_everybody_and_nothing_beside_it():
-    found = prove_protocol(Traced("secagg_split", ONE | {"weight_bound": 100.0}, 4), fresh=False)
+    traced = Traced("secagg_split", ONE | {"weight_bound": 100.0}, 4)
+    with schedules_of_each_kind("secagg_split"):
+        found = prove_protocol(traced, fresh=False)
     assert {v.verdict for v in found.verdicts} == {"NOT PROTECTED"}
     named = {name for v in found.verdicts for name in v.clear}
     assert named >= {f"clipped {n} 1" for n in range(4)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
@@ -15,11 +16,16 @@ from securevfl.verified.traced.proofs import Traced, prove_protocol
 SIZES = {"rounds": 1, "batch": 3, "width": 1}
 
 
+@functools.cache
+def written(name: str) -> str:
+    proof = prove_protocol(Traced(name, SIZES, parties=3), fresh=False)
+    return json.dumps(proof.certificate())
+
+
 @pytest.fixture
 def file(install, tmp_path) -> Path:
-    proof = prove_protocol(Traced(install("proved_protocol"), SIZES, parties=3), fresh=False)
     path = tmp_path / "proof.json"
-    path.write_text(json.dumps(proof.certificate()))
+    path.write_text(written(install("proved_protocol")))
     return path
 
 

@@ -13,12 +13,25 @@ from securevfl.verified.schedules import UNDISTURBED, usual
 from securevfl.verified.traced.proofs import Traced, check_certificate, lines, prove_protocol
 from tests.verified.some import DOWN, Few, GivesUp, SameRows, SomeSum, TapeAgain
 
+WHEN = ("within round 1", "before round 2", "within round 2")
+
 
 @pytest.fixture
 def prove(monkeypatch):
-    def proof(cls, **sizes):
-        monkeypatch.setattr(proofs, "get_protocol", lambda _: cls)
-        return prove_protocol(Traced("some", {}, **sizes), fresh=False)
+    def proof(cls, *names):
+        """Under all schedules, or the undisturbed one and those that are named."""
+
+        class Some(cls):
+            __module__ = cls.__module__  # rules are looked at in its source
+
+            def schedules(self):
+                found = super().schedules()
+                some = [one for one in found if one.name in names]
+                assert len(some) == len(names)
+                return (UNDISTURBED, *some) if names else found
+
+        monkeypatch.setattr(proofs, "get_protocol", lambda _: Some)
+        return prove_protocol(Traced("some", {}), fresh=False)
 
     return proof
 
@@ -68,14 +81,16 @@ def test_a_sum_of_those_who_are_there_is_proved_under_all_schedules(prove):
 
 
 def test_a_sum_of_the_same_rows_fails_where_a_client_is_down(prove):
-    found = {v.claim: v for v in prove(SameRows).verdicts}
+    names = "client 0 is late in every round", "client 0 is down from round 2 on", DOWN
+    found = {v.claim: v for v in prove(SameRows, *names).verdicts}
     assert found["client 0"].verdict == "PROVED"
     assert found["server"].verdict == "NOT PROVED"
     assert found["server"].text.startswith("where client 0 is down from round 2 on: outputs")
 
 
 def test_a_tape_in_a_checkpoint_fails_where_a_client_comes_back(prove):
-    found = {v.claim: v for v in prove(TapeAgain).verdicts}
+    back = [f"client 3 goes down {when}, and comes back" for when in WHEN]
+    found = {v.claim: v for v in prove(TapeAgain, *back).verdicts}
     assert found["client 0"].verdict == "VIOLATED"
     assert found["client 0"].text.startswith("where client 3 goes down within round 2, and comes")
     assert found["client 3"].verdict == "PROVED"
@@ -133,7 +148,7 @@ def test_a_certificate_with_a_stronger_verdict_than_its_schedules_is_refused(acc
 
 
 def test_a_run_that_ends_in_an_error_is_named_and_not_claimed(prove, tmp_path):
-    proof = prove(GivesUp)
+    proof = prove(GivesUp, "clients 0, 1, 2 upload nothing in round 1", DOWN)
     assert set(proof.ended.values()) == {"given up"}
     assert not set(proof.ended) & set(proof.traces)
     assert any("No schedule of these: clients 0, 1, 2 upload nothing" in x for x in lines(proof))
