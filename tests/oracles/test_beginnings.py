@@ -23,10 +23,11 @@ from securevfl.testing.runs import make
 from securevfl.verified import Element
 from tests.oracles.beginnings import beginning_faults
 from tests.oracles.hosted_runs import weak_keys
+from tests.protocols.joint import three_hands
 
 
 def faults(name="fedvs"):
-    return list(beginning_faults(Subject(make(name)).instance))
+    return list(beginning_faults(Subject(make(name, three_hands(name))).instance))
 
 
 @pytest.mark.parametrize("name", sorted(find_protocols()))

@@ -23,6 +23,7 @@ from tests.oracles.frames import (
 )
 from tests.oracles.sealed_links import SealedLinks
 from tests.oracles.sealed_runs import run_sealed, talk_sealed
+from tests.protocols.joint import three_hands
 
 KINDS = ("embedding", "gradient", "labels")
 SMALL = {"rounds": 6, "batch": 15, "width": 4}
@@ -30,7 +31,7 @@ SMALL = {"rounds": 6, "batch": 15, "width": 4}
 
 def verdict(name):
     """Effects and words of the verifier on a claim against an outsider."""
-    subject = Subject(make(name, **SMALL))
+    subject = Subject(make(name, three_hands(name), **SMALL))
     claim = link_claims(True)[0]
     return [
         (one.effect, one.text) for one in SealedLinks().examine(claim, subject, seed=0, level=0)

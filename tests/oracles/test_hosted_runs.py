@@ -16,12 +16,13 @@ from securevfl.testing.runs import make
 from securevfl.verified import bare_of
 from tests.oracles import hosted_runs
 from tests.oracles.hosted_runs import run_hosted, run_restarted
+from tests.protocols.joint import three_hands
 
 SMALL = {"rounds": 6, "batch": 15, "width": 4}
 
 
 def small(name="split", **options):
-    return make(name, **SMALL | options)
+    return make(name, three_hands(name), **SMALL | options)
 
 
 @pytest.mark.parametrize("name", sorted(set(find_protocols()) - {"dvfl"}))  # it trains by the clock

@@ -1,14 +1,32 @@
 """Split training written down once more, as one torch model: the oracle of the baselines."""
 
+import functools
+
 import numpy as np
 import torch
 
 from securevfl.data import load_dataset
 from securevfl.engine.conditions import Conditions, Delay
+from securevfl.testing.runs import tiny_data
 
 
 def data(parties=4, rows=90):
     return load_dataset("digits", parties=parties).subset(rows, 30)
+
+
+# Clients of these learn for themselves before or beside the others, which is what their runs cost.
+LEARN_ALONE = ("dvfl", "fedhssl", "multivfl", "ssl_local", "vflhlp")
+
+
+@functools.cache
+def tiny_in(hands):
+    """The checks' small rows, of other parties."""
+    return tiny_data().with_parties(hands)
+
+
+def three_hands(name):
+    """The same of three parties for methods that are costly; None, as usual, for others."""
+    return tiny_in(3) if name in LEARN_ALONE else None
 
 
 def strips(parties=4, rows=40):
