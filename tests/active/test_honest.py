@@ -22,7 +22,8 @@ from tests.lies.coded_split_stage import play
 from tests.lies.lie import Size
 
 STORY = 4
-DIGITS = load_dataset("digits", parties=6).subset(40, 10)
+PARTIES = 5
+DIGITS = load_dataset("digits", parties=PARTIES).subset(40, 10)
 SMALL = {"rounds": 11, "batch": 10, "width": 3, "hidden": 4, "degree": 1, "ask_timeout": 1.5}
 SMALL |= {"sum_budget": 0.0, "security": "covert"}
 
@@ -71,12 +72,14 @@ def test_lost_messages_and_crashes_name_nobody_and_all_steps_are_made(seed):
 
 
 def test_stories_that_are_lost_are_asked_for_again_and_the_run_goes_on():
-    links = itertools.permutations(range(6), 2)
+    links = itertools.permutations(range(PARTIES), 2)
     faults = Faults(outages=tuple(Outage(two, rounds=(4, 6), one_way=True) for two in links))
     outcome = simulate(CodedSplit, DIGITS, faults=faults, seed=1, **SMALL)
     kinds = outcome.simulation.transcript.columns()["kind"].tolist()
     assert kinds.count("untold") > 0
-    assert kinds.count("story") > 3 * 6 * 5  # those of steps 4, 8 and 11 once, and some again
+    assert kinds.count("story") > 3 * PARTIES * (
+        PARTIES - 1
+    )  # those of steps 4, 8 and 11 once, and some again
     assert len(outcome.losses) == SMALL["rounds"]
 
 
