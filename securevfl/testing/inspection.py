@@ -187,10 +187,10 @@ def global_generators() -> dict[str, str]:
     """Digest of the state of each global generator."""
     import random
 
+    import torch
+
     states: dict[str, Any] = {"random": random.getstate()}
     name, keys, *rest = np.random.get_state()  # noqa: NPY002
     states["numpy.random"] = (name, np.asarray(keys).tolist(), rest)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        states["torch"] = torch.get_rng_state().tolist()
+    states["torch"] = torch.get_rng_state().tolist()
     return {name: hashlib.sha256(repr(s).encode()).hexdigest() for name, s in states.items()}
