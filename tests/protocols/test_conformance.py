@@ -14,7 +14,7 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.errors import ConfigurationError, StalledError, UndeclaredMessageError
 from securevfl.models.split import Batches
 from securevfl.privacy.claims import Claim
-from securevfl.protocols.base.messages import MessageSpec, in_setup
+from securevfl.protocols.base.messages import SELF, MessageSpec, in_setup
 from securevfl.protocols.base.registry import find_protocols
 from securevfl.protocols.split import Client, Server, Split
 from securevfl.runs.assembly import rules_of
@@ -44,8 +44,14 @@ from securevfl.testing.runs import (
     tiny_data,
 )
 from securevfl.verified import Chance, bare_of
+from tests.protocols.joint import LEARN_ALONE, three_hands, tiny_in
 
+EPOCHS, LARGE = {"guest_epochs": 2, "host_epochs": 2}, {"pretrain_batch": 64}
 VARIANTS = {name: (name, {}) for name in find_protocols()} | {
+    "dvfl": ("dvfl", EPOCHS),
+    "fedhssl": ("fedhssl", LARGE),
+    "ssl_local": ("ssl_local", LARGE),
+    "multivfl": ("multivfl", {"label_owners": 3}),
     "fedvs, coded inference": ("fedvs", {"segments": 2, "secure": True}),
     "fedvs, covert": ("fedvs", {"security": "covert"}),
     "fedvs, plain": ("fedvs", {"masked": False}),
@@ -69,11 +75,11 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "vfb2, timed": ("vfb2", {"timeout": 2.0, "threads": 3, "segments": 2}),
     "wait_dp, all at once": ("wait_dp", {"noise_on": "both", "label_epsilon": 8.0}),
     "wait_dp, labels": ("wait_dp", {"noise_on": "none", "label_epsilon": 8.0}),
-    "cvfl, sync": ("cvfl", {"mode": "sync", "active": 3, "rounds": 60}),
+    "cvfl, sync": ("cvfl", {"mode": "sync", "active": 3, "rounds": 20}),
     "cvfl, passive": ("cvfl", {"active": 3}),
     "cvfl, stale": (
         "cvfl",
-        {"active": 4, "patience": 1.5, "staleness": 9, "timeout": 9.0, "q": "auto", "rounds": 60},
+        {"active": 4, "patience": 1.5, "staleness": 9, "timeout": 9.0, "q": "auto", "rounds": 20},
     ),
     "multivfl, noisy": (
         "multivfl",
@@ -82,11 +88,12 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "secagg_split, signed": ("secagg_split", {"consistency": True, "client": "mlp"}),
     "dvfl, simclr": (
         "dvfl",
-        {"objective": "simclr", "comm_period": 2, "buffer": 5, "hosts": 3, "stop_after": 20},
+        {"objective": "simclr", "comm_period": 2, "buffer": 5, "hosts": 3, "stop_after": 20}
+        | EPOCHS,
     ),
     "vflhlp, no pre-training": ("vflhlp", {"variant": "none"}),
-    "ssl_local, moco": ("ssl_local", {"method": "moco", "memory": 64}),
-    "fedhssl, moco": ("fedhssl", {"method": "moco", "memory": 64, "layers": "9,8"}),
+    "ssl_local, moco": ("ssl_local", {"method": "moco", "memory": 64} | LARGE),
+    "fedhssl, moco": ("fedhssl", {"method": "moco", "memory": 64, "layers": "9,8"} | LARGE),
 }
 
 
@@ -102,17 +109,23 @@ CUTS = {  # fewer than ten: encryption, signatures, or many rounds at each repla
     "ssl_local": 5,
 }
 
-# Rounds of those that are costly and learn in half of the forty.
-ROUNDS = dict.fromkeys(("he_split", "secagg_split, signed", "multivfl", "multivfl, noisy"), 20)
-
 # Variants with another pretext network than their protocol and nothing else, and checks that are
 # about messages and absence alone.
 NETWORKS = ("fedhssl, moco", "ssl_local, moco")
 OF_MESSAGES = ("senders", "absence", "faults", "endurance", "end", "accounting")
+
+# What training needs where other checks have less, and half of its forty rounds for the costly.
+HALF = "he_split", "secagg_split", "secagg_split, signed", "multivfl", "multivfl, noisy"
+TRAINED = {name: {"rounds": 20} for name in HALF}
+TRAINED |= {"cvfl, sync": {"rounds": 60}, "cvfl, stale": {"rounds": 60}}
+TRAINED |= {name: {"guest_epochs": 4, "host_epochs": 4} for name in ("dvfl", "dvfl, simclr")}
+TRAINED |= {name: {"pretrain_batch": 32} for name in ("fedhssl", "ssl_local", *NETWORKS)}
+
+ORDER = ["global state", *(check for check in CHECKS if check != "global state")]
 CASES = [
     (variant, check)
     for variant in VARIANTS
-    for check in CHECKS
+    for check in ORDER
     if variant not in NETWORKS or check not in OF_MESSAGES
 ]
 
@@ -125,7 +138,17 @@ ENDS = {
     "fedvs, coded inference": ("results late",),
 }
 
-DATA = {("local", "training"): lambda: learning_data().with_parties(2)}  # half of the pixels
+
+def data_of(variant, check=""):
+    """The checks' usual data; in other hands where a protocol needs that or is costly."""
+    (protocol, _), training = VARIANTS[variant], check == "training"
+    if variant == "coded_split, covert" and check not in ("training", "endurance"):
+        return tiny_in(5)  # each signs for each
+    if protocol == "local" and training:
+        return learning_data().with_parties(2)  # half of the pixels
+    if protocol in (*LEARN_ALONE, "he_split", "secagg_split") and training:
+        return learning_data().with_parties(4)  # keys and ciphertexts are of pairs and clients
+    return None if training else three_hands(protocol)
 
 
 def chosen(variant):
@@ -140,17 +163,47 @@ def chosen(variant):
 def plain_run(variant):
     """The run of a variant with seed 0 and the paper's delays, from which many checks start."""
     protocol, options = VARIANTS[variant]
-    return simulate(protocol, payloads=True, **options)
+    run = simulate(protocol, data_of(variant), payloads=True, **options)
+    LINKS[variant] = links_in(run), never_sent([run])
+    return run
+
+
+def links_in(run):
+    """Kind, sender and receiver of all that a run's protocol declares."""
+    return {(m.kind, m.sender, m.receiver) for m in run.protocol.messages if m.receiver != SELF}
+
+
+LINKS = {}  # what the plain run of a variant declares, and what of it is not sent
+
+
+def links_of(variant):
+    if variant not in LINKS:
+        plain_run(variant)
+    return LINKS[variant]
+
+
+SECOND = {}  # the run of a variant in which global state was watched: the plain one, made again
 
 
 @pytest.fixture
-def one_plain_run(variant, monkeypatch):
-    """Let the checks of a variant, which change no finished run, share the plain one."""
+def one_plain_run(variant, check, monkeypatch):
+    """Let the checks of a variant, which change no finished run, share the plain one.
+
+    Global state is watched in a run of its own, which is then the second one of determinism.
+    """
     protocol, options = VARIANTS[variant]
+    usual = data_of(variant)
 
     def shared(asked, data=None, *, payloads=False, **others):
-        if (asked, data, others) == (protocol, None, options):
-            return plain_run(variant)
+        if check == "global state":
+            SECOND.clear()
+            SECOND[variant] = simulate(asked, data, payloads=payloads, **others)
+            return SECOND[variant]
+        if asked == protocol and data is usual:
+            if others == options:
+                return plain_run(variant)
+            if check == "determinism" and others == {"seed": 0, **options} and variant in SECOND:
+                return SECOND.pop(variant)
         return simulate(asked, data, payloads=payloads, **others)
 
     monkeypatch.setattr(run_checks, "simulate", shared)
@@ -163,13 +216,11 @@ def one_plain_run(variant, monkeypatch):
 def test_every_protocol_conforms(variant, check):
     """The run is cut at up to ten instants with stragglers in flight, a variant at three."""
     protocol, options = chosen(variant)
-    data = DATA.get((protocol, check))
     usual = 10 if variant == protocol else 3  # a variant keeps what its protocol keeps
     asked = {"cuts": CUTS.get(variant, usual)} if CHECKS[check] is check_resume else {}
     asked |= {"leave_out": ENDS.get(variant, ())} if CHECKS[check] is check_endurance else {}
-    if check == "training" and variant in ROUNDS:
-        asked["rounds"] = ROUNDS[variant]
-    CHECKS[check](protocol, None if data is None else data(), **asked, **options)
+    asked |= TRAINED.get(variant, {}) if check == "training" else {}
+    CHECKS[check](protocol, data_of(variant, check), **{**options, **asked})
 
 
 def test_fedvs_goes_on_where_one_result_is_left_over():
@@ -384,7 +435,6 @@ DECLARED = {  # options in which every message of the declaration is sent, beyon
     "fedvs": [{"pretrain": "full", "pretrain_epochs": 1}],
     "cvfl": [{"slow": "0"}],
     "multivfl": [{"intersection": "psi", "label_owners": 2}, {"intersection": "plain"}],
-    "secagg_split": [{"consistency": True}],
 }
 
 
@@ -413,17 +463,19 @@ FAULTY = {  # faults that call for messages of their own
 @pytest.mark.parametrize("protocol", find_protocols())
 def test_no_declaration_is_dead(protocol):
     chosen(protocol)
-    listed = [options for name, options in VARIANTS.values() if name == protocol]
+    listed = [links_of(variant) for variant, (name, _) in VARIANTS.items() if name == protocol]
+    data = data_of(protocol)
     runs = [
-        simulate(protocol, payloads=True, **options)
-        for options in (*listed, *DECLARED.get(protocol, ()))
+        simulate(protocol, data, payloads=True, **options) for options in DECLARED.get(protocol, ())
     ]
     runs += [
-        simulate(protocol, payloads=True, faults=faults, **options)
+        simulate(protocol, data, payloads=True, faults=faults, **options)
         for options, faults in FAULTY.get(protocol, ())
     ]
-    assert all(run.protocol.messages for run in runs)
-    assert never_sent(runs) == set()
+    found = listed + [(links_in(run), never_sent([run])) for run in runs]
+    assert all(declared for declared, _ in found)
+    sent = set().union(*(declared - never for declared, never in found))
+    assert set().union(*(declared for declared, _ in found)) == sent
 
 
 def test_a_dead_declaration_is_found():
