@@ -13,7 +13,6 @@ def _no_two_inputs_are_looked_for(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _certificates_are_checked_here(request, monkeypatch):
-    """A process for each method would import the library again; tests that say so have one."""
-    if "in_a_process_of_its_own" not in request.node.name:
-        monkeypatch.setattr(proofs, "_elsewhere", checked_here)
+def _certificates_are_checked_here(monkeypatch):
+    """A process for each method would import the library again; in tests/verified one has it."""
+    monkeypatch.setattr(proofs, "_elsewhere", checked_here)

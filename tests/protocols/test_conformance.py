@@ -112,6 +112,7 @@ CUTS = {  # fewer than ten: encryption, signatures, or many rounds at each repla
 # Variants with another pretext network than their protocol and nothing else, and checks that are
 # about messages and absence alone.
 NETWORKS = ("fedhssl, moco", "ssl_local, moco")
+OF_PAIRS = ("he_split", "secagg_split")  # keys and ciphertexts, which are what their runs cost
 OF_MESSAGES = ("senders", "absence", "faults", "endurance", "end", "accounting")
 
 # What training needs where other checks have less, and half of its forty rounds for the costly.
@@ -146,8 +147,8 @@ def data_of(variant, check=""):
         return tiny_in(5)  # each signs for each
     if protocol == "local" and training:
         return learning_data().with_parties(2)  # half of the pixels
-    if protocol in (*LEARN_ALONE, "he_split", "secagg_split") and training:
-        return learning_data().with_parties(4)  # keys and ciphertexts are of pairs and clients
+    if training and (protocol in (*LEARN_ALONE, *OF_PAIRS) or variant == "coded_split, covert"):
+        return learning_data().with_parties(4)
     return None if training else three_hands(protocol)
 
 
