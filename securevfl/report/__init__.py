@@ -92,7 +92,9 @@ def write_report(
     target = _target(paths, None if out is None else Path(out))
     records = read_records(paths, [Path(path) for path in verifications])
     text = render(records)
-    write_durably(target, text)  # in the place of a link, not through it
+    named = any(record.config.get("secret_seed") is not None for record in records)
+    # In the place of a link, not through it.
+    write_durably(target, text, mode=0o600 if named else 0o666)
     files = () if figures is None else write_files(records, Path(figures))
     missing = []
     for record in records:

@@ -128,8 +128,10 @@ class RunSpec(BaseModel):
         """Sentence about the source of secret choices, and what their knowledge gives away."""
         if self.engine != "simulation":
             return "each party's, from its own entropy"
-        own = "the run's own" if self.secret_seed is None else "its own"
-        return f"derived from the secret seed {self.secrets.seed} ({own}). {SECRET_SEED_KNOWN}"
+        seed = f"the secret seed {self.seed} (the run's own)"
+        if self.secret_seed is not None:  # a summary is for everybody's eyes
+            seed = "a secret seed of its own, which config.toml has"
+        return f"derived from {seed}. {SECRET_SEED_KNOWN}"
 
     def to_toml(self, derived: Mapping[str, object]) -> str:
         """Text of ``config.toml``; `derived` and versions are shown in it and not read back."""
