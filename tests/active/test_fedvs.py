@@ -9,7 +9,9 @@ from securevfl.active.judge import LieFoundError, TwoStories, judge
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.engine.simulation.simulator import Simulation
+from securevfl.engine.transcript import Transcript
+from securevfl.errors import ConfigurationError, NotEnoughResultsError, RunError
 from securevfl.protocols.fedvs import FedVS, history
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.messages import Attempt
@@ -145,19 +147,72 @@ def test_two_stories_that_decode_have_an_honest_client_in_common(parties, K, T):
 
 
 class FalseHistory(Client):
-    """Shows the others another history than the server signed."""
+    """Shows the others another history than it has, and again when it is asked for it."""
 
-    def broadcast(self, kind, payload, to=None):
-        if kind == "history":
+    again = True
+
+    def share(self, kind, values):
+        if kind == "model" and self.round > 1:
+            values = [(share, self.other(h)) for share, h in values]
+        super().share(kind, values)
+
+    def send(self, to, kind, payload, **how):
+        if kind == "history" and self.again:
             at, h, *rest = payload
-            payload = at, Secret(bare_of(h) ^ 1, None, self.index, None), *rest
-        super().broadcast(kind, payload, to)
+            payload = at, self.other(h), *rest
+        super().send(to, kind, payload, **how)
+
+    def other(self, h):
+        return Secret(bare_of(h) ^ 1, None, self.index, None)
+
+
+class FalseAtFirst(FalseHistory):
+    """Shows the true one when it is asked: as a client does that a crash took back."""
+
+    again = False
 
 
 def test_a_client_that_shows_a_false_history_names_nobody():
     played = run(liars={VICTIM: FalseHistory})
     assert type(played.error) is RunError
     assert f"and {VICTIM}: one of both errs" in str(played.error)
+    assert played.judge.uploads == N  # none of round 2
+    played = run(liars={VICTIM: FalseAtFirst}, result_timeout=3.0)
+    assert type(played.error) is NotEnoughResultsError
+
+
+class Doubting(Client):
+    """Asks for histories of any round, and shows its own one unasked."""
+
+    def share(self, kind, values):
+        super().share(kind, values)
+        if kind == "model" and len(self.story) > 1:
+            h, *rest = self.story
+            for n in self.peers:
+                self.send(n, "doubted", None, round=7)
+                self.send(n, "doubted", None)
+                self.send(n, "history", (rest[0], h, *rest[1:]))
+
+
+def test_who_doubts_without_a_reason_stops_nothing():
+    assert run(liars={VICTIM: Doubting}).error is None
+
+
+def test_two_stories_of_the_last_step_leave_a_prediction_without_uploads():
+    """Else training rows that are predicted tell X X^T of the client that alone took the step."""
+    made = simulate(FedVS, DIGITS, seed=1, **SMALL, security="covert")
+    for other in (False, True):
+        parties = made.protocol.predictors(made.parties, DIGITS.test)
+        if other:
+            h = bare_of(made.parties[VICTIM].story[0]) ^ 1
+            parties[VICTIM].story = (Secret(h, None, VICTIM, None),)
+        simulation = Simulation(parties, secrets=made.protocol.secrets, transcript=Transcript())
+        if other:
+            with pytest.raises(RunError):
+                simulation.run()
+        else:
+            simulation.run()
+        assert ("embedding" in simulation.transcript.columns()["kind"]) is not other
 
 
 class Unsigned(Server):

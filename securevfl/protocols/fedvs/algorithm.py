@@ -151,6 +151,9 @@ class Client(KeyParticipant):
         """Take part in every round (lines 12-36)."""
         if self.public.config.masked:
             self.check_keys(self.public.prss)
+        if self.public.covert:
+            self.on("doubted", functools.partial(history.tell, self))
+            self.on("history", functools.partial(history.compare, self))
         if self.returned:
             self.ledger.come_back(self.round)
         lacking = self.returned  # it may have missed a gradient
@@ -166,9 +169,11 @@ class Client(KeyParticipant):
                 self.count_release(batch)
                 model = self.quantised_model()  # line 15
                 self.check_range(batch, model)
+                shares = encoded_constant(self, self.public.code, model)  # 16-17
                 if self.public.covert:
-                    history.show(self)
-                self.share("model", encoded_constant(self, self.public.code, model))  # 16-17
+                    history.show(self, [shares[j] for j in range(len(self.peers))])
+                else:
+                    self.share("model", shares)
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
@@ -205,11 +210,14 @@ class Client(KeyParticipant):
         Shares may be lost or late. The wait then ends with the round, without an upload; what the
         server sent meanwhile is for this client even so.
         """
+        shares: dict[int, Any] | None
         shares = await self.collect("model", senders=attempt.sharers)  # line 19
+        if self.public.covert:
+            shares = history.agreed(self, shares)
+        if shares is None:
+            return
         check_models(self.public, self.round, shares, self.widths(batch.part))
         told = attempt.told(self.round, batch)
-        if self.public.covert and not await self.has_one_history(attempt):
-            return
         if self.consistent(batch, attempt) and self.is_new(attempt.life, told):
             upload = self.evaluate(batch, attempt, shares)  # line 23
             if self.public.config.masked:
@@ -217,14 +225,6 @@ class Client(KeyParticipant):
             self.ledger.announce(self.round, Sum(batch, attempt))
             self.write_ahead()  # a crash must not undo that it uploaded
             self.send(SERVER, "embedding", upload)
-
-    async def has_one_history(self, attempt: Attempt) -> bool:
-        """Whether all clients in the sum were told the same as this one, up to the last round."""
-        others = [n for n in attempt.sharers if n != self.index]
-        if len(self.story) == 1:  # nor must another one have a step that this one was not told of
-            await self.collect("unheard", senders=others)
-            return True
-        return history.agrees(self, await self.collect("history", senders=others))
 
     @property
     def signs(self) -> Signing:

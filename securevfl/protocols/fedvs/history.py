@@ -1,16 +1,16 @@
 """One story for all clients of FedVS, at the covert level: the server signs a chained history.
 
 After round t everybody has h_t = H(h_{t-1}, all that was announced of the round, dL/dH), and the
-server's signature on it. In the next round each client shows h_t and the signature beside its share
-of the model. A client uploads only where all sharers show the h that it has, and h stands in the
-label of its mask. Until it has heard a gradient, it uploads where none of them has heard one, for
-the server could tell the first to one client alone. Two stories under one life and start are two
-signatures, which name the server.
+server's signature on it. In the next round each client shows h_t beside its share of the model. A
+client uploads only where all sharers show the h that it has, and h stands in the label of its mask.
+Before the first gradient h is zeros, for the server could tell that one to one client alone. Who is
+shown another h asks for the signature. Two stories under one life and start are two signatures,
+which name the server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,17 +24,20 @@ from securevfl.errors import RunError
 from securevfl.protocols.base.messages import Carries, MessageKey, MessageSpec
 from securevfl.protocols.base.received import refusal
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.verified import Secret
+from securevfl.verified import Element, Secret
 from securevfl.verified.values import Bytes
 
 Story = tuple[Any, ...]  # h, and from round 1 on: round and life, start, signature
 PROTECTED: Mapping[str, str | tuple[str, ...]] = {
     **SIGNED,
     "gradient": ("real", "real", "signature"),
+    "model": ("field", "real"),
     "history": ("public", "real", "real", "signature"),
     "missed": ("public", "real", "real", "signature"),
 }
+FULLER = ("model", "gradient")  # kinds that have more parts at this level
 LOGGED = 64  # rounds that the server tells again to a client that missed them
+SHOWN = 64  # rounds of which a client can show what it showed, if another client doubts it
 
 
 def keep(party: Any, protected: Mapping[str, Any]) -> None:
@@ -43,7 +46,7 @@ def keep(party: Any, protected: Mapping[str, Any]) -> None:
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
     party.kept = (*party.kept, *own)  # signed in each run anew: no result of it
-    party.sworn, party.story = (), (no_chain(party),)
+    party.sworn, party.story, party.shown = (), (no_chain(party),), {}
 
 
 def sign(server: Any, batch: Batch, attempt: Attempt, gradient: Secret) -> None:
@@ -111,40 +114,60 @@ def hear(client: Any, round: int, batch: Batch, attempt: Attempt, payload: Any) 
     return gradient
 
 
-def show(client: Any) -> None:
-    """Show the other clients the newest history, signed, or that there is none yet."""
-    if len(client.story) == 1:
-        client.broadcast("unheard", None)
-        return
-    h, *rest = client.story
-    client.broadcast("history", (rest[0], h, *rest[1:]))
+def show(client: Any, shares: Sequence[Element]) -> None:
+    """Share the model, each share with the newest history; zeros where there is none yet."""
+    client.shown = {**dict([*client.shown.items()][1 - SHOWN :]), client.round: client.story}
+    client.share("model", [(share, client.story[0]) for share in shares])
 
 
-def agrees(client: Any, others: Mapping[int, Any]) -> bool:
-    """Whether all others show the history that the client has, and of the same round.
+def agreed(client: Any, received: Mapping[int, Any]) -> dict[int, Element] | None:
+    """Shares of models by sender; None where one comes with another history than the client has.
+
+    Such a client is asked for the server's signature; `compare` takes what it answers.
+    """
+    forms = {n: tuple(map(type, x)) if isinstance(x, tuple) else () for n, x in received.items()}
+    for n, form in forms.items():
+        if form != (Element, Secret):
+            raise refusal("fedvs: 'model'", n, "one without a history", "a share with a history")
+    others = [one[1] for one in received.values()]
+    try:
+        client.story[0].map(_doubt, tuple(received), *others, shape=(0,))
+    except DoubtError as doubt:
+        for n in doubt.parties:
+            client.send(n, "doubted", None)
+        client.record("refused", clients=doubt.parties, why="they were told another history")
+        return None
+    return {n: one[0] for n, one in received.items()}
+
+
+def tell(client: Any, message: Message) -> None:
+    """Show who doubts it the history that this client showed in a round, with the signature."""
+    _, *signed_story = client.shown.get(message.round, ((),))
+    if signed_story:
+        h, (at, *rest) = client.shown[message.round][0], signed_story
+        client.send(message.sender, "history", (at, h, *rest), round=message.round)
+
+
+def compare(client: Any, message: Message) -> None:
+    """Compare the history that another client showed in a round with the one that this one had.
 
     Raises
     ------
     LieFoundError
         Where the server signed two stories.
     RunError
-        Where another story is not signed, or is of another start.
+        Where the other story is not signed, or is of another start.
     """
-    h, at, *own = client.story
-    signs, behind = client.signs, []
-    for n, payload in others.items():
-        forms = tuple(map(type, payload)) if isinstance(payload, tuple) else ()
-        if forms[1:] != (Secret, Secret, Bytes):
-            raise refusal("fedvs: 'history'", n, "one of another form", "a signed history")
-        when, *shown = payload
-        if when != at:
-            behind.append(n)
-            continue
+    payload, n = message.payload, message.sender
+    forms = tuple(map(type, payload)) if isinstance(payload, tuple) else ()
+    if forms[1:] != (Secret, Secret, Bytes):
+        raise refusal("fedvs: 'history'", n, "one of another form", "a signed history")
+    h, *own = client.shown.get(message.round, ((),))
+    if own and own[0] == payload[0]:  # else the history of another round
+        at, *rest = own
+        signs = client.signs
         who = client.index, n, signs.run, signs.verifiers[SERVER]
-        h.map(_compare, *own, *shown, *at, *who, shape=(0,))
-    if behind:
-        client.record("refused", clients=behind, why="they have the history of another round")
-    return not behind
+        h.map(_compare, *rest, *payload[1:], *at, *who, shape=(0,))
 
 
 def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
@@ -155,7 +178,7 @@ def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
 
     key: Carries = "key"
     made = [
-        replace(one, shape=None, dtype="", row_by_row=False) if one.kind == "gradient" else one
+        replace(one, shape=None, dtype="", row_by_row=False) if one.kind in FULLER else one
         for one in messages
     ]
     made += [
@@ -166,11 +189,32 @@ def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
     ]
     return (
         *made,
+        MessageSpec("doubted", "client", "client", "control"),
         MessageSpec("history", "client", "client", key, source="docs/active.md: L1"),
-        MessageSpec("unheard", "client", "client", "control"),
         MessageSpec("lacks", "client", "server", "control"),
         MessageSpec("missed", "server", "client", key, source="docs/active.md: L1"),
     )
+
+
+class DoubtError(RunError):
+    """Histories that others showed, and that are not the own one.
+
+    Attributes
+    ----------
+    parties : list of int
+    """
+
+    def __init__(self, parties: list[int]) -> None:
+        super().__init__(f"parties {parties} show another history")
+        self.parties = parties
+
+
+def _doubt(h: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
+    """Nothing, or the error of histories that are not the own one."""
+    found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(h, one)]
+    if found:
+        raise DoubtError(found)
+    return np.empty(0)
 
 
 def _after(party: Any, told: bytes, gradient: Secret) -> Secret:
@@ -230,11 +274,10 @@ def _compare(
     verifier: bytes,
 ) -> np.ndarray:
     """Nothing, or the error of two stories, or of a story that nobody signed."""
-    same = np.array_equal(h, other) and np.array_equal(start, other_start)
-    if same and signature == other_signature:
-        return np.empty(0)  # the client has checked its own
     one = Statement(_subject(start, round, life, run), h.tobytes(), signature)
     two = Statement(_subject(other_start, round, life, run), other.tobytes(), other_signature)
+    if np.array_equal(h, other):  # as of a client that a crash took back, and that caught up
+        return np.empty(0)
     if not two.is_valid({SERVER: verifier}):
         raise RunError(
             f"fedvs: what party {sender} shows of round {round} lacks the server's signature. "
@@ -243,9 +286,7 @@ def _compare(
             * (run == RUN)
         )
     refuse_lie(verifier, one, two)
-    if not np.array_equal(h, other):
-        raise RunError(
-            f"fedvs: the server told parties {place} and {sender} two stories of round {round}, in "
-            "two starts: it was put back to an older state, or it lies. Start the run again"
-        )
-    return np.empty(0)
+    raise RunError(
+        f"fedvs: the server told parties {place} and {sender} two stories of round {round}, in "
+        "two starts: it was put back to an older state, or it lies. Start the run again"
+    )

@@ -330,6 +330,9 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
             )
             for n, rows in enumerate(features)
         }
+        for n, client in made.items() if public.covert else ():
+            own: Any = client
+            own.story = trained[n].story[:1]  # who was told another one has another model
         return {SERVER: PredictingServer(self.peers(), public, centre)} | made
 
     def pretraining(self, index: int) -> Pretraining | None:
