@@ -32,8 +32,8 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import SecureVFLError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
+from securevfl.protocols.base.signed_uploads import evidence_of
 from securevfl.protocols.coded_split import CodedSplit
-from securevfl.protocols.coded_split.uploads import evidence_of
 from securevfl.testing.runs import simulate
 from tests.active.signing import Signer
 from tests.active.test_coded_split import (

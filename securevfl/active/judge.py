@@ -210,6 +210,7 @@ def _written(evidence: Evidence) -> dict[str, Any]:
             for one in evidence.uploads
         ]
         return {
+            "tells": "the sums of its label, to whoever reads it: it is not for the public",
             "upload of": evidence.party,
             "code": _of_code(evidence.code),
             **{name: getattr(evidence, name).hex() for name in _LABEL},

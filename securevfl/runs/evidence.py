@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from securevfl.active.judge import (
     LieFoundError,
@@ -47,3 +48,26 @@ def keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
     except OSError:
         return error
     return LieFoundError(error.party, error.why, error.evidence, path)
+
+
+def keep_wrong_uploads(server: Any, folder: Path) -> list[Path]:
+    """Write evidence against all whose wrong uploads a server found, a file each; the files.
+
+    They hold all uploads of a label, which tell its sums.
+
+    Parameters
+    ----------
+    server : Party
+        Of any method; most find none.
+    folder : Path
+        Of the run, or of the server's organisation.
+    """
+    if not getattr(server, "caught", ()):
+        return []
+    from securevfl.protocols.base.signed_uploads import evidence_of
+
+    newest = {one.party: one for one in evidence_of(server)}
+    paths = [folder / EVIDENCE, *(folder / f"evidence-{n}.json" for n in range(2, len(newest) + 1))]
+    for path, one in zip(paths, newest.values(), strict=True):
+        write_evidence(path, one)
+    return paths

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+import securevfl.protocols.base.proved_shares as proved_shares
 import securevfl.protocols.coded_split.covert as covert
 from securevfl.active.dealt import chained, link_of, no_chain, statement_text
 from securevfl.active.judge import LieFoundError, TwoStories, judge
@@ -167,7 +168,7 @@ class Forks(Server):
         _, shares, proved = self.told(self.log, self.stories)
         start, before = self.stories[-1]
         if not self.story:
-            self.story = covert.new_start(self) if self.restarts else start, before
+            self.story = proved_shares.new_start(self) if self.restarts else start, before
         log = (*self.log[:-1], moved(self.log[-1], self.field))
         link, others, lied = self.told(log, (*self.stories[:-1], self.story))
         self.story = self.story[0], chained(self.story[1], link)
@@ -360,7 +361,7 @@ class Dealer(Owner):
 def wrong(monkeypatch, kind):
     """One share that a `Dealer` makes of data or a model is moved before it is committed to."""
     name = "encoded_constant" if kind == "model" else "encoded"
-    honest = getattr(covert, name)
+    honest = getattr(proved_shares, name)
 
     def encoded(owner, code, value, **how):
         made = honest(owner, code, value, **how)
@@ -370,7 +371,7 @@ def wrong(monkeypatch, kind):
             moved(made[j], code.field, 1) if j == VICTIM else made[j] for j in range(code.parties)
         ]
 
-    monkeypatch.setattr(covert, name, encoded)
+    monkeypatch.setattr(proved_shares, name, encoded)
 
 
 @pytest.mark.parametrize("kind", ["train-data", "model"])
@@ -382,15 +383,15 @@ def test_an_owner_that_deals_off_the_polynomial_is_named(monkeypatch, kind):
 
 
 def test_an_owner_whose_model_differs_between_data_points_is_named(monkeypatch):
-    honest = covert.encoded_constant
+    honest = proved_shares.encoded_constant
 
     def encoded(owner, code, value):
         if type(owner) is not Dealer or len(value.shape) < 2:
             return honest(owner, code, value)
         both = np.stack([bare_of(value), bare_of(moved(value, code.field, 1))])
-        return covert.encoded(owner, code, owner.element_of(both), apart=True)
+        return proved_shares.encoded(owner, code, owner.element_of(both), apart=True)
 
-    monkeypatch.setattr(covert, "encoded_constant", encoded)
+    monkeypatch.setattr(proved_shares, "encoded_constant", encoded)
     monkeypatch.setattr(
         Dealer, "element_of", lambda self, a: Element(a, None, self.index, None, self.field),
         raising=False,
@@ -416,19 +417,19 @@ class TwoRoots(Owner):
     twice = False
 
     def share_own(self):
-        own, self.share_honest = covert.new_start, super().share_own
+        own, self.share_honest = proved_shares.new_start, super().share_own
         start = own(self)
         found = {}
         try:
             if self.start_once:
-                covert.new_start = lambda party: start if party is self else own(party)
+                proved_shares.new_start = lambda party: start if party is self else own(party)
             for turn in range(2):
                 self.share = lambda kind, shares, turn=turn: found.setdefault(kind, []).append(
                     shares
                 )
                 self.share_honest()
         finally:
-            covert.new_start = own
+            proved_shares.new_start = own
             del self.share
         half = self.public.code.parties // 2
         for kind, (one, other) in found.items():
@@ -455,8 +456,8 @@ def test_an_owner_with_two_roots_of_two_starts_ends_the_run_in_set_up():
     assert not played.judge.plain
 
 
-class TwoKeys(Owner):
-    """Gives half of the others another verifying key, and signs what it deals them by that."""
+class TwoKeys(TwoRoots):
+    """Does so by two verifying keys, one for each half."""
 
     other: object = None
 
@@ -507,11 +508,17 @@ class FalseStory(Owner):
 class FalseEcho(FalseStory):
     """Does so in set-up."""
 
-    kind = "echo"
+    def broadcast(self, kind, payload, to=None):
+        super().broadcast(kind, payload, to)
+        if kind == "echo":
+            shown, signatures = zip(*(one[2] for one in self.dealings), strict=True)
+            altered = [self.other(one) for one in shown], list(signatures)
+            super().broadcast("echoed", altered, to)
 
     def altered(self, payload):
-        shown, signatures = payload
-        return [self.other(one) for one in shown], signatures
+        return Secret(bare_of(payload) ^ 1, None, self.index, None)
+
+    kind = "echo"
 
 
 @pytest.mark.parametrize("liar", [FalseStory, FalseEcho])

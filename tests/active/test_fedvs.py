@@ -5,19 +5,22 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from securevfl.active.judge import LieFoundError, TwoStories, judge
+from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, NotEnoughResultsError, RunError
-from securevfl.protocols.fedvs import FedVS, history
+from securevfl.protocols.base import proved_shares
+from securevfl.protocols.base.signed_uploads import evidence_of
+from securevfl.protocols.fedvs import FedVS, algorithm, history
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.messages import Attempt
 from securevfl.protocols.fedvs.parameters import FedVSConfig, degree_of, results_needed
 from securevfl.testing.runs import make, resume_from, simulate, states_at
 from securevfl.verified import Secret, bare_of
+from securevfl.verified.values import public_element
 from tests.lies.lie import Size
 from tests.lies.stage import play
 
@@ -32,13 +35,13 @@ def run(server=None, *, liars=None, **options):
     return play(SIZE, server, liars=liars, parties=N, **options)
 
 
-def named(played):
+def named(played, kind=TwoStories):
     """The party that the run names, by the judge too; None where it names nobody."""
     if not isinstance(played.error, LieFoundError):
         return None
     keys = dict(bare_of(played.judge.parties[0].sworn[1]))
     found = judge(played.error.evidence, keys)
-    assert isinstance(played.error.evidence, TwoStories)
+    assert isinstance(played.error.evidence, kind)
     assert found.party == played.error.party
     assert judge(played.error.evidence, {**keys, found.party: bytes(32)}) is None
     return found.party
@@ -146,6 +149,102 @@ def test_two_stories_that_decode_have_an_honest_client_in_common(parties, K, T):
     assert results_needed(FedVSConfig(privacy=T), K, parties) == 2 * (K + T - 1) + 1
 
 
+# -- clients that deal -----------------------------------------------------------------------------
+
+
+class Dealer(Client):
+    """Deals one client a share that is not on the polynomial of the others."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "security"),
+    [
+        ("encoded", "semi-honest"),
+        ("encoded", "covert"),
+        ("encoded_constant", "covert"),
+        ("encoded_constant", "active"),
+    ],
+)
+def test_who_deals_off_the_polynomial_is_named_and_before_it_was_the_receiver(
+    monkeypatch, kind, security
+):
+    """Of data at covert, of models at active."""
+    modules = [one for one in (proved_shares, algorithm, history) if hasattr(one, kind)]
+    honest = getattr(proved_shares, kind)
+
+    def moved(owner, code, value, **how):
+        made = honest(owner, code, value, **how)
+        if type(owner) is not Dealer or len(made[0].shape) < 2:
+            return made
+        shares = [made[j] for j in range(code.parties)]
+        more = public_element(np.ones(shares[0].shape, code.field.dtype), code.field, None)
+        return [one + more if j == 2 else one for j, one in enumerate(shares)]
+
+    for module in modules:
+        monkeypatch.setattr(module, kind, moved)
+    played = run(liars={1: Dealer}, tolerate_corrupt=1, security=security, rounds=2)
+    blamed = [e.fields["clients"] for e in played.events if e.name == "corrected"]
+    if (kind, security) in (("encoded", "covert"), ("encoded_constant", "active")):
+        assert named(played, BadDealing) == 1
+        assert not played.judge.uploads or kind == "encoded_constant"
+        assert not blamed
+    else:
+        assert blamed == [[2]] * 2
+        assert played.error is None
+
+
+class WrongUploads(Client):
+    """Uploads wrong values in each round."""
+
+    def evaluate(self, *args):
+        psi = super().evaluate(*args)
+        return psi + public_element(np.ones(psi.shape, self.field.dtype), self.field, None)
+
+
+def test_a_wrong_upload_is_corrected_and_its_sender_named_by_the_judge():
+    played = run(liars={2: WrongUploads}, security="active", tolerate_corrupt=1, rounds=2)
+    assert played.error is None
+    found = evidence_of(played.server)
+    keys = dict(bare_of(played.judge.parties[0].sworn[1]))
+    assert [judge(one, keys).party for one in found] == [2]
+    assert np.allclose(played.judge.means, run(security="active", rounds=2).judge.means)
+
+
+@pytest.mark.parametrize("security", ["covert", "active"])
+def test_a_wrong_upload_is_detected_where_one_more_is_waited_for(security):
+    """At covert nobody notices it."""
+    played = run(liars={2: WrongUploads}, security=security, rounds=2)
+    assert played.server.public.results_needed == (5 if security == "covert" else 6)
+    if security == "covert":
+        assert played.error is None
+    else:
+        assert type(played.error) is NotEnoughResultsError
+        assert "whose are wrong nobody can tell" in str(played.error)
+        assert not played.judge.means
+
+
+class OtherLabel(Client):
+    """Signs uploads of another label than the others have."""
+
+    def masked(self, upload, told):
+        made = super().masked(upload, told)
+        name, h = self.label
+        self.label = Secret(bare_of(name) ^ 1, None, self.index, None), h
+        return made
+
+
+def test_an_upload_under_another_label_is_no_error_of_its_sender():
+    played = run(liars={2: OtherLabel}, security="active", tolerate_corrupt=1, rounds=2)
+    assert played.error is None
+    assert evidence_of(played.server) == ()
+    assert {e.fields["party"] for e in played.events if e.name == "refused"} == {2}
+
+
+def test_fewer_wrong_uploads_than_liars_are_not_corrected():
+    with pytest.raises(ConfigurationError, match="T liars can have an honest holder named"):
+        make(FedVS, DIGITS, security="active", privacy=2, tolerate_corrupt=1, segments=1)
+
+
 class FalseHistory(Client):
     """Shows the others another history than it has, and again when it is asked for it."""
 
@@ -236,11 +335,13 @@ def test_masks_are_needed():
         make(FedVS, DIGITS, security="covert", masked=False)
 
 
-@pytest.mark.parametrize("options", [{}, {"secure": True, "segments": 2}])
-def test_an_honest_run_has_the_numbers_of_a_semi_honest_one(options):
+@pytest.mark.parametrize(
+    ("security", "options"), [("covert", {}), ("active", {"secure": True, "segments": 2})]
+)
+def test_an_honest_run_has_the_numbers_of_a_semi_honest_one(security, options):
     honest = simulate(FedVS, DIGITS, seed=1, **SMALL, **options)
-    covert = simulate(FedVS, DIGITS, seed=1, **SMALL, **options, security="covert")
-    assert covert.losses == honest.losses
+    other = simulate(FedVS, DIGITS, seed=1, **SMALL, **options, security=security)
+    assert other.losses == honest.losses
 
 
 @pytest.mark.parametrize("rounds", [(2, 3), (2, 5)])

@@ -10,6 +10,7 @@ import pytest
 import securevfl as svfl
 import securevfl.protocols.coded_split.covert as covert
 from securevfl.active.judge import LieFoundError, read_evidence
+from securevfl.active.signing import new_start
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
@@ -95,7 +96,7 @@ class PutBack(Server):
         super().deal()
         if self.steps == 5 and self.older != ():
             self.steps, self.log, self.stories, self.chain = self.older
-            self.older, self.start, self.proved = (), covert.new_start(self), ()
+            self.older, self.start, self.proved = (), new_start(self), ()
             for j in self.others:
                 holder = self.judge.parties[j]
                 holder.model, holder.told_stories = holder.before

@@ -8,19 +8,21 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-import securevfl.protocols.coded_split.uploads as uploads
-from securevfl.active.judge import judge, read_evidence, write_evidence
+import securevfl.protocols.base.signed_uploads as uploads
+from securevfl.active.judge import judge, read_evidence
 from securevfl.active.tags import signed_tags
 from securevfl.active.uploads import are_named
 from securevfl.errors import ConfigurationError, CorruptResultsError, RunError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
 from securevfl.field.prss import Prss, mask_streams
+from securevfl.protocols.base.options import spare
 from securevfl.protocols.base.registry import find_protocols, make_config
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.options import CodedSplitConfig
-from securevfl.protocols.coded_split.parameters import check_numbers, spare, upload_degree
+from securevfl.protocols.coded_split.parameters import check_numbers, upload_degree
+from securevfl.runs.evidence import keep_wrong_uploads
 from securevfl.verified import Element, Secret, bare_of
 from tests.active.test_coded_split import SMALL, keys_of, named
 from tests.lies.coded_split_holders import OfKeys
@@ -96,7 +98,9 @@ def test_a_wrong_upload_is_corrected_and_names_its_sender_alone(tmp_path):
     assert corrected(played) == [[LIAR], [LIAR]]
     assert all((a == b).all() for a, b in zip(honest.judge.means, played.judge.means, strict=True))
     keys, (evidence,) = keys_of(played), uploads.evidence_of(played.server)
-    write_evidence(tmp_path / "evidence.json", evidence)
+    assert keep_wrong_uploads(honest.server, tmp_path) == []
+    (path,) = keep_wrong_uploads(played.server, tmp_path)
+    assert "tells" in path.read_text()
     again = read_evidence(tmp_path / "evidence.json")
     assert judge(again, keys).party == judge(evidence, keys).party == LIAR
     frames(evidence, keys)
@@ -178,7 +182,7 @@ class Tags(Owner):
                 lacks = [j not in prss.holders[n] for n in prss.dealt(self.index)]
                 told = np.where(np.array(lacks)[:, None], every ^ 1, every)
                 rows = [Secret(row, None, self.index, None) for row in told]
-                own = uploads._keys_of(self.public, self.index)
+                own = uploads._keys_of(self.public.code, self.index)
                 made = signed_tags(self, own, self.signs, start, rows)
                 shares.append(made[j] if any(lacks) else parts)
         super().share(kind, shares)

@@ -51,6 +51,8 @@ def outline_of(run: svfl.Run) -> Any:
         (5, {"secure": True, "masked": False, "segments": 2, "batch": 1000}),
         (7, {"privacy": 2, "segments": 2}),
         (6, {"prime": 2**31 - 1, "data_bits": 5, "model_bits": 5, "degree": 2}),
+        (4, {"security": "covert"}),
+        (5, {"security": "active", "secure": True}),
     ],
 )
 def test_predicted_bytes_of_every_party_are_those_of_the_transcript(parties, options, sealed):

@@ -118,8 +118,12 @@ def test_the_example_breaks_none():
 CAUGHT = {
     # Uploads that disagree: honest ones never do.
     ("protocols.fedvs.algorithm", "(CorruptResultsError, NotEnoughResultsError)"),
-    ("protocols.coded_split.uploads", "ApartError"),
-    ("protocols.coded_split.uploads", "CorruptResultsError"),
+    ("protocols.base.signed_uploads", "ApartError"),
+    ("protocols.base.signed_uploads", "CorruptResultsError"),
+    # What others were told or dealt: who follows the protocol tells all the same, and who lacks a
+    # round, as losses alone decide, has another history.
+    ("protocols.fedvs.history", "DoubtError"),
+    ("protocols.base.proved_shares", "OtherEchoError"),
     # Before a run: what the configuration, and the data of the simulation's owner, allow.
     ("protocols.fedvs.protocol", "RangeError"),
     ("protocols.fedvs.parameters", "ConfigurationError"),

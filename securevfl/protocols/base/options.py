@@ -353,3 +353,24 @@ class SegmentedConfig(EmbeddingConfig):
             "Number K of segments of a FedVS run for comparison. Both then draw the same batches."
         ),
     )
+
+
+def spare(config: Any, parties: int, threshold: int) -> int:
+    """Uploads that are waited for beyond R.
+
+    They are 2A. At the level active with A = 0 they are T, so that T wrong uploads are noticed, or
+    fewer where there are no more parties.
+    """
+    if config.tolerate_corrupt or config.security != "active":
+        return int(2 * config.tolerate_corrupt)
+    return max(0, min(int(config.privacy), parties - threshold))
+
+
+def corrected_or_detected(config: Any) -> None:
+    """Refuse, by a ValueError, 0 < A < T at the level active: an honest party could be named."""
+    A, T = config.tolerate_corrupt, config.privacy
+    if config.security == "active" and 0 < A < T:
+        raise ValueError(
+            f"security = active: with tolerate_corrupt = {A} below T = {T}, T liars can have "
+            f"an honest holder named. Use 0, which detects wrong uploads, or at least {T}"
+        )

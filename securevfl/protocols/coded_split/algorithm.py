@@ -25,7 +25,9 @@ from securevfl.errors import PrivacyError
 from securevfl.field import PrimeField
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.mask_keys import KeyParticipant
+from securevfl.protocols.base.proved_shares import echo
 from securevfl.protocols.base.received import refusal
+from securevfl.protocols.base.signed_uploads import compare_keys, signed_upload
 from securevfl.protocols.base.sum_budget import agree_on_unknowns
 from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.messages import (
@@ -43,7 +45,6 @@ from securevfl.protocols.coded_split.terms import (
     check_request,
     steps_in,
 )
-from securevfl.protocols.coded_split.uploads import compare_keys, signed_upload
 from securevfl.verified import Element, Key, Secret, concatenate
 from securevfl.verified.batched import (
     dealt_masks,
@@ -158,9 +159,9 @@ class Holder(KeyParticipant):
                 check_elements(self.public, "'model'", n, models[n], shape)
             self.model = (concatenate([models[n] for n in owners]), 0, (), self.no_steps)
         if self.public.active:
-            await compare_keys(self, self.public)
+            await compare_keys(self, self.public.code, self.public.prss, self.no_steps)
         if self.public.covert:
-            root = await covert.echo(self, self.public)
+            root = await echo(self, "coded_split")
             named = covert.name_of_setup(self)
             after = covert.after(root, self.model[3])
             self.history = covert.History(after, no_chain(self), name=named)
@@ -484,7 +485,10 @@ class Holder(KeyParticipant):
             self.dealt = {}  # a dealer deals them again where this upload is lost
         else:
             Y = masked(self, prss, self.keys, psi, told, [digest], self.public.degree)
-        found: Any = signed_upload(self, self.public, told, Y) if self.public.active else Y
+        found: Any = Y
+        if self.public.active:
+            known = self.history.name, self.history.chain
+            found = signed_upload(self, self.public.code, told, known, Y)
         self.send(SERVER, "embedding", found, round=round)
 
     def deal_masks(

@@ -11,41 +11,37 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from securevfl.active import tags
 from securevfl.active.dealing import Form, repetitions
 from securevfl.active.dealt import (
     BEFORE,
     PARTS,
-    ROOT,
     Dealing,
     chained,
-    checked,
-    compared,
     link_of,
-    no_chain,
     proofs,
     refuse_lie,
     story_of,
 )
 from securevfl.active.signing import PROTECTED as SIGNED
-from securevfl.active.signing import new_start
 from securevfl.active.statements import DIGEST, digest
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, kept_as
 from securevfl.errors import RunError
+from securevfl.protocols.base import proved_shares as sharing
 from securevfl.protocols.base.messages import MessageKey, MessageSpec
 from securevfl.protocols.base.received import refusal
+from securevfl.protocols.base.signed_uploads import PROTECTED as UPLOADS
+from securevfl.protocols.base.signed_uploads import signed_messages
 from securevfl.protocols.coded_split.dealing import Dealing as Shares
 from securevfl.protocols.coded_split.dealing import from_seed
-from securevfl.protocols.coded_split.messages import digest_words
+from securevfl.protocols.coded_split.messages import Label, digest_words, piece_of
 from securevfl.protocols.coded_split.parameters import Parameters
 from securevfl.verified import Element, Key, Participant, Secret
-from securevfl.verified.batched import encoded, encoded_constant, mixed
+from securevfl.verified.batched import mixed
 from securevfl.verified.trace import received
 
 STORY = 16  # steps after which holders compare what they were dealt; a fork ends within twice that
@@ -56,21 +52,17 @@ Step = tuple[int, Element, Parts]
 DEALT = ("train-data", "test-data", "model", "deal", "seed")
 PROTECTED: Mapping[str, str | tuple[str, ...]] = {
     **SIGNED,
-    **dict.fromkeys(DEALT, ("field", *PARTS)),
+    **sharing.PROTECTED,
+    **dict.fromkeys(DEALT, sharing.PROVED),
     "seed": ("seed", *PARTS),
     "missed": ("public", *("field",) * 3, "real", "real", "keys", "real", "real", "signature"),
     "story": ("public", "real", "signature"),
-    "echo": ("real", "signature"),
-}
-ACTIVE: Mapping[str, tuple[str, ...]] = {
-    "key-tags": tags.PARTS,
-    "embedding": ("real", "field", "signature"),
 }
 
 
 def keep(party: Any, protected: Mapping[str, Any], active: bool, *names: str) -> None:
     """Have a party keep its signing key, and what it was dealt (`names`), in its checkpoints."""
-    party.protected = {**protected, **PROTECTED, **(ACTIVE if active else {})}
+    party.protected = {**protected, **PROTECTED, **(UPLOADS if active else {})}
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
     (noted,) = kept_as("passing", "named", ahead=True, shares=True)  # digests of random roots
     party.kept = (*(noted if name == noted else name for name in party.kept), *own)
@@ -90,58 +82,27 @@ def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dea
 
 def share_with_proof(owner: Any, public: Parameters, kind: str, value: Element) -> None:
     """Share data or a model (lines 1 and 2), each share with its proof."""
-    own, code = dealing_of(public, owner.index, kind), public.code
-    m = own.form.repetitions
-    if kind == "model":
-        dealt = encoded_constant(owner, code, value)
-        hiding = encoded_constant(owner, code, owner.uniform(m, name="b"))
-    else:
-        dealt = encoded(owner, code, value, apart=True)
-        hiding = encoded(owner, code, owner.uniform(code.segments, m, name="b"))
-    shares, blinds = ([one[j] for j in range(code.parties)] for one in (dealt, hiding))
-    nonces = [owner.key(f"nonce {kind} {j}.") for j in range(code.parties)]
-    start, before = new_start(owner), no_chain(owner)
-    made, _ = proofs(owner, own, owner.signs, start, shares, blinds, nonces, before)
-    owner.share(kind, [(share, *parts) for share, parts in zip(shares, made, strict=True)])
+    sharing.share_with_proof(owner, dealing_of(public, owner.index, kind), value)
 
 
 def check_shared(
     holder: Any, public: Parameters, kind: str, received: Mapping[int, Any]
 ) -> dict[int, Element]:
     """Shares of a kind by owner, after the holder has checked the proof of each."""
-    shares = {}
-    for n, payload in received.items():
-        if not isinstance(payload, tuple) or not payload or type(payload[0]) is not Element:
-            raise refusal(f"coded_split: {kind!r}", n, "one without a proof", "a share with one")
-        share, *parts = payload
-        shares[n] = share
-        holder.roots = (*holder.roots, tuple(parts)[ROOT])
-        own = dealing_of(public, n, kind)
-        told = checked(holder, own, holder.index, holder.signs, share, tuple(parts))
-        holder.dealings = (*holder.dealings, (own, *told))
-    return shares
+
+    def dealing(n: int, shape: tuple[int, ...]) -> Dealing:
+        return dealing_of(public, n, kind)
+
+    return sharing.check_shared(holder, dealing, received, f"coded_split: {kind!r}")
 
 
-async def echo(holder: Any, public: Parameters) -> Secret:
-    """Show all other holders what was dealt in set-up, and compare it with what they show.
-
-    Returns
-    -------
-    Secret
-        The chain of all dealings of the set-up, which labels bind.
-    """
-    own = holder.dealings
-    others = [n for n in holder.peers if n != holder.index]
-    shown, signatures = [one[2][0] for one in own], [one[2][1] for one in own]
-    holder.broadcast("echo", (shown, signatures), others)
-    for sender, payload in (await holder.collect("echo", senders=others)).items():
-        form = [len(one) if isinstance(one, list) else -1 for one in payload]
-        if form != [len(own)] * 2:
-            raise refusal("coded_split: 'echo'", sender, "another form", f"{len(own)} stories")
-        for (dealing, _, story), *other in zip(own, *payload, strict=True):
-            both = holder.index, sender
-            compared(holder, dealing, both, holder.signs, (story, tuple(other)))
-    return chained(no_chain(holder), *(one[1] for one in own))
+def told_of(public: Parameters, round: int) -> bytes:
+    """The public part of the label of a round, in bytes."""
+    last = public.last_step
+    if round <= last:
+        return Label("train", round).told(public.batches["train"].draw(round))
+    piece = round - last - 1
+    return Label("test", last, piece).told(piece_of(public.batches["test"], piece))
 
 
 def step_proofs(
@@ -349,7 +310,7 @@ def is_compared(step: int, last: int) -> bool:
 
 def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tuple[MessageSpec, ...]:
     """The messages of a run at the levels covert and active, from those at semi-honest."""
-    changed = (*DEALT, "missed", *(ACTIVE if public.active else ()))
+    changed = (*DEALT, "missed", *(UPLOADS if public.active else ()))
     made = [replace(one, shape=None, dtype="") if one.kind in changed else one for one in messages]
 
     def once(key: MessageKey) -> int:
@@ -357,22 +318,14 @@ def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tupl
 
     key = MessageSpec("identity", "client", "client", "key", public=True, count=once)
     made += [
-        replace(key, sender=one, receiver=other, source="docs/active.md: verifying keys")
-        for one, other in (
-            *(("client", "client"), ("server", "client")),
-            *[("client", "server")] * public.active,
-        )
+        replace(key, sender=one, source="docs/active.md: verifying keys")
+        for one in ("client", "server")
     ]
-    made.append(MessageSpec("echo", "client", "client", "key", count=once, source="set-up echo"))
+    made += sharing.echo_messages()
     if public.active:
-        tagged = partial(_draws_keys, public)
-        made.append(MessageSpec("key-tags", "client", "client", "key", count=tagged))
+        made += signed_messages(public.prss)
     if public.trains:
         made.append(MessageSpec("story", "client", "client", "key", source="docs/active.md: L1"))
         asked = MessageSpec("untold", "client", "client", "control")
         made.append(asked)
     return tuple(made)
-
-
-def _draws_keys(public: Parameters, key: MessageKey) -> int:
-    return int(key.round == 0 and bool(public.prss.dealt(key.sender)))

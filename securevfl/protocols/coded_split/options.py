@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from securevfl.protocols.base.options import BudgetedConfig
+from securevfl.protocols.base.options import BudgetedConfig, corrected_or_detected
 
 # Line 10 adds F^T Gamma to a share: the step of a model must be linear in what the server deals.
 _ONLY_SGD = "holders add their shares of the step to their shares of the models, so it must be "
@@ -167,12 +167,7 @@ class CodedSplitConfig(BudgetedConfig):
     def _of_a_level(self) -> CodedSplitConfig:
         if self.security != "active":
             return self
-        A, T = self.tolerate_corrupt, self.privacy
-        if 0 < A < T:
-            raise ValueError(
-                f"security = active: with tolerate_corrupt = {A} below T = {T}, T liars can have "
-                f"an honest holder named. Use 0, which detects wrong uploads, or at least {T}"
-            )
+        corrected_or_detected(self)
         if self.release or self.masks == "dealt":
             raise ValueError(
                 "security = active has no release and no dealt masks: an owner cannot tell that "

@@ -19,6 +19,7 @@ from securevfl.field.designs import blocks_of
 from securevfl.field.prss import Prss, mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
+from securevfl.protocols.base.options import spare
 from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.protocols.base.sum_budget import rounds_allowed
 from securevfl.protocols.coded_split.options import CodedSplitConfig
@@ -322,17 +323,6 @@ def upload_degree(config: CodedSplitConfig, parties: int) -> int:
     if config.security != "active":
         return UPLOAD
     return max(UPLOAD, -(-((parties + T) // 2 + K - 1) // (K + T - 1)))
-
-
-def spare(config: CodedSplitConfig, parties: int, threshold: int) -> int:
-    """Uploads that are waited for beyond R.
-
-    They are 2A. At the level active with A = 0 they are T, so that T wrong uploads are noticed, or
-    fewer where there are no more holders.
-    """
-    if config.tolerate_corrupt or config.security != "active":
-        return 2 * config.tolerate_corrupt
-    return max(0, min(config.privacy, parties - threshold))
 
 
 def lowest_degree(config: CodedSplitConfig, upload: int) -> int:

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.active.dealing import repetitions
 from securevfl.active.statements import SIGNATURE
-from securevfl.active.tree import depth_of
 from securevfl.engine.party import SERVER
 from securevfl.engine.streams import keyed_stream
 from securevfl.field import LagrangeCode, PrimeField
@@ -17,7 +15,14 @@ from securevfl.field.designs import blocks_of
 from securevfl.field.prss import mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
+from securevfl.protocols.base.level_schedule import (
+    identity_posts,
+    proof_of,
+    signed_upload,
+    told_posts,
+)
 from securevfl.protocols.base.mask_keys import key_posts
+from securevfl.protocols.base.options import spare
 from securevfl.protocols.base.schedule import (
     Needs,
     Outline,
@@ -45,7 +50,6 @@ from securevfl.protocols.coded_split.parameters import (
     expected_bound,
     lowest_degree,
     make_parameters,
-    spare,
     upload_degree,
 )
 
@@ -138,7 +142,9 @@ def setup(public: Parameters) -> tuple[Post, ...]:
 
     def shares(kind: str, rows: Sequence[int], columns: Sequence[int]) -> Post:
         shapes = [*zip(rows, columns, strict=True), *((0, 0) for _ in nothing)]
-        payloads = tuple(beside(public, hollow(shape, dtype)) for shape in shapes)
+        payloads: tuple[Any, ...] = tuple(hollow(shape, dtype) for shape in shapes)
+        if public.covert:
+            payloads = tuple((share, *proof_of(public.code)) for share in payloads)
         return Post(kind, "peers", payloads, owners, modulus=public.field.modulus)
 
     posts = [
@@ -149,42 +155,10 @@ def setup(public: Parameters) -> tuple[Post, ...]:
     if public.config.budget:
         posts += unknowns_posts((*public.widths, *nothing), owners)
     posts += key_posts(public.prss)
-    return (*_identities(public), *posts, *_told(public)) if public.covert else tuple(posts)
-
-
-def beside(public: Parameters, share: Any) -> Any:
-    """A share as it is planned: with its proof above the semi-honest level, else alone."""
     if not public.covert:
-        return share
-    m, dtype = repetitions(public.code), public.field.dtype
-    word = hollow((DIGEST,), np.uint8)
-    values = hollow((m,), dtype), hollow((public.code.size, m), dtype)
-    path = hollow((depth_of(public.code.parties), DIGEST), np.uint8)
-    return (share, *values, word, path, word, word, word, bytes(SIGNATURE))
-
-
-def _identities(public: Parameters) -> list[Post]:
-    """Verifying keys of the run to all who check statements."""
-    key, every = (bytes(DIGEST),), range(public.code.parties)
-    of_server: Any = {"senders": lambda round: [SERVER], "receivers": lambda server: every}
-    to_server = [Post("identity", "server", key)] * public.active
-    return [
-        Post("identity", "peers", key),
-        *to_server,
-        Post("identity", "clients", key, **of_server),
-    ]
-
-
-def _told(public: Parameters) -> list[Post]:
-    """Tags of keys at the level active, and what holders show each other in set-up."""
-    prss, word = public.prss, hollow((DIGEST,), np.uint8)
-    drawn = [len(prss.dealt(i)) for i in range(public.code.parties)]
-    dealers = [i for i, number in enumerate(drawn) if number and public.active]
-    tags = [(hollow((number, DIGEST), np.uint8), word, bytes(SIGNATURE)) for number in drawn]
-    count = public.owners * (len(public.batches) + public.trains) + len(dealers)
-    shown = [_STORY[0]] * count, [_STORY[1]] * count
-    made = [Post("key-tags", "peers", tuple(tags), lambda round: dealers)] if dealers else []
-    return [*made, Post("echo", "peers", (shown,))]
+        return tuple(posts)
+    N, prss = public.code.parties, public.prss if public.active else None
+    return (*identity_posts(N, to_server=public.active), *posts, *told_posts(N, prss))
 
 
 _STORY = hollow((6, DIGEST), np.uint8), bytes(SIGNATURE)
@@ -200,7 +174,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
 
     def dealt(own: Any) -> Any:
         """A share of a step, or its seed, with a proof or a digest."""
-        return beside(public, own) if public.covert else (bytes(DIGEST), own)
+        return (own, *proof_of(public.code)) if public.covert else (bytes(DIGEST), own)
 
     seeds = Post(
         "seed",
@@ -247,8 +221,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
 
 def upload(public: Parameters, share: Any, work: int = 0) -> Post:
     """Planned upload; at the level active it has the name of its set-up, and a signature."""
-    name = hollow((DIGEST,), np.uint8)
-    payload = (name, share, bytes(SIGNATURE)) if public.active else share
+    payload = signed_upload(share) if public.active else share
     about: Any = {"operations": (work,), "modulus": public.field.modulus}
     return Post("embedding", "server", (payload,), **about)
 

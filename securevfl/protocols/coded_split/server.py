@@ -17,9 +17,11 @@ from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import Centre
 from securevfl.protocols.base.schedule import HELPERS_COUNT
+from securevfl.protocols.base.signed_uploads import decode_signed, undetected
 from securevfl.protocols.base.sum_budget import agree_on_unknowns, budget_spent
 from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.algorithm import PROTECTED
+from securevfl.protocols.coded_split.covert import told_of
 from securevfl.protocols.coded_split.dealing import Dealing, Dealt
 from securevfl.protocols.coded_split.decoding import decode_sums
 from securevfl.protocols.coded_split.messages import Request, piece_of, pieces_of
@@ -39,7 +41,6 @@ from securevfl.protocols.coded_split.steps import (
     scores_of,
 )
 from securevfl.protocols.coded_split.terms import shape_of
-from securevfl.protocols.coded_split.uploads import decode_signed, undetected
 from securevfl.verified import Element, Key, Participant, Secret, concatenate, stack
 
 _RECENT = 256  # steps; a history is asked for many times a second
@@ -113,7 +114,8 @@ class Server(Participant):
     async def setup(self) -> None:
         """Draw the secret of all masks; receive the numbers of independent columns."""
         self.secret = self.key("secret")
-        if self.public.active and (text := undetected(self.public)):
+        own = self.public.code, self.public.results_needed, "helpers"
+        if self.public.active and (text := undetected(*own)):
             self.record("notice", text=text)
         if self.public.covert:
             self.sworn = await exchange_keys(self, server=self.public.active)
@@ -178,7 +180,9 @@ class Server(Participant):
         assert shape is not None
         self.answers[list(uploads)] += 1
         if public.active:
-            return decode_signed(self, public, uploads, shape)
+            return decode_signed(
+                self, public.code, told_of(public, self.round), *self.chain, uploads, shape
+            )
         sums, wrong = decode_sums(self, public, uploads, shape)
         if wrong:
             self.record("corrected", clients=wrong, why=f"uploads of {wrong} disagree")

@@ -31,9 +31,16 @@ from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre
 from securevfl.privacy.release_counts import refuse_exceeding
 from securevfl.privacy.released_equations import independent_columns, visits_allowed
+from securevfl.protocols.base import proved_shares
 from securevfl.protocols.base.decoding import decode_results, is_any, rows_in_order
 from securevfl.protocols.base.mask_keys import KeyParticipant
 from securevfl.protocols.base.pretraining import Beginning, all_labels, take_over
+from securevfl.protocols.base.signed_uploads import (
+    compare_keys,
+    decode_signed,
+    signed_upload,
+    undetected,
+)
 from securevfl.protocols.base.sum_budget import (
     affords,
     agree_on_unknowns,
@@ -129,6 +136,8 @@ class Client(KeyParticipant):
         self.features = {part: self.own(COLUMNS[part], X) for part, X in features.items()}
         self.sworn: Sworn = ()  # at the covert level: keys of the run, and what was told
         self.story: tuple[Any, ...] = ()
+        self.label: tuple[Any, ...] = ()  # the protected part of that of the present attempt
+        self.start: Secret | None = None  # at the covert level: random bytes of this start
         self.network = self.own_model("network", network)
         self.weights = network.values.shape[0]  # d_n D + 1
         self.pretraining = None if pretraining is None else Beginning(self, pretraining)
@@ -145,7 +154,7 @@ class Client(KeyParticipant):
         self.released: dict[str, bytes] = {}
         self.begins_once = public.config.budget > 0  # its counts hold for all lives
         if public.covert:
-            history.keep(self, PROTECTED)
+            history.keep(self, PROTECTED, public.active)
 
     async def run(self) -> None:
         """Take part in every round (lines 12-36)."""
@@ -154,6 +163,7 @@ class Client(KeyParticipant):
         if self.public.covert:
             self.on("doubted", functools.partial(history.tell, self))
             self.on("history", functools.partial(history.compare, self))
+            self.start = new_start(self)
         if self.returned:
             self.ledger.come_back(self.round)
         lacking = self.returned  # it may have missed a gradient
@@ -169,11 +179,10 @@ class Client(KeyParticipant):
                 self.count_release(batch)
                 model = self.quantised_model()  # line 15
                 self.check_range(batch, model)
-                shares = encoded_constant(self, self.public.code, model)  # 16-17
                 if self.public.covert:
-                    history.show(self, [shares[j] for j in range(len(self.peers))])
+                    history.show(self, model)
                 else:
-                    self.share("model", shares)
+                    self.share("model", encoded_constant(self, self.public.code, model))  # 16-17
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
@@ -224,7 +233,10 @@ class Client(KeyParticipant):
                 upload = self.masked(upload, told)
             self.ledger.announce(self.round, Sum(batch, attempt))
             self.write_ahead()  # a crash must not undo that it uploaded
-            self.send(SERVER, "embedding", upload)
+            signed: Any = upload
+            if self.public.active:
+                signed = signed_upload(self, self.public.code, told, self.label, upload)
+            self.send(SERVER, "embedding", signed)
 
     @property
     def signs(self) -> Signing:
@@ -252,7 +264,7 @@ class Client(KeyParticipant):
         """Share the data (lines 2-10), agree on keys; with pre-training, pre-train before."""
         field = self.public.field
         if self.public.covert:
-            self.sworn = await exchange_keys(self)
+            self.sworn = await exchange_keys(self, server=self.public.active)
         if self.pretraining is not None:
             await self.pretraining.make(self.features["train"])
             self.network.step(take_over, self.pretraining.own)
@@ -263,10 +275,16 @@ class Client(KeyParticipant):
             self.row_sums[part] = segments.map(
                 row_sum_of, field, shape=(), real=True, dtype=np.int64
             )
-            self.share(f"{part}-data", encoded(self, self.public.code, segments))  # lines 6-8
+            if self.public.covert:
+                history.share_data(self, part, segments)
+            else:
+                self.share(f"{part}-data", encoded(self, self.public.code, segments))  # 6-8
             del segments
-            self.data_shares[part] = await self.collect(f"{part}-data", senders=self.peers)
-            for n, share in self.data_shares[part].items():
+            shares = await self.collect(f"{part}-data", senders=self.peers)
+            if self.public.covert:
+                shares = history.checked_data(self, part, shares)
+            self.data_shares[part] = shares
+            for n, share in shares.items():
                 check_data(self.public, part, n, share)
         if self.public.config.budget:
             config = self.public.config
@@ -278,6 +296,10 @@ class Client(KeyParticipant):
             self.unknowns = await agree_on_unknowns(self, "fedvs", told, columns, config)
         if self.public.config.masked:
             await self.agree_on_keys(self.public.prss)
+        if self.public.active:
+            await compare_keys(self, self.public.code, self.public.prss, self.story[0])
+        if self.public.covert:
+            await proved_shares.echo(self, "fedvs")
 
     def widths(self, part: str) -> dict[int, int]:
         """Columns of each client's data; its shares of them are not touched for this."""
@@ -344,8 +366,8 @@ class Client(KeyParticipant):
 
     def masked(self, upload: Element, told: bytes) -> Element:
         """Masked upload Y = H-tilde + P(alpha) rho(alpha), with P(z) = prod_{k<=K} (z - beta_k)."""
-        own, of = (self, self.public.prss, self.keys, upload), self.story[:1]
-        return masked(*own, told, of, self.public.degree)
+        own = self, self.public.prss, self.keys, upload
+        return masked(*own, told, self.label, self.public.degree)
 
     def check_range(self, batch: Batch, model: Element) -> None:
         """Refuse to share when |X-bar^(B) W-bar| > floor((p-1)/(2N)) for an entry: it could wrap.
@@ -454,10 +476,11 @@ class Server(Participant):
         self.begins_once = public.config.budget > 0
         self.sworn: Sworn = ()
         self.story: tuple[Any, ...] = ()
+        self.caught: tuple[Any, ...] = ()  # at the level active: wrong uploads, with their label
         self.log: tuple[Any, ...] = ()  # at the covert level: the newest rounds, as they were told
         self.start: Secret | None = None  # at the covert level: random bytes of this start
         if public.covert:
-            history.keep(self, PROTECTED)
+            history.keep(self, PROTECTED, public.active)
 
     @property
     def signs(self) -> Signing:
@@ -551,7 +574,7 @@ class Server(Participant):
             )
             return None
         try:
-            sums = self.interpolate(uploads)
+            sums = self.interpolate(attempt, uploads)
         except (CorruptResultsError, NotEnoughResultsError) as error:
             self.give_up(str(error), tuple(uploads))
             return None
@@ -588,9 +611,12 @@ class Server(Participant):
             sharers=len(attempt.sharers),
         )
 
-    def interpolate(self, uploads: Mapping[int, Element]) -> Element:
+    def interpolate(self, attempt: Attempt, uploads: Mapping[int, Any]) -> Element:
         """Values psi(beta_1..beta_K) of the decoded polynomial, up to A wrong uploads corrected."""
         shape = len(self.batch.rows), self.public.config.width
+        if self.public.active:
+            told = attempt.told(self.round, self.batch)
+            return decode_signed(self, self.public.code, told, self.story[0], uploads, shape)
         corrected = self.public.config.tolerate_corrupt > 0
         sums, disagreeing = decode_results(
             *(self, self.public.code, uploads, shape),
@@ -630,7 +656,10 @@ class Server(Participant):
     async def setup(self) -> None:
         """Receive numbers of independent columns; have client 0 pre-train, and take its head."""
         if self.public.covert:
-            self.sworn = await exchange_keys(self)
+            self.sworn = await exchange_keys(self, server=self.public.active)
+        own = self.public.code, self.public.results_needed, "clients"
+        if self.public.active and (text := undetected(*own)):
+            self.record("notice", text=text)
         if self.public.config.budget:
             columns, config = dict.fromkeys(self.peers), self.public.config
             self.unknowns = await agree_on_unknowns(self, "fedvs", None, columns, config)

@@ -10,43 +10,90 @@ which name the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from securevfl.active.dealt import no_chain, refuse_lie
+from securevfl.active.dealing import Form, repetitions
+from securevfl.active.dealt import Dealing, chained, no_chain, refuse_lie
 from securevfl.active.signing import PROTECTED as SIGNED
 from securevfl.active.statements import DIGEST, RUN, Statement, Subject, digest, signed
 from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import RunError
+from securevfl.protocols.base import proved_shares, signed_uploads
 from securevfl.protocols.base.messages import Carries, MessageKey, MessageSpec
 from securevfl.protocols.base.received import refusal
 from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.parameters import Parameters
 from securevfl.verified import Element, Secret
+from securevfl.verified.batched import encoded_constant
 from securevfl.verified.values import Bytes
 
 Story = tuple[Any, ...]  # h, and from round 1 on: round and life, start, signature
+DATA = ("train-data", "test-data")
+FULLER = (*DATA, "model", "gradient")  # kinds that have more parts at this level
 PROTECTED: Mapping[str, str | tuple[str, ...]] = {
     **SIGNED,
     "gradient": ("real", "real", "signature"),
     "model": ("field", "real"),
+    **dict.fromkeys(DATA, proved_shares.PROVED),
+    **proved_shares.PROTECTED,
     "history": ("public", "real", "real", "signature"),
     "missed": ("public", "real", "real", "signature"),
 }
-FULLER = ("model", "gradient")  # kinds that have more parts at this level
+ACTIVE: Mapping[str, str | tuple[str, ...]] = {
+    **signed_uploads.PROTECTED,
+    "model": (*proved_shares.PROVED, "real"),
+}
 LOGGED = 64  # rounds that the server tells again to a client that missed them
 SHOWN = 64  # rounds of which a client can show what it showed, if another client doubts it
 
 
-def keep(party: Any, protected: Mapping[str, Any]) -> None:
+def keep(party: Any, protected: Mapping[str, Any], active: bool) -> None:
     """Have a party keep its keys of the run and its history in its checkpoints."""
-    party.protected = {**protected, **PROTECTED}
+    party.protected = {**protected, **PROTECTED, **(ACTIVE if active else {})}
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
+    own += kept_as("passing", "caught") if party.index == SERVER else ()
     party.kept = (*party.kept, *own)  # signed in each run anew: no result of it
     party.sworn, party.story, party.shown = (), (no_chain(party),), {}
+    party.dealings, party.roots = (), ()  # of the set-up, while it lasts
+
+
+def share_data(client: Any, part: str, segments: Element) -> None:
+    """Share a part of the data, each share with its proof (docs/active.md, L2)."""
+    own = _dealing_of(client.public, client.index, f"{part}-data", segments.shape[1:])
+    proved_shares.share_with_proof(client, own, segments)
+
+
+def checked_data(client: Any, part: str, received: Mapping[int, Any]) -> dict[int, Element]:
+    """Shares of a part of the data by client, after the proof of each was checked.
+
+    Raises
+    ------
+    LieFoundError
+        Where a client signed shares that are on no one polynomial with those of the others.
+    RunError
+        Where they are not signed: the dispute of a pair.
+    """
+    return _checked(client, f"{part}-data", 0, received)
+
+
+def _checked(client: Any, kind: str, round: int, received: Mapping[int, Any]) -> dict[int, Element]:
+    def dealing(n: int, shape: tuple[int, ...]) -> Dealing:
+        return _dealing_of(client.public, n, kind, shape, round)
+
+    return proved_shares.check_shared(client, dealing, received, f"fedvs: {kind!r}")
+
+
+def _dealing_of(
+    public: Parameters, dealer: int, kind: str, shape: tuple[int, ...], round: int = 0
+) -> Dealing:
+    rows, columns = shape  # how many columns the dealer has, its shares alone say
+    form = Form(public.code, (rows, columns), repetitions(public.code), kind == "model")
+    return Dealing(form, dealer, kind, round)
 
 
 def sign(server: Any, batch: Batch, attempt: Attempt, gradient: Secret) -> None:
@@ -114,30 +161,52 @@ def hear(client: Any, round: int, batch: Batch, attempt: Attempt, payload: Any) 
     return gradient
 
 
-def show(client: Any, shares: Sequence[Element]) -> None:
-    """Share the model, each share with the newest history; zeros where there is none yet."""
+def show(client: Any, model: Element) -> None:
+    """Share the model, each share with the newest history; zeros where there is none yet.
+
+    At the level active with a proof, too.
+    """
     client.shown = {**dict([*client.shown.items()][1 - SHOWN :]), client.round: client.story}
-    client.share("model", [(share, client.story[0]) for share in shares])
+    public, h = client.public, client.story[:1]
+    if public.active:
+        own = _dealing_of(public, client.index, "model", model.shape, client.round)
+        c = proved_shares.share_with_proof(client, own, model, client.start, h)
+        client.opened(c, f"c of the model of round {client.round}")  # labels tell H(root, c)
+        return
+    shares = encoded_constant(client, public.code, model)
+    client.share("model", [(shares[j], *h) for j in range(public.code.parties)])
 
 
 def agreed(client: Any, received: Mapping[int, Any]) -> dict[int, Element] | None:
     """Shares of models by sender; None where one comes with another history than the client has.
 
-    Such a client is asked for the server's signature; `compare` takes what it answers.
+    Such a client is asked for the server's signature; `compare` takes what it answers. At the level
+    active the proofs are checked, and the client's `label` is the history and a digest of them.
+
+    Raises
+    ------
+    LieFoundError
+        Where a client signed shares that are on no one polynomial with those of the others.
     """
-    forms = {n: tuple(map(type, x)) if isinstance(x, tuple) else () for n, x in received.items()}
-    for n, form in forms.items():
-        if form != (Element, Secret):
+    for n, one in received.items():
+        if not isinstance(one, tuple) or (type(one[0]), type(one[-1])) != (Element, Secret):
             raise refusal("fedvs: 'model'", n, "one without a history", "a share with a history")
-    others = [one[1] for one in received.values()]
+    h, others = client.story[0], [one[-1] for one in received.values()]
     try:
-        client.story[0].map(_doubt, tuple(received), *others, shape=(0,))
+        h.map(_doubt, tuple(received), *others, shape=(0,))
     except DoubtError as doubt:
         for n in doubt.parties:
             client.send(n, "doubted", None)
         client.record("refused", clients=doubt.parties, why="they were told another history")
         return None
-    return {n: one[0] for n, one in received.items()}
+    client.label = (h,)
+    if not client.public.active:
+        return {n: one[0] for n, one in received.items()}
+    client.dealings, client.roots = (), ()
+    shares = _checked(client, "model", client.round, {n: x[:-1] for n, x in received.items()})
+    dealt = chained(no_chain(client), *(one[1] for one in client.dealings))
+    client.label = (dealt, h)
+    return shares
 
 
 def tell(client: Any, message: Message) -> None:
@@ -170,15 +239,16 @@ def compare(client: Any, message: Message) -> None:
         h.map(_compare, *rest, *payload[1:], *at, *who, shape=(0,))
 
 
-def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
-    """The messages of a run at the covert level, from those at semi-honest."""
+def with_history(public: Parameters, messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
+    """The messages of a run at the levels covert and active, from those at semi-honest."""
+    fuller = (*FULLER, "embedding") if public.active else FULLER
 
     def once(key: MessageKey) -> int:
         return int(key.round == 0)
 
     key: Carries = "key"
     made = [
-        replace(one, shape=None, dtype="", row_by_row=False) if one.kind in FULLER else one
+        replace(one, shape=None, dtype="", row_by_row=False) if one.kind in fuller else one
         for one in messages
     ]
     made += [
@@ -189,6 +259,8 @@ def with_history(messages: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
     ]
     return (
         *made,
+        *proved_shares.echo_messages(),
+        *(signed_uploads.signed_messages(public.prss) if public.active else ()),
         MessageSpec("doubted", "client", "client", "control"),
         MessageSpec("history", "client", "client", key, source="docs/active.md: L1"),
         MessageSpec("lacks", "client", "server", "control"),

@@ -20,7 +20,12 @@ from securevfl.field.designs import blocks_of, stream_count
 from securevfl.field.prss import Prss
 from securevfl.models.pretraining.trainer import SupervisedOptions
 from securevfl.models.split import Batches
-from securevfl.protocols.base.options import BudgetedConfig, ShareTimeout
+from securevfl.protocols.base.options import (
+    BudgetedConfig,
+    ShareTimeout,
+    corrected_or_detected,
+    spare,
+)
 
 _PAPER = {
     "degree": 2,
@@ -78,12 +83,13 @@ class FedVSConfig(SupervisedOptions, BudgetedConfig):
             " results."
         ),
     )
-    security: Literal["semi-honest", "covert"] = Field(
+    security: Literal["semi-honest", "covert", "active"] = Field(
         "semi-honest",
         description=(
-            "Against whom: parties that follow the protocol (semi-honest), or a server that tells "
-            "clients two stories, which these then see and can show to others (covert). More "
-            "results are needed then: R' = max(R, floor((N+T)/2) + K), rounded up to a multiple "
+            "Against whom: parties that follow the protocol (semi-honest), or parties that lie. "
+            "Clients then compare what the server tells them, and check dealings of data (covert); "
+            "besides, dealings of models are checked, and uploads are signed (active). More "
+            "results are needed: R' = max(R, floor((N+T)/2) + K), rounded up to a multiple "
             "of K+T-1, plus 1."
         ),
     )
@@ -133,9 +139,12 @@ class FedVSConfig(SupervisedOptions, BudgetedConfig):
         return _PAPER | values if asked else values
 
     @model_validator(mode="after")
-    def _covert_is_masked(self) -> FedVSConfig:
-        if self.security == "covert" and not self.masked:
-            raise ValueError("security = covert needs masks, which bind the history: masked = true")
+    def _of_a_level(self) -> FedVSConfig:
+        if self.security != "semi-honest" and not self.masked:
+            raise ValueError(
+                f"security = {self.security} needs masks, which bind the history: masked = true"
+            )
+        corrected_or_detected(self)
         return self
 
 
@@ -177,11 +186,16 @@ class Parameters:
     @property
     def covert(self) -> bool:
         """Whether clients compare what the server told each of them, before they upload."""
-        return self.config.security == "covert"
+        return self.config.security != "semi-honest"
+
+    @property
+    def active(self) -> bool:
+        """Whether dealings of models are checked as well, and uploads are signed."""
+        return self.config.security == "active"
 
     @property
     def results_needed(self) -> int:
-        """Results that the server waits for: R, and 2 more for each wrong one tolerated."""
+        """Results that the server waits for: R + 2A, or at active with A = 0 up to R + T."""
         return results_needed(self.config, self.code.segments, self.code.parties)
 
     @property
@@ -189,7 +203,8 @@ class Parameters:
         """`results_needed` in the letters of the paper, for error messages."""
         needed = f"R = {self.degree}(K+T-1)+1 = {self.threshold}"
         more = self.results_needed
-        return f"{needed}, R + 2A = {more}" if more > self.threshold else needed
+        spared = "2A" if self.config.tolerate_corrupt else str(more - self.threshold)
+        return f"{needed}, R + {spared} = {more}" if more > self.threshold else needed
 
     @property
     def telling_uploads(self) -> int:
@@ -278,10 +293,10 @@ def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
 
 
 def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
-    """Results that the server waits for: R + 2A, R = 2 (K + T - 1) + 1, or more if covert."""
+    """Results that the server waits for: R and `spare` ones; R = 2 (K + T - 1) + 1, or R'."""
     size = segments + config.privacy
-    degree = degree_of(config, segments, parties)
-    return degree * (size - 1) + 1 + 2 * config.tolerate_corrupt
+    threshold = degree_of(config, segments, parties) * (size - 1) + 1
+    return threshold + spare(config, parties, threshold)
 
 
 def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
@@ -365,7 +380,8 @@ def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
             f"{N} clients. Lower "
             "segments, privacy or tolerate_corrupt, or add clients"
         )
-    return LagrangeCode(PrimeField(config.prime), parties=N, segments=K, privacy=T)
+    degree = degree_of(config, K, N)
+    return LagrangeCode(PrimeField(config.prime), parties=N, segments=K, privacy=T, degree=degree)
 
 
 def prss_of(code: LagrangeCode, degree: int = 2) -> Prss:

@@ -25,6 +25,7 @@ from securevfl.privacy.claims import Claim, budget_claims, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
+from securevfl.protocols.base.level_schedule import identity_posts, proof_of, told_posts
 from securevfl.protocols.base.mask_keys import key_posts
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.pretraining import pretraining_messages
@@ -50,7 +51,12 @@ from securevfl.protocols.fedvs.parameters import (
 )
 from securevfl.protocols.fedvs.prediction import PredictingClient, PredictingServer
 from securevfl.protocols.fedvs.quantisation import row_sum_of, segments_of
-from securevfl.protocols.fedvs.schedule import attempts, coding_operations
+from securevfl.protocols.fedvs.schedule import (
+    attempts,
+    beside,
+    coding_operations,
+    signed_gradient,
+)
 from securevfl.verified import Provable, Schedule, World, bare_of, usual
 
 if TYPE_CHECKING:
@@ -163,8 +169,6 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         """Message schedule of a run; None with a timeout, when the sharers depend on chance."""
         if config.share_timeout is not None or config.result_timeout is not None:
             return None
-        if config.security == "covert":  # histories and signatures are in no schedule
-            return None
         if config.pretrain == "full":  # a schedule cannot hold labels and head in setup
             return None
         N, A = len(shape.widths), config.tolerate_corrupt
@@ -174,11 +178,16 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         lengths = {"train": math.ceil(shape.rows / K)}
         if config.secure:
             lengths["test"] = math.ceil(shape.test_rows / K)
+        sizes: Any = {"parties": N, "segments": K, "privacy": config.privacy, "degree": 1}
+        covert, active = config.security != "semi-honest", config.security == "active"
+        # Whether N clients are enough for K is said elsewhere.
+        code = LagrangeCode(PrimeField(config.prime), **sizes) if config.masked else None
+        proof = proof_of(code) if covert and code else ()
         setup = tuple(
             Post(
                 f"{part}-data",
                 "peers",
-                tuple(hollow((rows, w), dtype) for w in widths),
+                tuple(beside(hollow((rows, w), dtype), proof) for w in widths),
                 operations=tuple(coding_operations(rows * w, N) for w in widths),
                 modulus=config.prime,
             )
@@ -192,14 +201,15 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         gradient = Post(
             "gradient",
             "clients",
-            (hollow((K * coded, config.width), np.float32),),
+            (signed_gradient(hollow((K * coded, config.width), np.float32), config),),
             operations=(coding_operations(coded * config.width, 2 * (K + config.privacy) - 1),),
         )
-        if config.masked:
-            field = PrimeField(config.prime)
-            # Whether N clients are enough for K is said elsewhere.
-            code = LagrangeCode(field, parties=N, segments=K, privacy=config.privacy, degree=1)
-            setup += key_posts(prss_of(code))
+        if code is not None:
+            prss = prss_of(code, degree_of(config, K, N))
+            setup += key_posts(prss)
+            if covert:
+                told = told_posts(N, prss if active else None)
+                setup = (*identity_posts(N, to_server=active), *setup, *told)
         phases = [attempts(config, widths, K, "train", coded, rounds, Stage((gradient,)))]
         if config.secure:
             step = inference_step(coded_rows(config, K, lengths["test"]), K)
@@ -213,14 +223,14 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         """Declared messages: shares of data and models, keys, uploads, announcements, gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
         every = before + messages_of(self.public, self.data.widths)
-        return with_history(every) if self.public.covert else every
+        return with_history(self.public, every) if self.public.covert else every
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Declared messages of coded prediction, for any number of rows; it has no steps."""
         public = self.predicting(1).public
         every = messages_of(public, self.data.widths, training=False)
-        every = with_history(every) if public.covert else every
+        every = with_history(public, every) if public.covert else every
         return tuple(replace(one, shape=None) for one in every)
 
     @property
@@ -330,10 +340,11 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
             )
             for n, rows in enumerate(features)
         }
-        for n, client in made.items() if public.covert else ():
-            own: Any = client
+        made[SERVER] = PredictingServer(self.peers(), public, centre)
+        for n, party in made.items() if public.covert else ():
+            own: Any = party
             own.story = trained[n].story[:1]  # who was told another one has another model
-        return {SERVER: PredictingServer(self.peers(), public, centre)} | made
+        return made
 
     def pretraining(self, index: int) -> Pretraining | None:
         """Pre-training that client `index` does alone before the run; None for none."""

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from securevfl.field import PrimeField
+from securevfl.active.statements import SIGNATURE
+from securevfl.field import LagrangeCode, PrimeField
+from securevfl.protocols.base.level_schedule import WORD, proof_of, signed_upload
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
 from securevfl.protocols.fedvs.messages import Attempt, Batch
-from securevfl.protocols.fedvs.parameters import FedVSConfig, results_needed, upload_streams
+from securevfl.protocols.fedvs.parameters import (
+    FedVSConfig,
+    results_needed,
+    upload_streams,
+)
 
 
 def coding_operations(elements: int, points: int) -> int:
     """Multiply-adds to evaluate or interpolate elements at n points: n log^2 n each (sec. 5.3)."""
     return round(elements * points * math.log2(points) ** 2)
+
+
+def beside(share: Any, more: tuple[Any, ...]) -> Any:
+    """A planned share, with what stands beside it."""
+    return (share, *more) if more else share
+
+
+def signed_gradient(gradient: Any, config: FedVSConfig) -> Any:
+    """A planned dL/dH; above the semi-honest level with the server's signature on the history."""
+    signed = WORD, bytes(SIGNATURE)
+    return gradient if config.security == "semi-honest" else (gradient, *signed)
 
 
 def attempts(
@@ -34,11 +52,18 @@ def attempts(
     uplink, so all shares have come before the server has received "shared" from all clients.
     """
     N, h, dtype = len(widths), config.width, PrimeField(config.prime).dtype
-    upload = hollow((rows, h), dtype)
+    upload: Any = hollow((rows, h), dtype)
+    shown: tuple[Any, ...] = ()  # beside a share of a model
+    if config.security != "semi-honest":
+        shown = (WORD,)
+    if config.security == "active":
+        field, T = PrimeField(config.prime), config.privacy
+        code = LagrangeCode(field, parties=N, segments=segments, privacy=T, degree=1)
+        upload, shown = signed_upload(upload), (*proof_of(code), WORD)
     models = Post(
         "model",
         "peers",
-        tuple(hollow((w, h), dtype) for w in widths),
+        tuple(beside(hollow((w, h), dtype), shown) for w in widths),
         operations=tuple(coding_operations(w * h, N) for w in widths),
         modulus=config.prime,
     )

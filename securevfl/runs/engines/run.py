@@ -15,7 +15,7 @@ from securevfl.engine.checkpoint import has_checkpoint
 from securevfl.engine.conditions import Conditions
 from securevfl.engine.faults import Faults, load_faults
 from securevfl.engine.names import PartyNames
-from securevfl.engine.party import Party
+from securevfl.engine.party import SERVER, Party
 from securevfl.errors import (
     ConfigurationError,
     DivergedError,
@@ -303,6 +303,11 @@ def _carry_out(
         if result.transcript.spilled:
             result.transcript = read_transcript(job.folder)  # what it was read from goes
         engine.clear(job.folder)
+        server = result.parties.get(SERVER)
+        if getattr(server, "caught", ()):
+            from securevfl.runs.evidence import keep_wrong_uploads
+
+            keep_wrong_uploads(server, job.folder)
     _LOG.info("run of %s ended at %.3f s", job.protocol.name, result.virtual_seconds)
     return result
 

@@ -30,6 +30,7 @@ from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.runs.assembly import check_default_dtype, check_memory, rules_of, tolerates
 from securevfl.runs.engines.own_tables import TableOwnerFactory
+from securevfl.runs.evidence import keep_wrong_uploads
 from securevfl.runs.export import export_own
 from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
 from securevfl.runs.folders.models import model_arrays
@@ -252,6 +253,7 @@ class Organisation:
         place = self.folder.path / "phases" / TRAINING
         write_transcript(place, host.transcript)
         write_parties(place / "result.svfl", {self.index: host.party})
+        keep_wrong_uploads(host.party, self.folder.path)
 
     def _keep_measures(self, made: Protocol, host: PartyHost) -> None:
         found = measures_of(host.party, made) if self.index == SERVER else {}

@@ -9,11 +9,11 @@ from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, RangeError
 from securevfl.field.lagrange import interpolation_matrix
+from securevfl.protocols.base.signed_uploads import evidence_of
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split import protocol as module
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.evaluation import caught_up
-from securevfl.protocols.coded_split.uploads import evidence_of
 from securevfl.testing.runs import simulate
 from securevfl.verified import bare_of
 

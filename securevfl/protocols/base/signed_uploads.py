@@ -1,13 +1,15 @@
 """Uploads at the level active: signed with their label, and keys of masks that holders compare.
 
 An upload is wrong by its sender's fault alone where all else that makes it is the same for all
-holders: shares and steps, by the label's chain, and the keys of its mask, by their tags.
+holders: shares and steps, by the label, and the keys of its mask, by their tags. A label is what is
+public of it, a name, and a chain, such as those of a set-up and of all steps before.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from securevfl.active.dealing import Form
 from securevfl.active.dealt import Dealing
 from securevfl.active.signing import new_start
 from securevfl.active.statements import DIGEST, is_signed_by
-from securevfl.active.tags import checked_tags, signed_tags
+from securevfl.active.tags import PARTS, checked_tags, signed_tags
 from securevfl.active.uploads import (
     Upload,
     WrongUpload,
@@ -27,68 +29,104 @@ from securevfl.active.uploads import (
 )
 from securevfl.engine import wire
 from securevfl.errors import CorruptResultsError, RunError
+from securevfl.field.lagrange_code import LagrangeCode
+from securevfl.field.prss import Prss
 from securevfl.protocols.base.decoding import decode_results
-from securevfl.protocols.coded_split.messages import Label, piece_of
-from securevfl.protocols.coded_split.parameters import Parameters
+from securevfl.protocols.base.messages import MessageKey, MessageSpec
 from securevfl.verified import Element, Secret, bare_of
 from securevfl.verified.values import Bytes
 
 Signed = tuple[Secret, Element, Bytes]  # the name of the set-up, the upload, the signature
 TAGS = "key-tags"
+#: Protected values of what this level adds.
+PROTECTED: Mapping[str, tuple[str, ...]] = {
+    TAGS: PARTS,
+    "embedding": ("real", "field", "signature"),
+}
 
 
-def told_of(public: Parameters, round: int) -> bytes:
-    """The public part of the label of a round, in bytes."""
-    last = public.last_step
-    if round <= last:
-        return Label("train", round).told(public.batches["train"].draw(round))
-    piece = round - last - 1
-    return Label("test", last, piece).told(piece_of(public.batches["test"], piece))
+def undetected(code: LagrangeCode, waited: int, who: str) -> str:
+    """Warning if T parties can upload wrong values together unnoticed; else "".
 
-
-def undetected(public: Parameters) -> str:
-    """Warning if T holders can upload wrong values together unnoticed; else ""."""
-    T, more = public.code.privacy, public.results_needed - public.threshold
+    Parameters
+    ----------
+    code : LagrangeCode
+        Of uploads.
+    waited : int
+        Uploads that the server waits for.
+    who : str
+        What parties of which more are needed are called.
+    """
+    T, R = code.privacy, recovery_of(code)
+    more = waited - R
     if more >= T:
         return ""
     return (
-        f"security = active: with N = {public.code.parties} holders and R = {public.threshold}, "
+        f"security = active: with N = {code.parties} holders and R = {R}, "
         f"{more + 1} holders that upload wrong values together move the sums unnoticed. Use "
-        f"{T - more} helpers more to detect T = {T}, or {2 * T - more} and tolerate_corrupt = {T} "
+        f"{T - more} {who} more to detect T = {T}, or {2 * T - more} and tolerate_corrupt = {T} "
         "to correct and name them"
     )
 
 
-async def compare_keys(holder: Any, public: Parameters) -> None:
-    """Sign tags of the keys that a holder drew; check those of the keys that it was sent."""
-    prss = public.prss
+def signed_messages(prss: Prss) -> tuple[MessageSpec, ...]:
+    """Declared messages that this level has besides: tags of keys, verifying keys to the server."""
+
+    def once(key: MessageKey) -> int:
+        return int(key.round == 0)
+
+    def tagged(key: MessageKey) -> int:
+        return int(key.round == 0 and bool(prss.dealt(key.sender)))
+
+    key = MessageSpec("identity", "client", "server", "key", public=True, count=once)
+    return (
+        replace(key, source="docs/active.md: verifying keys"),
+        MessageSpec(TAGS, "client", "client", "key", count=tagged),
+    )
+
+
+def recovery_of(code: LagrangeCode) -> int:
+    """R of a code of uploads."""
+    return code.recovery_threshold(code.degree)
+
+
+async def compare_keys(holder: Any, code: LagrangeCode, prss: Prss, known: Any) -> None:
+    """Sign tags of the keys that a holder drew; check those of the keys that it was sent.
+
+    Parameters
+    ----------
+    known : Element or Secret
+        What everybody has before the first step, for the protected part of the tags' labels.
+    """
 
     def tags(keys: Sequence[int]) -> list[Secret]:
         # A label of a mask has a protected part, so these have one, too.
         own = [(holder.keys[n], wire.encode(("tag of a key", n))) for n in keys]
-        return [holder.tag(*one, of=[holder.no_steps]) for one in own]
+        return [holder.tag(*one, of=[known]) for one in own]
 
     if drawn := prss.dealt(holder.index):
-        own, start = _keys_of(public, holder.index), new_start(holder)
+        own, start = _keys_of(code, holder.index), new_start(holder)
         holder.share(TAGS, signed_tags(holder, own, holder.signs, start, tags(drawn)))
     dealers = [i for i in holder.peers if prss.dealt(i)]
     for i, parts in (await holder.collect(TAGS, senders=dealers)).items():
         held = [n for n in prss.dealt(i) if n in holder.keys]
         mine = dict(zip(map(prss.dealt(i).index, held), tags(held), strict=True))
-        own = _keys_of(public, i)
+        own = _keys_of(code, i)
         told = checked_tags(holder, own, holder.signs, len(prss.dealt(i)), mine, parts)
         holder.dealings = (*holder.dealings, (own, *told))
 
 
-def _keys_of(public: Parameters, dealer: int) -> Dealing:
-    return Dealing(Form(public.code, (0, 0), 0), dealer, "keys of masks")
+def _keys_of(code: LagrangeCode, dealer: int) -> Dealing:
+    return Dealing(Form(code, (0, 0), 0), dealer, "keys of masks")
 
 
-def signed_upload(holder: Any, public: Parameters, told: bytes, upload: Element) -> Signed:
-    """An upload with the name of its set-up, and the signature of both and of all steps before."""
-    signs, known = holder.signs, holder.history
-    said = holder.index, encoded(public.code), told, known.name, known.chain, upload, signs.run
-    return known.name, upload, holder.sign(signs.own, upload_text, *said)
+def signed_upload(
+    holder: Any, code: LagrangeCode, told: bytes, label: tuple[Secret, Secret], upload: Element
+) -> Signed:
+    """An upload with the name in its label, and the signature of both and of the chain."""
+    signs, (name, chain) = holder.signs, label
+    said = holder.index, encoded(code), told, name, chain, upload, signs.run
+    return name, upload, holder.sign(signs.own, upload_text, *said)
 
 
 def upload_text(
@@ -119,9 +157,28 @@ class ApartError(RunError):
 
 
 def decode_signed(
-    server: Any, public: Parameters, uploads: Mapping[int, Any], shape: tuple[int, int]
+    server: Any,
+    code: LagrangeCode,
+    told: bytes,
+    chain: Secret,
+    uploads: Mapping[int, Any],
+    shape: tuple[int, int],
 ) -> Element:
     """U_1 to U_K, (K, |B|, h), of signed uploads; wrong ones are corrected, and kept as evidence.
+
+    Parameters
+    ----------
+    server : Participant
+        With `caught`, a tuple, of the wrong uploads that it found.
+    code : LagrangeCode
+        Of uploads.
+    told : bytes
+        The public part of the label.
+    chain : Secret (32,) uint8
+        As the server has it.
+    uploads : mapping of int to tuple
+    shape : (int, int)
+        |B|, h.
 
     Raises
     ------
@@ -129,7 +186,6 @@ def decode_signed(
         Where more are wrong than can be rightly named.
     NotEnoughResultsError
     """
-    told = told_of(public, server.round)
     form = [(Secret, (DIGEST,)), (Element, shape), (Bytes, ())]
     formed = {
         j: one
@@ -138,24 +194,24 @@ def decode_signed(
     }
     apart: set[int] = set(uploads) - set(formed)
     try:
-        _check_signed(server, told, formed)
+        _check_signed(server, code, told, chain, formed)
     except ApartError as found:
         apart |= found.parties
     for j in sorted(apart):
         why = "its upload is not signed, or under another label than most, and does not count"
         server.record("refused", party=j, why=why)
     good = {j: one[1] for j, one in formed.items() if j not in apart}
-    how: dict[str, Any] = {"degree": public.degree, "corrected": True}
-    n, T = len(good), public.code.privacy
+    how: dict[str, Any] = {"degree": code.degree, "corrected": True}
+    n, T = len(good), code.privacy
     try:
-        sums, wrong = decode_results(server, public.code, good, shape, **how)
-        named = not wrong or are_named(len(wrong), n, public.code)
+        sums, wrong = decode_results(server, code, good, shape, **how)
+        named = not wrong or are_named(len(wrong), n, code)
     except CorruptResultsError:
         named = False
     if not named:
         raise CorruptResultsError(
-            f"coded_split: round {server.round}: {n} uploads disagree, and whose are wrong nobody "
-            f"can tell: with R = {public.threshold} and T = {T} liars that takes T + d <= n - R "
+            f"round {server.round}: {n} uploads disagree, and whose are wrong nobody "
+            f"can tell: with R = {recovery_of(code)} and T = {T} liars that takes T + d <= n - R "
             f"for d wrong ones. Use tolerate_corrupt = {T}"
         )
     if wrong:
@@ -164,18 +220,20 @@ def decode_signed(
         known = {j for found, *_ in server.caught for j in found}
         if {*wrong} - known:
             kept = {j: formed[j][1:] for j in good}
-            label = formed[wrong[0]][0], *server.chain
+            label = formed[wrong[0]][0], chain
             server.caught = (*server.caught, (wrong, told, label, kept))
     return sums
 
 
-def _check_signed(server: Any, told: bytes, formed: Mapping[int, Any]) -> None:
+def _check_signed(
+    server: Any, code: LagrangeCode, told: bytes, chain: Secret, formed: Mapping[int, Any]
+) -> None:
     """Refuse uploads that are not signed, or under another label than most."""
     if not formed:
         return
     names, values, signatures = zip(*formed.values(), strict=True)
-    signs, (chain,) = server.signs, server.chain
-    about = encoded(server.public.code), told, signs.run, tuple(formed)
+    signs = server.signs
+    about = encoded(code), told, signs.run, tuple(formed)
     rest = *names, *values, *signatures, *(signs.verifiers[j] for j in formed)
     chain.map(_apart, *about, *rest, shape=(0,))
 
@@ -199,11 +257,10 @@ def _apart(
 
 def evidence_of(server: Any) -> tuple[WrongUpload, ...]:
     """Evidence against each holder whose wrong upload the server found; the experimenter has it."""
-    public, run, made = server.public, server.signs.run, list[WrongUpload]()
-
+    code, run, made = server.public.code, server.signs.run, list[WrongUpload]()
     for wrong, told, label, kept in server.caught:
         bare = [(j, bare_of(Y), bare_of(signature)) for j, (Y, signature) in kept.items()]
         uploads = tuple(Upload(*one) for one in bare)
         name, chain = (bare_of(one).tobytes() for one in label)
-        made += [WrongUpload(j, public.code, run, told, name, chain, uploads) for j in wrong]
+        made += [WrongUpload(j, code, run, told, name, chain, uploads) for j in wrong]
     return tuple(made)

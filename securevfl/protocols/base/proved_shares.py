@@ -1,0 +1,176 @@
+"""Shares with proofs in set-up, and the comparison of all that was dealt in it.
+
+A party that deals and receives so has `signs` (`securevfl.active.signing.signing_of`), and two
+tuples: `dealings`, of each dealing its form, digest and story, and `roots`, of each its root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from securevfl.active.dealt import (
+    PARTS,
+    ROOT,
+    Dealing,
+    chained,
+    checked,
+    compared,
+    no_chain,
+    proofs,
+)
+from securevfl.active.signing import new_start
+from securevfl.active.statements import DIGEST, digest
+from securevfl.errors import RunError
+from securevfl.protocols.base.messages import MessageKey, MessageSpec
+from securevfl.protocols.base.received import refusal
+from securevfl.verified import Element, Secret
+from securevfl.verified.batched import encoded, encoded_constant
+
+#: Protected values of what is shared with a proof, and of the two kinds of message of `echo`.
+PROVED = ("field", *PARTS)
+PROTECTED: Mapping[str, str | tuple[str, ...]] = {
+    "echo": "real",
+    "echoed": ("real", "signature"),
+}
+
+
+def share_with_proof(
+    owner: Any, own: Dealing, value: Element, start: Secret | None = None, beside: Any = ()
+) -> Element:
+    """Share an array of K segments, or a model, each share with its proof; c, (K + T, m).
+
+    Parameters
+    ----------
+    owner : Participant
+    own : Dealing
+    value : Element
+        (K, rows, columns); a model (rows, columns).
+    start : Secret (32,) uint8, optional
+        Random bytes of the owner's start; new ones by default.
+    beside : tuple
+        What stands behind the proof of each share.
+    """
+    form, code, kind = own.form, own.form.code, own.kind
+    m = form.repetitions
+    if form.constant:
+        dealt = encoded_constant(owner, code, value)
+        hiding = encoded_constant(owner, code, owner.uniform(m, name="b"))
+    else:
+        dealt = encoded(owner, code, value, apart=True)
+        hiding = encoded(owner, code, owner.uniform(code.segments, m, name="b"))
+    shares, blinds = ([one[j] for j in range(code.parties)] for one in (dealt, hiding))
+    nonces = [owner.key(f"nonce {kind} {j}.") for j in range(code.parties)]
+    start, before = new_start(owner) if start is None else start, no_chain(owner)
+    made, _ = proofs(owner, own, owner.signs, start, shares, blinds, nonces, before)
+    whole = [(share, *parts, *beside) for share, parts in zip(shares, made, strict=True)]
+    owner.share(kind, whole)
+    values: Element = made[0][1]
+    return values
+
+
+def check_shared(
+    holder: Any,
+    dealing_of: Callable[[int, tuple[int, ...]], Dealing],
+    received: Mapping[int, Any],
+    what: str,
+) -> dict[int, Element]:
+    """Shares of a kind by owner, after the holder has checked the proof of each.
+
+    Parameters
+    ----------
+    holder : Participant
+    dealing_of : callable
+        From an owner and the shape of its share to the dealing.
+    received : mapping of int to tuple
+        By owner a share and its `PARTS`.
+    what : str
+        Names the method and the kind in errors.
+    """
+    shares = {}
+    for n, payload in received.items():
+        first = payload[0] if isinstance(payload, tuple) and payload else None
+        if type(first) is not Element or len(first.shape) != 2:
+            raise refusal(what, n, "one without a proof", "a share with one")
+        share, *parts = payload
+        shares[n] = share
+        own = dealing_of(n, share.shape)
+        told = checked(holder, own, holder.index, holder.signs, share, tuple(parts))
+        holder.roots = (*holder.roots, tuple(parts)[ROOT])
+        holder.dealings = (*holder.dealings, (own, *told))
+    return shares
+
+
+async def echo(holder: Any, method: str) -> Secret:
+    """Compare all that was dealt in set-up with what the other holders were dealt.
+
+    All show a digest of it, and two holders whose digests differ show each other all of it. Each of
+    both sees that they differ, so nobody has to ask.
+
+    Returns
+    -------
+    Secret
+        The chain of all dealings of the set-up, which labels bind.
+    """
+    own, index = holder.dealings, holder.index
+    others = [n for n in holder.peers if n != index]
+    shown, signatures = [one[2][0] for one in own], [one[2][1] for one in own]
+    said = shown[0].map(_said, *shown[1:], shape=(DIGEST,), dtype=np.uint8)
+    holder.broadcast("echo", said, others)
+    received = await holder.collect("echo", senders=others)
+    for n, one in received.items():
+        if type(one) is not Secret:
+            raise refusal(f"{method}: 'echo'", n, "another form", "a digest")
+    try:
+        said.map(_refuse_others, tuple(received), *received.values(), shape=(0,))
+    except OtherEchoError as found:
+        holder.broadcast("echoed", (shown, signatures), found.parties)
+        for sender, payload in (await holder.collect("echoed", senders=found.parties)).items():
+            form = [len(one) if isinstance(one, list) else -1 for one in payload]
+            if form != [len(own)] * 2:
+                raise refusal(
+                    f"{method}: 'echoed'", sender, "another form", f"{len(own)} stories"
+                ) from None
+            for (dealing, _, story), *other in zip(own, *payload, strict=True):
+                compared(holder, dealing, (index, sender), holder.signs, (story, tuple(other)))
+    return chained(no_chain(holder), *(one[1] for one in own))
+
+
+class OtherEchoError(RunError):
+    """Digests that others showed of what they were dealt, and that are not the own one.
+
+    Attributes
+    ----------
+    parties : list of int
+    """
+
+    def __init__(self, parties: list[int]) -> None:
+        super().__init__(f"parties {parties} were dealt other things")
+        self.parties = parties
+
+
+def _said(*stories: np.ndarray) -> np.ndarray:
+    """Digest of chain, root and H(c) of each dealing."""
+    return np.frombuffer(digest("echo", *(one[[1, 4, 5]].tobytes() for one in stories)), np.uint8)
+
+
+def _refuse_others(said: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
+    """Nothing, or the error of digests that are not the own one."""
+    found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(said, one)]
+    if found:
+        raise OtherEchoError(found)
+    return np.empty(0)
+
+
+def echo_messages() -> tuple[MessageSpec, ...]:
+    """Declared messages of `echo`."""
+
+    def once(key: MessageKey) -> int:
+        return int(key.round == 0)
+
+    return (
+        MessageSpec("echo", "client", "client", "key", count=once, source="set-up echo"),
+        MessageSpec("echoed", "client", "client", "key", source="set-up echo: where they differ"),
+    )
