@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from securevfl.active.statements import RUN
+from securevfl.errors import RunError
 from securevfl.verified import Key, Participant, Secret
 from securevfl.verified.trace import SERVER
 from securevfl.verified.values import Bytes
@@ -38,9 +39,20 @@ async def exchange_keys(party: Participant, *, server: bool = False) -> Sworn:
 
     The server waits for nobody's, unless `server` says that it checks statements. So it may be
     killed meanwhile.
+
+    Raises
+    ------
+    RunError
+        Where a server that waits was killed meanwhile: what it was told is lost, and the others
+        have a key of it that it has not.
     """
     if party.signing is not None:
         return ()
+    if party.index == SERVER and server and party.returned:
+        raise RunError(
+            "the server was killed in set-up, and its verifying key, which all others have, is "
+            "lost. Start the run again; with a manifest it would have gone on (security = active)"
+        )
     identity = party.key("identity")
     verifiers = {party.index: party.verifying_key(identity)}
     party.broadcast("identity", verifiers[party.index])

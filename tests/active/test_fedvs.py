@@ -223,6 +223,29 @@ def test_a_wrong_upload_is_detected_where_one_more_is_waited_for(security):
         assert not played.judge.means
 
 
+class TwoModels(Client):
+    """Deals half of the clients another sharing of its model, and signs both."""
+
+    first = None
+
+    def share(self, kind, values):
+        if kind != "model" or self.round == 1:
+            super().share(kind, values)
+        elif self.first is None:
+            self.first = values
+            history.show(self, self.quantised_model())
+        else:
+            super().share(kind, [*self.first[: N // 2], *values[N // 2 :]])
+            self.first = None
+
+
+def test_who_deals_two_models_is_named_when_labels_of_uploads_differ():
+    played = run(liars={1: TwoModels}, security="active", tolerate_corrupt=1, rounds=3)
+    assert named(played) == 1
+    assert "'model' of step 2" in str(played.error)
+    assert len(played.judge.means) == 1
+
+
 class OtherLabel(Client):
     """Signs uploads of another label than the others have."""
 

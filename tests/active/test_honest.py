@@ -10,15 +10,15 @@ import pytest
 import securevfl as svfl
 import securevfl.protocols.coded_split.covert as covert
 from securevfl.active.judge import LieFoundError, read_evidence
-from securevfl.active.signing import new_start
+from securevfl.active.signing import exchange_keys, new_start
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
-from securevfl.errors import SecureVFLError
+from securevfl.errors import RunError, SecureVFLError
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split.algorithm import Owner
 from securevfl.protocols.coded_split.server import Server
-from securevfl.testing.runs import resume_from, simulate, states_at
+from securevfl.testing.runs import make, resume_from, simulate, states_at
 from tests.lies.coded_split_stage import play
 from tests.lies.lie import Size
 
@@ -62,6 +62,14 @@ def test_outages_name_nobody_and_end_as_they_do_semi_honest(name):
         except SecureVFLError as error:
             ended.append(type(error))
     assert ended[0] == ended[1]
+
+
+def test_a_server_that_was_killed_in_set_up_at_active_says_that_a_manifest_would_help():
+    """A simulation kills nobody in set-up: the server begins it alone, as for the second time."""
+    server = make(CodedSplit, DIGITS, security="active").parties()[SERVER]
+    server.epoch = 1
+    with pytest.raises(RunError, match=r"killed in set-up.* again; with a manifest"):
+        exchange_keys(server, server=True).send(None)
 
 
 @pytest.mark.parametrize("seed", range(12))

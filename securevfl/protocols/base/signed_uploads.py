@@ -169,7 +169,8 @@ def decode_signed(
     Parameters
     ----------
     server : Participant
-        With `caught`, a tuple, of the wrong uploads that it found.
+        With `caught`, a tuple, of the wrong uploads that it found, and `apart`, the set of parties
+        whose uploads were ever not signed, or of another label than most.
     code : LagrangeCode
         Of uploads.
     told : bytes
@@ -197,6 +198,7 @@ def decode_signed(
         _check_signed(server, code, told, chain, formed)
     except ApartError as found:
         apart |= found.parties
+    server.apart |= apart
     for j in sorted(apart):
         why = "its upload is not signed, or under another label than most, and does not count"
         server.record("refused", party=j, why=why)

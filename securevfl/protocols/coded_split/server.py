@@ -106,6 +106,7 @@ class Server(Participant):
         self.start: Secret | None = None  # random bytes of this start
         self.stories: tuple[Any, ...] = ()  # of each logged step its start, and the chain before it
         self.chain: tuple[Secret, ...] = ()  # that of all steps
+        self.apart: set[int] = set()  # holders whose uploads were not signed, or of another label
         self.caught: tuple[Any, ...] = ()  # at the level active: wrong uploads, with their label
         self.proved: tuple[Any, ...] = ()  # the newest step, and what is sent beside its shares
         if public.covert:
@@ -180,9 +181,8 @@ class Server(Participant):
         assert shape is not None
         self.answers[list(uploads)] += 1
         if public.active:
-            return decode_signed(
-                self, public.code, told_of(public, self.round), *self.chain, uploads, shape
-            )
+            told, (chain,) = told_of(public, self.round), self.chain
+            return decode_signed(self, public.code, told, chain, uploads, shape)
         sums, wrong = decode_sums(self, public, uploads, shape)
         if wrong:
             self.record("corrected", clients=wrong, why=f"uploads of {wrong} disagree")

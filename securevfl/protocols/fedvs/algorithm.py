@@ -164,6 +164,9 @@ class Client(KeyParticipant):
             self.on("doubted", functools.partial(history.tell, self))
             self.on("history", functools.partial(history.compare, self))
             self.start = new_start(self)
+        if self.public.active:
+            self.on("undealt", functools.partial(history.tell_dealt, self))
+            self.on("dealt", functools.partial(history.compare_dealt, self))
         if self.returned:
             self.ledger.come_back(self.round)
         lacking = self.returned  # it may have missed a gradient
@@ -476,6 +479,7 @@ class Server(Participant):
         self.begins_once = public.config.budget > 0
         self.sworn: Sworn = ()
         self.story: tuple[Any, ...] = ()
+        self.apart: set[int] = set()  # clients whose uploads were not signed, or of another label
         self.caught: tuple[Any, ...] = ()  # at the level active: wrong uploads, with their label
         self.log: tuple[Any, ...] = ()  # at the covert level: the newest rounds, as they were told
         self.start: Secret | None = None  # at the covert level: random bytes of this start
@@ -616,7 +620,12 @@ class Server(Participant):
         shape = len(self.batch.rows), self.public.config.width
         if self.public.active:
             told = attempt.told(self.round, self.batch)
-            return decode_signed(self, self.public.code, told, self.story[0], uploads, shape)
+            apart = len(self.apart)
+            try:
+                return decode_signed(self, self.public.code, told, self.story[0], uploads, shape)
+            finally:
+                if apart < len(self.apart):  # whoever dealt two models is named by that
+                    self.broadcast("undealt", self.round)
         corrected = self.public.config.tolerate_corrupt > 0
         sums, disagreeing = decode_results(
             *(self, self.public.code, uploads, shape),

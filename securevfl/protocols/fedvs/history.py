@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.active.dealing import Form, repetitions
-from securevfl.active.dealt import Dealing, chained, no_chain, refuse_lie
+from securevfl.active.dealt import Dealing, chained, compared, no_chain, refuse_lie
 from securevfl.active.signing import PROTECTED as SIGNED
 from securevfl.active.statements import DIGEST, RUN, Statement, Subject, digest, signed
 from securevfl.engine.party import SERVER, Message, kept_as
@@ -45,6 +45,7 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
 }
 ACTIVE: Mapping[str, str | tuple[str, ...]] = {
     **signed_uploads.PROTECTED,
+    "dealt": ("public", "real", "signature"),
     "model": (*proved_shares.PROVED, "real"),
 }
 LOGGED = 64  # rounds that the server tells again to a client that missed them
@@ -60,6 +61,7 @@ def keep(party: Any, protected: Mapping[str, Any], active: bool) -> None:
     party.kept = (*party.kept, *own)  # signed in each run anew: no result of it
     party.sworn, party.story, party.shown = (), (no_chain(party),), {}
     party.dealings, party.roots = (), ()  # of the set-up, while it lasts
+    party.dealt = 0, ()  # at the level active: round, and what was dealt of models in it
 
 
 def share_data(client: Any, part: str, segments: Element) -> None:
@@ -205,8 +207,42 @@ def agreed(client: Any, received: Mapping[int, Any]) -> dict[int, Element] | Non
     client.dealings, client.roots = (), ()
     shares = _checked(client, "model", client.round, {n: x[:-1] for n, x in received.items()})
     dealt = chained(no_chain(client), *(one[1] for one in client.dealings))
-    client.label = (dealt, h)
+    client.label, client.dealt = (dealt, h), (client.round, client.dealings)
     return shares
+
+
+def tell_dealt(client: Any, message: Message) -> None:
+    """Show the others, because the server asks, what this client was dealt of models in a round."""
+    round, dealings = client.dealt
+    if message.sender == SERVER and message.payload == round:
+        who, stories = [one[0].dealer for one in dealings], [one[2] for one in dealings]
+        shown, signatures = (list(one) for one in zip(*stories, strict=True))
+        others = [n for n in client.peers if n != client.index]
+        client.broadcast("dealt", ((round, who), shown, signatures), others)
+
+
+def compare_dealt(client: Any, message: Message) -> None:
+    """Compare what another client was dealt of models in a round with what this one was.
+
+    Raises
+    ------
+    LieFoundError
+        Where a client signed two models.
+    RunError
+        Where what the other shows is not signed: the dispute of a pair.
+    """
+    payload, n = message.payload, message.sender
+    lists = payload[1:] if isinstance(payload, tuple) and len(payload) == 3 else ()
+    about = payload[0] if lists else ()
+    formed = isinstance(about, tuple) and len(about) == 2 and isinstance(about[1], list)
+    if not formed or any(not isinstance(x, list) or len(x) != len(about[1]) for x in lists):
+        raise refusal("fedvs: 'dealt'", n, "one of another form", "dealings with signatures")
+    round, dealings = client.dealt
+    own = {one[0].dealer: (one[0], one[2]) for one in dealings} if about[0] == round else {}
+    for dealer, *other in zip(about[1], *lists, strict=True):
+        if type(dealer) is int and dealer in own:
+            dealing, story = own[dealer]
+            compared(client, dealing, (client.index, n), client.signs, (story, tuple(other)))
 
 
 def tell(client: Any, message: Message) -> None:
@@ -257,10 +293,13 @@ def with_history(public: Parameters, messages: tuple[MessageSpec, ...]) -> tuple
         )
         for one in ("client", "server")
     ]
+    if public.active:
+        made += signed_uploads.signed_messages(public.prss)
+        made.append(MessageSpec("undealt", "server", "client", "control"))
+        made.append(MessageSpec("dealt", "client", "client", key, source="docs/active.md: L2"))
     return (
         *made,
         *proved_shares.echo_messages(),
-        *(signed_uploads.signed_messages(public.prss) if public.active else ()),
         MessageSpec("doubted", "client", "client", "control"),
         MessageSpec("history", "client", "client", key, source="docs/active.md: L1"),
         MessageSpec("lacks", "client", "server", "control"),
