@@ -27,7 +27,7 @@ class Level:
     messages : int
         Of the whole run.
     tolerated : int
-        Stragglers that do no harm.
+        Late uploads that a round forgives.
     refused : str
         Why there is no such run; empty where there is one.
     """
@@ -67,5 +67,5 @@ def _level(cls: type[Protocol], shape: Shape, options: dict[str, Any], sealed: b
         round_bytes=round(sum(sent.training.values()) / rounds),
         bytes=sum(sent.total.values()),
         messages=sent_messages(outline, N),
-        tolerated=N - max(stage.count for stage in outline.phases[0].stages),
+        tolerated=N - max(one.count for one in outline.phases[0].stages if one.activity != "share"),
     )

@@ -233,10 +233,21 @@ class TwoModels(Client):
             super().share(kind, values)
         elif self.first is None:
             self.first = values
+            self.deal_again()
             history.show(self, self.quantised_model())
         else:
             super().share(kind, [*self.first[: N // 2], *values[N // 2 :]])
             self.first = None
+
+    def deal_again(self):
+        del self.shown[self.round]
+
+
+class DealsAgain(TwoModels):
+    """Is made to deal a round again, and does as all do then."""
+
+    def deal_again(self):
+        pass
 
 
 def test_who_deals_two_models_is_named_when_labels_of_uploads_differ():
@@ -244,6 +255,9 @@ def test_who_deals_two_models_is_named_when_labels_of_uploads_differ():
     assert named(played) == 1
     assert "'model' of step 2" in str(played.error)
     assert len(played.judge.means) == 1
+    played = run(liars={1: DealsAgain}, security="active", tolerate_corrupt=1, rounds=3)
+    assert type(played.error) is RunError
+    assert "in two starts" in str(played.error)
 
 
 class OtherLabel(Client):

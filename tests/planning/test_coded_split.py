@@ -105,6 +105,9 @@ def test_a_plan_prices_each_level_and_says_why_there_is_none():
     assert [one.tolerated for one in (semi_honest, covert, active)] == [4, 4, 2]
     *_, none = plan(DIGITS, masks="dealt", **asked).levels
     assert "no dealt masks" in none.refused
+    levels = plan(DIGITS, protocol="fedvs", segments=1, rounds=4, batch=16, width=2).levels
+    assert [one.tolerated for one in levels] == [5, 3, 2]
+    assert levels[0].bytes < levels[1].bytes < levels[2].bytes
 
 
 def test_a_plan_says_keys_replay_and_the_smallest_field():

@@ -19,6 +19,7 @@ import numpy as np
 from securevfl.active.dealing import Form, repetitions
 from securevfl.active.dealt import Dealing, chained, compared, no_chain, refuse_lie
 from securevfl.active.signing import PROTECTED as SIGNED
+from securevfl.active.signing import new_start
 from securevfl.active.statements import DIGEST, RUN, Statement, Subject, digest, signed
 from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import RunError
@@ -168,6 +169,8 @@ def show(client: Any, model: Element) -> None:
 
     At the level active with a proof, too.
     """
+    if client.public.active and client.round in client.shown:
+        client.start = new_start(client)  # no dealing contradicts another one
     client.shown = {**dict([*client.shown.items()][1 - SHOWN :]), client.round: client.story}
     public, h = client.public, client.story[:1]
     if public.active:
