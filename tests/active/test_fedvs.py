@@ -19,7 +19,8 @@ from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.messages import Attempt
 from securevfl.protocols.fedvs.parameters import FedVSConfig, degree_of, results_needed
 from securevfl.testing.runs import make, resume_from, simulate, states_at
-from securevfl.verified import Secret, bare_of
+from securevfl.verified import Judge, Secret, bare_of
+from securevfl.verified.traced.proofs import Traced
 from securevfl.verified.values import public_element
 from tests.lies.lie import Size
 from tests.lies.stage import play
@@ -336,7 +337,7 @@ def test_who_doubts_without_a_reason_stops_nothing():
 
 def test_two_stories_of_the_last_step_leave_a_prediction_without_uploads():
     """Else training rows that are predicted tell X X^T of the client that alone took the step."""
-    made = simulate(FedVS, DIGITS, seed=1, **SMALL, security="covert")
+    made = simulate(FedVS, DIGITS, seed=1, **SMALL, security="active")
     for other in (False, True):
         parties = made.protocol.predictors(made.parties, DIGITS.test)
         if other:
@@ -365,6 +366,12 @@ def test_a_gradient_without_a_signature_is_a_dispute_that_names_nobody():
     played = run(Unsigned)
     assert type(played.error) is RunError
     assert f"Dispute of {SERVER} and " in str(played.error)
+
+
+def test_what_clients_sign_and_show_is_proved():
+    found = Judge(Traced("fedvs", {"rounds": 2, "security": "active"}, parties=5, rows=6).run())
+    for who in ({SERVER}, {SERVER, 4}):
+        assert found.decide(who).verdict == "PROVED"
 
 
 def test_masks_are_needed():

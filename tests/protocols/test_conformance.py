@@ -53,7 +53,7 @@ VARIANTS = {name: (name, {}) for name in find_protocols()} | {
     "ssl_local": ("ssl_local", LARGE),
     "multivfl": ("multivfl", {"label_owners": 3}),
     "fedvs, coded inference": ("fedvs", {"segments": 2, "secure": True}),
-    "fedvs, covert": ("fedvs", {"security": "covert"}),
+    "fedvs, active": ("fedvs", {"security": "active"}),
     "fedvs, plain": ("fedvs", {"masked": False}),
     "coded_split, all": (
         "coded_split",
@@ -137,6 +137,7 @@ ENDS = {
         *("clients crash", "clients crash again and again"),
     ),
     "fedvs, coded inference": ("results late",),
+    "fedvs, active": ("results late",),  # 5 of 6 are waited for, of which each is late more often
 }
 
 
@@ -461,6 +462,13 @@ FAULTY = {  # faults that call for messages of their own
 }
 
 
+# Messages that a lie alone calls for; tests/active has each.
+FOR_LIES = {
+    ("undealt", "server", "client"),
+    *((kind, "client", "client") for kind in ("echoed", "doubted", "history", "dealt")),
+}
+
+
 @pytest.mark.parametrize("protocol", find_protocols())
 def test_no_declaration_is_dead(protocol):
     chosen(protocol)
@@ -476,7 +484,7 @@ def test_no_declaration_is_dead(protocol):
     found = listed + [(links_in(run), never_sent([run])) for run in runs]
     assert all(declared for declared, _ in found)
     sent = set().union(*(declared - never for declared, never in found))
-    assert set().union(*(declared for declared, _ in found)) == sent
+    assert set().union(*(declared for declared, _ in found)) - sent <= FOR_LIES
 
 
 def test_a_dead_declaration_is_found():

@@ -235,8 +235,9 @@ def compare_dealt(client: Any, message: Message) -> None:
         Where what the other shows is not signed: the dispute of a pair.
     """
     payload, n = message.payload, message.sender
-    lists = payload[1:] if isinstance(payload, tuple) and len(payload) == 3 else ()
-    about = payload[0] if lists else ()
+    whole = isinstance(payload, tuple) and len(payload) == 3
+    lists: tuple[Any, ...] = payload[1:] if whole else ()
+    about: Any = payload[0] if whole else None
     formed = isinstance(about, tuple) and len(about) == 2 and isinstance(about[1], list)
     if not formed or any(not isinstance(x, list) or len(x) != len(about[1]) for x in lists):
         raise refusal("fedvs: 'dealt'", n, "one of another form", "dealings with signatures")

@@ -131,8 +131,8 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
             "and that is refused where the server waits for all. One that announces different rows "
             "gets sums beyond the budget. "
             "security = covert (ours) raises R above (N + T)/2 + K - 1, and the server signs what "
-            "it tells, which clients compare: two stories name it (docs/active.md). No claim here "
-            "is about that, or about clients that lie",
+            "it tells, which clients compare: two stories name it (docs/active.md); active names "
+            "who deals or uploads wrong values. No claim here is about that",
             "pretrain (ours): networks start from VFLHLP's; with full, client 0 is one "
             "organisation with the server, and both start from its own model instead of having a "
             "proximal term towards it",
