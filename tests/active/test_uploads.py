@@ -15,7 +15,7 @@ from securevfl.active.uploads import are_named
 from securevfl.errors import ConfigurationError, CorruptResultsError, RunError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.field.prss import Prss, mask_streams
+from securevfl.field.prss import mask_streams
 from securevfl.protocols.base.options import spare
 from securevfl.protocols.base.registry import find_protocols, make_config
 from securevfl.protocols.coded_split import CodedSplit
@@ -24,6 +24,7 @@ from securevfl.protocols.coded_split.options import CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import check_numbers, upload_degree
 from securevfl.runs.evidence import keep_wrong_uploads
 from securevfl.verified import Element, Secret, bare_of
+from tests.active.relations import relations
 from tests.active.test_coded_split import SMALL, keys_of, named
 from tests.lies.coded_split_holders import OfKeys
 from tests.lies.coded_split_stage import play
@@ -210,39 +211,14 @@ def test_no_two_groups_of_honest_holders_show_a_sum_each(N, K, T):
     degree = upload_degree(config, N)
     field = PrimeField(2**31 - 1)
     code = LagrangeCode(field, parties=N, segments=K, privacy=T, degree=degree)
-    prss, u = Prss(code, degree), mask_streams(code, degree)
     assert 2 * code.recovery_threshold(degree) > N + T + 2 * (K - 1)
-    known = {n for j in range(T) for n in prss.held(j)}
-    honest = range(T, N)
-    streams = [n for n in range(len(prss.blocks)) if n not in known]
-
-    def hidden(group):
-        """Rank of the group's masks in streams that nobody else knows."""
-        rows = []
-        for j in group:
-            own = dict(zip(prss.held(j), prss.weights(j, u), strict=True))
-            none = [np.zeros(prss.streams(n, u), field.dtype) for n in streams]
-            parts = [own.get(n, zero) for n, zero in zip(streams, none, strict=True)]
-            rows.append(np.concatenate(parts))
-        matrix, rank = np.stack(rows).astype(object), 0
-        for column in range(matrix.shape[1]):
-            pivot = next((i for i in range(rank, len(matrix)) if matrix[i, column]), None)
-            if pivot is None:
-                continue
-            matrix[[rank, pivot]] = matrix[[pivot, rank]]
-            scale = pow(int(matrix[rank, column]), -1, field.modulus)
-            for i in range(rank + 1, len(matrix)):
-                factor = int(matrix[i, column]) * scale
-                matrix[i] = (matrix[i] - factor * matrix[rank]) % field.modulus
-            rank += 1
-        return rank
-
+    honest = tuple(range(T, N))
     half = len(honest) // 2
     for one in itertools.islice(itertools.combinations(honest, half), 0, None, 5):
-        other = [j for j in honest if j not in one]
-        told = [len(group) - hidden(group) for group in (one, other)]
-        assert min(told) == 0
-    assert len(honest) - hidden(honest) == max(0, len(honest) - u)
+        other = tuple(j for j in honest if j not in one)
+        assert min(relations(code, degree, group) for group in (one, other)) == 0
+    u = mask_streams(code, degree)
+    assert relations(code, degree, honest) == max(0, len(honest) - u)
 
 
 @pytest.mark.parametrize("N", [4, 8, 9, 28, 100])
