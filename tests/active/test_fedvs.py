@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from securevfl.active import history as told_history
 from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Faults, Outage
@@ -80,7 +81,7 @@ class TwoStoriesTold(Server):
             honest, self.story = self.story, before
             self.broadcast = lambda kind, payload, to=None: send(self, kind, payload, self.lied_to)
             lie = self.another(attempt, payload[0])[1]
-            history.sign(self, batch, told, lie)
+            told_history.sign(self, batch, told, gradient=lie)
             self.story = honest
 
         self.broadcast = broadcast

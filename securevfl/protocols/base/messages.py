@@ -7,7 +7,7 @@ read the messages that name their rows. So neither knows a protocol by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -162,3 +162,30 @@ def array_of(payload: Any) -> np.ndarray | None:
     """Array of a payload: the payload, or the second of a pair whose first names the rows."""
     value = payload[-1] if isinstance(payload, tuple) and len(payload) == 2 else payload
     return value if isinstance(value, np.ndarray) else None
+
+
+def with_history(messages: Iterable[MessageSpec], *fuller: str) -> tuple[MessageSpec, ...]:
+    """The messages of a run in which clients compare a signed history, from those of another.
+
+    Parameters
+    ----------
+    messages : iterable of MessageSpec
+    *fuller : str
+        Kinds that have more parts: what the server signs, and shares beside which h stands.
+    """
+    made = [
+        replace(one, shape=None, dtype="", row_by_row=False) if one.kind in fuller else one
+        for one in messages
+    ]
+    peers, page = ("client", "client"), "docs/active.md"
+    return (
+        *made,
+        MessageSpec("identity", *peers, "key", public=True, count=in_setup, source=page),
+        MessageSpec(
+            "identity", "server", "client", "key", public=True, count=in_setup, source=page
+        ),
+        MessageSpec("doubted", *peers, "control"),
+        MessageSpec("history", *peers, "key", source=page),
+        MessageSpec("lacks", "client", "server", "control"),
+        MessageSpec("missed", "server", "client", "key", source=page),
+    )

@@ -23,7 +23,7 @@ from securevfl.models.split import Batches, Centre, rows_of
 from securevfl.protocols.base.embedding import EmbeddingProtocol
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.options import SegmentedConfig
-from securevfl.verified import Element, Participant, Provable, Schedule, World, usual
+from securevfl.verified import Element, Participant, Provable, Schedule, Secret, World, usual
 
 
 class SummedConfig(SegmentedConfig):
@@ -211,12 +211,16 @@ class SummedServer(Participant):
         """Do one step a round; a round that gives no sum has none."""
         while self.steps < self.max_steps:
             self.safe_point()
-            batch = self.batches.draw(self.round + 1)
+            batch = self.next_batch()
             self.announce(self.round + 1, batch)
             found = await self.aggregate()
             if found is not None:
                 self.train(self.batches.samples(batch), *found)
         self.conclude()
+
+    def next_batch(self) -> np.ndarray:
+        """Coded rows of the next round."""
+        return self.batches.draw(self.round + 1)
 
     async def aggregate(self) -> tuple[Any, Sequence[int]] | None:
         """Sum of embeddings, and who is in it; None gives the round up. Here it waits for all."""
@@ -236,8 +240,12 @@ class SummedServer(Participant):
         )
         self.steps += 1
         self.answered[list(summed)] += 1
-        self.broadcast("gradient", gradient, to=summed)
+        self.answer(gradient, summed)
         self.record("round", step=self.steps, loss=loss, used=len(summed), **self.details())
+
+    def answer(self, gradient: Secret, summed: Sequence[int]) -> None:
+        """Send dL/dH to the clients that were summed."""
+        self.broadcast("gradient", gradient, to=summed)
 
 
 def usual_of(made: Any) -> tuple[Schedule, ...]:

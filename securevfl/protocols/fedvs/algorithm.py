@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from securevfl.active import history as one_story
 from securevfl.active.signing import (
     Signing,
     Sworn,
@@ -161,8 +162,8 @@ class Client(KeyParticipant):
         if self.public.config.masked:
             self.check_keys(self.public.prss)
         if self.public.covert:
-            self.on("doubted", functools.partial(history.tell, self))
-            self.on("history", functools.partial(history.compare, self))
+            self.on("doubted", functools.partial(one_story.tell, self))
+            self.on("history", functools.partial(one_story.compare, self))
             self.start = new_start(self)
         if self.public.active:
             self.on("undealt", functools.partial(history.tell_dealt, self))
@@ -198,7 +199,8 @@ class Client(KeyParticipant):
                     # It comes before the next announcement, so it is here where that one is.
                     gradient = await self.receive("gradient", sender=SERVER)
                     if self.public.covert:
-                        gradient = history.hear(self, self.round, batch, attempt, gradient)
+                        about = self.round, batch, attempt
+                        gradient = one_story.hear(self, *about, payload=gradient)
                     self.step(self.round, batch, attempt, gradient)
                     lacking = False
         self.ledger.noted = ()  # nothing is made again
@@ -212,7 +214,7 @@ class Client(KeyParticipant):
 
     async def catch_up(self) -> None:
         """Make the steps of rounds that this client missed, before it shares its model again."""
-        for round, batch, attempt, gradient in await history.catch_up(self):
+        for round, batch, attempt, gradient in await one_story.catch_up(self):
             check_rows(self.public, batch)
             self.step(round, batch, attempt, gradient)
 
@@ -496,7 +498,7 @@ class Server(Participant):
         if self.returned:
             self.ledger.go_back(self.round)
         if self.public.covert:
-            self.on("lacks", functools.partial(history.tell_missed, self))
+            self.on("lacks", functools.partial(one_story.tell_missed, self))
             self.start = new_start(self)
             tell_again(self)
         while self.steps < self.public.config.rounds:
@@ -604,7 +606,7 @@ class Server(Participant):
         else:
             self.ledger.stand_still()
         if self.public.covert:
-            history.sign(self, batch, attempt, gradient)
+            one_story.sign(self, batch, attempt, gradient=gradient)
         else:
             self.broadcast("gradient", gradient)
         self.record(

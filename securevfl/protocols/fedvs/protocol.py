@@ -32,10 +32,10 @@ from securevfl.protocols.base.pretraining import pretraining_messages
 from securevfl.protocols.base.schedule import Outline, Post, Shape, Stage, hollow
 from securevfl.protocols.base.split import SplitProtocol
 from securevfl.protocols.base.sum_budget import rounds_allowed, unknowns_posts
+from securevfl.protocols.fedvs import history
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.claims import MASKED, PAPER, PLAIN, SHARES, UNPROTECTED
 from securevfl.protocols.fedvs.declaration import messages_of
-from securevfl.protocols.fedvs.history import with_history
 from securevfl.protocols.fedvs.ideal import declare
 from securevfl.protocols.fedvs.parameters import (
     FedVSConfig,
@@ -223,14 +223,14 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         """Declared messages: shares of data and models, keys, uploads, announcements, gradients."""
         before = pretraining_messages() if self.config.pretrain == "full" else ()
         every = before + messages_of(self.public, self.data.widths)
-        return with_history(self.public, every) if self.public.covert else every
+        return history.messages(self.public, every) if self.public.covert else every
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
         """Declared messages of coded prediction, for any number of rows; it has no steps."""
         public = self.predicting(1).public
         every = messages_of(public, self.data.widths, training=False)
-        every = with_history(public, every) if public.covert else every
+        every = history.messages(public, every) if public.covert else every
         return tuple(replace(one, shape=None) for one in every)
 
     @property

@@ -16,24 +16,41 @@ of training is one run of the protocol with fresh keys and seeds:
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.engine.party import SERVER, Party, kept_as
+from securevfl.active import history
+from securevfl.active.signing import (
+    Signing,
+    Sworn,
+    exchange_keys,
+    new_start,
+    signing_of,
+    tell_again,
+)
+from securevfl.engine.party import SERVER, Party, RoundOverError, kept_as
 from securevfl.errors import NotEnoughResultsError, RunError
 from securevfl.field.cohorts import TOLD_APART
 from securevfl.protocols.base.summed_parties import SummedClient, SummedServer
+from securevfl.protocols.secagg_split import covert
 from securevfl.protocols.secagg_split.parameters import Deal, Opening, Parameters, SecAggConfig
 from securevfl.protocols.secagg_split.signatures import enough_signed, survivors_statement
-from securevfl.verified import Element, Key, Participant
+from securevfl.verified import Element, Key, Participant, Secret
 
 _PAIR = "securevfl secagg pair 1"
 
 
 def pair_masks(
-    party: Participant, own: int, secret: Key, keys: Mapping[int, Any], shape: tuple[int, ...]
+    party: Participant,
+    own: int,
+    secret: Key,
+    keys: Mapping[int, Any],
+    shape: tuple[int, ...],
+    told: bytes = b"",
 ) -> Element | int:
     """Sum over v of +-PRG(s_{u,v}), plus for v below u; those of u and v cancel.
 
@@ -47,12 +64,15 @@ def pair_masks(
         s_u^SK.
     keys : mapping of int to PublicKey
         s_v^PK of the others; u itself is left out.
+    told : bytes
+        At the covert level all that was announced before: of other words masks do not cancel.
     """
     total: Element | int = 0
+    use = (_PAIR, party.round, *([told] if told else []))
     for v, key in keys.items():
         if v != own:
             # KA.agree: X25519, then HKDF-SHA256 bound to the round, both numbers and both keys.
-            agreed = party.agree(secret, key, use=(_PAIR, party.round), ends=(own, v))
+            agreed = party.agree(secret, key, use=use, ends=(own, v))
             mask = party.expand(agreed, *shape)
             # u adds what v subtracts: s_{u,v} is the same for both.
             total = total + mask if v < own else total - mask
@@ -87,38 +107,104 @@ class Client(SummedClient):
         self.public: Parameters = public
         self.identity: Key | bytes = b""  # signing key of round 3
         self.verifiers: dict[int, Any] = {}
+        self.told = b""  # at the covert level, before it uploads
+        self.sworn: Sworn = ()
+        self.story: tuple[Any, ...] = ()
+        self.sums: covert.Sums = ()  # that it signed since the last step
+        if public.covert:
+            covert.keep(self)
+
+    @property
+    def signs(self) -> Signing:
+        """Signing keys at the covert level: of this run's own, or of its manifest."""
+        return signing_of(self, self.sworn)
 
     async def setup(self) -> None:
         """Publish verifying keys, if round 3 (the consistency check) is run."""
-        if not self.public.consistency:
+        if self.public.covert:
+            self.sworn = await exchange_keys(self)
+        if self.public.covert or not self.public.consistency:
             return
         self.identity = self.key("identity")
         self.share("identity", [self.verifying_key(self.identity)] * len(self.peers))
         self.verifiers = await self.collect("identity", senders=self.peers)
+
+    async def run(self) -> None:
+        """Take part in every round; at the covert level as one who is told of all sums."""
+        if not self.public.covert:
+            await super().run()
+            return
+        self.on("doubted", functools.partial(history.tell, self))
+        self.on("history", functools.partial(history.compare, self))
+        lacking = self.returned  # it may have missed a gradient
+        async for round_ in self.rounds():
+            with round_:
+                for one in await history.catch_up(self) if lacking else ():
+                    self.follow(*one)
+                lacking, rows = True, round_.payload
+                covert.check_rows(rows, self.batches.length)
+                # It comes before the next announcement, so it is here where that one is.
+                with contextlib.suppress(RoundOverError):  # the sum needed no more of this client
+                    await self.aggregate(self.quantised(self.batches.samples(rows)), rows)
+                about = self.round, rows, await self.receive("summed", sender=SERVER)
+                payload = await self.receive("gradient", sender=SERVER)
+                self.follow(*about, history.hear(self, *about, payload=payload))
+                lacking = False
+
+    def follow(self, round: int, rows: np.ndarray, summed: Any, gradient: Any) -> None:
+        """Step with the gradient of a round, if it is of a sum that this client is in."""
+        if self.index in summed.survivors:
+            self.update(self.batches.samples(rows), gradient, len(summed.survivors))
+        self.sums = covert.after(self, gradient)
 
     async def train(self, samples: np.ndarray) -> None:
         """One step of split training; afterwards the secrets of the round are forgotten."""
         survivors = await self.aggregate(self.quantised(samples))
         self.update(samples, await self.receive("gradient", sender=SERVER), len(survivors))
 
-    async def aggregate(self, x: Element) -> tuple[int, ...]:
-        """Rounds 0 to 4 for one input; returns U3. A client not in U3 waits for the round's end."""
+    async def aggregate(self, x: Element, rows: np.ndarray | None = None) -> tuple[int, ...]:
+        """Rounds 0 to 4 for one input; returns U3. A client not in U3 waits for the round's end.
+
+        With `rows`, at the covert level, it goes no further where others were told other things.
+        """
         # Through the own mailbox: a resumed round goes on with the secrets of the shares it sent.
         self.send(self.index, "secret", (self.key("s"), self.key("b")))
         secret, seed = await self.receive("secret", sender=self.index)  # s_u^SK, b_u
         key = self.public_key(secret)
         shares = self.share_keys(self.public.shamir, secret, seed)
-        self.share("deal", [Deal(key, *both) for both in shares])
+        made: list[Any] = [Deal(key, *both) for both in shares]
+        h = () if rows is None else history.shown(self)
+        self.share("deal", [(one, *h) for one in made] if h else made)
         self.send(SERVER, "shared", key)
         sharers = await self.receive("sharers", sender=SERVER)  # U2
-        deals: dict[int, Deal] = await self.collect("deal", senders=sharers)
+        deals: dict[int, Any] = await self.collect("deal", senders=sharers)
+        if rows is not None:
+            self.told = covert.before_upload(rows, sharers)
+            if history.doubts(self, covert.histories(deals)):
+                return ()
+            deals = {n: one[0] for n, one in deals.items()}
         self.send(SERVER, "embedding", self.masked(x, secret, seed, deals))
         survivors = await self.receive("survivors", sender=SERVER)  # U3
         self.check(set(survivors), set(sharers))
+        if rows is not None and not self.is_new(rows, survivors):
+            return ()
         if self.public.consistency:
             await self.agreed(sharers, survivors, {v: deal.key for v, deal in deals.items()})
         self.send(SERVER, "opening", self.open(deals, set(survivors)))
         return tuple(survivors)
+
+    def is_new(self, rows: np.ndarray, survivors: Sequence[int]) -> bool:
+        """Whether it has signed no other sum of these rows since the last step; it notes this one.
+
+        Fewer than t sign a second one: t signed the first, so at least t - T honest clients, and of
+        the others there are N - (t - T) < t.
+        """
+        if before := covert.conflict(self.sums, rows, survivors):
+            self.record("refused", survivors=list(survivors), before=list(before))
+            return False
+        self.sums = covert.noted(self.sums, rows, survivors)
+        self.write_ahead()  # a crash must not undo that it signed
+        return True
 
     def masked(self, x: Element, secret: Key, seed: Key, deals: Mapping[int, Deal]) -> Element:
         """Masked input y_u (round 2); refused with too few sharers, or if two keys are equal."""
@@ -131,7 +217,7 @@ class Client(SummedClient):
         first, *rest = keys.values()
         first.map(different, *rest)
         own = x + self.expand(seed, *x.shape)
-        return own + pair_masks(self, self.index, secret, keys, x.shape)
+        return own + pair_masks(self, self.index, secret, keys, x.shape, self.told)
 
     def check(self, survivors: set[int], sharers: set[int]) -> None:
         """Refuse to open if survivors are too few, are no sharers, or lack this client."""
@@ -153,10 +239,14 @@ class Client(SummedClient):
         self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, Any]
     ) -> None:
         """Go on, in round 3, only if t clients signed the same U2 and U3 in this very round."""
-        known = sorted(self.verifiers)
+        identity, public = self.identity, self.verifiers
+        if self.public.covert:
+            identity, every = self.signs.own, self.signs.verifiers
+            public = {n: every[n] for n in self.peers}
+        known = sorted(public)
         run = self.round, tuple(sharers), tuple(survivors), tuple(known)
-        verifiers = [self.verifiers[n] for n in known]
-        own = self.sign(self.identity, survivors_statement, *run, keys[self.index], *verifiers)
+        verifiers = [public[n] for n in known]
+        own = self.sign(identity, survivors_statement, *run, keys[self.index], *verifiers)
         self.send(SERVER, "signature", own)
         signatures: dict[int, Any] = await self.receive("signatures", sender=SERVER)
         there = [v for v in signatures if v in survivors]
@@ -192,6 +282,47 @@ class Server(SummedServer):
         self.public: Parameters = public
         self.config: SecAggConfig = config
         self.given_up, self.dropped = 0, 0
+        self.rows = np.empty(0, np.uint32)  # of the present round
+        self.summed: covert.Summed | None = None  # in the present round, at the covert level
+        self.told = b""
+        self.sworn: Sworn = ()
+        self.story: tuple[Any, ...] = ()
+        self.sums: covert.Sums = ()  # that it named since the last step
+        self.start: Any = None  # random bytes of this start
+        if public.covert:
+            covert.keep(self)
+
+    @property
+    def signs(self) -> Signing:
+        """Signing keys at the covert level: of this run's own, or of its manifest."""
+        return signing_of(self, self.sworn)
+
+    async def setup(self) -> None:
+        """Publish the verifying key at the covert level."""
+        if self.public.covert:
+            self.sworn = await exchange_keys(self)
+
+    async def run(self) -> None:
+        """Do one step a round; at the covert level tell clients what they missed."""
+        if self.public.covert:
+            self.on("lacks", functools.partial(history.tell_missed, self))
+            self.start = new_start(self)
+            tell_again(self)
+        await super().run()
+
+    def next_batch(self) -> np.ndarray:
+        """Rows of the next round, without those of sums that were named and came to no step."""
+        self.rows = covert.free(self.sums, super().next_batch())
+        return self.rows
+
+    def answer(self, gradient: Secret, summed: Sequence[int]) -> None:
+        """Send dL/dH; at the covert level to all, signed, with the sum that it is of."""
+        if self.summed is None:
+            super().answer(gradient, summed)
+            return
+        self.broadcast("summed", self.summed)
+        history.sign(self, self.rows, self.summed, gradient=gradient)
+        self.sums = covert.after(self, gradient)
 
     async def aggregate(self) -> tuple[Element, tuple[int, ...]] | None:
         """Sum of the survivors' x_u, and the survivors U3; None if the round is given up."""
@@ -201,6 +332,8 @@ class Server(SummedServer):
         if len(keys) < public.quorum:
             self.give_up("shared", shared, public.quorum)
             return None
+        if public.covert:
+            self.told = covert.before_upload(self.rows, tuple(keys))
         self.broadcast("sharers", tuple(keys), to=tuple(keys))
         came: dict[int, Element] = await self.collect(
             "embedding",
@@ -216,6 +349,13 @@ class Server(SummedServer):
         # U3 is fixed here: a client opens either the seed of v's own mask (v in U3) or the key of
         # v's pairwise masks (v not in U3). Both of one client would uncover its input.
         survivors = tuple(uploads)
+        if public.covert:
+            if before := covert.conflict(self.sums, self.rows, survivors):
+                self.give_up(f"shared and are not the {list(before)} of an earlier sum", came, 0)
+                return None
+            self.summed = covert.Summed(tuple(keys), survivors, self.life)
+            self.sums = covert.noted(self.sums, self.rows, survivors)
+            self.write_ahead()
         self.broadcast("survivors", survivors, to=survivors)
         if public.consistency:
             signatures = await self.collect("signature", senders=survivors, timeout=patience)
@@ -265,7 +405,7 @@ class Server(SummedServer):
         for v in sorted(set(keys) - set(uploads)):
             secret = self.join_key({u: one.of(v) for u, one in openings.items()}, code)
             # v's pair masks with the survivors cancel the survivors' pair masks with v.
-            total = total + pair_masks(self, v, secret, survivors, total.shape)
+            total = total + pair_masks(self, v, secret, survivors, total.shape, self.told)
         unmasked: Element = total
         return unmasked
 

@@ -58,6 +58,14 @@ class SecAggConfig(SummedConfig):
             " only one."
         ),
     )
+    security: Literal["semi-honest", "covert"] = Field(
+        "semi-honest",
+        description=(
+            "Against whom: parties that follow the protocol (semi-honest), or a server that tells "
+            "clients two stories or sums rows again over fewer of them (covert). Clients then sign "
+            "survivors, as with consistency, compare what they were told, and keep a ledger."
+        ),
+    )
     inference: Literal["responders", "all"] = Field(
         "responders",
         description=(
@@ -80,6 +88,11 @@ class SecAggConfig(SummedConfig):
     max_attempts: int = Field(
         3, ge=1, description="Rounds given up in a row after which the run ends."
     )
+
+    @property
+    def signs(self) -> bool:
+        """Whether clients sign the survivors, in round 3."""
+        return self.consistency or self.security == "covert"
 
 
 @message("secagg_split.Deal")
@@ -127,11 +140,11 @@ def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
     PrivacyError when they are too low for T colluders, or more than N.
     """
     N, T = parties, config.privacy
-    least = (N + T) // 2 + 1 if config.consistency else T + 1
+    least = (N + T) // 2 + 1 if config.signs else T + 1
     t = config.threshold or least
     quorum = config.quorum or max(N - N // 2, t, T + 2)
     if t < least:
-        what = "round 3 needs 2t > N + T" if config.consistency else "t must exceed T"
+        what = "round 3 needs 2t > N + T" if config.signs else "t must exceed T"
         raise PrivacyError(
             f"secagg_split: threshold = {t} with N = {N} and T = {T}: {what}. Use at least {least}"
         )
@@ -146,6 +159,12 @@ def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
 
 def cohort_number(config: SecAggConfig, parties: int, quorum: int) -> int:
     """Number of cohorts: the configured one, or as many as there can be if survivors may change."""
+    if config.cohorts == 0 and config.security == "covert" and quorum < parties:
+        raise PrivacyError(
+            "secagg_split: security = covert with cohorts = 0 would promise nothing: after a small "
+            "gradient the same rows are summed over other survivors. Leave cohorts out, or set "
+            f"quorum = {parties}"
+        )
     if config.cohorts is not None:
         return config.cohorts
     return most_cohorts(parties, config.privacy) if quorum < parties else 1
@@ -167,6 +186,8 @@ class Parameters:
         Whether round 3 is run.
     cohorts : Cohorts
         Groups of clients that survive whole, or not at all.
+    covert : bool
+        Whether clients compare what they were told, and keep a ledger of summed rows.
     """
 
     shamir: LagrangeCode
@@ -174,6 +195,7 @@ class Parameters:
     privacy: int
     consistency: bool
     cohorts: Cohorts
+    covert: bool = False
 
     @property
     def threshold(self) -> int:
@@ -182,9 +204,9 @@ class Parameters:
 
     @property
     def needed(self) -> int:
-        """Least number of survivors for an upload or an opening: max(t, T + 2).
+        """Least number of survivors for an upload or an opening: max(t, T + 2); if covert, quorum.
 
         With fewer than T + 2 a coalition of T could subtract its own inputs from the sum and be
         left with that of a single client.
         """
-        return max(self.threshold, self.privacy + 2)
+        return self.quorum if self.covert else max(self.threshold, self.privacy + 2)

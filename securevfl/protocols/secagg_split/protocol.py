@@ -13,9 +13,10 @@ from securevfl.field.cohorts import TOLD_APART, Cohorts, cohorts_of
 from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
-from securevfl.protocols.base.messages import SELF, MessageSpec, in_rounds, in_setup
+from securevfl.protocols.base.messages import SELF, MessageSpec, in_rounds, in_setup, with_history
 from securevfl.protocols.base.summed_parties import SummedEmbeddings, usual_of
 from securevfl.protocols.secagg_split.algorithm import Client, Server
+from securevfl.protocols.secagg_split.covert import FULLER
 from securevfl.protocols.secagg_split.parameters import (
     Parameters,
     SecAggConfig,
@@ -88,7 +89,8 @@ class SecAggSplit(SummedEmbeddings):
             shamir=LagrangeCode(self.field, **code),
             quorum=quorum,
             privacy=config.privacy,
-            consistency=config.consistency,
+            consistency=config.signs,
+            covert=config.security == "covert",
             cohorts=_cohorts(config, data.parties, quorum),
         )
         # Who is away takes its cohort along.
@@ -119,9 +121,10 @@ class SecAggSplit(SummedEmbeddings):
             MessageSpec("signature", *up, "key", **keys, source="round 3"),
             MessageSpec("signatures", *down, "key", **keys, source="round 3"),
         )
-        consistency = self.config.consistency
-        return (
-            *[identity] * consistency,
+        consistency, covert = self.config.signs, self.public.covert
+        upload = replace(upload, shape=None, dtype="") if covert else upload  # of fewer rows
+        every = (
+            *[identity] * (consistency and not covert),
             batch,
             MessageSpec("secret", "client", SELF, "key", **keys, source="s_u^SK, b_u"),
             MessageSpec("deal", "client", "client", "key", **keys, source="rounds 0, 1", modulus=p),
@@ -131,8 +134,10 @@ class SecAggSplit(SummedEmbeddings):
             MessageSpec("survivors", *down, "control", **named, source="round 2: U3"),
             *signed * consistency,
             MessageSpec("opening", *up, "key", **keys, source="round 4", modulus=p),
+            *[MessageSpec("summed", *down, "control", **named, source="U2 and U3")] * covert,
             gradient,
         )
+        return with_history(every, *FULLER) if covert else every
 
     def summed(self, world: World) -> Mapping[int, Sequence[int]]:
         """Survivors U3, whose embeddings are summed, in each round in which they were named."""
@@ -160,7 +165,7 @@ class SecAggSplit(SummedEmbeddings):
             "t": self.public.threshold,
             "quorum": self.public.quorum,
             "p": self.field.modulus,
-            "consistency": self.config.consistency,
+            "consistency": self.config.signs,
             "batch_rows": self.batch_rows,
         }
 

@@ -1,0 +1,278 @@
+"""One story for all clients, at the covert level: the server signs a chained history.
+
+After round t everybody has h_t = H(h_{t-1}, all that was announced of the round, dL/dH), and the
+server's signature on it. In the next round each client shows h_t beside a share that it sends each
+other one, and goes on only where all show the h that it has. Before the first gradient h is zeros,
+for the server could tell that one to one client alone. Who is shown another h asks for the
+signature. Two stories under one life and start are two signatures, which name the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from securevfl.active.dealt import refuse_lie
+from securevfl.active.signing import PROTECTED as SIGNED
+from securevfl.active.statements import DIGEST, RUN, Statement, Subject, digest, signed
+from securevfl.errors import ProtocolError, RunError
+from securevfl.verified import Secret
+from securevfl.verified.trace import SERVER
+from securevfl.verified.values import Bytes
+
+PROTECTED: Mapping[str, str | tuple[str, ...]] = {
+    **SIGNED,
+    "gradient": ("real", "real", "signature"),
+    "history": ("public", "real", "real", "signature"),
+    "missed": ("public", "real", "real", "signature"),
+}
+LOGGED = 64  # rounds that the server tells again to a client that missed them
+SHOWN = 64  # rounds of which a client can show what it showed, if another client doubts it
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Form in which the server of a method announces a round: attribute `telling` of its parties.
+
+    Attributes
+    ----------
+    method : str
+        Its name, for errors.
+    forms : tuple of type
+        Of what is announced.
+    told : callable
+        Bytes of the round and all that is announced.
+    life : callable
+        The server's, as it is announced.
+    """
+
+    method: str
+    forms: tuple[type, ...]
+    told: Callable[..., bytes]
+    life: Callable[..., int]
+
+
+def sign(server: Any, *announced: Any, gradient: Secret) -> None:
+    """Send dL/dH of a round with the server's signature on the history up to that round."""
+    telling: Telling = server.telling
+    h = _after(server, telling.told(server.round, *announced), gradient)
+    at = server.round, telling.life(*announced)
+    signature = server.sign(server.signs.own, _text, h, server.start, *at, server.signs.run)
+    server.story = (h, at, server.start, signature)
+    signed_gradient = gradient, server.start, signature
+    server.log = (*server.log, ((server.round, *announced), *signed_gradient))[-LOGGED:]
+    server.broadcast("gradient", signed_gradient)
+
+
+def tell_missed(server: Any, message: Any) -> None:
+    """Tell a client what it missed since a round: announcements and gradients in full.
+
+    Hashes would be enough for its history, but not for its model: a client that shares a model
+    without a step tells its embedding by the difference.
+    """
+    since = message.payload
+    rows = [one for one in server.log if type(since) is int and one[0][0] > since]
+    columns = tuple([one[i] for one in rows] for i in range(4))
+    server.send(message.sender, "missed", columns, round=message.round)
+
+
+async def catch_up(client: Any) -> list[tuple[Any, ...]]:
+    """Rounds that the client missed, in order: number, what was announced, and dL/dH.
+
+    Raises
+    ------
+    RunError
+        As `hear`.
+    """
+    client.send(SERVER, "lacks", client.story[1][0] if len(client.story) > 1 else 0)
+    payload, found = await client.receive("missed", sender=SERVER), []
+    lists = payload if isinstance(payload, tuple) and len(payload) == 4 else ((None,), (), (), ())
+    if len({len(one) if isinstance(one, list) else -1 for one in lists}) != 1:
+        raise _no_form(client, "missed", SERVER, "rounds with signatures")
+    for about, *signed_gradient in zip(*lists, strict=True):
+        forms = int, *client.telling.forms
+        if not isinstance(about, tuple) or tuple(map(type, about)) != forms:
+            raise _no_form(client, "missed", SERVER, "a round's announcements")
+        found.append((*about, hear(client, *about, payload=tuple(signed_gradient))))
+    return found
+
+
+def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:
+    """The dL/dH of a round; the client's history is continued with it.
+
+    Raises
+    ------
+    RunError
+        Where the server has not signed the client's own history: one of the two is wrong.
+    """
+    forms = Secret, Secret, Bytes
+    if not isinstance(payload, tuple) or tuple(map(type, payload)) != forms:
+        raise _no_form(client, "gradient", SERVER, "dL/dH with a signature")
+    gradient: Secret = payload[0]
+    start, signature = payload[1:]
+    h = _after(client, client.telling.told(round, *announced), gradient)
+    at, signs = (round, client.telling.life(*announced)), client.signs
+    who = client.telling.method, client.index, signs.run, signs.verifiers[SERVER]
+    h.map(_refuse_unsigned, start, signature, *at, *who, shape=(0,))
+    client.story = (h, at, start, signature)
+    return gradient
+
+
+def shown(client: Any) -> tuple[Secret]:
+    """The newest history, to show beside a share, as `tell` shows it with its signature later."""
+    client.shown = {**dict([*client.shown.items()][1 - SHOWN :]), client.round: client.story}
+    return (client.story[0],)
+
+
+def doubts(client: Any, others: Mapping[int, Secret]) -> bool:
+    """Whether some of the histories, by who showed it, is another one than the client has.
+
+    Such clients are asked for the server's signature; `compare` takes what they answer.
+    """
+    try:
+        client.story[0].map(_doubt, tuple(others), *others.values(), shape=(0,))
+    except DoubtError as doubt:
+        for n in doubt.parties:
+            client.send(n, "doubted", None)
+        client.record("refused", clients=doubt.parties, why="they were told another history")
+        return True
+    return False
+
+
+def tell(client: Any, message: Any) -> None:
+    """Show who doubts it the history that this client showed in a round, with the signature."""
+    _, *signed_story = client.shown.get(message.round, ((),))
+    if signed_story:
+        h, (at, *rest) = client.shown[message.round][0], signed_story
+        client.send(message.sender, "history", (at, h, *rest), round=message.round)
+
+
+def compare(client: Any, message: Any) -> None:
+    """Compare the history that another client showed in a round with the one that this one had.
+
+    Raises
+    ------
+    LieFoundError
+        Where the server signed two stories.
+    RunError
+        Where the other story is not signed, or is of another start.
+    """
+    payload, n = message.payload, message.sender
+    forms = tuple(map(type, payload)) if isinstance(payload, tuple) else ()
+    if forms[1:] != (Secret, Secret, Bytes):
+        raise _no_form(client, "history", n, "a signed history")
+    h, *own = client.shown.get(message.round, ((),))
+    if own and own[0] == payload[0]:  # else the history of another round
+        at, *rest = own
+        signs = client.signs
+        who = client.telling.method, client.index, n, signs.run, signs.verifiers[SERVER]
+        h.map(_compare, *rest, *payload[1:], *at, *who, shape=(0,))
+
+
+def _no_form(client: Any, kind: str, sender: int, wanted: str) -> ProtocolError:
+    """The error for a message of another form."""
+    return ProtocolError(
+        f"{client.telling.method}: {kind!r} of party {sender} is of another form, and must be "
+        f"{wanted}. It departs from the protocol, or has other options: give all the same ones"
+    )
+
+
+class DoubtError(RunError):
+    """Histories that others showed, and that are not the own one.
+
+    Attributes
+    ----------
+    parties : list of int
+    """
+
+    def __init__(self, parties: list[int]) -> None:
+        super().__init__(f"parties {parties} show another history")
+        self.parties = parties
+
+
+def _doubt(h: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
+    """Nothing, or the error of histories that are not the own one."""
+    found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(h, one)]
+    if found:
+        raise DoubtError(found)
+    return np.empty(0)
+
+
+def _after(party: Any, told: bytes, gradient: Secret) -> Secret:
+    """The history after a round; (32,) uint8."""
+    found: Secret = party.story[0].map(_hash, gradient, told, shape=(DIGEST,), dtype=np.uint8)
+    return found
+
+
+def _hash(before: np.ndarray, gradient: np.ndarray, told: bytes) -> np.ndarray:
+    """H(h_{t-1}, all that was announced, dL/dH)."""
+    own = before.tobytes(), told, np.ascontiguousarray(gradient).tobytes()
+    return np.frombuffer(digest("history", *own), np.uint8)
+
+
+def _subject(start: np.ndarray, round: int, life: int, run: bytes) -> Subject:
+    return Subject(run, life, start.tobytes(), SERVER, "history", round)
+
+
+def _text(h: np.ndarray, start: np.ndarray, round: int, life: int, run: bytes) -> bytes:
+    """Bytes that the server signs."""
+    return signed(_subject(start, round, life, run), h.tobytes())
+
+
+def _refuse_unsigned(
+    h: np.ndarray,
+    start: np.ndarray,
+    signature: bytes,
+    round: int,
+    life: int,
+    method: str,
+    client: int,
+    run: bytes,
+    verifier: bytes,
+) -> np.ndarray:
+    """Nothing, or the error of a history that the server has not signed."""
+    statement = Statement(_subject(start, round, life, run), h.tobytes(), signature)
+    if not statement.is_valid({SERVER: verifier}):
+        raise RunError(
+            f"{method}: round {round}: the server has not signed what party {client} was told up "
+            "to this round. It went back to an older state, or told others something else. Dispute "
+            f"of {SERVER} and {client}: one of both errs"
+        )
+    return np.empty(0)
+
+
+def _compare(
+    h: np.ndarray,
+    start: np.ndarray,
+    signature: bytes,
+    other: np.ndarray,
+    other_start: np.ndarray,
+    other_signature: bytes,
+    round: int,
+    life: int,
+    method: str,
+    place: int,
+    sender: int,
+    run: bytes,
+    verifier: bytes,
+) -> np.ndarray:
+    """Nothing, or the error of two stories, or of a story that nobody signed."""
+    one = Statement(_subject(start, round, life, run), h.tobytes(), signature)
+    two = Statement(_subject(other_start, round, life, run), other.tobytes(), other_signature)
+    if np.array_equal(h, other):  # as of a client that a crash took back, and that caught up
+        return np.empty(0)
+    if not two.is_valid({SERVER: verifier}):
+        raise RunError(
+            f"{method}: what party {sender} shows of round {round} lacks the server's signature. "
+            f"Dispute of {place} and {sender}: one of both errs"
+            + ", or the server gave them two keys"
+            * (run == RUN)
+        )
+    refuse_lie(verifier, one, two)
+    raise RunError(
+        f"{method}: the server told parties {place} and {sender} two stories of round {round}, in "
+        "two starts: it was put back to an older state, or it lies. Start the run again"
+    )

@@ -1,0 +1,132 @@
+"""The covert level of secagg_split: a signed history, and each client's ledger of summed rows.
+
+The server signs what it told of each round with dL/dH, and clients compare (`active.history`). All
+that they were told before they upload stands in the use of their pairwise masks: masks of clients
+that were told other rows or sharers do not cancel. Of one round t clients sign one set of
+survivors, 2t > N + T, so there is one sum. And a client signs no second sum of rows, over other
+clients, until it has heard a gradient other than zeros: fewer than t would. What is left is a small
+gradient between the two, and then their difference is the sum of whole cohorts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from securevfl.active.dealt import no_chain
+from securevfl.active.history import PROTECTED, Telling
+from securevfl.engine import wire
+from securevfl.engine.party import SERVER, kept_as
+from securevfl.errors import ProtocolError
+from securevfl.protocols.base.decoding import is_any
+from securevfl.protocols.base.received import refusal
+from securevfl.protocols.secagg_split.parameters import Deal
+from securevfl.verified import Secret
+
+FULLER = ("deal", "gradient")  # kinds that have more parts at this level
+Sums = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # rows and survivors
+
+
+@wire.message("secagg_split.Summed")
+@dataclass(frozen=True)
+class Summed:
+    """Message with dL/dH: which sum it is of, for those that are not in it, too.
+
+    Attributes
+    ----------
+    sharers, survivors : tuple of int
+        U2 and U3.
+    life : int
+        Of the server.
+    """
+
+    sharers: tuple[int, ...]
+    survivors: tuple[int, ...]
+    life: int
+
+
+def told(round: int, rows: np.ndarray, summed: Summed) -> bytes:
+    """All that is announced of a round."""
+    return wire.encode(("secagg_split", round, rows, summed))
+
+
+def life(rows: np.ndarray, summed: Summed) -> int:
+    """The server's life that an announcement names."""
+    return summed.life
+
+
+def before_upload(rows: np.ndarray, sharers: Sequence[int]) -> bytes:
+    """All that is announced before clients upload; it names the use of their pairwise masks."""
+    return wire.encode((rows, tuple(sharers)))
+
+
+TELLING = Telling("secagg_split", (np.ndarray, Summed), told, life)
+
+
+def keep(party: Any) -> None:
+    """Have a party keep its keys of the run, its history and its ledger in its checkpoints."""
+    party.protected = {**party.protected, **PROTECTED, "deal": ("public key, field", "real")}
+    names = ("story", "log") if party.index == SERVER else ("story",)
+    own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
+    party.kept = (*party.kept, *own, *kept_as("passing", "sums", ahead=True))
+    party.sworn, party.story, party.shown, party.log = (), (no_chain(party),), {}, ()
+    party.sums, party.telling = (), TELLING
+
+
+def histories(deals: Mapping[int, Any]) -> dict[int, Secret]:
+    """The history that each client showed beside its shares.
+
+    Raises
+    ------
+    ProtocolError
+        Where one showed none.
+    """
+    for n, one in deals.items():
+        if not isinstance(one, tuple) or tuple(map(type, one)) != (Deal, Secret):
+            raise refusal("secagg_split: 'deal'", n, "one without a history", "one with a history")
+    return {n: one[1] for n, one in deals.items()}
+
+
+def check_rows(rows: Any, length: int) -> None:
+    """Refuse rows that are named in another form than as numbers from 0: a ledger has these.
+
+    Raises
+    ------
+    ProtocolError
+    """
+    formed = isinstance(rows, np.ndarray) and rows.dtype.kind == "u" and rows.ndim == 1
+    if not formed or int(rows.max(initial=0)) >= length:
+        raise ProtocolError(
+            "secagg_split: the server named rows in another form than as a row of unsigned numbers "
+            f"below {length}. Nothing was uploaded"
+        )
+
+
+def conflict(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> tuple[int, ...]:
+    """Survivors of another sum in which one of the rows stands; empty for none."""
+    some, own = frozenset(rows.tolist()), tuple(sorted(survivors))
+    for before, others in sums:
+        if others != own and not some.isdisjoint(before):
+            return others
+    return ()
+
+
+def noted(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> Sums:
+    """The sums, with one more."""
+    own = tuple(sorted(rows.tolist())), tuple(sorted(survivors))
+    return sums if own in sums else (*sums, own)
+
+
+def free(sums: Sums, rows: np.ndarray) -> np.ndarray:
+    """Those of the rows that stand in no sum since the last step; all where none does."""
+    left = rows[~np.isin(rows, [row for before, _ in sums for row in before])]
+    return left if left.size else rows
+
+
+def after(party: Any, gradient: Secret) -> Sums:
+    """The sums that are remembered after a gradient: none, unless it is of zeros."""
+    some = gradient.map(is_any, shape=(), dtype=np.bool_)
+    return () if bool(party.opened(some, "whether dL/dH moves a model")) else party.sums
