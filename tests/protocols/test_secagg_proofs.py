@@ -47,6 +47,7 @@ def test_the_default_is_proved():
     ("parties", "dropped", "options"),
     [
         (4, (), {"consistency": True}),
+        (5, (), {"security": "covert", "rounds": 2}),
         (4, (), {"prime": 2**31 - 1, "bits": 12, "privacy": 2}),
         (4, (0,), {"cohorts": 0, "quorum": 3, "rounds": 2}),
         (6, (1,), {}),  # and its cohort
