@@ -159,7 +159,8 @@ def checked(
         Where it is not signed: the dispute of a pair.
     """
     form = own.form
-    blind, values, root, siblings, nonce, start, before, signature = _parts_of(own, place, parts)
+    found = _parts_of(own, place, share, parts)
+    blind, values, root, siblings, nonce, start, before, signature = found
     leaf = holder.tag(nonce, own.label(place), of=[share, blind])
     rows = challenge(form, holder.coins(own.name, root))
     mine = checks(form, rows, share) + blind
@@ -226,7 +227,7 @@ def compared(
     mine.map(_compare, *about, signature, *other, key, shape=(0,))
 
 
-def _parts_of(own: Dealing, place: int, parts: Any) -> tuple[Any, ...]:
+def _parts_of(own: Dealing, place: int, share: Any, parts: Any) -> tuple[Any, ...]:
     form, m = own.form, own.form.repetitions
     wanted: tuple[tuple[type[Any], tuple[int, ...]], ...] = (
         (Element, (m,)),
@@ -238,7 +239,7 @@ def _parts_of(own: Dealing, place: int, parts: Any) -> tuple[Any, ...]:
         (Secret, (DIGEST,)),
         (Bytes, ()),
     )
-    fits = isinstance(parts, tuple) and len(parts) == len(wanted)
+    fits = isinstance(parts, tuple) and len(parts) == len(wanted) and share.shape == form.shape
     if not fits or any(
         type(part) is not kind or part.shape != shape
         for part, (kind, shape) in zip(parts, wanted, strict=True)
