@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 
 import securevfl.protocols.coded_split.covert as covert
+import tests.active.test_fedvs as fedvs
+import tests.active.test_secagg_split as secagg
 from securevfl.active.dealing import Form, fault, repetitions
 from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
 from securevfl.active.uploads import Upload, WrongUpload, encoded, label_of, text_of
@@ -35,19 +37,29 @@ from securevfl.field.lagrange import interpolation_matrix
 from securevfl.protocols.base.signed_uploads import evidence_of
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.testing.runs import simulate
+from securevfl.verified import bare_of
 from tests.active.signing import Signer
 from tests.active.test_coded_split import (
     STORY,
+    VICTIM,
+    FalseEcho,
     Forks,
     ForksLate,
+    LongPath,
     OffPolynomial,
+    OtherPath,
     TwoRoots,
+    TwoValues,
+    Unsigned,
+    Withholds,
     keys_of,
 )
 from tests.active.test_dealing import DEALER, Dealer, changed
 from tests.active.test_uploads import LIAR, Wrong
+from tests.lies.coded_split_holders import Skips
 from tests.lies.coded_split_stage import play
 from tests.lies.lie import Size
+from tests.lies.stage import play as play_fedvs
 
 RESULTS = Path(__file__).parent / "results" / "privacy" / "liars.json"
 P31, P50 = 2**31 - 1, 2**50 - 2**14 + 1
@@ -209,17 +221,46 @@ def ran(server: Any = None, liars: Any = None, liar: int = SERVER, **options: An
     """A whole run with a lie, and who is named."""
 
     def trial(rng: np.random.Generator, number: int) -> str:
-        given = {"security": "covert", "degree": 1, "rounds": 3, **options}
-        size = Size(rows=32, batch=16, width=4, victims=1)
-        played = play(size, server, liars=liars, parties=8, seed=number, **given)
+        given = {"security": "covert", "degree": 1, "rounds": 3, "parties": 6, **options}
+        size = Size(rows=8, batch=4, width=2, victims=1)
+        played = play(size, server, liars=liars, seed=number, **given)
         if isinstance(played.error, LieFoundError):
             return said(judge(played.error.evidence, keys_of(played)), liar)
-        if given["security"] == "active" and played.error is None:
+        if given["security"] == "active" and played.error is None and evidence_of(played.server):
             named = {judge(one, keys_of(played)).party for one in evidence_of(played.server)}
             corrected = [e.fields["clients"] for e in played.events if e.name == "corrected"]
             named |= {n for some in corrected for n in some}
             return HONEST_NAMED if named - {liar} else LIAR_NAMED if named else NOBODY
         return f"{NOBODY}: {type(played.error).__name__}"
+
+    return trial
+
+
+def of_fedvs(server: Any = None, liars: Any = None) -> Trial:
+    """A whole run of fedvs at the level covert, whose server tells two stories."""
+
+    def trial(rng: np.random.Generator, number: int) -> str:
+        given = {"security": "covert", "degree": 1, "rounds": 4, "hidden": 8, "cohorts": 0}
+        size = Size(rows=8, batch=4, width=2, victims=1)
+        played = play_fedvs(size, server, liars=liars, parties=8, seed=number, **given)
+        if isinstance(played.error, LieFoundError):
+            keys = dict(bare_of(played.judge.parties[0].sworn[1]))
+            return said(judge(played.error.evidence, keys), SERVER)
+        return f"{NOBODY}: {type(played.error).__name__}"
+
+    return trial
+
+
+def of_secagg(server: Any, **options: Any) -> Trial:
+    """A whole run of secagg_split at the level covert, whose server sums rows twice."""
+
+    def trial(rng: np.random.Generator, number: int) -> str:
+        parties, _, error = secagg.run(server, width=1, batch=4, seed=number, **options)
+        if parties[SERVER].found.get(2) is not None:
+            return "a second sum"
+        if isinstance(error, LieFoundError):
+            return said(judge(error.evidence, dict(bare_of(parties[0].sworn[1]))), SERVER)
+        return f"{NOBODY}: no second sum"
 
     return trial
 
@@ -286,10 +327,25 @@ PARTS: dict[str, Trial] = {
     "soundness at p = 31, m = 2": tiny(2),
 }
 RUNS: dict[str, Trial] = {
+    "1: a run with two sets of sharers": of_fedvs(fedvs.TwoSums),
+    "3: a run with two gradients": of_fedvs(fedvs.TwoGradients),
+    "8: a run with a false history": of_fedvs(liars={fedvs.VICTIM: fedvs.FalseHistory}),
+    "10: a run with the same rows less a cohort": of_secagg(secagg.Lies),
+    "10: the same, after zeros": of_secagg(secagg.ZeroGradient),
+    "10: a run of secagg_split with two gradients": of_secagg(secagg.TwoGradients),
     "12: a run with a step off the polynomial": ran(OffPolynomial),
-    "15: a run with two stories": ran(Forks, rounds=STORY + 3),
-    "20: a run with two last steps": ran(ForksLate, secure=True),
+    "15: a run with two stories": ran(Forks, rounds=STORY + 3, parties=8),
+    "20: a run with two last steps": ran(ForksLate, secure=True, parties=8),
     "22: a run with two roots of an owner": ran(liars={1: TwoRoots}, liar=1),
+    "16: a run with one root and two c": ran(TwoValues, rounds=STORY + 3),
+    "17: a run with a path to another root": ran(OtherPath),
+    "17: a run with a longer path": ran(LongPath),
+    "18: a run with a step that is not signed": ran(Unsigned),
+    "19: a run with a step that is withheld": ran(Withholds),
+    "23: a run with a false echo": ran(liars={VICTIM: FalseEcho}, liar=VICTIM),
+    "24: a run with a skipped step": ran(
+        *(None, {LIAR: Skips}, LIAR), security="active", tolerate_corrupt=1
+    ),
     "24: a run with a wrong upload a round": ran(
         *(None, {LIAR: Wrong}, LIAR), security="active", tolerate_corrupt=1
     ),
