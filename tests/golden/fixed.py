@@ -38,6 +38,7 @@ OBJECTS: dict[str, tuple[Any, ...]] = {
     "coded_split.Request": ("test", 2, np.arange(7, dtype=np.uint32)),
     "secagg_split.Deal": (bytes(range(32)), _LIMBS, _LIMBS + np.uint64(9)),
     "secagg_split.Opening": ({0: _LIMBS, 3: _LIMBS + np.uint64(1)}, {2: _LIMBS}),
+    "secagg_split.Summed": ((0, 1, 2), (0, 1), 3),
 }
 
 

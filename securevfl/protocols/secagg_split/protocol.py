@@ -70,6 +70,9 @@ class SecAggSplit(SummedEmbeddings):
             "survivors are whole cohorts (ours), fixed groups of at least T+2 clients, and clients "
             "open no other sum; of the differences of such sums nothing is claimed. cohorts=0 sums "
             f"the first survivors, as the paper does: {TOLD_APART}",
+            "security = covert (ours): the server signs what it tells, and clients compare it, and "
+            "sign no second sum of rows over others before a gradient (docs/active.md). No claim "
+            "here is about that, or about clients that lie",
             "a client whose value could wrap stops the run, which reveals one bit about its data, "
             "and to a cluster's driver how large it is",
             "evaluation uses the clients that survived most often, as many as the quorum",
