@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import itertools
 import math
 import os
 from typing import ClassVar
@@ -15,12 +16,14 @@ from securevfl.active.dealing import (
     Proof,
     bits_of_soundness,
     challenge,
+    checks,
     coins_of,
     fault,
     hash_of,
     hash_of_path,
     is_signed,
     leaf_of,
+    off_polynomial,
     repetitions,
 )
 from securevfl.active.dealt import Dealing, proofs
@@ -180,6 +183,27 @@ def test_rank_one_lies_pass_as_often_as_the_bound_says():
         passed += not fault(dealer.form, found[0].statement.subject, 2, shares[2], found[2])
     rate = (2 * p - 1) / p**2
     assert abs(passed / trials - rate) < 5 * math.sqrt(rate * (1 - rate) / trials)
+
+
+def test_a_dealer_that_chooses_c_after_the_checks_has_a_chance_at_each_set_of_holders():
+    """As where the others are late: so the bound has a binomial, here C(4, 3)."""
+    p, trials, random = 31, 500, np.random.default_rng(1)
+    form = form_of(code_of(p, N=4), shape=(2, 2), m=1)
+    field, points = form.code.field, [int(one) for one in form.code.alphas]
+    passed = 0
+    for _ in range(trials):
+        rows = challenge(form, random.bytes(32))
+        shares = random.integers(0, p, (4, 2, 2)).astype(field.dtype)
+        mine = [checks(form, rows, one) + random.integers(0, p, 1) for one in shares]
+        mine = np.stack(mine).astype(np.int64) % p
+        for some in itertools.combinations(range(4), 3):
+            onto = interpolation_matrix(field, [points[j] for j in some[:2]], points[:2])
+            values = field.matmul(onto, mine[list(some[:2])].astype(field.dtype))
+            if not off_polynomial(form, some[2], mine[some[2]].astype(field.dtype), values):
+                passed += 1
+                break
+    one = (2 * p - 1) / p**2
+    assert one < passed / trials < math.comb(4, 3) * one
 
 
 @pytest.mark.parametrize(
