@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from securevfl.protocols import local, split, ssl_local, vafl, vfb2
+from securevfl.protocols import flexvfl, local, split, ssl_local, vafl, vfb2
 from securevfl.protocols.base import open_embeddings
 from securevfl.verified import bare_of
 from securevfl.verified.traced.proofs import Traced, prove_protocol
@@ -169,6 +169,32 @@ def test_a_mistake_in_vafl_is_not_proved(name, monkeypatch):
     kind, method, planted, who = IN_VAFL[name]
     monkeypatch.setattr(kind, method, planted)
     not_proved(who, "vafl", rounds=4)
+
+
+def test_flexvfl_shows_labels_embeddings_and_the_server_model_and_nothing_beside_them():
+    verdicts = found("flexvfl", centre="linear", local_steps="1,3,2")
+    assert set(words(verdicts).values()) == {"NOT PROTECTED"}
+    told = ("labels", "server model", "embedding of party 0", "embedding of party 2", "loss")
+    assert verdicts["client 1"].clear == told
+
+
+def with_all_labels(self, kind, payload, to=None):
+    if kind == "exchange":
+        payload = payload[0], self.labels, payload[2]
+    open_embeddings.OpenServer.broadcast(self, kind, payload, to)
+
+
+IN_FLEXVFL = {
+    "labels of all rows": (flexvfl.Server, "broadcast", with_all_labels, "client 0"),
+    "a column in embeddings": (flexvfl.Client, "embed", sees_a_column, "server"),
+}
+
+
+@pytest.mark.parametrize("name", IN_FLEXVFL)
+def test_a_mistake_in_flexvfl_is_not_proved(name, monkeypatch):
+    kind, method, planted, who = IN_FLEXVFL[name]
+    monkeypatch.setattr(kind, method, planted, raising=False)
+    not_proved(who, "flexvfl", centre="linear", local_steps="1")
 
 
 @pytest.mark.parametrize("options", [{}, {"threads": 1}, {"threads": 3, "timeout": 1.0}], ids=str)

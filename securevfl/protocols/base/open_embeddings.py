@@ -111,7 +111,10 @@ class OpenClient(Participant):
 
     def update(self, samples: Any, gradient: Secret) -> None:
         """Step with dL/dH_n; a number of clipped weights is recorded as an event."""
-        clipped = self.step(samples, gradient)
+        self.note(self.step(samples, gradient))
+
+    def note(self, clipped: Secret) -> None:
+        """Record the number of clipped weights as an event, if weights are bounded."""
         if self.bound is not None:
             count = int(self.opened(clipped, "clipped weights"))
             if count:

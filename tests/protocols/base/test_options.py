@@ -15,7 +15,12 @@ SMALL = {"rounds": 4, "width": 4, "hidden": 4, "batch": 16}
 WITH = [
     n for n in sorted(find_protocols()) if "class_weights" in get_protocol(n).Config.model_fields
 ]
-REFUSED = {"cvfl": "counts the classes", "multivfl": "counts the classes", "wait_dp": "noise"}
+REFUSED = {
+    "flexvfl": "clients are told the labels of one batch",
+    "cvfl": "counts the classes",
+    "multivfl": "counts the classes",
+    "wait_dp": "noise",
+}
 STREAM = np.random.default_rng(0)
 X = STREAM.random((160, 4))
 RARE = (np.arange(160) % 8 == 0).astype(int)
