@@ -34,7 +34,8 @@ def drawer(path: Path) -> Callable[[Path], None]:
     """The function that draws a picture."""
     if path.name == "curves.png":
         return curves_of_a_study
-    return {"attacks": attacks, "frontier": frontier}[path.stem.partition("-")[0]]
+    known = {"attacks": attacks, "frontier": frontier, "learning": thresholds}
+    return known[path.stem.partition("-")[0]]
 
 
 def curves_of_a_study(path: Path) -> None:
@@ -63,6 +64,14 @@ def attacks(path: Path) -> None:
     told = json.loads(path.with_suffix(".json").read_text())
     names = ("title", "labels", "cells", "figures", "settings")
     draw_matrix(Matrix(rows=[], **{name: told[name] for name in names}), path)
+
+
+def thresholds(path: Path) -> None:
+    """Times to the target by slow parties, and thresholds below."""
+    from securevfl.bench.threshold_picture import draw as draw_thresholds
+
+    told = json.loads(path.with_suffix(".json").read_text())
+    draw_thresholds(told["cells"], told["thresholds"], path)
 
 
 def frontier(path: Path) -> None:
