@@ -11,6 +11,8 @@ from securevfl.field import LagrangeCode, PrimeField, SeededSource
 from securevfl.field.kernels import primes
 
 PRIMES = [5, 97, *primes.USUAL]
+for order in (*PRIMES, 101, 5**2):  # few elements: compiling galois takes seconds for each field
+    galois.GF(order, compile="python-calculate")
 
 
 @pytest.mark.parametrize("p", PRIMES)

@@ -191,7 +191,7 @@ def test_ring_axioms_hold(data):
 
 @pytest.mark.parametrize("p", [5, 2**31 - 1])
 def test_linear_algebra_equals_galois(p):
-    F, G = PrimeField(p), galois.GF(p)
+    F, G = PrimeField(p), galois.GF(p, compile="python-calculate")
     for n in (1, 2, 5):
         a, b = F.random((n, n), SeededSource(n)), F.random((n, 3), SeededSource(n + 50))
         expected = np.linalg.det(G(objects(a).tolist()))
