@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 import securevfl
 from securevfl.data import load_dataset
@@ -305,10 +305,10 @@ def two_threads():
 
 @pytest.mark.usefixtures("two_threads")
 def test_a_run_and_its_resumption_compute_on_one_thread(digits, tmp_path, monkeypatch):
-    threads = set()
+    threads, libraries = set(), ThreadpoolController()
 
     def look():
-        pools = [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+        pools = [p["num_threads"] for p in libraries.info() if p["user_api"] == "blas"]
         return {torch.get_num_threads(), *pools}
 
     assert look() == {2}
@@ -351,10 +351,10 @@ def test_a_run_and_its_resumption_compute_on_one_thread(digits, tmp_path, monkey
     assert threads == {1}
 
 
-def test_resume_knows_the_faults(digits, tmp_path):
+def test_resume_knows_the_faults(few, tmp_path):
     faults = {"client": {"fault": 0.1, "rejoin": 0.5}}
-    options = {"rounds": 60, "conditions": "paper"}
-    whole = run("vafl", digits, faults, **options)
+    options = {"rounds": 30, "conditions": "paper", "batch": 16, "width": 4}
+    whole = run("vafl", few, faults, **options)
     count = 0
 
     def interrupted() -> bool:
@@ -363,8 +363,8 @@ def test_resume_knows_the_faults(digits, tmp_path):
         return count == 20
 
     with pytest.raises(KeyboardInterrupt):
-        run("vafl", digits, faults, out=tmp_path / "run", interrupted=interrupted, **options)
-    resumed = securevfl.resume(tmp_path / "run", data=digits)
+        run("vafl", few, faults, out=tmp_path / "run", interrupted=interrupted, **options)
+    resumed = securevfl.resume(tmp_path / "run", data=few)
     assert resumed.history == whole.history
     assert [e for e in resumed.events if e["event"] == "down"]
 
