@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -25,6 +26,10 @@ from securevfl.runs.result import Run
 SMALL = {"width": 4, "hidden": 4, "batch": 16, "rounds": 4}
 CONDITIONS = {"upload_mean": [0.1, 0.1, 2.0, 3.0], "bandwidth": 0}
 KINDS = ("parties", "links", "confusion", "calibration", "precision-recall")
+SAVE = Figure.savefig
+#: One figure of each kind is drawn; the others are made, and their files left empty.
+DRAWN = {"accuracy-time", "parties-fedvs", "links-split", "confusion-fedvs", "calibration-split",
+         "precision-recall-fedvs"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +46,21 @@ def runs(folder: Path) -> dict[str, Run]:
     }
 
 
+def drawn_or_empty(figure: Figure, path: Path, **more: Any) -> None:
+    """Save a figure where it is of those drawn: each takes a fifth of a second."""
+    if isinstance(path, Path) and path.stem not in DRAWN:
+        path.touch()
+    else:
+        SAVE(figure, path, **more)
+
+
 @pytest.fixture(scope="module")
 def files(runs: dict[str, Run], folder: Path) -> Path:
-    """Figures of one measure: those of others are drawn alike, and a figure takes half a second."""
+    """Figures of one measure: those of others are drawn alike."""
     paths = [run.folder for run in runs.values()]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "measures_of", lambda _: ["accuracy"])
+        patch.setattr(Figure, "savefig", drawn_or_empty)
         write_report(paths, out=folder / "both.html", figures=folder / "figures")
     return folder / "figures"
 
@@ -56,10 +70,11 @@ def table(files: Path, name: str) -> pd.DataFrame:
 
 
 def test_each_figure_is_a_picture_in_both_forms(files):
-    drawn = {path.stem for path in files.glob("*.svg")}
-    assert {f"{kind}-{run}" for kind in KINDS for run in ("fedvs", "split")} <= drawn
-    assert {f"accuracy-{axis}" for axis in ("step", "time", "bytes")} <= drawn
-    for name in drawn:
+    made = {path.stem for path in files.glob("*.svg")}
+    assert made == {path.stem for path in files.glob("*.pdf")} > DRAWN
+    assert {f"{kind}-{run}" for kind in KINDS for run in ("fedvs", "split")} <= made
+    assert {f"accuracy-{axis}" for axis in ("step", "time", "bytes")} <= made
+    for name in DRAWN:
         assert ElementTree.parse(files / f"{name}.svg").getroot().tag.endswith("svg")
         assert (files / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 
@@ -97,16 +112,15 @@ def test_latex_is_of_booktabs_and_escaped(files):
 def test_the_command_makes_the_same_files_of_the_same_runs_and_names_them(
     files, runs, folder, monkeypatch
 ):
-    """Of figures, one of each kind."""
     again, every = folder / "again", pictures._all
-    few = {"accuracy-time", *(f"{kind}-fedvs" for kind in KINDS)}
     monkeypatch.setattr(
-        pictures, "_all", lambda *given: (one for one in every(*given) if one[0] in few)
+        pictures, "_all", lambda *given: (one for one in every(*given) if one[0] in DRAWN)
     )
+    monkeypatch.setattr(Figure, "savefig", drawn_or_empty)
     words = ["report", *(str(run.folder) for run in runs.values()), "--figures", str(again)]
     done = CliRunner().invoke(app, [*words, "--out", str(folder / "x.html"), "--json"])
     assert {Path(path) for path in json.loads(done.stdout)["files"]} == {*again.iterdir()}
-    assert few < {path.stem for path in again.iterdir()}
+    assert {path.stem for path in again.iterdir()} > DRAWN
     for path in again.iterdir():
         assert (files / path.name).read_bytes() == path.read_bytes(), path.name
 
