@@ -88,6 +88,7 @@ CLOCKS = {"asyncio", "time", "datetime", "threading", "multiprocessing", "concur
 LAZY = {"torch", "numba", "pandas", "sklearn", "galois", "matplotlib", "scipy"}
 
 
+@cache
 def modules() -> list[str]:
     paths = sorted(ROOT.rglob("*.py"))
     return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
@@ -110,6 +111,7 @@ def imports(module: str, tree: ast.AST) -> Iterator[str]:
             yield from (f"{home}.{alias.name}" for alias in node.names)
 
 
+@cache
 def of_ours(name: str) -> str | None:
     """Module within the package that an imported name stands for; "" for a public name."""
     parts = name.split(".")
@@ -123,12 +125,14 @@ def of_ours(name: str) -> str | None:
     return ""
 
 
+@cache
 def targets(module: str) -> set[str]:
     """Modules of ours that a module imports in whatever way."""
     found = {of_ours(name) for name in imports(module, source(module))}
     return {target for target in found if target is not None}
 
 
+@cache
 def room_of(module: str) -> str:
     """Longest entry of the table that a module belongs to."""
     parts = module.removesuffix(".__init__").split(".")
@@ -163,6 +167,7 @@ def test_imports_follow_the_table():
     assert [f"{one} imports {other}" for one, other in arrows if not permitted(one, other)] == []
 
 
+@cache
 def graph() -> dict[str, set[str]]:
     """Module -> modules that it imports, function bodies and type checking included."""
     names = {name.removesuffix(".__init__") for name in modules()} - {"__main__", "__init__"}
@@ -267,13 +272,14 @@ MEANT_OTHERWISE = {
 }
 
 
+@cache
 def protocol_names() -> tuple[set[str], set[str]]:
     """Names and class names of this package's protocols."""
     found = [cls for cls in find_protocols().values() if cls.__module__.startswith("securevfl.")]
     return {cls.name for cls in found}, {cls.__name__ for cls in found}
 
 
-def named_protocols(text: str) -> set[str]:
+def named_protocols(text: str, tree: ast.AST | None = None) -> set[str]:
     """Protocols that a module names: in code, in texts, in comments and docstrings.
 
     Three things are no names: a method in the capitals of its paper in a sentence ("FedVS, section
@@ -283,7 +289,7 @@ def named_protocols(text: str) -> set[str]:
     names, classes = protocol_names()
     clear = "|".join(sorted(names - WORDS))
     found = set(re.findall(rf"(?<![\w-])(?:{clear})(?![\w-])", text))
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree or ast.parse(text)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             found |= {node.value.partition(":")[0]} & WORDS
         elif isinstance(node, ast.alias):
@@ -299,7 +305,7 @@ def test_no_module_outside_protocols_names_a_protocol():
     for module in modules():
         if not module.startswith("protocols"):
             text = ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text()
-            found |= {(module, name) for name in named_protocols(text)}
+            found |= {(module, name) for name in named_protocols(text, source(module))}
     assert found - set(MEANT_OTHERWISE) == set()
 
 
