@@ -84,11 +84,11 @@ print("torch" in sys.modules, "torch._dynamo" in sys.modules)
 """
 
 
-def test_training_does_not_import_torchs_compiler(tmp_path):
+def test_training_says_nothing_and_does_not_import_torchs_compiler(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True, cwd=tmp_path
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False, cwd=tmp_path
     )
-    assert done.stdout.split() == ["True", "False"]
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True False\n", "")
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
