@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import tomllib
 from contextlib import suppress
@@ -41,8 +42,44 @@ LENGTHY = {
     "tests/verified/test_counting.py",
     "tests/verified/test_fedvs.py",
     "tests/verified/test_proofs.py",
+    "tests/verified/test_schedules.py",
     "tests/test_exports.py",
 }
+
+
+def _may_be_quick(path: Path) -> bool:
+    name = path.relative_to(EXAMPLES.parent).as_posix()
+    return (name.startswith(QUICK) and name not in LENGTHY) or "mark.quick" in path.read_text()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without a quick test for those alone: collecting all is a third of the time.
+
+    Returns
+    -------
+    bool or None
+        None where pytest decides.
+    """
+    quick = config.option.markexpr == "quick" and collection_path.match("test_*.py")
+    return True if quick and not _may_be_quick(collection_path) else None
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Import test modules from another place in each worker; pytest collects them afterwards.
+
+    Rewriting assertions is half of what a first collection takes, and workers that begin with the
+    same module all rewrite the same one: so each reads what another has written meanwhile.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    config = collector.config
+    if isinstance(collector, pytest.Session) and config.args == config.getini("testpaths"):
+        paths = sorted(Path(__file__).parent.glob("**/test_*.py"))
+        files = [path for path in paths if not pytest_ignore_collect(path, config)]
+        begin = int(worker) * len(files) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        for path in files[begin:] + files[:begin]:
+            name = ".".join(path.relative_to(EXAMPLES.parent).with_suffix("").parts)
+            with suppress(Exception, pytest.skip.Exception):  # collecting it says so
+                import_module(name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
