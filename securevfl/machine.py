@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import subprocess
@@ -55,12 +56,13 @@ def blas() -> str | None:
     return "; ".join(sorted(pools))
 
 
+_version = functools.cache(metadata.version)  # which reads a file
+
+
 def versions() -> dict[str, str]:
     """Of Python and of what computes."""
     packages = ("numpy", "numba", "torch")
-    return {"python": platform.python_version()} | {
-        name: metadata.version(name) for name in packages
-    }
+    return {"python": platform.python_version()} | {name: _version(name) for name in packages}
 
 
 def processor() -> str:

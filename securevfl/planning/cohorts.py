@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from securevfl.engine.conditions import Conditions
@@ -25,12 +27,7 @@ def cost_of_cohorts(cohorts: Cohorts, conditions: Conditions, *, seed: int = 0) 
         Of the delays.
     """
     parties = sum(map(len, cohorts.groups))
-    delays = np.array(
-        [
-            [conditions.delay(seed, n, round, "share") / 1e9 for n in range(parties)]
-            for round in range(1, max(20, _DRAWN // parties) + 1)
-        ]
-    )
+    delays = _delays(conditions, seed, parties)
     if not delays.any():
         return ""
     slowest = delays.copy()  # of a client's cohort
@@ -44,3 +41,11 @@ def cost_of_cohorts(cohorts: Cohorts, conditions: Conditions, *, seed: int = 0) 
         f"{_SHARE:.0%} of the clients are in the sums with share_timeout = {late:.2g} s, and "
         f"without cohorts with {alone:.2g} s"
     )
+
+
+@functools.lru_cache(maxsize=8)
+def _delays(conditions: Conditions, seed: int, parties: int) -> np.ndarray:
+    """Seconds of sharing of each round and client, (rounds, N); a plan asks again and again."""
+    rounds = range(1, max(20, _DRAWN // parties) + 1)
+    every = [[conditions.delay(seed, n, k, "share") / 1e9 for n in range(parties)] for k in rounds]
+    return np.array(every)
