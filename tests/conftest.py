@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import math
 import os
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer.main
 from hypothesis import settings
 
 from securevfl.audit.attack_matrix.registry import ATTACKS
 from securevfl.data.catalogue.registry import DATASETS
 from securevfl.engine.conditions import CONDITIONS
 from securevfl.protocols.base.registry import find_protocols
+from securevfl.report import pictures
+from securevfl.runs import plots
+from securevfl.runs.history import Rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # The first example of a property pays for imports and compilation, whatever it is.
 settings.register_profile("unhurried", deadline=None)
@@ -116,6 +128,77 @@ def pytest_runtest_setup() -> None:
     """Spare it what tests import, too: a verification collects garbage four times."""
     if len(sys.modules) > _spared + 100:
         _spare()
+
+
+def _kind(curves: Mapping[str, Sequence[Rows]]) -> tuple[object, ...]:
+    """Whatever may make drawing fail: values that are there, their types, signs and infinities."""
+    read = ("step", "time", "bytes", "accuracy", "rmse")
+    rows = [row for seeds in curves.values() for rows in seeds for row in rows]
+    seen = frozenset(
+        (name, name in row, type(value), bool(value) and (value > 0, math.isfinite(value)))
+        for row in rows
+        for name in read
+        for value in [row.get(name)]
+    )
+    return seen, frozenset((len(seeds), *map(bool, seeds)) for seeds in curves.values())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _studies_of_each_kind_once() -> Iterator[None]:
+    """Draw the curves of the first study of each kind; others get its picture."""
+    draw, drawn = plots.draw_study, dict[object, bytes]()
+
+    def once(curves: Mapping[str, Sequence[Rows]], path: Path, **more: Any) -> None:
+        found = _kind(curves)
+        if drawn.get(found):
+            path.write_bytes(drawn[found])
+        else:
+            draw(curves, path, **more)
+            drawn[found] = path.read_bytes()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "draw_study", once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _figures_of_each_look_once() -> Iterator[None]:
+    """Of the figures in reports' pages, which are a half of a small report, too."""
+    draw, drawn = pictures.inline, dict[object, str]()
+
+    def names(axes: Axes) -> list[str]:
+        """Of classes: they are text of users."""
+        return [label.get_text() for label in axes.get_xticklabels()]
+
+    def once(figure: Figure) -> str:
+        look = tuple(
+            (axes.get_xlabel(), axes.get_ylabel(), len(axes.lines), len(axes.texts), *names(axes))
+            for axes in figure.axes
+        )
+        if look not in drawn:
+            drawn[look] = draw(figure)
+        return drawn[look]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "inline", once)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_once() -> Iterator[None]:
+    """Make the commands once: a runner of typer makes all of them at each call, in 0.1 s."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Verify in this process: another one imports the library for four seconds.
+
+    tests/audit/test_child.py and test_verify.py see what the other process does.
+    """
+    monkeypatch.setattr("securevfl.audit.verify.in_child", lambda work, _limit, told: work(told))
 
 
 def look_again() -> None:

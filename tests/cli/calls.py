@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from securevfl.cli.app import app
 
 SMALL = ("--rounds", "4", "--width", "4", "--hidden", "4", "--batch", "16", "--parties", "4")
 
-made_once = functools.cache(get_command)  # a runner makes the commands at each call
-
 
 def call(*arguments: str) -> Any:
-    with mock.patch("typer.testing._get_command", made_once):
-        return CliRunner().invoke(app, list(arguments), prog_name="securevfl")
+    return CliRunner().invoke(app, list(arguments), prog_name="securevfl")
 
 
 def run_json(*arguments: str) -> dict[str, Any]:

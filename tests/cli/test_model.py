@@ -416,6 +416,7 @@ def test_files_of_parties_are_joined_by_their_ids(tmp_path, monkeypatch):
     assert "new-1.csv has no id column 'who'" in result.stderr
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_the_claims_of_a_run_are_verified_in_its_folder(kept, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--data", str(kept / "own.csv"), "--label", "y", "--out", "mine", *SMALL)

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import galois
 import pytest
 from typer.testing import CliRunner
 
@@ -44,6 +45,8 @@ NOT_RUN = 38
 SMALL = {
     "compare": "--rounds 2 --seeds 1 --workers 1",
     "study": "--workers 1",
+    "verify shared_sum": "--parties 3",
+    "run dvfl": "--batch 256",  # its parties train for five epochs in each round
     "bench scale": "--protocols split --parties 2 --rows '' --features '' --rounds ''",
     "bench threshold": "--until 1 --kinds slow --parties 6 --counts 1 --seeds 1 --workers 1",
     "bench decoding": "--parties 6 --privacy 1 --segments 2 --tries 1 --time-parties 6 --rounds 2",
@@ -183,14 +186,14 @@ def reported() -> None:
 def small(line: str) -> list[str]:
     """Arguments of a command of `securevfl`, with small sizes."""
     words = shlex.split(line)[1:]
-    for name, options in SMALL.items():
-        if words[: len(name.split())] == name.split():
-            words += ["--until", "2"] if "--until" in words else []
-            words += shlex.split(options)
     if words[0] == "run":
         known = find_protocols()[words[1].partition(":")[0]].Config.model_fields
         for name, size in SIZES.items():
             words += [f"--{name.replace('_', '-')}", str(size)] if name in known else []
+    for name, options in SMALL.items():
+        if words[: len(name.split())] == name.split():
+            words += ["--until", "2"] if "--until" in words else []
+            words += shlex.split(options)
     return words
 
 
@@ -211,6 +214,7 @@ def run_line(line: str) -> None:
     assert done.exit_code == 0, f"{line}\n{done.output}"
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("document", [name for name, found in BLOCKS.items() if found])
 def test_every_block_runs(document, prepared, tmp_path, monkeypatch, capsys, request):
     folder = shutil.copytree(prepared, tmp_path / "folder")
@@ -224,6 +228,8 @@ def test_every_block_runs(document, prepared, tmp_path, monkeypatch, capsys, req
     )
     if any("securevfl report runs/fedvs" in block.text for block in BLOCKS[document]):
         reported()
+    if document == "docs/ecosystem.md":
+        galois.GF(2**31 - 1, compile="python-calculate")  # two products need no compiled ones
     if document == "docs/own-protocol.md":
         request.getfixturevalue("own_page")
     if document == "docs/extending.md":

@@ -183,6 +183,7 @@ def last(line: str) -> dict[str, Any]:
     return json.loads(securevfl(f"{line} --json").splitlines()[-1])
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_installed_protocol_is_in_every_command(installed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     listed = {card["name"]: card for card in last("protocols")["protocols"]}
@@ -381,6 +382,7 @@ def test_an_installed_verifier_examines_claims(only_own, monkeypatch):
     assert accused == {"features", "model"}
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_an_installed_verifier_is_in_the_command(only_own):
     report = last("verify additive_split --parties 4")
     assert "arrays of field elements that clients send" in json.dumps(report)

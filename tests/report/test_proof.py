@@ -12,6 +12,7 @@ from securevfl.cli.app import app
 from securevfl.report.proof import WAYS, proof_page
 from securevfl.verified.traced.proofs import Proof, Traced, prove_protocol
 from securevfl.verified.verdicts import Judge
+from tests.audit.conftest import undisturbed
 
 SIZES = {"rounds": 1, "batch": 3, "width": 1}
 
@@ -49,7 +50,8 @@ def test_the_command_line_writes_the_page(traced, tmp_path):
     file = tmp_path / "proof.html"
     sizes = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
     asked = ["verify", traced.protocol, "--parties", "3", *sizes, "--page", str(file), "--json"]
-    done = CliRunner().invoke(app, asked)
+    with undisturbed():
+        done = CliRunner().invoke(app, asked)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["claims"]
     assert all(words in file.read_text() for words in list(WAYS.values())[:2])
