@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from securevfl.audit.child import ChildEndedError, in_child
-from securevfl.audit.verify import library, verify
+from securevfl.audit.verify import verify
 from securevfl.errors import ConfigurationError, RunError, UnknownNameError
 from securevfl.protocols.split import Split
 from securevfl.testing.runs import tiny_data
@@ -82,9 +82,3 @@ def test_a_protocol_without_an_end_is_a_verdict():
     report = verify(Endless, tiny_data(), limit=0.5)
     assert [one.verdict for one in report.claims] == ["COULD NOT BE CHECKED"]
     assert "it took more than 0.5 s" in report.claims[0].words
-
-
-def test_a_report_says_which_library_judged():
-    report = verify("split", tiny_data(), rounds=1, limit=LONG)
-    assert report.library == library() == report.to_dict()["library"]
-    assert report.verdict("server", "features") == "NOT PROTECTED"

@@ -7,7 +7,7 @@ import torch
 
 import securevfl
 from securevfl.audit.verdicts import Report, conclude
-from securevfl.audit.verify import verify
+from securevfl.audit.verify import library, verify
 from securevfl.cli import main
 from securevfl.cli.verify import print_report
 from securevfl.errors import ConfigurationError
@@ -15,10 +15,13 @@ from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import Odometer
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.runs import tiny_data
+from securevfl.verified import UNDISTURBED
+from securevfl.verified.traced.proofs import Traced
 from tests.audit.conftest import undisturbed
 
 ABOUT = ("features", "model")
 SMALL = {"sum_budget": 0.0}
+TINY = {"rounds": 1, "batch": 3, "width": 1}
 
 
 class Tower(torch.nn.Module):
@@ -119,8 +122,9 @@ def test_verify_is_a_public_name(unproved):
     assert isinstance(unproved, Report)
 
 
-def test_proofs_hold_for_networks_of_the_users_own():
-    report = verify("split", tiny_data(), own_client=Tower)
+def test_proofs_hold_for_networks_of_the_users_own(monkeypatch):
+    monkeypatch.setattr(Traced, "schedules", lambda traced: (UNDISTURBED,))
+    report = verify("split", tiny_data(), own_client=Tower, **TINY)
     assert report.verdict("server", "features") == "NOT PROTECTED"
     assert "own_client = tests.audit.test_verify:Tower" in report.ran[0]
     assert "refused" not in report.claims[0].words  # the other process found it
@@ -138,11 +142,18 @@ def command(monkeypatch, capsys, *arguments):
     return ended.value.code, capsys.readouterr()
 
 
-def test_the_command_prints_verdicts_as_json(monkeypatch, capsys, tmp_path):
-    arguments = ["verify", "local", "--parties", "4", "--rounds", "8", "--out", str(tmp_path)]
+def test_the_command_prints_verdicts_as_json_from_a_process_with_the_same_library(
+    monkeypatch, capsys, tmp_path
+):
+    sizes = [word for name, size in TINY.items() for word in (f"--{name}", str(size))]
+    arguments = ["verify", "split", "--parties", "3", *sizes, "--out", str(tmp_path)]
     code, said = command(monkeypatch, capsys, *arguments, "--json")
     assert code == 0
-    assert json.loads(said.out) == json.loads((tmp_path / "verify.json").read_text())
+    report = json.loads(said.out)
+    assert report == json.loads((tmp_path / "verify.json").read_text())
+    assert report["library"] == library()
+    (claim,) = [c for c in report["claims"] if (c["who"], c["about"]) == ("server", "features")]
+    assert claim["verdict"] == "NOT PROTECTED"
 
 
 def test_verdicts_are_printed_with_what_was_proved(unproved, capsys):
