@@ -35,7 +35,9 @@ from securevfl.testing.runs import make
 
 SMALL = {"width": 24, "hidden": 16, "batch": 100}
 DIGITS = DataSource("digits", {"parties": 5})
-FEW = AttackSettings(rows=300, auxiliary=60, sum_rows=120, games=34, replayed=2, starts=4)
+FEW = AttackSettings(
+    rows=300, auxiliary=60, sum_rows=120, games=34, replayed=1, starts=1, watched=4
+)
 
 
 @functools.cache
@@ -369,6 +371,9 @@ def test_an_interrupted_matrix_keeps_the_attacks_that_were_made():
             *(["split"], DIGITS),
             attacks=names,
             seeds=[0],
+            options=SMALL,
+            rounds=3,
+            settings=FEW,
             watch=lambda _, part: parts.append(part),
             interrupted=lambda: len(parts) == 2,  # before the second attack
         )

@@ -163,8 +163,8 @@ def solved(case, name):
     return ATTACKS.get(name).run(case, case.settings)
 
 
-def opened(protocol, **options):
-    return AttackCase(job(protocol, **options), AttackSettings(replayed=3))
+def opened(protocol, *, starts=60, **options):
+    return AttackCase(job(protocol, **options), AttackSettings(replayed=3, starts=starts))
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,14 @@ def opened(protocol, **options):
 )
 def test_a_server_that_knows_the_secret_seed_has_an_epoch_of_rows(protocol, options):
     """30 columns, h = 64: the default of FedVS, masked, and its twins."""
-    case = opened(protocol, **options)
+    case = opened(protocol, batch=64, **options)
     known = solved(case, KNOWN)
     assert known.success > 0.999
-    assert known.samples == 384  # three batches, all of an epoch
+    assert known.samples == 3 * 64
     made, steps = case.opening
     case.opening = made, steps[:1]  # who solves no row of a batch knows no later weights
     unknown = solved(case, f"{KNOWN}, secret seed unknown")
-    assert unknown.samples == 128
+    assert unknown.samples == 64
     assert unknown.success <= unknown.chance < 0.05
 
 
@@ -197,7 +197,7 @@ class OwnEntropies(AttackCase):
 
 def test_parties_with_entropy_of_their_own_resist_who_takes_the_seed_for_secret():
     """And with their entropies the same attack is alive: it is they that protect."""
-    case = OwnEntropies(job("fedvs"), AttackSettings(replayed=2))
+    case = OwnEntropies(job("fedvs", batch=64), AttackSettings(replayed=2))
     case.begin("x")
     blind, told = solve_sums(case, SecretSeed(0)), solve_sums(case)
     assert blind.success <= blind.chance < 0.05
@@ -207,7 +207,7 @@ def test_parties_with_entropy_of_their_own_resist_who_takes_the_seed_for_secret(
 def test_every_protocol_is_attacked_or_says_why_not():
     reasons = {}
     for name in sorted(set(find_protocols()) & {"vafl", "cvfl", "dvfl", "fedonce", "wait_dp"}):
-        known = solved(opened(name), KNOWN)
+        known = solved(opened(name, starts=2, batch=64), KNOWN)
         reasons[name] = getattr(known, "reason", None)
     assert reasons["wait_dp"] is None
     assert all(reasons[name] for name in ("vafl", "cvfl", "dvfl", "fedonce"))
