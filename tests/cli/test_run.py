@@ -205,7 +205,7 @@ def process(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_process_that_ctrl_c_stopped_is_resumed_by_another_one():
+def test_a_process_that_ctrl_c_stopped_is_resumed_by_this_one():
     stopped = process("run", "fedvs", *SMALL[2:], "--rounds", "200", "--out", "cut")
     assert stopped.stderr is not None
     first = stopped.stderr.readline()
@@ -214,10 +214,9 @@ def test_a_process_that_ctrl_c_stopped_is_resumed_by_another_one():
     assert "round 20/200" in first
     assert stopped.returncode == 130, errors
     assert "Traceback" not in errors
-    resumed = process("resume", "cut", "--json")
-    output, errors = resumed.communicate(timeout=120)
-    assert resumed.returncode == 0, errors
-    assert json.loads(output.splitlines()[-1])["rounds"] == 200
+    resumed = call("resume", "cut", "--json")
+    assert resumed.exit_code == 0, resumed.stderr
+    assert json.loads(resumed.stdout.splitlines()[-1])["rounds"] == 200
 
 
 def test_exit_codes_of_a_process():

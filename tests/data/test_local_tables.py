@@ -17,6 +17,7 @@ from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make
 
 PARTIES = 4
+PEOPLE, OWN = 120, 110  # and how many of them each table has: matching takes a millisecond a row
 APART = sorted(name for name, cls in find_protocols().items() if cls.apart)
 
 
@@ -26,16 +27,16 @@ def options(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     digits = load_digits()
     draw = np.random.default_rng(0)
-    everybody = np.array([f"p-{i:04d}" for i in range(240)])
+    everybody = np.array([f"p-{i:04d}" for i in range(PEOPLE)])
     for n, columns in enumerate(np.array_split(np.arange(64), PARTIES)):
-        rows = draw.permutation(240)[:220]
+        rows = draw.permutation(PEOPLE)[:OWN]
         table = pd.DataFrame(digits.data[rows][:, columns], columns=[f"x{c}" for c in columns])
         if n == 2:
             table["kind"] = np.where(digits.data[rows, 20] > 8, "dark", "light")
             table.loc[::7, "x40"] = np.nan
         table.insert(0, "id", everybody[rows])
         table.to_csv(folder / f"{n}.csv", index=False)
-    rows = draw.permutation(240)
+    rows = draw.permutation(PEOPLE)
     labels = pd.DataFrame({"id": everybody[rows], "digit": digits.target[rows] % 3})
     labels.to_csv(folder / "labels.csv", index=False)
     return {
@@ -143,16 +144,16 @@ def run_of(parties):
 
 def test_tables_in_one_order_need_no_ids(options, tmp_path):
     frames = [pd.read_csv(file).drop(columns="id") for file in options["party_files"]]
-    labels = pd.read_csv(options["label_file"]).drop(columns="id").head(220)
+    labels = pd.read_csv(options["label_file"]).drop(columns="id").head(OWN)
     files = [tmp_path / f"{n}.csv" for n in range(PARTIES)]
     for frame, file in zip(frames, files, strict=True):
         frame.to_csv(file, index=False)
     labels.to_csv(tmp_path / "y.csv", index=False)
     given = {"party_files": files, "label_file": tmp_path / "y.csv", "label": "digit", "seed": 3}
     facts = prepared(Tables.of(given), tmp_path)
-    assert facts.rows + facts.test_rows == 220
-    labels.head(200).to_csv(tmp_path / "y.csv", index=False)
-    with pytest.raises(DataError, match=r"220, 220, 220, 220, 200\] rows, the labels last"):
+    assert facts.rows + facts.test_rows == OWN
+    labels.head(100).to_csv(tmp_path / "y.csv", index=False)
+    with pytest.raises(DataError, match=r"110, 110, 110, 110, 100\] rows, the labels last"):
         prepared(Tables.of(given), tmp_path)
 
 
