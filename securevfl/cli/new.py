@@ -9,6 +9,7 @@ import typer
 
 from securevfl.cli.completion import epilog
 from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.defaults import SHOWN
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NAME = "shared_sum"  # in the templates; `protocol.txt` is the file of docs/own-protocol.md
@@ -60,7 +61,8 @@ def new(
 def _files(kind: str, name: str) -> dict[str, str]:
     """Texts by the name of the file."""
     if kind == "study":
-        return {f"{name}.toml": _read("study", name)}
+        text = _read("study", name).replace("DEFAULT", SHOWN["default"])
+        return {f"{name}.toml": text.replace("BASELINE", SHOWN["baseline"])}
     made = name.upper() if kind == "data" else _class(name)
     project = _read("pyproject", name).replace("GROUP", _GROUPS[kind]).replace("OBJECT", made)
     return {

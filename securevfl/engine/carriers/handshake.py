@@ -23,13 +23,15 @@ import functools
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from securevfl.engine import wire
 from securevfl.engine.network import name_of
 from securevfl.errors import SealError, WireError
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 _FARTHEST = 4096  # keys of a chain that are passed over at most; each costs a microsecond
@@ -124,8 +126,8 @@ class Handshake:
         self.theirs: Offer | None = None
         self.answer = Answer()
         self._credentials = credentials
-        self._secret: Any = X25519PrivateKey.generate()
-        self._decapsulation: Any = _new_mlkem()
+        self._secret: X25519PrivateKey | None = X25519PrivateKey.generate()
+        self._decapsulation: MLKEM768PrivateKey | None = _new_mlkem()
         self._shared = b""  # what the peer will find in our ciphertext
         encapsulation = b""
         if self._decapsulation is not None:
@@ -173,7 +175,8 @@ class Handshake:
             raise SealError(f"link: {name_of(self.peer)} has left out its half of ML-KEM")
         try:
             exchanged = self._secret.exchange(X25519PublicKey.from_public_bytes(self.theirs.public))
-            told = self._decapsulation.decapsulate(answer.ciphertext) if answer.ciphertext else b""
+            both = self._decapsulation if answer.ciphertext else None
+            told = b"" if both is None else both.decapsulate(answer.ciphertext)
         except ValueError:  # of another length or of small order; only its owner can have signed it
             raise SealError(f"link: {name_of(self.peer)} has a key that is none") from None
         ours = (self._own_hash, _hash(self.answer.ciphertext), self._shared)
@@ -271,7 +274,7 @@ def _hash(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _new_mlkem() -> Any:
+def _new_mlkem() -> MLKEM768PrivateKey | None:
     """A new ML-KEM-768 key, or None where the installed library has none (FIPS 203)."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
