@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.preparation.cells import id_of, read_texts, row_name
+from securevfl.data.preparation.cells import id_of, look_of, read_texts, row_name
 from securevfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _common_rows(
     if not common:
         _refuse_alike(everyone, ids)
         examples = ", ".join(
-            f"{t.name} has {next(iter(held))!r}" for t, held in zip(everyone, ids, strict=True)
+            f"{t.name} has {next(iter(held))!a}" for t, held in zip(everyone, ids, strict=True)
         )
         raise DataError(
             f"no id is in all {len(everyone)} tables ({examples}); ids are compared as texts in "
@@ -245,7 +245,7 @@ def _common_rows(
 
 def _refuse_alike(everyone: Sequence[PartyTable], ids: Sequence[dict[str, int]]) -> None:
     """Refuse ids that look alike and are different texts, by their code points."""
-    forms = [{unicodedata.normalize("NFKC", key): key for key in held} for held in ids]
+    forms = [{look_of(unicodedata.normalize("NFKC", key)): key for key in own} for own in ids]
     shared = min(set.intersection(*map(set, forms)), default=None)
     if shared is not None:
         written = ", ".join(

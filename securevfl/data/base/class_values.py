@@ -9,13 +9,13 @@ differently are never taken for one.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypedDict, get_args
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from securevfl.data.preparation.cells import look_of
 from securevfl.errors import DataError
 from securevfl.reading import Stored
 
@@ -224,11 +224,11 @@ def _refuse_look_alikes(names: Sequence[str], column: str) -> None:
     """Refuse names that differ in their code points and look the same."""
     seen: dict[str, str] = {}
     for name in names:
-        first = seen.setdefault(unicodedata.normalize("NFC", name), name)
+        first = seen.setdefault(look_of(name), name)
         if first != name:
             raise DataError(
                 f"label column {column!r}: {first!a} and {name!a} look the same and are "
-                "different texts; write them alike (Unicode's form NFC)."
+                "different texts; write them alike."
             )
 
 

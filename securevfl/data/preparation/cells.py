@@ -45,6 +45,12 @@ def id_of(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def look_of(text: str) -> str:
+    """A text as people see it: all spaces are one, and what is not printed is left out."""
+    kinds = ((one, unicodedata.category(one)) for one in unicodedata.normalize("NFC", text))
+    return "".join(" " if kind == "Zs" else one for one, kind in kinds if kind != "Cf")
+
+
 def read_texts(
     series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS
 ) -> tuple[NDArray[np.intp], list[str | None]]:

@@ -179,6 +179,7 @@ ALIKE = "which are written differently and would be read as one label"
         (("True", "false", "TRUE"), rf"has 'TRUE' and 'True', {ALIKE}"),
         (("no", "yes", "yes "), rf"has 'yes ' and 'yes', {ALIKE}"),
         (("no", "\u00e9", "e\u0301"), r"'e\\u0301' and '\\xe9' look the same"),
+        (("no", "a b", "a\u00a0b\u200b"), r"'a b' and 'a\\xa0b\\u200b' look the same"),
     ],
 )
 def test_two_spellings_of_one_label_in_a_file_are_refused(cells, message, tmp_path):

@@ -106,9 +106,11 @@ def test_no_common_id_is_refused_with_examples(tmp_path):
 
 def test_ids_that_print_alike_are_shown_by_code_points(tmp_path):
     a, b, y = tables()
-    a, y = (one.assign(id=[f"\ufb01{k}" for k in range(len(one))]) for one in (a, y))
+    a, y = (one.assign(id=[f"\ufb01{k}\u200b" for k in range(len(one))]) for one in (a, y))
     paths = save(tmp_path, a, b.assign(id=[f"fi{k}" for k in range(len(b))]), y)
-    with pytest.raises(DataError, match=r"some look alike: .*'\\ufb010'.*'fi0'.*the same letters"):
+    with pytest.raises(
+        DataError, match=r"some look alike: .*'\\ufb010\\u200b'.*'fi0'.*same letters"
+    ):
         load_dataset(
             party_files=paths, id_column="id", label="y", label_file=tmp_path / "labels.csv"
         )
