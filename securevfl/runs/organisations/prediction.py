@@ -245,8 +245,9 @@ def _check_asked(manifest: Manifest, index: int, new: Path | None, name: str, as
     owners, cls = parties - terms.helpers, get_protocol(manifest.protocol)
     if cls.predictors is Protocol.predictors or not (cls.apart and terms.own_tables):
         raise ConfigurationError(
-            f"predict: {manifest.protocol} cannot predict on shares in this session: fedvs and "
-            "coded_split can, with tables of the parties' own. Elsewhere clients embed their rows"
+            f"predict: {manifest.protocol} cannot predict on shares in this session: it takes a "
+            "protocol that computes on shares, and tables of the parties' own. Elsewhere clients "
+            "embed their rows"
         )
     if terms.tables(SERVER, None, parties).id_column is None:
         raise ConfigurationError(
