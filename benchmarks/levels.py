@@ -23,7 +23,7 @@ from securevfl.engine.conditions import NONE
 from securevfl.testing.runs import simulate
 
 RESULTS = Path(__file__).parent / "results" / "plan" / "levels.json"
-SHORT, LONG = 2, 7  # rounds
+SHORT, MORE = 2, {8: 5, 9: 5, 28: 2}  # rounds, and how many more by number of parties
 COMMON = {"width": 64, "degree": 1, "sum_budget": 0.0}
 ACTIVE = ("semi-honest", "covert", "active")
 # By name: method, parties, levels, options.
@@ -56,12 +56,13 @@ def run(name: str, level: str, rounds: int) -> dict[str, float]:
 
 def measure(name: str, times: int) -> dict[str, Any]:
     """A round of each level: medians of ms and of its ratio to the first one's; bytes, messages."""
-    levels = CASES[name][2]
+    _, parties, levels, _ = CASES[name]
+    more = MORE[parties]
     found: dict[str, list[dict[str, float]]] = {level: [] for level in levels}
     for _ in range(times):
         for level in levels:
-            short, long = (run(name, level, rounds) for rounds in (SHORT, LONG))
-            found[level].append({key: (long[key] - short[key]) / (LONG - SHORT) for key in long})
+            short, long = (run(name, level, rounds) for rounds in (SHORT, SHORT + more))
+            found[level].append({key: (long[key] - short[key]) / more for key in long})
     first = found[levels[0]]
     return {
         level: {
