@@ -106,6 +106,10 @@ class Form:
                 if not self.held[block]:
                     del self.held[block]
 
+    def copied(self) -> Form:
+        """A form that may be changed."""
+        return Form(self.shape, dict(self.linear), dict(self.products), self.constant)
+
     def key(self) -> Any:
         """A key that equal forms have in common."""
         return (
@@ -327,14 +331,19 @@ class Views:
         """Columns of one map that meet rows of another: neither is zero; None for all of them."""
 
         def make() -> Array | None:
-            seen: list[Array] = []
-            for view, axis in ((one, 0), (other, 1)):
-                some: Array = (self.places[view] >= 0).any(axis=1).reshape(self.shapes[view])
-                seen.append(np.any(some, axis=axis))
-            both: Array = seen[0] & seen[1]
-            return None if both.all() else np.flatnonzero(both)
+            both = sorted({*self.reads(one, 1)} & {*self.reads(other, 0)})
+            return None if len(both) == self.shapes[one][1] else np.array(both, np.int64)
 
         return self.memo(("between", one, other), make)  # type: ignore[no-any-return]
+
+    def reads(self, view: int, axis: int) -> tuple[int, ...]:
+        """Rows (axis 0) or columns (axis 1) of a map that are not zero."""
+
+        def make() -> tuple[int, ...]:
+            some: Array = (self.places[view] >= 0).any(axis=1).reshape(self.shapes[view])
+            return tuple(np.flatnonzero(np.any(some, axis=1 - axis)).tolist())
+
+        return self.memo(("reads", view, axis), make)  # type: ignore[no-any-return]
 
     def pivots(self, view: int) -> list[int] | None:
         """A place of the block for each entry, such that the map is invertible on these places.
@@ -641,11 +650,22 @@ class Algebra:
 
     def product(self, one: Form, other: Form) -> Form:
         """The matrix product, distributed over the terms."""
-        total = Form((one.shape[0], other.shape[1]))
+        total, rights = Form((one.shape[0], other.shape[1])), list(self._terms(other))
+        by_row: dict[int, list[int]] = {}
+        for k, (right, _) in enumerate(rights):
+            for row in self._reads(right, 0):
+                by_row.setdefault(row, []).append(k)
         for left, a in self._terms(one):
-            for right, b in self._terms(other):
+            for k in sorted({k for row in self._reads(left, 1) for k in by_row.get(row, ())}):
+                right, b = rights[k]
                 self._put_product(total, left, right, a * b % self.p)
         return total
+
+    def _reads(self, term: Any, axis: int) -> Sequence[int]:
+        """Rows of a right factor, or columns of a left one, that are not zero."""
+        if isinstance(term, np.ndarray):
+            return range(term.shape[axis])
+        return self.views.reads(term[-axis][1], axis)
 
     def _terms(self, form: Form) -> Iterable[tuple[Any, int]]:
         """Chains of a form with their coefficients; an array for its constant."""
@@ -705,8 +725,28 @@ class Algebra:
         v, d = self.views.index(v, ("rows", some), places)
         return (*left[:-1], (one, u), (other, v), *right[1:]), c * d % self.p
 
-    def substitute(self, form: Form, block: int, by: Form) -> Form:
+    def named(self, form: Form, block: int) -> Form:
+        """The terms of a form that name a block."""
+        linear = {block: form.linear[block]} if block in form.linear else {}
+        chains = form.held.get(block, {})
+        return Form(form.shape, linear, {chain: form.products[chain] for chain in chains})
+
+    def exchange(self, form: Form, block: int, terms: Form) -> None:
+        """Put others in the place of the terms of a form that name a block; it is changed."""
+        form.linear.pop(block, None)
+        for chain in list(form.held.get(block, {})):
+            form.put(chain, 0)
+        self._add(form, terms, 1)
+
+    def substitute(
+        self, form: Form, block: int, by: Form, seen: dict[int, Form] | None = None
+    ) -> Form:
         """Put a form in the place of a block, everywhere.
+
+        Parameters
+        ----------
+        seen : dict, optional
+            What views see of `by`, for other forms as well.
 
         Raises
         ------
@@ -716,23 +756,25 @@ class Algebra:
         chains = form.held.get(block, {})
         if block not in form.linear and not chains:
             return form
-        held = {b: dict(some) for b, some in form.held.items()}
-        linear = {b: v for b, v in form.linear.items() if b != block}
-        rest = Form(form.shape, linear, dict(form.products), form.constant, held)
-        for chain in chains:
-            rest.put(chain, 0)
+        seen = {} if seen is None else seen
+        total, terms = form.copied(), Form(form.shape)
+        for view in {v for b, v in (p for chain in chains for p in chain) if b == block}:
+            if view not in seen:
+                seen[view] = self.seen(by, view)
         if block in form.linear:
             view, c = form.linear[block]
-            self._add(rest, self.seen(by, view), c)
+            if view not in seen:
+                seen[view] = self.seen(by, view)
+            self._add(terms, seen[view], c)
         for chain in chains:
-            total: Form | None = None
+            product: Form | None = None
             for b, view in chain:
-                shape = self.views.shapes[view]
-                factor = self.seen(by, view) if b == block else Form(shape, {b: (view, 1)})
-                total = factor if total is None else self.product(total, factor)
-            assert total is not None
-            self._add(rest, total, form.products[chain])
-        return rest
+                one = seen[view] if b == block else Form(self.views.shapes[view], {b: (view, 1)})
+                product = one if product is None else self.product(product, one)
+            assert product is not None
+            self._add(terms, product, form.products[chain])
+        self.exchange(total, block, terms)
+        return total
 
     def seen(self, form: Form, view: int) -> Form:
         """A form as a view sees a block."""

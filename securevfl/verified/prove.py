@@ -100,14 +100,22 @@ class _Row:
     part: int
     entries: tuple[int, ...]
     form: Form
-    _named: tuple[Form, set[int]] | None = None
+    _own: bool = False  # whether the form is no other row's, and no node's
+    _named: set[int] | None = None
 
     @property
     def blocks(self) -> set[int]:
         """Blocks of its form, found once."""
-        if self._named is None or self._named[0] is not self.form:
-            self._named = self.form, self.form.blocks
-        return self._named[1]
+        if self._named is None:
+            self._named = self.form.blocks
+        return self._named
+
+    def exchange(self, algebra: Algebra, block: int, terms: Form) -> None:
+        """Put others in the place of the terms of its form that name a block."""
+        if not self._own:
+            self.form, self._own = self.form.copied(), True
+        algebra.exchange(self.form, block, terms)
+        self._named = None
 
 
 class Prover:
@@ -482,28 +490,25 @@ class Prover:
         view, c = row.form.linear[block]
         places = algebra.views.pivots(view)
         assert places is not None
-        forms = {n: r.form for n, r in self.rows.items() if block in r.blocks}
+        terms = {n: algebra.named(r.form, block) for n, r in self.rows.items() if block in r.blocks}
         whole = view == algebra.views.identity(algebra.blocks[block].shape)
         try:
             if not whole or algebra.blocks[block].shape != row.form.shape:
-                block, forms = self._turned(block, view, places, row.form.shape, forms)
-            rest = Form(
-                row.form.shape,
-                {b: v for b, v in forms[number].linear.items() if b != block},
-                forms[number].products,
-                forms[number].constant,
-            )
+                block, terms = self._turned(block, view, places, row.form.shape, terms)
+            rest = row.form.copied()
+            algebra.exchange(rest, tape, terms.pop(number))
+            rest.linear.pop(block)
             s = algebra.block("fresh", f"s{len(self.shown)}", row.form.shape)
             solved = algebra.scale(algebra.add(algebra.of(s), rest, -1), pow(c, -1, algebra.p))
-            for other, one in forms.items():
-                if other != number and block in one.blocks:
-                    forms[other] = algebra.substitute(one, block, solved)
+            seen: dict[int, Form] = {}
+            for other, one in terms.items():
+                terms[other] = algebra.substitute(one, block, solved, seen)
         except NotExpressibleError:
             self.subst = before
             return False
         self._moves(block, solved)
-        for other, one in forms.items():
-            self.rows[other].form = one
+        for other, one in terms.items():
+            self.rows[other].exchange(algebra, tape, one)
         del self.rows[number]
         self.shown[s.number] = row
         origin, above = self._origin(tape)
@@ -544,7 +549,8 @@ class Prover:
             inner = algebra.add(inner, algebra.seen(total, view), -1)
         turned, factor = algebra.views.pivoted(view, tuple(places), own.shape)
         total = algebra.add(total, algebra.seen(inner, turned), factor)
-        forms = {n: algebra.substitute(form, block, total) for n, form in forms.items()}
+        seen: dict[int, Form] = {}
+        forms = {n: algebra.substitute(form, block, total, seen) for n, form in forms.items()}
         self._moves(block, total)
         return made.number, forms
 
