@@ -26,6 +26,16 @@ CLASS_LISTS: dict[str, tuple[tuple[int, ...], ...]] = {
 }
 
 
+def told_by_rows(rule: str) -> str:
+    """What the rows tell of which each owner has labels, which are public; "" for nothing."""
+    if rule == "equal":
+        return ""
+    return (
+        f"with label_partition = {rule} the rows of an owner follow from their classes, and all "
+        "parties are told these rows: they tell of labels, and no output declares that"
+    )
+
+
 def partition_labels(
     rule: str,
     labels: np.ndarray,

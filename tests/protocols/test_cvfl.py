@@ -516,3 +516,9 @@ def test_a_mistake_is_not_proved(name, monkeypatch):
     monkeypatch.setattr(kind, method, planted, raising=False)
     verdict = verdict_on(who, "cvfl", {"active": 2, "slow": "0"})
     assert verdict.verdict in ("NOT PROVED", "VIOLATED"), verdict.scope
+
+
+def test_rows_that_follow_from_classes_are_named_as_what_tells_of_labels():
+    found = proved(parties=3, active=2, label_partition="classes:0/1")
+    assert {v.verdict for v in found.values()} == {"NOT PROVED"}
+    assert "rows of an owner follow from their classes" in found["server"].text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from securevfl.data.label_partition import partition_labels, unheld_classes
+from securevfl.data.label_partition import partition_labels, told_by_rows, unheld_classes
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import SecureVFLWarning
@@ -234,6 +234,7 @@ class Cvfl(Provable, EmbeddingProtocol):
 
     def ideal(self, world: World) -> None:
         """Declare outputs; what is sent is told as it is: h_m, gradients, w_0, losses, factors."""
+        world.faults += filter(None, [told_by_rows(self.config.label_partition)])
         ideal = Ideal(world, self)
         if self.config.mode == "sync":
             ideal.in_step()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from securevfl.data.label_partition import partition_labels, unheld_classes
+from securevfl.data.label_partition import partition_labels, told_by_rows, unheld_classes
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.streams import keyed_stream
 from securevfl.errors import SecureVFLWarning
@@ -262,6 +262,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         The run is computed as in Algorithm 1. Noise of a public seed hides nothing: A_{d,k} is
         told with it.
         """
+        world.faults += filter(None, [told_by_rows(self.config.label_partition)])
         centre, optimizer = world.the(SERVER, "centre"), world.the(SERVER, "optimizer")
         shapes = {name: value.shape for name, value in weights_of(self.joint_centre()).items()}
         copies = {d: self.ideal_copies(world, d) for d in self.peers()}
