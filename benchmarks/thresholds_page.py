@@ -79,7 +79,9 @@ def matrix(rows: Sequence[Row]) -> list[str]:
 
 def edge(row: Row | None) -> str:
     """One threshold; "-" where the target is not reached without slow parties."""
-    if row is None or row["learning"] < 0:
+    if row is None:
+        return "not run"
+    if row["learning"] < 0:
         return "-"
     declared = "" if row["declared"] is None else f", {row['declared']}"
     more = ">= " if row["open"] else ""
