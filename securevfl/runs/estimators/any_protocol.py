@@ -77,7 +77,7 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> sizes = {"width": 8, "degree": 2}
-    >>> classifier = VFLClassifier(parties=4, rounds=60, options=sizes, random_state=0)
+    >>> classifier = VFLClassifier(parties=4, rounds=30, lr=0.05, options=sizes, random_state=0)
     >>> classifier.fit(X, y).score(X, y) > 0.9
     True
     """
@@ -152,7 +152,8 @@ class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
     --------
     >>> from sklearn.datasets import load_diabetes
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> regressor = VFLRegressor(parties=5, rounds=300, lr=0.02, random_state=0)
+    >>> sizes = {"batch": 64, "options": {"width": 16}}
+    >>> regressor = VFLRegressor(parties=5, rounds=60, lr=0.02, random_state=0, **sizes)
     >>> regressor.fit(X, (y - y.mean()) / y.std()).score(X, (y - y.mean()) / y.std()) > 0.4
     True
     """
