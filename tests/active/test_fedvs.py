@@ -5,8 +5,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+import securevfl as svfl
 from securevfl.active import history as told_history
-from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
+from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge, read_evidence
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
@@ -199,8 +200,11 @@ class WrongUploads(Client):
     """Uploads wrong values in each round."""
 
     def evaluate(self, *args):
-        psi = super().evaluate(*args)
-        return psi + public_element(np.ones(psi.shape, self.field.dtype), self.field, None)
+        return wrong(self, super().evaluate(*args))
+
+
+def wrong(client, psi):
+    return psi + public_element(np.ones(psi.shape, client.field.dtype), client.field, None)
 
 
 def test_a_wrong_upload_is_corrected_and_its_sender_named_by_the_judge():
@@ -210,6 +214,21 @@ def test_a_wrong_upload_is_corrected_and_its_sender_named_by_the_judge():
     keys = dict(bare_of(played.judge.parties[0].sworn[1]))
     assert [judge(one, keys).party for one in found] == [2]
     assert np.allclose(played.judge.means, run(security="active", rounds=2).judge.means)
+
+
+def test_evidence_of_a_wrong_upload_stands_in_the_folder_of_the_run(tmp_path, monkeypatch):
+    honest = Client.evaluate
+
+    def evaluate(client, *args):
+        psi = honest(client, *args)
+        return wrong(client, psi) if client.index == 2 else psi
+
+    monkeypatch.setattr(Client, "evaluate", evaluate)
+    how = SMALL | {"rounds": 1, "security": "active", "tolerate_corrupt": 1, "segments": 1}
+    made = svfl.run("fedvs", DIGITS, out=tmp_path / "run", conditions="none", **how)
+    path = tmp_path / "run" / "evidence.json"
+    assert path.stat().st_mode & 0o77 == 0
+    assert judge(read_evidence(path), dict(bare_of(made.parties[0].sworn[1]))).party == 2
 
 
 @pytest.mark.parametrize("security", ["covert", "active"])
@@ -405,7 +424,7 @@ def test_a_client_that_was_down_takes_the_steps_that_it_missed(rounds):
 
 
 def test_a_server_that_is_killed_in_set_up_and_one_that_is_resumed_name_nobody():
-    how = SMALL | {"security": "covert", "seed": 1}
+    how = SMALL | {"security": "active", "seed": 1}
     whole = simulate(FedVS, DIGITS, **how)
     killed = Faults(outages=(Outage(SERVER, seconds=(0.0, 2.0)),))
     assert len(simulate(FedVS, DIGITS, faults=killed, **how).losses) == SMALL["rounds"]
