@@ -25,7 +25,7 @@ import tests.active.test_fedvs as fedvs
 import tests.active.test_secagg_split as secagg
 from securevfl.active.dealing import Form, fault, repetitions
 from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
-from securevfl.active.uploads import Upload, WrongUpload, encoded, label_of, text_of
+from securevfl.active.uploads import Upload, WrongUpload, encoded, evidence_of, label_of, text_of
 from securevfl.data import load_dataset
 from securevfl.engine.conditions import NONE
 from securevfl.engine.conditions_file import load_conditions
@@ -34,7 +34,6 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import SecureVFLError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.protocols.base.signed_uploads import evidence_of
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.testing.runs import simulate
 from securevfl.verified import bare_of

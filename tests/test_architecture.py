@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "data": _BELOW_DATA,
     "active": {"field", "engine.wire", "errors", "verified", "writing"},
     "protocols.base": _METHOD - {"protocols.base"},
+    "protocols.base.levels": _METHOD | {"active"},
     "protocols.protocol": {"protocols.base"},
     "protocols": _METHOD | {"active"},
     "planning": _PLANNING,

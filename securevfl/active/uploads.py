@@ -17,6 +17,7 @@ from securevfl.active.statements import Statement, Subject, digest, signed
 from securevfl.engine import wire
 from securevfl.errors import CorruptResultsError
 from securevfl.field import LagrangeCode, error_correction
+from securevfl.verified import bare_of
 
 Array = np.ndarray[Any, Any]
 
@@ -116,3 +117,14 @@ def guilty(evidence: WrongUpload, keys: Mapping[int, bytes]) -> bool:
         return False
     wrong = {n for n, right in zip(own, good, strict=True) if not right}
     return evidence.party in wrong and are_named(len(wrong), len(own), code)
+
+
+def evidence_of(server: Any) -> tuple[WrongUpload, ...]:
+    """Evidence against each holder whose wrong upload the server found; the experimenter has it."""
+    code, run, made = server.public.code, server.signs.run, list[WrongUpload]()
+    for wrong, told, label, kept in server.caught:
+        bare = [(j, bare_of(Y), bare_of(signature)) for j, (Y, signature) in kept.items()]
+        uploads = tuple(Upload(*one) for one in bare)
+        name, chain = (bare_of(one).tobytes() for one in label)
+        made += [WrongUpload(j, code, run, told, name, chain, uploads) for j in wrong]
+    return tuple(made)

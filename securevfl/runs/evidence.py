@@ -64,7 +64,7 @@ def keep_wrong_uploads(server: Any, folder: Path) -> list[Path]:
     """
     if not getattr(server, "caught", ()):
         return []
-    from securevfl.protocols.base.signed_uploads import evidence_of
+    from securevfl.active.uploads import evidence_of
 
     newest = {one.party: one for one in evidence_of(server)}
     paths = [folder / EVIDENCE, *(folder / f"evidence-{n}.json" for n in range(2, len(newest) + 1))]

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-import securevfl.protocols.base.proved_shares as proved_shares
+import securevfl.protocols.base.levels.proved_shares as proved_shares
 import securevfl.protocols.coded_split.covert as covert
 from securevfl.active.dealt import chained, link_of, no_chain, statement_text
 from securevfl.active.judge import LieFoundError, TwoStories, judge
@@ -519,6 +519,22 @@ class FalseEcho(FalseStory):
         return Secret(bare_of(payload) ^ 1, None, self.index, None)
 
     kind = "echo"
+
+
+class SilentEcho(FalseEcho):
+    """Shows a false digest, and nothing to those that see it."""
+
+    def broadcast(self, kind, payload, to=None):
+        if kind == "echo":
+            payload = self.altered(payload)
+        Owner.broadcast(self, kind, payload, to)
+
+
+def test_a_holder_that_shows_a_false_digest_and_nothing_else_ends_in_a_dispute():
+    played = run(liars={VICTIM: SilentEcho})
+    assert type(played.error) is RunError
+    assert f"and {VICTIM}: one of both errs, or was killed" in str(played.error)
+    assert {n for n, _ in played.judge.plain} <= {VICTIM}  # who knows of nothing
 
 
 @pytest.mark.parametrize("liar", [FalseStory, FalseEcho])

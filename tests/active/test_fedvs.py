@@ -8,14 +8,14 @@ import pytest
 import securevfl as svfl
 from securevfl.active import history as told_history
 from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge, read_evidence
+from securevfl.active.uploads import evidence_of
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, NotEnoughResultsError, RunError
-from securevfl.protocols.base import proved_shares
-from securevfl.protocols.base.signed_uploads import evidence_of
+from securevfl.protocols.base.levels import proved_shares
 from securevfl.protocols.fedvs import FedVS, algorithm, history
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.messages import Attempt

@@ -3,9 +3,9 @@
 import pytest
 
 from securevfl.active.judge import LieFoundError, judge
+from securevfl.active.uploads import evidence_of
 from securevfl.engine.network import SERVER
 from securevfl.errors import RunError, StalledError
-from securevfl.protocols.base.signed_uploads import evidence_of
 from securevfl.protocols.coded_split.algorithm import Owner
 from tests.active.test_coded_split import SMALL, VICTIM, Forks, keys_of, moved, run
 from tests.lies import coded_split_holders as holders

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-import securevfl.protocols.base.signed_uploads as uploads
+import securevfl.protocols.base.levels.signed_uploads as uploads
 from securevfl.active.judge import judge, read_evidence
 from securevfl.active.tags import signed_tags
-from securevfl.active.uploads import are_named
+from securevfl.active.uploads import are_named, evidence_of
 from securevfl.errors import ConfigurationError, CorruptResultsError, RunError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
@@ -98,7 +98,7 @@ def test_a_wrong_upload_is_corrected_and_names_its_sender_alone(tmp_path):
     assert played.error is None
     assert corrected(played) == [[LIAR], [LIAR]]
     assert all((a == b).all() for a, b in zip(honest.judge.means, played.judge.means, strict=True))
-    keys, (evidence,) = keys_of(played), uploads.evidence_of(played.server)
+    keys, (evidence,) = keys_of(played), evidence_of(played.server)
     assert keep_wrong_uploads(honest.server, tmp_path) == []
     (path,) = keep_wrong_uploads(played.server, tmp_path)
     assert "tells" in path.read_text()
@@ -158,7 +158,7 @@ def test_two_liars_that_agree_on_another_polynomial_are_named_and_not_the_honest
     played = run({2: Agrees, 3: Agrees}, parties=11, privacy=2, tolerate_corrupt=2, rounds=1)
     assert corrected(played) == [[2, 3]]
     keys = keys_of(played)
-    assert [judge(one, keys).party for one in uploads.evidence_of(played.server)] == [2, 3]
+    assert [judge(one, keys).party for one in evidence_of(played.server)] == [2, 3]
 
 
 def test_wrong_ones_are_named_only_where_two_polynomials_could_not_be():

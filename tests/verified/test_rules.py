@@ -118,12 +118,12 @@ def test_the_example_breaks_none():
 CAUGHT = {
     # Uploads that disagree: honest ones never do.
     ("protocols.fedvs.algorithm", "(CorruptResultsError, NotEnoughResultsError)"),
-    ("protocols.base.signed_uploads", "ApartError"),
-    ("protocols.base.signed_uploads", "CorruptResultsError"),
+    ("protocols.base.levels.signed_uploads", "ApartError"),
+    ("protocols.base.levels.signed_uploads", "CorruptResultsError"),
     # What others were told or dealt: who follows the protocol tells all the same, and who lacks a
     # round, as losses alone decide, has another history.
     ("active.history", "DoubtError"),
-    ("protocols.base.proved_shares", "OtherEchoError"),
+    ("protocols.base.levels.proved_shares", "OtherEchoError"),
     # Before a run: what the configuration, and the data of the simulation's owner, allow.
     ("protocols.fedvs.protocol", "RangeError"),
     ("protocols.fedvs.parameters", "ConfigurationError"),

@@ -24,10 +24,10 @@ from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import PrivacyError
 from securevfl.field import PrimeField
 from securevfl.privacy.released_equations import independent_columns
+from securevfl.protocols.base.levels.proved_shares import echo
+from securevfl.protocols.base.levels.signed_uploads import compare_keys, signed_upload
 from securevfl.protocols.base.mask_keys import KeyParticipant
-from securevfl.protocols.base.proved_shares import echo
 from securevfl.protocols.base.received import refusal
-from securevfl.protocols.base.signed_uploads import compare_keys, signed_upload
 from securevfl.protocols.base.sum_budget import agree_on_unknowns
 from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.messages import (

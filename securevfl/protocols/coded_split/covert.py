@@ -31,11 +31,11 @@ from securevfl.active.statements import DIGEST, digest
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, kept_as
 from securevfl.errors import RunError
-from securevfl.protocols.base import proved_shares as sharing
+from securevfl.protocols.base.levels import proved_shares as sharing
+from securevfl.protocols.base.levels.signed_uploads import PROTECTED as UPLOADS
+from securevfl.protocols.base.levels.signed_uploads import signed_messages
 from securevfl.protocols.base.messages import MessageKey, MessageSpec
 from securevfl.protocols.base.received import refusal
-from securevfl.protocols.base.signed_uploads import PROTECTED as UPLOADS
-from securevfl.protocols.base.signed_uploads import signed_messages
 from securevfl.protocols.coded_split.dealing import Dealing as Shares
 from securevfl.protocols.coded_split.dealing import from_seed
 from securevfl.protocols.coded_split.messages import Label, digest_words, piece_of

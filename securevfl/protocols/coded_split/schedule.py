@@ -15,7 +15,7 @@ from securevfl.field.designs import blocks_of
 from securevfl.field.prss import mask_streams
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.split import Batches
-from securevfl.protocols.base.level_schedule import (
+from securevfl.protocols.base.levels.schedule import (
     identity_posts,
     proof_of,
     signed_upload,

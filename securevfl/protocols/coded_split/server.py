@@ -16,8 +16,8 @@ from securevfl.active.signing import Signing, exchange_keys, new_start, signing_
 from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.errors import NotEnoughResultsError
 from securevfl.models.split import Centre
+from securevfl.protocols.base.levels.signed_uploads import decode_signed, undetected
 from securevfl.protocols.base.schedule import HELPERS_COUNT
-from securevfl.protocols.base.signed_uploads import decode_signed, undetected
 from securevfl.protocols.base.sum_budget import agree_on_unknowns, budget_spent
 from securevfl.protocols.coded_split import covert
 from securevfl.protocols.coded_split.algorithm import PROTECTED

@@ -32,16 +32,16 @@ from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre
 from securevfl.privacy.release_counts import refuse_exceeding
 from securevfl.privacy.released_equations import independent_columns, visits_allowed
-from securevfl.protocols.base import proved_shares
 from securevfl.protocols.base.decoding import decode_results, is_any, rows_in_order
-from securevfl.protocols.base.mask_keys import KeyParticipant
-from securevfl.protocols.base.pretraining import Beginning, all_labels, take_over
-from securevfl.protocols.base.signed_uploads import (
+from securevfl.protocols.base.levels import proved_shares
+from securevfl.protocols.base.levels.signed_uploads import (
     compare_keys,
     decode_signed,
     signed_upload,
     undetected,
 )
+from securevfl.protocols.base.mask_keys import KeyParticipant
+from securevfl.protocols.base.pretraining import Beginning, all_labels, take_over
 from securevfl.protocols.base.sum_budget import (
     affords,
     agree_on_unknowns,

@@ -16,7 +16,7 @@ from securevfl.active.history import PROTECTED as HISTORY
 from securevfl.active.history import Telling, doubts, shown
 from securevfl.active.signing import new_start
 from securevfl.engine.party import SERVER, Message, kept_as
-from securevfl.protocols.base import proved_shares, signed_uploads
+from securevfl.protocols.base.levels import proved_shares, signed_uploads
 from securevfl.protocols.base.messages import MessageSpec, with_history
 from securevfl.protocols.base.received import refusal
 from securevfl.protocols.fedvs.messages import Attempt, Batch

@@ -25,7 +25,7 @@ from securevfl.privacy.claims import Claim, budget_claims, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.level_schedule import identity_posts, proof_of, told_posts
+from securevfl.protocols.base.levels.schedule import identity_posts, proof_of, told_posts
 from securevfl.protocols.base.mask_keys import key_posts
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.pretraining import pretraining_messages

@@ -10,7 +10,7 @@ import numpy as np
 
 from securevfl.active.statements import SIGNATURE
 from securevfl.field import LagrangeCode, PrimeField
-from securevfl.protocols.base.level_schedule import WORD, proof_of, signed_upload
+from securevfl.protocols.base.levels.schedule import WORD, proof_of, signed_upload
 from securevfl.protocols.base.protocol import Part
 from securevfl.protocols.base.schedule import Phase, Post, Stage, hollow
 from securevfl.protocols.fedvs.messages import Attempt, Batch

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from securevfl.active.uploads import evidence_of
 from securevfl.data import load_dataset
 from securevfl.engine.party import SERVER
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, RangeError
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.protocols.base.signed_uploads import evidence_of
 from securevfl.protocols.coded_split import CodedSplit
 from securevfl.protocols.coded_split import protocol as module
 from securevfl.protocols.coded_split.algorithm import Owner

@@ -29,6 +29,7 @@ from securevfl.protocols.base.received import refusal
 from securevfl.verified import Element, Secret
 from securevfl.verified.batched import encoded, encoded_constant
 
+_PATIENCE = 600.0  # seconds to wait for what others were dealt, where it is not the same
 #: Protected values of what is shared with a proof, and of the two kinds of message of `echo`.
 PROVED = ("field", *PARTS)
 PROTECTED: Mapping[str, str | tuple[str, ...]] = {
@@ -113,6 +114,13 @@ async def echo(holder: Any, method: str) -> Secret:
     -------
     Secret
         The chain of all dealings of the set-up, which labels bind.
+
+    Raises
+    ------
+    LieFoundError
+        Where a dealer signed two stories.
+    RunError
+        Where another one shows nothing, or what is not signed: the dispute of a pair.
     """
     own, index = holder.dealings, holder.index
     others = [n for n in holder.peers if n != index]
@@ -127,7 +135,15 @@ async def echo(holder: Any, method: str) -> Secret:
         said.map(_refuse_others, tuple(received), *received.values(), shape=(0,))
     except OtherEchoError as found:
         holder.broadcast("echoed", (shown, signatures), found.parties)
-        for sender, payload in (await holder.collect("echoed", senders=found.parties)).items():
+        told = await holder.collect("echoed", senders=found.parties, timeout=_PATIENCE)
+        if silent := sorted(set(found.parties) - set(told)):
+            raise RunError(
+                f"{method}: party {index} was dealt other things in set-up than "
+                f"{' and '.join(f'party {n}' for n in silent)}, of which nothing is shown. Dispute "
+                f"of {index} and {silent[0]}: one of both errs, or was killed in set-up. Start the "
+                "run again"
+            ) from None
+        for sender, payload in told.items():
             form = [len(one) if isinstance(one, list) else -1 for one in payload]
             if form != [len(own)] * 2:
                 raise refusal(

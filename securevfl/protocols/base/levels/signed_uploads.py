@@ -20,8 +20,6 @@ from securevfl.active.signing import new_start
 from securevfl.active.statements import DIGEST, is_signed_by
 from securevfl.active.tags import PARTS, checked_tags, signed_tags
 from securevfl.active.uploads import (
-    Upload,
-    WrongUpload,
     are_named,
     encoded,
     label_of,
@@ -33,7 +31,7 @@ from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.prss import Prss
 from securevfl.protocols.base.decoding import decode_results
 from securevfl.protocols.base.messages import MessageKey, MessageSpec
-from securevfl.verified import Element, Secret, bare_of
+from securevfl.verified import Element, Secret
 from securevfl.verified.values import Bytes
 
 Signed = tuple[Secret, Element, Bytes]  # the name of the set-up, the upload, the signature
@@ -255,14 +253,3 @@ def _apart(
     if apart:
         raise ApartError(apart)
     return np.empty(0, np.uint8)
-
-
-def evidence_of(server: Any) -> tuple[WrongUpload, ...]:
-    """Evidence against each holder whose wrong upload the server found; the experimenter has it."""
-    code, run, made = server.public.code, server.signs.run, list[WrongUpload]()
-    for wrong, told, label, kept in server.caught:
-        bare = [(j, bare_of(Y), bare_of(signature)) for j, (Y, signature) in kept.items()]
-        uploads = tuple(Upload(*one) for one in bare)
-        name, chain = (bare_of(one).tobytes() for one in label)
-        made += [WrongUpload(j, code, run, told, name, chain, uploads) for j in wrong]
-    return tuple(made)

@@ -1,0 +1,1 @@
+"""Parts of the levels covert and active that methods share."""
