@@ -27,7 +27,7 @@ CLASS_LISTS: dict[str, tuple[tuple[int, ...], ...]] = {
 
 
 def told_by_rows(rule: str) -> str:
-    """What the rows tell of which each owner has labels, which are public; "" for nothing."""
+    """Words on what public rows of label owners tell of labels; "" where they tell nothing."""
     if rule == "equal":
         return ""
     return (
