@@ -48,10 +48,10 @@ class Lies(Server):
         pass
 
     def gradient(self, value):
-        self.broadcast("summed", self.summed)
+        self.broadcast("summed", self.named_sum)
         shape = len(self.batches.samples(self.rows)), self.width
         gradient = Secret(np.full(shape, value, np.float32), None, SERVER, None)
-        history.sign(self, self.rows, self.summed, gradient=gradient)
+        history.sign(self, self.rows, self.named_sum, gradient=gradient)
 
     async def sum_of(self, round, survivors):
         self.rows = self.batches.draw(1)
@@ -62,7 +62,7 @@ class Lies(Server):
         uploads = await self.collect("embedding", timeout=PATIENCE)
         if len(uploads) < len(survivors):
             return None
-        self.summed = covert.Summed(tuple(keys), survivors, self.life)
+        self.named_sum = covert.Summed(tuple(keys), survivors, self.life)
         self.broadcast("survivors", survivors, to=survivors)
         signatures = await self.collect("signature", senders=survivors, timeout=PATIENCE)
         self.broadcast("signatures", signatures, to=survivors)

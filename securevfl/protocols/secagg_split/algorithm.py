@@ -283,7 +283,7 @@ class Server(SummedServer):
         self.config: SecAggConfig = config
         self.given_up, self.dropped = 0, 0
         self.rows = np.empty(0, np.uint32)  # of the present round
-        self.summed: covert.Summed | None = None  # in the present round, at the covert level
+        self.named_sum: covert.Summed | None = None  # in the present round, at the covert level
         self.told = b""
         self.sworn: Sworn = ()
         self.story: tuple[Any, ...] = ()
@@ -317,11 +317,11 @@ class Server(SummedServer):
 
     def answer(self, gradient: Secret, summed: Sequence[int]) -> None:
         """Send dL/dH; at the covert level to all, signed, with the sum that it is of."""
-        if self.summed is None:
+        if self.named_sum is None:
             super().answer(gradient, summed)
             return
-        self.broadcast("summed", self.summed)
-        history.sign(self, self.rows, self.summed, gradient=gradient)
+        self.broadcast("summed", self.named_sum)
+        history.sign(self, self.rows, self.named_sum, gradient=gradient)
         self.sums = covert.after(self, gradient)
 
     async def aggregate(self) -> tuple[Element, tuple[int, ...]] | None:
@@ -353,7 +353,7 @@ class Server(SummedServer):
             if before := covert.conflict(self.sums, self.rows, survivors):
                 self.give_up(f"shared and are not the {list(before)} of an earlier sum", came, 0)
                 return None
-            self.summed = covert.Summed(tuple(keys), survivors, self.life)
+            self.named_sum = covert.Summed(tuple(keys), survivors, self.life)
             self.sums = covert.noted(self.sums, self.rows, survivors)
             self.write_ahead()
         self.broadcast("survivors", survivors, to=survivors)
