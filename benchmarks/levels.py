@@ -2,7 +2,7 @@
 
 For each method and number of parties all levels run in turn, and that again a few times, so that
 other work on the machine slows all of them alike. A round's time is the processor's, of all parties
-in one process: that of a longer run less that of a shorter one, by the rounds between.
+in one process, from the end of the first step to that of the last.
 
     PYTHONPATH=. nice -n 10 python benchmarks/levels.py [--times 5] [words of names]
 """
@@ -20,10 +20,15 @@ import numpy as np
 
 from securevfl.data import load_dataset
 from securevfl.engine.conditions import NONE
-from securevfl.testing.runs import simulate
+from securevfl.engine.network import Event
+from securevfl.engine.simulation.simulator import Simulation
+from securevfl.engine.transcript import Transcript
+from securevfl.runs.assembly import rules_of
+from securevfl.runs.threads import one_thread
+from securevfl.testing.runs import History, make
 
 RESULTS = Path(__file__).parent / "results" / "plan" / "levels.json"
-SHORT, MORE = 2, {8: 5, 9: 5, 28: 2}  # rounds, and how many more by number of parties
+ROUNDS = 5
 COMMON = {"width": 64, "degree": 1, "sum_budget": 0.0}
 ACTIVE = ("semi-honest", "covert", "active")
 # By name: method, parties, levels, options.
@@ -38,31 +43,46 @@ CASES: dict[str, tuple[str, int, tuple[str, ...], dict[str, Any]]] = {
 }
 
 
-def run(name: str, level: str, rounds: int) -> dict[str, float]:
-    """CPU seconds, bytes and messages of a run."""
+class Clock(History):
+    """An observer that notes the processor's time at the end of each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def record(self, event: Event) -> None:
+        """Keep the event, and the time of a step."""
+        super().record(event)
+        if event.name == "round":
+            self.seconds.append(time.process_time())
+
+
+def run(name: str, level: str) -> dict[str, float]:
+    """CPU seconds, bytes and messages of a round, but for the first and the last one."""
     method, parties, _, options = CASES[name]
     data = load_dataset("digits", parties=8).with_parties(parties)
-    before = time.process_time()
-    given = {**options, "rounds": rounds, "security": level}
-    outcome = simulate(method, data, conditions=NONE, defaults={}, **given)
-    seconds = time.process_time() - before
-    totals = outcome.simulation.transcript.totals()
+    made = make(method, data, defaults={}, **options, rounds=ROUNDS, security=level)
+    clock, sent = Clock(), Transcript()
+    how = {"transcript": sent, "observer": clock, "make_party": made.party}
+    every = made.parties()
+    with one_thread():
+        Simulation(every, conditions=NONE, secrets=made.secrets, rules=rules_of(made), **how).run()
+    totals, ends = sent.totals(), clock.seconds
+    inner = (totals["round"] > 1) & (totals["round"] < ROUNDS)
     return {
-        "seconds": seconds,
-        "bytes": float(np.sum(totals["bytes"])),
-        "messages": float(np.sum(totals["messages"])),
+        "seconds": (ends[-1] - ends[0]) / (len(ends) - 1),
+        "bytes": float(np.sum(totals["bytes"][inner])) / (ROUNDS - 2),
+        "messages": float(np.sum(totals["messages"][inner])) / (ROUNDS - 2),
     }
 
 
 def measure(name: str, times: int) -> dict[str, Any]:
     """A round of each level: medians of ms and of its ratio to the first one's; bytes, messages."""
-    _, parties, levels, _ = CASES[name]
-    more = MORE[parties]
+    levels = CASES[name][2]
     found: dict[str, list[dict[str, float]]] = {level: [] for level in levels}
     for _ in range(times):
         for level in levels:
-            short, long = (run(name, level, rounds) for rounds in (SHORT, SHORT + more))
-            found[level].append({key: (long[key] - short[key]) / more for key in long})
+            found[level].append(run(name, level))
     first = found[levels[0]]
     return {
         level: {
@@ -86,7 +106,6 @@ def main() -> None:
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in CASES:
         if not given.words or any(word in name for word in given.words):
-            run(name, "semi-honest", 1)  # compiles
             known[name] = measure(name, given.times)
             RESULTS.parent.mkdir(exist_ok=True)
             RESULTS.write_text(json.dumps(known, indent=1) + "\n")
