@@ -23,8 +23,9 @@ How many of {parties} parties may be slow, until a method takes more than {facto
 to {target:g} accuracy on {data} as without them. Each case has {seeds} seeds, of which each draws
 which parties are slow. The interval is a 95 % bootstrap over seeds; ">=" says that runs ended
 before the limit. The *clock's* threshold counts rounds alone, *declared* is N - R. *Censored* are
-runs that did not reach the target. `benchmarks/thresholds.py` makes the runs, and
-`benchmarks/thresholds_page.py` this page ([how](stragglers.md#how-many-stragglers)).
+runs that did not reach the target. No more than {most} slow parties were tried.
+`benchmarks/thresholds.py` makes the runs, and `benchmarks/thresholds_page.py` this page
+([how](stragglers.md#how-many-stragglers)).
 
 A slow party is ten times slower under laws in which all are alike (lognormal, exponential); in
 `paper` and in measured delays it is one of the slow parties there. Rates are the best of three on
@@ -40,7 +41,11 @@ def page() -> str:
     """Text of the page."""
     content = json.loads(RESULT.read_text())
     settings = content["settings"]
-    lines = [HEAD.format(**settings | {"seeds": len(settings["seeds"])}), *spread(), ""]
+    lines = [
+        HEAD.format(**settings | {"seeds": len(settings["seeds"]), "most": settings["counts"][-1]}),
+        *spread(),
+        "",
+    ]
     lines += ["## Thresholds", "", *matrix(content["thresholds"]), ""]
     for setting in dict.fromkeys(row["setting"] for row in content["thresholds"]):
         own = [row for row in content["thresholds"] if row["setting"] == setting]
