@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from securevfl.cli import output
 from securevfl.cli.completion import epilog
 from securevfl.errors import ConfigurationError
 from securevfl.protocols.base.defaults import SHOWN
@@ -36,6 +37,9 @@ def new(
             show_default=False,
         ),
     ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one JSON object.")
+    ] = False,
 ) -> None:
     """Begin a protocol, a data set or a study of your own.
 
@@ -55,6 +59,9 @@ def new(
     place.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         (place / file).write_text(text)
+    if json:
+        output.print_json({"files": [str(place / file) for file in files]})
+        return
     typer.echo("\n".join(_next(kind, name, place)))
 
 

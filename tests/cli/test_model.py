@@ -109,6 +109,10 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
             monkeypatch.setattr(module, name, note)
     for name in ("invitation.invite", "join.join", "relay.start", "relay.init"):
         monkeypatch.setattr(f"securevfl.runs.organisations.{name}", note)
+    monkeypatch.setattr(
+        "securevfl.runs.organisations.prediction.predict",
+        lambda *a, **_: called.append(a) or {"predicted_rows": 1},
+    )
     invited = SimpleNamespace(index=0, token="0123456789")
     monkeypatch.setattr(
         "securevfl.runs.organisations.invitation.Invitation.parse", lambda _: invited

@@ -25,6 +25,7 @@ from securevfl.verified import (
     Secret,
     World,
     bare_of,
+    combination,
     decide,
     picked,
 )
@@ -535,3 +536,14 @@ def test_a_part_that_was_declared_public_holds_nothing_protected():
         party.send(1, "up", (party.columns, party.columns, 1.0))
     with pytest.raises(FlowError, match="no number of float64"):
         party.send(1, "up", (np.zeros(2), party.columns, party.columns))
+
+
+def test_a_combination_takes_whole_factors_alone_and_is_the_sum_of_its_products():
+    """A half was nearly cut to zero where the terms are one step of a trace."""
+    world = World(P31.modulus)
+    x, y = world.secret(0, "x", (3,)), world.secret(0, "y", (3,))
+    whole = combination([(3, x), (-2, y)])
+    assert np.array_equal(bare_of(whole), bare_of(x.times(3) - y.times(2)))
+    for bad in (0.5, True, np.float64(2)):
+        with pytest.raises(FlowError, match="a whole number is needed"):
+            combination([(bad, x), (1, y)])
