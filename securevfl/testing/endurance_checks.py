@@ -134,8 +134,17 @@ def _corrupt(party: Party, kinds: Collection[str]) -> None:
 
     def lie(to: int, kind: str, payload: Any, **given: Any) -> None:
         if kind in kinds:
-            right = bare_of(payload)
-            payload = stream.integers(0, 2**16, right.shape).astype(right.dtype)
+            signed = isinstance(payload, tuple)  # what is beside the elements is left as it is
+            wrong = [_wrong(one, stream) for one in (payload if signed else [payload])]
+            payload = tuple(wrong) if signed else wrong[0]
         send(to, kind, payload, **given)
 
     party.send = lie  # type: ignore[method-assign]
+
+
+def _wrong(right: Any, stream: np.random.Generator) -> Any:
+    """Random elements in place of those of a field; what is none as it is."""
+    bare = bare_of(right)
+    if not isinstance(bare, np.ndarray) or bare.dtype not in (np.uint32, np.uint64):
+        return right
+    return stream.integers(0, 2**16, bare.shape).astype(bare.dtype)

@@ -13,8 +13,9 @@ from securevfl.verified import bare_of
 from securevfl.verified.values import Protected
 from tests.protocols.test_conformance import VARIANTS, chosen
 
-# Active parties begin with one top network, which the threat model lists as public.
-PUBLIC = {"cvfl": ".top."}
+# Active parties begin with one top network, which the threat model lists as public; in flexvfl all
+# have the server's.
+PUBLIC = {"cvfl": ".top.", "flexvfl": ".head."}
 AT_SETUP = {"coded_split"}  # draws weights in setup, by `tests/protocols/coded_split`
 
 

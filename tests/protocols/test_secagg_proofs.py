@@ -93,7 +93,7 @@ def both_opened(self, deals, survivors):
     )
 
 
-def halves(party, own, secret, keys, shape):
+def halves(party, own, secret, keys, shape, told):
     """Pair masks whose second half is the first one."""
     total = 0
     for v, key in keys.items():

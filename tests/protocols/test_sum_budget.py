@@ -206,8 +206,8 @@ def lying_fedvs(monkeypatch, rng, decoded):
     asked = [np.sort(rng.permutation(ROWS)[:10]).astype(np.uint32) for _ in range(3)]
     honest = Server.interpolate
 
-    def interpolate(self, uploads):
-        sums = honest(self, uploads)
+    def interpolate(self, attempt, uploads):
+        sums = honest(self, attempt, uploads)
         decoded.note(len(decoded), self.batch.rows)  # what is told twice counts twice
         return sums
 

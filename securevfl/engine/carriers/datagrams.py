@@ -136,7 +136,7 @@ def decode_hello(data: bytes) -> tuple[Offer, Answer]:
     """
     (length,) = _HELLO.unpack_from(data, _HEAD.size)
     at = _HEAD.size + _HELLO.size
-    if len(data) != _HELLO_BYTES or at + length > len(data):
+    if len(data) != _HELLO_BYTES or at + length > len(data) or any(data[at + length :]):
         raise WireError(f"datagram: an introduction of {length} bytes in {len(data)}")
     values = wire.decode_flat(data[at : at + length], _HELLO_FIELDS)
     return Offer(*values[:5]), Answer(*values[5:])

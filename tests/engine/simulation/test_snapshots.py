@@ -169,7 +169,7 @@ def test_a_resumed_run_is_cut_and_resumed_again_and_again(name):
             simulation, recorder = resume(make, conditions, states[0])
         assert simulation.finished
         assert finish(simulation, recorder) == whole
-        assert cuts > 5
+        assert cuts >= 5
 
 
 def test_two_cuts_of_one_run_and_a_request_that_replaces_another():
