@@ -17,7 +17,16 @@ import numpy as np
 
 from securevfl.active.dealt import refuse_lie
 from securevfl.active.signing import PROTECTED as SIGNED
-from securevfl.active.statements import DIGEST, RUN, Statement, Subject, digest, signed
+from securevfl.active.statements import (
+    DIGEST,
+    RUN,
+    ApartError,
+    Statement,
+    Subject,
+    digest,
+    refuse_apart,
+    signed,
+)
 from securevfl.errors import ProtocolError, RunError
 from securevfl.verified import Secret
 from securevfl.verified.trace import SERVER
@@ -133,8 +142,8 @@ def doubts(client: Any, others: Mapping[int, Secret]) -> bool:
     Such clients are asked for the server's signature; `compare` takes what they answer.
     """
     try:
-        client.story[0].map(_doubt, tuple(others), *others.values(), shape=(0,))
-    except DoubtError as doubt:
+        client.story[0].map(refuse_apart, tuple(others), *others.values(), shape=(0,))
+    except ApartError as doubt:
         for n in doubt.parties:
             client.send(n, "doubted", None)
         client.record("refused", clients=doubt.parties, why="they were told another history")
@@ -178,27 +187,6 @@ def _no_form(client: Any, kind: str, sender: int, wanted: str) -> ProtocolError:
         f"{client.telling.method}: {kind!r} of party {sender} is of another form, and must be "
         f"{wanted}. It departs from the protocol, or has other options: give all the same ones"
     )
-
-
-class DoubtError(RunError):
-    """Histories that others showed, and that are not the own one.
-
-    Attributes
-    ----------
-    parties : list of int
-    """
-
-    def __init__(self, parties: list[int]) -> None:
-        super().__init__(f"parties {parties} show another history")
-        self.parties = parties
-
-
-def _doubt(h: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
-    """Nothing, or the error of histories that are not the own one."""
-    found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(h, one)]
-    if found:
-        raise DoubtError(found)
-    return np.empty(0)
 
 
 def _after(party: Any, told: bytes, gradient: Secret) -> Secret:

@@ -10,7 +10,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from securevfl.engine import wire
+from securevfl.errors import RunError
 
 SIGNATURE = 64  # bytes
 DIGEST = 32  # bytes of SHA-256
@@ -112,3 +115,24 @@ def digest(name: str, *parts: bytes) -> bytes:
     *parts : bytes
     """
     return hashlib.sha256(wire.encode((name, *parts))).digest()
+
+
+class ApartError(RunError):
+    """Parties whose word is another one than the own.
+
+    Attributes
+    ----------
+    parties : list of int
+    """
+
+    def __init__(self, parties: list[int]) -> None:
+        super().__init__(f"parties {parties} say something else")
+        self.parties = parties
+
+
+def refuse_apart(own: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
+    """Nothing, or an ApartError of parties that show another digest than the own."""
+    found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(own, one)]
+    if found:
+        raise ApartError(found)
+    return np.empty(0)

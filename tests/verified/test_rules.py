@@ -122,8 +122,8 @@ CAUGHT = {
     ("protocols.base.levels.signed_uploads", "CorruptResultsError"),
     # What others were told or dealt: who follows the protocol tells all the same, and who lacks a
     # round, as losses alone decide, has another history.
-    ("active.history", "DoubtError"),
-    ("protocols.base.levels.proved_shares", "OtherEchoError"),
+    ("active.history", "ApartError"),
+    ("protocols.base.levels.proved_shares", "ApartError"),
     # Before a run: what the configuration, and the data of the simulation's owner, allow.
     ("protocols.fedvs.protocol", "RangeError"),
     ("protocols.fedvs.parameters", "ConfigurationError"),

@@ -22,7 +22,7 @@ from securevfl.active.dealt import (
     proofs,
 )
 from securevfl.active.signing import new_start
-from securevfl.active.statements import DIGEST, digest
+from securevfl.active.statements import DIGEST, ApartError, digest, refuse_apart
 from securevfl.errors import RunError
 from securevfl.protocols.base.messages import MessageKey, MessageSpec
 from securevfl.protocols.base.received import refusal
@@ -132,8 +132,8 @@ async def echo(holder: Any, method: str) -> Secret:
         if type(one) is not Secret:
             raise refusal(f"{method}: 'echo'", n, "another form", "a digest")
     try:
-        said.map(_refuse_others, tuple(received), *received.values(), shape=(0,))
-    except OtherEchoError as found:
+        said.map(refuse_apart, tuple(received), *received.values(), shape=(0,))
+    except ApartError as found:
         holder.broadcast("echoed", (shown, signatures), found.parties)
         told = await holder.collect("echoed", senders=found.parties, timeout=_PATIENCE)
         if silent := sorted(set(found.parties) - set(told)):
@@ -154,30 +154,9 @@ async def echo(holder: Any, method: str) -> Secret:
     return chained(no_chain(holder), *(one[1] for one in own))
 
 
-class OtherEchoError(RunError):
-    """Digests that others showed of what they were dealt, and that are not the own one.
-
-    Attributes
-    ----------
-    parties : list of int
-    """
-
-    def __init__(self, parties: list[int]) -> None:
-        super().__init__(f"parties {parties} were dealt other things")
-        self.parties = parties
-
-
 def _said(*stories: np.ndarray) -> np.ndarray:
     """Digest of chain, root and H(c) of each dealing."""
     return np.frombuffer(digest("echo", *(one[[1, 4, 5]].tobytes() for one in stories)), np.uint8)
-
-
-def _refuse_others(said: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
-    """Nothing, or the error of digests that are not the own one."""
-    found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(said, one)]
-    if found:
-        raise OtherEchoError(found)
-    return np.empty(0)
 
 
 def echo_messages() -> tuple[MessageSpec, ...]:

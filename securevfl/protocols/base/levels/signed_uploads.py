@@ -17,7 +17,7 @@ import numpy as np
 from securevfl.active.dealing import Form
 from securevfl.active.dealt import Dealing
 from securevfl.active.signing import new_start
-from securevfl.active.statements import DIGEST, is_signed_by
+from securevfl.active.statements import DIGEST, ApartError, is_signed_by
 from securevfl.active.tags import PARTS, checked_tags, signed_tags
 from securevfl.active.uploads import (
     are_named,
@@ -26,7 +26,7 @@ from securevfl.active.uploads import (
     text_of,
 )
 from securevfl.engine import wire
-from securevfl.errors import CorruptResultsError, RunError
+from securevfl.errors import CorruptResultsError
 from securevfl.field.lagrange_code import LagrangeCode
 from securevfl.field.prss import Prss
 from securevfl.protocols.base.decoding import decode_results
@@ -141,19 +141,6 @@ def upload_text(
     return text_of(run, label, party, upload)
 
 
-class ApartError(RunError):
-    """Uploads that do not count: not signed, or under another label than most.
-
-    Attributes
-    ----------
-    parties : frozenset of int
-    """
-
-    def __init__(self, parties: frozenset[int]) -> None:
-        super().__init__(f"uploads of {sorted(parties)} are not signed, or of another label")
-        self.parties = parties
-
-
 def decode_signed(
     server: Any,
     code: LagrangeCode,
@@ -195,7 +182,7 @@ def decode_signed(
     try:
         _check_signed(server, code, told, chain, formed)
     except ApartError as found:
-        apart |= found.parties
+        apart.update(found.parties)
     server.apart |= apart
     for j in sorted(apart):
         why = "its upload is not signed, or under another label than most, and does not count"
@@ -249,7 +236,7 @@ def _apart(
         if is_signed_by(verifier, signature, text):
             labels[j] = own.tobytes()
     most = Counter(labels.values()).most_common(1)
-    apart = frozenset(j for j in parties if not most or labels.get(j) != most[0][0])
+    apart = [j for j in parties if not most or labels.get(j) != most[0][0]]
     if apart:
         raise ApartError(apart)
     return np.empty(0, np.uint8)
