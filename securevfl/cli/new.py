@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -47,10 +49,7 @@ def new(
     study is one file. What is written works as it stands: change it step by
     step.
     """
-    if not name.isidentifier() or name != name.lower():
-        raise ConfigurationError(
-            f"new: {name!r} is no name; it is one of a module, of small letters, digits and _"
-        )
+    _check_name(kind, name)
     place = Path(name) if folder is None else folder
     files = _files(kind, name)
     there = [file for file in files if (place / file).exists()]
@@ -63,6 +62,23 @@ def new(
         output.print_json({"files": [str(place / file) for file in files]})
         return
     typer.echo("\n".join(_next(kind, name, place)))
+
+
+def _check_name(kind: str, name: str) -> None:
+    """Refuse a name that no module can have, or that is taken."""
+    from securevfl.runs.catalogue import dataset_catalogue, protocols
+
+    if not name.isidentifier() or name != name.lower() or iskeyword(name):
+        raise ConfigurationError(
+            f"new: {name!r} is no name; it is one of a module, of small letters, digits and _"
+        )
+    if kind == "study":
+        return
+    known = protocols() if kind == "protocol" else [one.name for one in dataset_catalogue()]
+    if name in known or find_spec(name) is not None:
+        raise ConfigurationError(
+            f"new: the name {name!r} is taken, by a {kind} or by another module; choose another one"
+        )
 
 
 def _files(kind: str, name: str) -> dict[str, str]:

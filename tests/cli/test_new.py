@@ -57,7 +57,9 @@ def test_nothing_is_replaced_and_a_name_is_one(tmp_path):
         assert said.exit_code == 2
         assert "is there already" in said.stderr
     assert [*tmp_path.iterdir()] == [tmp_path / "mine.py"]
-    for name in ("My", "a-b", "1a", "../x"):
+    for kind, name in (("protocol", "split"), ("data", "digits"), ("data", "random")):
+        assert "is taken" in new(kind, name, "--out", tmp_path).stderr
+    for name in ("My", "a-b", "1a", "../x", "class"):
         assert "is no name" in new("protocol", name, "--out", tmp_path).stderr
 
 

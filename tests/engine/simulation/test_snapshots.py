@@ -161,7 +161,7 @@ def test_a_resumed_run_is_cut_and_resumed_again_and_again(name):
         simulation, recorder = start(make, conditions)
         cuts = 0
         while True:
-            cut = [int(rng.integers(1, 25))]
+            cut = [int(rng.integers(1, 12))]
             states = run_with_cuts(simulation, recorder, cut, leave=True)
             if not states:
                 break
@@ -169,7 +169,7 @@ def test_a_resumed_run_is_cut_and_resumed_again_and_again(name):
             simulation, recorder = resume(make, conditions, states[0])
         assert simulation.finished
         assert finish(simulation, recorder) == whole
-        assert cuts >= 5
+        assert cuts > 5
 
 
 def test_two_cuts_of_one_run_and_a_request_that_replaces_another():
