@@ -28,7 +28,7 @@ import numpy as np
 
 from securevfl.errors import SecureVFLError
 from securevfl.verified import functions
-from securevfl.verified.trace import Node, Output, Trace
+from securevfl.verified.trace import MOST_CALLS, Node, Output, Trace, in_order
 
 Poly = dict[tuple[int, ...], int]  # sorted symbols -> coefficient
 FUNCTIONS = ("map",)
@@ -252,6 +252,7 @@ class Checker:
         self.releases = 0
         self._rising: list[tuple[int, int]] = []  # moved tapes, with the latest symbol of each
         self._next = len(entries.atom_of)
+        self._calls = 0  # of `has`, one in the other
         self.rows: list[list[Poly]] = []
         #: Row, entry and monomial of each place of a symbol, so that a move touches these alone.
         self.where: dict[int, set[tuple[int, int, tuple[int, ...]]]] = {}
@@ -503,9 +504,22 @@ class Checker:
         if symbol in self.fresh:
             return True
         if symbol not in self.have:
+            if self._calls >= MOST_CALLS:
+                calls, self._calls = self._calls, 0
+                for one in in_order(symbol, self._below):
+                    self.has(one)
+                self._calls = calls
+            self._calls += 1
             self.have[symbol] = False
             self.have[symbol] = self._has(symbol)
+            self._calls -= 1
         return self.have[symbol]
+
+    def _below(self, symbol: int) -> set[int]:
+        """Symbols that one is computed from and that were not looked at."""
+        moved = self.moved.get(symbol)
+        polys = [q for arg in self.e.atom(symbol).deps for q in arg] if moved is None else [moved]
+        return {s for q in polys for m in q for s in m} - self.have.keys() - self.fresh
 
     def _has(self, symbol: int) -> bool:
         if symbol in self.moved:

@@ -24,7 +24,7 @@ import numpy as np
 
 from securevfl.errors import SecureVFLError
 from securevfl.verified import functions
-from securevfl.verified.trace import Node, Trace, key_of
+from securevfl.verified.trace import MOST_CALLS, Node, Trace, in_order, key_of
 from securevfl.verified.values import fitted
 
 Array = np.ndarray[Any, Any]
@@ -925,11 +925,21 @@ class Evaluation:
         self._flat: dict[int, list[int]] = {}
         self._resolved = resolved or (lambda form: form)
         self._calls: dict[Any, Any] = {}
+        self._deep = 0  # calls of `raw`, one in the other
 
     def raw(self, number: int) -> Any:
         """The value of a block: an array, a model, or the limbs of a key."""
         if number not in self._raw:
-            self._raw[number] = self._made(self.algebra.blocks[number])
+            if self._deep >= MOST_CALLS:
+                blocks, deep, self._deep = self.algebra.blocks, self._deep, 0
+                for one in in_order(number, lambda b: blocks[b].below - self._raw.keys()):
+                    self.raw(one)
+                self._deep = deep
+            self._deep += 1
+            try:
+                self._raw[number] = self._made(self.algebra.blocks[number])
+            finally:
+                self._deep -= 1
         return self._raw[number]
 
     def _made(self, block: Block) -> Any:

@@ -18,6 +18,7 @@ found here is a verdict before it did.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +38,7 @@ from securevfl.verified.forms import (
     entries,
 )
 from securevfl.verified.functions import FlowError
-from securevfl.verified.trace import Message, Output, Trace, name_of
+from securevfl.verified.trace import MOST_CALLS, Message, Output, Trace, in_order, name_of
 from securevfl.verified.values import fitted
 
 _MOST_ENTRIES = 4000  # rows are looked at entry by entry, where there are no more
@@ -140,9 +141,11 @@ class Prover:
         self.shown: dict[int, _Row] = {}  # uniform value s -> the row that it is
         self._yes: set[int] = set()
         self._no: set[int] = set()
-        self._reach: dict[int, frozenset[int]] = {}
-        self._basis: dict[Any, dict[Any, int]] | None = None
+        self._told_by: dict[int, frozenset[int]] = {}
+        self._basis: dict[Any, tuple[int, Any, dict[Any, int]]] | None = None
         self._failed: set[tuple[int, int]] = set()
+        self._calls = 0  # of `known`, one in the other
+        self._naming: dict[int, set[int]] = {}  # of a block rows that name it, or did in this pass
         self._next = 0
         self._generous = False  # a tape was given that no row shows
         self._named = {
@@ -156,8 +159,8 @@ class Prover:
 
     def _add(self, part: int, form: Form) -> None:
         """The rows of a part: entries that name the same blocks are one row."""
-        reached = (b for block in form.blocks for b in self.reach(block))
-        self._public.update(b for b in reached if self.algebra.blocks[b].kind == "public key")
+        for block in form.blocks:
+            self._public.update(b for b in self.told(block) if self._kind_of(b) == "public key")
         size = math.prod(form.shape)
         groups: dict[Any, list[int]] = {}
         tables = [self.algebra.views.table(view)[0] for view, _ in form.linear.values()]
@@ -189,12 +192,31 @@ class Prover:
             return True
         if number in self._no:
             return False
+        if self._calls >= MOST_CALLS:
+            self._look_below(number)
+        self._calls += 1
         self._no.add(number)  # while it is looked at
-        if self._look(self.algebra.blocks[number]):
+        found = self._look(self.algebra.blocks[number])
+        self._calls -= 1
+        if found:
             self._no.discard(number)
             self._yes.add(number)
-            return True
-        return False
+        return found
+
+    def _look_below(self, number: int) -> None:
+        """Look at what a block is computed from, the first in the trace first.
+
+        Calls in each other would else be as deep as a model has rounds: see `in_order`.
+        """
+
+        def below(one: int) -> Iterable[int]:
+            found = self.subst[one].blocks if one in self.subst else self.algebra.blocks[one].below
+            return (b for b in found if b not in self._yes and b not in self._no)
+
+        calls, self._calls = self._calls, 0
+        for one in in_order(number, below):
+            self.known(one)
+        self._calls = calls
 
     def _look(self, block: Block) -> bool:
         number, kind = block.number, block.kind
@@ -252,8 +274,8 @@ class Prover:
             {m: c for m, c in row.items() if not all(self.known(b) for b, _ in m)} for row in rows
         ]
 
-    def basis(self) -> dict[Any, dict[Any, int]]:
-        """Outputs in echelon form."""
+    def basis(self) -> dict[Any, tuple[int, Any, dict[Any, int]]]:
+        """Outputs in echelon form: of each pivot its number, itself, and the combination."""
         if self._basis is None:
             self._basis = {}
             for output in self._output_entries:
@@ -262,22 +284,27 @@ class Prover:
                     if left:
                         pivot = next(iter(left))
                         inverse = pow(left[pivot], -1, self.algebra.p)
-                        self._basis[pivot] = {
-                            m: c * inverse % self.algebra.p for m, c in left.items()
-                        }
+                        scaled = {m: c * inverse % self.algebra.p for m, c in left.items()}
+                        self._basis[pivot] = (len(self._basis), pivot, scaled)
         return self._basis
 
     def _reduced(self, row: dict[Any, int]) -> dict[Any, int]:
         p, basis, row = self.algebra.p, self._basis or {}, dict(row)
-        for pivot, known in basis.items():  # in the order in which they were found
+        todo = [basis[m] for m in row if m in basis]
+        heapq.heapify(todo)
+        while todo:  # in the order in which they were found: each names none of the earlier pivots
+            _, pivot, known = heapq.heappop(todo)
             factor = row.get(pivot)
-            if factor:
-                for m, c in known.items():
-                    value = (row.get(m, 0) - factor * c) % p
-                    if value:
-                        row[m] = value
-                    else:
-                        row.pop(m, None)
+            if not factor:
+                continue
+            for m, c in known.items():
+                value = (row.get(m, 0) - factor * c) % p
+                if not value:
+                    row.pop(m, None)
+                    continue
+                if m not in row and m in basis:
+                    heapq.heappush(todo, basis[m])
+                row[m] = value
         return row
 
     def beyond(self, form: Form) -> bool:
@@ -289,8 +316,8 @@ class Prover:
 
     # -- dependence --------------------------------------------------------------------------
 
-    def reach(self, number: int) -> frozenset[int]:
-        """Blocks that a block is computed from in the trace, itself included.
+    def told(self, number: int) -> frozenset[int]:
+        """Releases and public keys that a block is computed from in the trace, itself included.
 
         A stream depends on its key, and an agreed key on no secret one: that is the assumption on
         key agreement.
@@ -298,19 +325,22 @@ class Prover:
         todo = [number]
         while todo:
             top = todo[-1]
-            if top in self._reach:
+            if top in self._told_by:
                 todo.pop()
                 continue
             block = self.algebra.blocks[top]
             below = () if block.kind in ("agreed", "public key") else block.below
-            missing = [b for b in below if b not in self._reach]
+            missing = [b for b in below if b not in self._told_by]
             if missing:
                 todo.extend(missing)
             else:
                 todo.pop()
-                found = {top}.union(*(self._reach[b] for b in below))
-                self._reach[top] = frozenset(found)
-        return self._reach[number]
+                own = {top} if block.kind in ("release", "public key") else set()
+                self._told_by[top] = frozenset(own.union(*(self._told_by[b] for b in below)))
+        return self._told_by[number]
+
+    def _kind_of(self, number: int) -> str:
+        return self.algebra.blocks[number].kind
 
     def depends(
         self,
@@ -358,7 +388,7 @@ class Prover:
 
     def _moves(self, block: int, by: Form) -> None:
         """Replacement of a block by a form from now on."""
-        self.subst = {**self.subst, block: by}
+        self.subst[block] = by
         latest = max(
             (b for b in by.blocks if self.algebra.blocks[b].kind != "fresh"), default=block
         )
@@ -430,7 +460,7 @@ class Prover:
         rows = (row.blocks for row in self.rows.values())
         for blocks in (*rows, *(form.blocks for form in self.outputs)):
             for block in blocks:
-                found |= {b for b in self.reach(block) if self.algebra.blocks[b].kind == "release"}
+                found |= {b for b in self.told(block) if self._kind_of(b) == "release"}
         for number in sorted(found):
             own = self.algebra.blocks[number]
             if own.owner in self.coalition:
@@ -468,10 +498,11 @@ class Prover:
     def _tapes(self) -> bool:
         """One pass of moves over the rows."""
         done = False
-        where: dict[int, int] = {}
-        for row in self.rows.values():
+        self._naming = {}
+        for number, row in self.rows.items():
             for block in row.blocks:
-                where[block] = where.get(block, 0) + 1
+                self._naming.setdefault(block, set()).add(number)
+        where = {block: len(some) for block, some in self._naming.items()}
         for number in list(self.rows):
             row = self.rows[number]
             found = self._candidates(row)
@@ -486,11 +517,16 @@ class Prover:
 
     def _move(self, number: int, block: int) -> bool:
         """Solve a row for a tape; False where the others could not be written."""
-        row, algebra, before, tape = self.rows[number], self.algebra, self.subst, block
+        row, algebra, tape = self.rows[number], self.algebra, block
         view, c = row.form.linear[block]
         places = algebra.views.pivots(view)
         assert places is not None
-        terms = {n: algebra.named(r.form, block) for n, r in self.rows.items() if block in r.blocks}
+        naming = [n for n in sorted(self._naming[block]) if n in self.rows]
+        terms = {
+            n: algebra.named(self.rows[n].form, block)
+            for n in naming
+            if block in self.rows[n].blocks
+        }
         whole = view == algebra.views.identity(algebra.blocks[block].shape)
         try:
             if not whole or algebra.blocks[block].shape != row.form.shape:
@@ -504,11 +540,13 @@ class Prover:
             for other, one in terms.items():
                 terms[other] = algebra.substitute(one, block, solved, seen)
         except NotExpressibleError:
-            self.subst = before
+            self.subst.pop(tape, None)
             return False
         self._moves(block, solved)
         for other, one in terms.items():
             self.rows[other].exchange(algebra, tape, one)
+            for named in self.rows[other].blocks:
+                self._naming.setdefault(named, set()).add(other)
         del self.rows[number]
         self.shown[s.number] = row
         origin, above = self._origin(tape)
@@ -841,12 +879,13 @@ def _value(block: Block) -> Any:
     return block.node.value
 
 
-def randomness_in(algebra: Algebra, form: Form) -> str | None:
+def randomness_in(algebra: Algebra, form: Form, seen: set[int] | None = None) -> str | None:
     """The name of a random value that a form depends on; None for a function of inputs.
 
-    Releases do not count: what is computed from one is given with it, and paid for.
+    Releases do not count: what is computed from one is given with it, and paid for. Blocks in
+    `seen` are not looked at again; those of this form join it.
     """
-    todo, seen = list(form.blocks), set()
+    todo, seen = list(form.blocks), set() if seen is None else seen
     while todo:
         block = algebra.blocks[todo.pop()]
         if block.number in seen:
@@ -915,8 +954,9 @@ def remembering(algebra: Algebra) -> str:
 
 def search(algebra: Algebra, coalition: Iterable[int], outputs: Sequence[Output]) -> Found:
     """Look for a proof, or for two inputs that refute the claim."""
+    seen: set[int] = set()
     for output in outputs:
-        drawn = randomness_in(algebra, algebra.form(output.node))
+        drawn = randomness_in(algebra, algebra.form(output.node), seen)
         if drawn is not None:
             why = f"output {output.name} depends on {drawn}: it is no function of inputs"
             return Found("NOT PROVED", text=why)

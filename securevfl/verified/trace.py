@@ -722,3 +722,23 @@ def field_of(modulus: int) -> Any:
     from securevfl.field.prime_field import PrimeField
 
     return PrimeField(modulus)
+
+
+MOST_CALLS = 50  # in each other, before what a value is computed from is looked at in order
+
+
+def in_order(number: int, below: Callable[[int], Iterable[int]]) -> list[int]:
+    """Blocks that one is computed from, each after those that it is computed from itself.
+
+    Python calls no deeper than about a thousand, and a model of many rounds is a chain as long.
+    """
+    order, todo, seen = list[int](), [(number, False)], set[int]()
+    while todo:
+        one, done = todo.pop()
+        if done:
+            order.append(one)
+        elif one not in seen:
+            seen.add(one)
+            todo.append((one, True))
+            todo.extend((b, False) for b in below(one) if b not in seen)
+    return order[:-1]

@@ -435,6 +435,23 @@ def test_what_a_coalition_has_anyway_is_not_told():
     assert decide(world, {SERVER, 0}).verdict == "PROVED"
 
 
+def doubled(x):
+    """An array of field elements, times two."""
+    return (x * 2 % (2**31 - 1)).astype(x.dtype)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_a_model_of_a_thousand_steps_is_looked_at(masked):
+    world, (alice, bob), (x, _) = two_parties()
+    value = alice.send(1, "x", x)
+    for _ in range(1000):
+        value = value.map(doubled)
+    bob.send(SERVER, "up", value + bob.uniform(2, 2) if masked else value)
+    found = decide(world, {SERVER})
+    assert found.verdict == ("PROVED" if masked else "VIOLATED"), found.text
+    assert decide(world, {SERVER, 0}).verdict == "PROVED"
+
+
 def test_a_value_of_one_party_and_a_sum_tell_of_the_other():
     world, (alice, bob), (x, y) = two_parties()
     alice.send(SERVER, "up", x)
