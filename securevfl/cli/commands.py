@@ -440,6 +440,30 @@ def bench_round(
         output.print_rounds(result)
 
 
+@bench_app.command("field", epilog=epilog("bench field"))
+def bench_field(
+    repeats: Annotated[
+        int, typer.Option(metavar="N", min=3, help="Turns of all operations; medians are shown.")
+    ] = 7,
+    largest: Annotated[
+        int, typer.Option(metavar="N", min=64, help="Number of rows of the square products.")
+    ] = 1024,
+    json: AsJson = False,
+) -> None:
+    """Time the arithmetic modulo p as shares of what this processor can do at most.
+
+    A share is that of the products of numbers that stay in registers; a copy that of as many bytes.
+    """
+    from securevfl.bench.field import bench_field
+
+    with displays.busy("bench field"):
+        result = bench_field(repeats=repeats, largest=largest)
+    if json:
+        output.print_json(result)
+    else:
+        output.print_field(result)
+
+
 @bench_app.command("threshold", epilog=epilog("bench threshold"))
 def bench_threshold(
     methods: Annotated[

@@ -144,6 +144,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("bench round", "Show what secrecy costs. It takes minutes."),
         ("bench round --parties 8 --segments 2 --rows 2000 --features 64", "Time smaller rounds."),
     ),
+    "bench field": (("bench field", "Show what the kernels leave on the table."),),
     "bench threshold": (
         ("bench threshold --workers 2", "Find thresholds of three methods. It takes minutes."),
         ("bench threshold {default} --law lognormal:1.0 --conditions ranks_st --seeds 5", ""),

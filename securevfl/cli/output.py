@@ -426,6 +426,47 @@ def print_rounds(result: Mapping[str, Any]) -> None:
     print_machine(result["machine"])
 
 
+def print_field(result: Mapping[str, Any]) -> None:
+    """Print what `securevfl.bench.field.bench_field` measured."""
+    rates = {"words": "32-bit products", "doubles": "products of doubles"}
+    limits = [
+        f"{result['limits'][k]:.1f} G/s {what}"
+        for k, what in rates.items()
+        if k in result["limits"]
+    ]
+    limits += [f"{result['limits'][k]:.1f} GB/s {k}" for k in ("copy", "read")]
+
+    def ratio(value: float | None) -> str:
+        return "-" if value is None else f"{value:.2f}"
+
+    out().print(f"kernels {result['tier']}; limits: {', '.join(limits)}", soft_wrap=True)
+    print_table(
+        ("field", "product", "GMAC/s", "share", "/ dgemm", "/ FLINT"),
+        [
+            (
+                power_form(row["prime"]),
+                " x ".join(map(str, row["shape"])),
+                f"{row['gmacs']:.1f}",
+                *map(ratio, (row["share"], row["dgemm"], row["flint"])),
+            )
+            for row in result["products"]
+        ],
+    )
+    print_table(
+        ("field", "operation", "time", "true copies"),
+        [
+            (
+                power_form(row["prime"]),
+                row["operation"],
+                f"{row['ms']:.2f} ms",
+                ratio(row["copies"]),
+            )
+            for row in result["passes"]
+        ],
+    )
+    print_machine(result["machine"])
+
+
 def _with_spread(block: Mapping[str, float]) -> str:
     return f"{block['median']:.1f} ms ({block['low']:.1f} to {block['high']:.1f})"
 

@@ -8,9 +8,19 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.ir import I32, I64, copier, every, joined, load, smaller, store
+from securevfl.field.kernels.ir import (
+    I32,
+    I64,
+    copier,
+    every,
+    high_part,
+    joined,
+    load,
+    redc,
+    smaller,
+    store,
+)
 from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
-from securevfl.field.kernels.montgomery import high_part, redc
 from securevfl.field.kernels.tiles import BLOCK, accumulate, configure, planes, release
 
 Array = NDArray[Any]

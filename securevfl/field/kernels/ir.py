@@ -1,13 +1,14 @@
-"""Small builders of LLVM vector code, shared by the kernels with intrinsics."""
+"""Small builders of LLVM code, and Montgomery reduction with R = 2^64, shared by the kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
-from securevfl.field.kernels.jit import cgutils, intrinsic, types
+from securevfl.field.kernels.jit import cgutils, inlined, intrinsic, types
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
@@ -99,6 +100,14 @@ def call(builder: Any, name: str, arguments: list[Any]) -> None:
     builder.call(module.globals[name], arguments)
 
 
+def pure(builder: Any, name: str, operands: list[Any]) -> Any:
+    """Call an LLVM intrinsic on vectors of one type that returns such a vector."""
+    module, kind = builder.module, operands[0].type
+    if name not in module.globals:
+        ir.Function(module, ir.FunctionType(kind, [kind] * len(operands)), name)
+    return builder.call(module.globals[name], operands)
+
+
 def tile(name: str, *tiles: int, addresses: int = 0) -> Callable[..., Any]:
     """Return a tile instruction on fixed registers, with `addresses` 64-bit operands."""
     constants = [ir.Constant(I8, tile) for tile in tiles]
@@ -118,3 +127,22 @@ def tile(name: str, *tiles: int, addresses: int = 0) -> Callable[..., Any]:
     if addresses == 1:
         return intrinsic(lambda context, address: typed())
     return intrinsic(lambda context, address, stride: typed())
+
+
+ZERO = np.uint64(0)
+ONE = np.uint64(1)
+
+
+@intrinsic
+def high_part(context: Any, a: Any, b: Any) -> Any:
+    """Return the upper 64 bits of a 64 x 64-bit product; one instruction on common processors."""
+    return types.uint64(types.uint64, types.uint64), high_word
+
+
+@inlined
+def redc(upper: Any, low: Any, p: Any, negative_inverse: Any) -> Any:
+    """Return (upper 2^64 + low) / 2^64 mod p in [0, p) for upper < p < 2^62."""
+    # low + m p is 0 mod 2^64, so its carry is 1 unless low is 0; upper + p < 2^63 does not wrap.
+    m = low * negative_inverse
+    t = upper + high_part(m, p) + (ONE if low != ZERO else ZERO)
+    return t - p if t >= p else t

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from securevfl.field.kernels.ir import high_part, redc
 from securevfl.field.kernels.jit import kernel
-from securevfl.field.kernels.montgomery import high_part, redc
 
 Array = NDArray[Any]
 

@@ -8,9 +8,8 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from securevfl.field.kernels.ir import I64
+from securevfl.field.kernels.ir import I64, high_part, redc
 from securevfl.field.kernels.jit import inlined, intrinsic, kernel, types
-from securevfl.field.kernels.montgomery import high_part, redc
 
 Array = NDArray[Any]
 

@@ -19,7 +19,7 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.fifty import lanes, product, projection
-from securevfl.field.kernels.ir import I64, every, slot, splat
+from securevfl.field.kernels.ir import I64, every, pure, slot, splat
 from securevfl.field.kernels.jit import kernel
 from securevfl.field.kernels.primes import P50
 
@@ -43,8 +43,8 @@ class DoubleSum:
     def add(self, x: Any, y: Any) -> None:
         """Add the multiple and the rest of x y."""
         fma = f"llvm.fma.v{self.size}f64"
-        minus = self._take(lanes.pure(self.builder, fma, [y, x, self.c]))
-        rest = lanes.pure(self.builder, fma, [y, x, minus])
+        minus = self._take(pure(self.builder, fma, [y, x, self.c]))
+        rest = pure(self.builder, fma, [y, x, minus])
         self._rest(self.builder.fadd(self.builder.load(self.rests), rest))
 
     def split(self) -> None:

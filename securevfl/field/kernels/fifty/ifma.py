@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from securevfl.field.kernels.fifty import lanes, product, projection
-from securevfl.field.kernels.ir import I64, every, slot, smaller
+from securevfl.field.kernels.ir import I64, every, pure, slot, smaller
 from securevfl.field.kernels.jit import kernel
 from securevfl.field.kernels.primes import P50
 
@@ -27,12 +27,12 @@ _C = 2**50 - P50
 
 def low(builder: Any, total: Any, x: Any, y: Any) -> Any:
     """Return total + the lower 52 bits of x y; only the lower 52 bits of x and y are read."""
-    return lanes.pure(builder, "llvm.x86.avx512.vpmadd52l.uq.512", [total, x, y])
+    return pure(builder, "llvm.x86.avx512.vpmadd52l.uq.512", [total, x, y])
 
 
 def high(builder: Any, total: Any, x: Any, y: Any) -> Any:
     """Return total + the upper 52 bits of x y; only the lower 52 bits of x and y are read."""
-    return lanes.pure(builder, "llvm.x86.avx512.vpmadd52h.uq.512", [total, x, y])
+    return pure(builder, "llvm.x86.avx512.vpmadd52h.uq.512", [total, x, y])
 
 
 class IntegerSum:

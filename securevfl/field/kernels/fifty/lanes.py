@@ -71,14 +71,6 @@ def integers(builder: Any, x: Any) -> Any:
     return builder.sub(bits, every(I64, lanes, MAGIC_BITS))
 
 
-def pure(builder: Any, name: str, operands: list[Any]) -> Any:
-    """Call an LLVM intrinsic on vectors of one type that returns such a vector."""
-    module, kind = builder.module, operands[0].type
-    if name not in module.globals:
-        ir.Function(module, ir.FunctionType(kind, [kind] * len(operands)), name)
-    return builder.call(module.globals[name], operands)
-
-
 def at(builder: Any, address: Any, step: Any, index: int) -> Any:
     """The address that lies `index` steps further."""
     return builder.add(address, builder.mul(step, ir.Constant(I64, index)))
