@@ -34,7 +34,12 @@ def drawer(path: Path) -> Callable[[Path], None]:
     """The function that draws a picture."""
     if path.name == "curves.png":
         return curves_of_a_study
-    known = {"attacks": attacks, "frontier": frontier, "learning": thresholds}
+    known = {
+        "attacks": attacks,
+        "frontier": frontier,
+        "learning": thresholds,
+        "methods": methods,
+    }
     return known[path.stem.partition("-")[0]]
 
 
@@ -72,6 +77,13 @@ def thresholds(path: Path) -> None:
 
     told = json.loads(path.with_suffix(".json").read_text())
     draw_thresholds(told["cells"], told["thresholds"], path)
+
+
+def methods(path: Path) -> None:
+    """Accuracy of all methods against bytes and time, a row for each data set."""
+    from securevfl.bench.methods_picture import draw as draw_methods
+
+    draw_methods(json.loads(path.with_suffix(".json").read_text())["cells"], path)
 
 
 def frontier(path: Path) -> None:

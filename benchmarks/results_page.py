@@ -73,7 +73,8 @@ repeats a study of `benchmarks/papers`. `results-claims` has every difference of
 `results-told` what cards say beside what attacks got, `results-sums` accuracy against equations.
 More: `results-fedvs`, `results-coded-split`, `results-cluster`,
 `results-label-partitioned`, `results-dvfl`, `results-vflhlp`, `results-faults`, `results-attacks`,
-`results-comparators`, `results-organisations`, `results-thresholds`.
+`results-comparators`, `results-organisations`, `results-thresholds`; `results-methods` has all
+methods on one protocol of evaluation.
 """
 
 WHOLE = """# Every claim of the papers, with its differences

@@ -5,8 +5,8 @@
 A case is a method in a setting. On a seed of its own, without slow parties, each method gets the
 rate of `RATES` with which it is the first at the target under the first setting; and each case the
 length of its runs, `LONGER` times the time to the target. All other seeds then run with 0 to 6 slow
-parties of 8. FOLDER keeps the runs, so that the same command goes on where it stopped; cases that
-are done are written to `benchmarks/results/threshold/learning.json`.
+parties of 8. FOLDER keeps the runs, so that the same command goes on where it stopped. Cases that
+are done are written to `benchmarks/results/threshold/learning.json`; those in it are not run again.
 """
 
 from __future__ import annotations
@@ -93,12 +93,36 @@ def case(
     return cells, thresholds(cells, FACTOR, {variant: method.declared})[0]
 
 
-def write(found: list[tuple[str, list[Cell], Threshold]]) -> None:
+def kept() -> tuple[dict[tuple[str, str], dict[str, Any]], dict[str, str]]:
+    """Threshold and cells of each case that is done, by setting and method; variants by method."""
+    if not RESULT.exists():
+        return {}, {}
+    content = json.loads(RESULT.read_text())
+    found: dict[tuple[str, str], dict[str, Any]] = {
+        (edge["setting"], edge["method"]): {"edge": edge, "cells": []}
+        for edge in content["thresholds"]
+    }
+    for row in content["cells"]:
+        found[row["setting"], row["method"]]["cells"].append(row)
+    return found, content["rates"]
+
+
+def told(name: str, cells: list[Cell], edge: Threshold) -> dict[str, Any]:
+    """A case under the name of its method, in JSON types."""
+    cell_rows = [row | {"method": name} for row in rows(cells, FACTOR)]
+    return {"edge": asdict(replace(edge, method=name)), "cells": cell_rows}
+
+
+def write(
+    done: dict[tuple[str, str], dict[str, Any]], rated: dict[str, str], variants: list[str]
+) -> None:
     """Write cells and thresholds of the cases that are done."""
+    order = [(setting.label, name) for setting in settings() for name in variants]
+    found = [done[key] for key in order if key in done]
     content = {
-        "thresholds": [asdict(replace(edge, method=name)) for name, _, edge in found],
-        "cells": [row | {"method": name} for name, some, _ in found for row in rows(some, FACTOR)],
-        "rates": {name: edge.method for name, _, edge in found},
+        "thresholds": [case["edge"] for case in found],
+        "cells": [row for case in found for row in case["cells"]],
+        "rates": rated,
         "settings": {
             "data": "digits",
             "parties": 8,
@@ -114,24 +138,23 @@ def write(found: list[tuple[str, list[Cell], Threshold]]) -> None:
 
 
 def main(folder: Path, variants: list[str]) -> None:
-    """Run all cases, costly methods one after the other, and those that ended too soon again."""
+    """Run the cases that are not done, costly methods last; those that end too soon twice."""
     first, *_ = settings()
-    done: dict[tuple[int, int], tuple[str, list[Cell], Threshold]] = {}
+    done, rated = kept()
+    names = [*METHODS, *(name for name in variants if name not in METHODS)]
     for group in (variants[:QUICK], *([one] for one in variants[QUICK:])):
-        rated = {name: chosen(folder, name, first) for name in group}
-        for number, setting in enumerate(settings()):
-            for name, variant in rated.items():
-                found = case(folder, variant, setting)
-                print(setting.label, variant, found and found[1], flush=True)
+        for setting in settings():
+            for name in group:
+                if (setting.label, name) in done:
+                    continue
+                rated[name] = rated.get(name) or chosen(folder, name, first)
+                found = case(folder, rated[name], setting)
+                if found is not None and found[1].open:
+                    found = case(folder, rated[name], setting, 2 * LONGER)
+                print(setting.label, rated[name], found and found[1], flush=True)
                 if found is not None:
-                    done[number, variants.index(name)] = (name, *found)
-                    write([done[key] for key in sorted(done)])
-    for (number, place), (name, _, edge) in sorted(done.items()):
-        if edge.open:
-            found = case(folder, edge.method, settings()[number], 2 * LONGER)
-            assert found is not None
-            done[number, place] = (name, *found)
-            write([done[key] for key in sorted(done)])
+                    done[setting.label, name] = told(name, *found)
+                    write(done, rated, names)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ pygments_dark_style = "github-dark"
 html_title = f"{project} {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["sort.js"]  # tables
 html_copy_source = False
 html_show_sourcelink = False
 # The site asks nobody's server for anything: fonts are the reader's own, and nothing is tracked.

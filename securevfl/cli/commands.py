@@ -567,6 +567,85 @@ def bench_threshold(
     )
 
 
+@bench_app.command("methods", epilog=epilog("bench methods"))
+def bench_methods(
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="METHOD...",
+            help="Protocols, or variants such as NAME:option=value.  \\[default: all]",
+            autocompletion=protocol_names,
+        ),
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Data set, or one with options such as NAME:parties=6; once for each.  "
+            "\\[default: five settings of four sets]",
+            autocompletion=dataset_names,
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="Number of seeds.")] = 1,
+    until: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Virtual seconds of each run.")
+    ] = 100.0,
+    conditions: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Delays, by name or from a TOML file.",
+            autocompletion=condition_names,
+        ),
+    ] = "ranks_st",
+    rates: Annotated[
+        str, typer.Option(metavar="X,...", help="Learning rates that each method tries.")
+    ] = "0.003,0.01,0.03",
+    attacks: Annotated[
+        bool,
+        typer.Option("--attacks", help="Attack the first seed of each cell. It takes longer."),
+    ] = False,
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Option of all methods that have it."),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Number of processes that carry out runs.")
+    ] = 1,
+    data_dir: DataDir = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder of runs, tables and picture. A run that is there is not made again.",
+        ),
+    ] = Path("runs/methods"),
+    json: AsJson = False,
+) -> None:
+    """Compare methods on one protocol of evaluation: accuracy, bytes, and what is told.
+
+    All have the same splits, delays and virtual time. Each gets its learning rate on validation
+    rows of a seed of its own. Cells that cannot run are named before work begins. The folder gets
+    the table as JSON, CSV and LaTeX after each cell, and a picture with the Pareto fronts.
+    """
+    from securevfl.cli.methods import methods as carry_out
+
+    carry_out(
+        methods or (),
+        data=data or (),
+        seeds=seeds,
+        rates=rates,
+        attacks=attacks,
+        pairs=set or (),
+        workers=workers,
+        data_dir=data_dir,
+        out=out,
+        as_json=json,
+        until=until,
+        conditions=conditions,
+    )
+
+
 @bench_app.command("decoding", epilog=epilog("bench decoding"))
 def bench_decoding(
     parties: Annotated[

@@ -149,6 +149,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("bench threshold --workers 2", "Find thresholds of three methods. It takes minutes."),
         ("bench threshold {default} --law lognormal:1.0 --conditions ranks_st --seeds 5", ""),
     ),
+    "bench methods": (
+        ("bench methods {default} {baseline} --data digits", "Make a part of the table."),
+        ("bench methods --seeds 5 --attacks --workers 2", "Make all of it. It takes hours."),
+    ),
     "bench decoding": (("bench decoding --parties 6,10 --privacy 1,2 --out map.png", ""),),
     "bench scale": (
         ("bench scale --out scale.png", "Draw the growth of three protocols. It takes minutes."),

@@ -168,6 +168,8 @@ class RefusedRunsError(ConfigurationError):
 
     Attributes
     ----------
+    reasons : mapping
+        Why a run is refused, by its label.
     labels : tuple of str
         Of the runs that are refused.
     others : tuple of str
@@ -180,6 +182,7 @@ class RefusedRunsError(ConfigurationError):
         )
         rest = f" {', '.join(others)} can run: leave out the rest." if others else ""
         super().__init__(f"study: nothing was started: {said}.{rest}")
+        self.reasons = dict(refused)
         self.labels, self.others = tuple(refused), tuple(others)
 
 

@@ -239,6 +239,27 @@ def test_bench_threshold():
     assert found["settings"]["until"] == 0.5
 
 
+def test_bench_methods():
+    words = ("fedvs", "local:lr=0.1", "--data", "digits:parties=2,test_fraction=0.8")
+    few = ("--until", "3", "--set", "width=4", "--conditions", "paper", "--out", "here")
+    result = call("bench", "methods", *words, *few)
+    assert result.exit_code == 0, result.output
+    assert "fedvs on digits:parties=2,test_fraction=0.8 cannot run: fedvs: 2 parties" in " ".join(
+        result.output.split()
+    )
+    assert {path.name for path in Path("here").glob("methods.*")} == {
+        *("methods.csv", "methods.json", "methods.png", "methods.tex")
+    }
+    found = json.loads(call("bench", "methods", *words, *few, "--json").stdout)
+    fedvs, local = found["cells"]
+    assert fedvs["empty"].startswith("cannot run")
+    assert (local["seeds"], local["lr"]) == (1, None)
+    assert found["protocol"]["until"] == 3
+    refused = call("bench", "methods", "--rates", "fast")
+    assert refused.exit_code == 2
+    assert "positive numbers with commas" in refused.output
+
+
 def test_conditions_are_listed_and_shown():
     listed = json.loads(call("conditions", "--json").stdout)["conditions"]
     assert {"none", "paper", "ranks_st"} <= {each["name"] for each in listed}

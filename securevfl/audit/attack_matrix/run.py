@@ -178,14 +178,14 @@ def _attack(
                 raise Interrupted(None)
             attack = ATTACKS.get(name)
             head = {"protocol": work.job.label, **_described(attack), "seed": work.job.seed}
-            found["rows"].append(head | _row(_tried(attack, case)))
+            found["rows"].append(head | _row(tried(attack, case)))
 
 
 def _described(attack: Attack) -> dict[str, str]:
     return {"attack": attack.name, "role": str(attack.against), "about": str(attack.asset)}
 
 
-def _tried(attack: Attack, case: AttackCase) -> Outcome | NoView | Failed:
+def tried(attack: Attack, case: AttackCase) -> Outcome | NoView | Failed:
     """Outcome of an attack; what it refuses to be given is a view that it does not have.
 
     A run that breaks under an attack is no missing view, which would read as safe.
