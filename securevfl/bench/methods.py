@@ -343,7 +343,7 @@ def _bytes_at(result: Row, time: float) -> float:
 
 
 def told_by_card(summary: Mapping[str, Any]) -> Row:
-    """What a run's card claims of columns and labels, and what sums told about a row.
+    """Claims of a card about columns and labels, and what sums told about a row.
 
     ``features`` and ``labels`` are the claims' words: who, notion, and what they suppose. ``sums``
     has equations, unknowns and their state, None where nobody decodes sums.

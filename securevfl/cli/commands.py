@@ -546,7 +546,7 @@ def bench_threshold(
     which the target is reached within C times the time without trouble, with an interval over
     seeds; the threshold of the clock, which counts the time of rounds alone, stands beside it.
     """
-    from securevfl.cli.threshold import threshold
+    from securevfl.cli.bench import threshold
 
     threshold(
         methods or THRESHOLD_METHODS,
@@ -628,7 +628,7 @@ def bench_methods(
     rows of a seed of its own. Cells that cannot run are named before work begins. The folder gets
     the table as JSON, CSV and LaTeX after each cell, and a picture with the Pareto fronts.
     """
-    from securevfl.cli.methods import methods as carry_out
+    from securevfl.cli.bench import methods as carry_out
 
     carry_out(
         methods or (),
