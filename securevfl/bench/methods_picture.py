@@ -27,6 +27,7 @@ def draw(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
     path : Path
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     there = [cell for cell in cells if cell["seeds"]]
     sets = list(dict.fromkeys(cell["data"] for cell in there))
@@ -47,6 +48,9 @@ def draw(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
             panel.set_xlabel(words)
             panel.grid(alpha=0.25, which="both")
             panel.set_xscale("log")
+            panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            panel.xaxis.set_minor_formatter(NullFormatter())
         seeds = sorted({cell["seeds"] for cell in own})
         many = "one seed" if seeds == [1] else f"{' or '.join(map(str, seeds))} seeds"
         panels[0].set_title(f"{data}: {own[0]['parties']} parties, {many}", fontsize=10, loc="left")
@@ -79,5 +83,5 @@ def _front(panel: Any, points: Sequence[tuple[str, float, float]], unit: float) 
     last = {name: (a, b) for (name, *_), a, b in zip(points, x, y, strict=True)}
     for name, place in last.items():
         panel.annotate(
-            name, place, textcoords="offset points", xytext=(3, 5), fontsize=7, clip_on=True
+            name, place, textcoords="offset points", xytext=(-4, 5), ha="right", fontsize=7
         )

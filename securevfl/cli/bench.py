@@ -164,6 +164,7 @@ def methods(
     for (name, variant), why in table.check().items():
         output.say(f"bench methods: {variant} on {name} cannot run: {why}")
     out.mkdir(parents=True, exist_ok=True)
+    _write_cells(table.content(), out)
     try:
         with Display("methods") as display, stopping(display) as stop:
             table.run(
