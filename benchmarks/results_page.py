@@ -67,14 +67,14 @@ bound on the replay buffer, is an option (`dvfl --buffer`) without a study.
 
 STUDIES = """## Study pages
 
-Building the site writes pages with tables, pictures and settings from `benchmarks/results`, and so
-does `PYTHONPATH=. python benchmarks/build.py`; they are not committed. `securevfl study FILE`
+Building the site, or `PYTHONPATH=. python benchmarks/build.py`, writes pages with tables, pictures
+and settings from `benchmarks/results`; they are not committed. `securevfl study FILE`
 repeats a study of `benchmarks/papers`. `results-claims` has every difference of the tables above,
 `results-told` what cards say beside what attacks got, `results-sums` accuracy against equations.
 More: `results-fedvs`, `results-coded-split`, `results-cluster`,
 `results-label-partitioned`, `results-dvfl`, `results-vflhlp`, `results-faults`, `results-attacks`,
-`results-comparators`, `results-organisations`, `results-thresholds`; `results-methods` has all
-methods on one protocol of evaluation.
+`results-comparators`, `results-organisations`, `results-thresholds`; `results-methods` compares
+all methods.
 """
 
 WHOLE = """# Every claim of the papers, with its differences
