@@ -9,7 +9,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const rows = [...table.tBodies[0].rows].sort((a, b) => {
         const [x, y] = [value(a), value(b)], [p, q] = [parseFloat(x), parseFloat(y)];
         if (isNaN(p) !== isNaN(q)) return isNaN(p) ? 1 : -1;  // empty cells come last
-        return (down ? -1 : 1) * (isNaN(p) ? y.localeCompare(x) : p - q);
+        return (down ? -1 : 1) * (isNaN(p) ? x.localeCompare(y) : p - q);
       });
       table.tBodies[0].append(...rows);
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
