@@ -18,13 +18,13 @@ TITLES = {VFLAIR: "breast-cancer, two parties, as VFLAIR"}
 
 HEAD = """# All methods on one protocol of evaluation
 
-{done} of {cells} cells are run, of {methods} methods on {sets} settings of data; {cannot} cannot be
+{done} of {cells} cells are run, of {methods} methods in {sets} settings of data; {cannot} cannot be
 run, and the others are empty. In all cells a seed has the same split for all methods and the same
 delays (`{conditions}`), and a run ends after {until:g} virtual seconds, or before where the
 method's own rounds are over. Options are the defaults of each method, budgets of sums included, but
-for the learning rate: each method tries {rates}, in runs as long, on seed {seed}, of
-which {validation:.0%} of the training rows are held back, and the best goes on to all seeds. Test
-rows saw one training of each method and seed. Links are not sealed.
+for the learning rate: each method tries {rates} in runs as long, on seed {seed} of the split, where
+a part of {validation:g} of the training rows is held back; the best goes on to all seeds. Links are
+not sealed. Virtual time counts the delays of messages, and no computing.
 
 To make the table again, or a part of it; finished runs are kept, and the same command goes on:
 
@@ -38,12 +38,14 @@ On the site a click on the head of a column sorts a table. The same as
 [JSON](../{folder}/methods.json), with the curves. `benchmarks/methods_page.py` writes this page.
 
 - *Accuracy* is that of the test rows at the end, in per cent, a mean over seeds with its 95 % t
-  interval where there are several; *MB* what all parties sent by then, *rounds* steps of the server,
+  interval where there are several; *MB* what all parties sent by then, *rounds* the server's steps,
   *seconds* the virtual end of the last round.
 - *Front*: the method has a point on the Pareto front of accuracy against bytes or time; nobody has
-  more accuracy for less. Fronts are those of the whole mean curves, not only of their ends.
-- *Columns* and *labels* are words of the card: against whom, and the strength of the claim; "none"
-  says that nothing is claimed, so that the party sees them or can compute them.
+  more accuracy for less. Fronts are those of whole mean curves, read off linearly between
+  evaluations; they pick from test rows, and lie a little high.
+- *Columns* and *labels* are words of the card: against whom (*columns*: who gets the embeddings,
+  others in the CSV), and how strong; "none" says that nothing is claimed, so that the party sees
+  them or can compute them.
 - *Sums*: equations that decoded sums gave about the row used most, of so many unknowns, and their
   state: below the unknowns, beyond them, or spanned, where linear algebra gives the space of the
   columns ([what sums tell](sums.md)). "-": nobody decodes sums; see *columns*.
@@ -122,11 +124,17 @@ def figures(cells: Sequence[Row], front: Mapping[str, Sequence[str]], found: Seq
                 *(f"{cell['bytes'] / 1e6:.3g}", f"{cell['rounds']:.0f}", f"{cell['seconds']:.0f}"),
                 *(str(cell["seeds"]), number(cell["lr"], "g")),
                 " ".join(front.get(cell["method"], [])) or "-",
-                *(hidden(dict(cell), "features") or "-", hidden(dict(cell), "labels") or "-"),
+                *(server(cell) or "-", hidden(dict(cell), "labels") or "-"),
                 *(sums, *(number(value, ".2f") for value in got)),
             ]
         )
     return table(rows)
+
+
+def server(cell: Row) -> str:
+    """Claims about columns against one party alone; outsiders get nothing of a sealed link."""
+    own = [claim for claim in cell["features"] if "T " not in claim[0] and claim[0] != "outsider"]
+    return hidden({"features": own}, "features")
 
 
 def number(value: float | None, form: str) -> str:
