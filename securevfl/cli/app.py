@@ -167,7 +167,7 @@ _TYPED = {
     for name in (
         "drop", "separator", "max_categories", "missing_values", "scaling", "coding", "task",
         "group", "test_fraction", "unmatched", "columns", "rows", "aligned", "rest", "local",
-        "validation", "strips",
+        "validation", "strips", "trees", "tree_depth", "tree_labels",
     )
 }  # fmt: skip
 

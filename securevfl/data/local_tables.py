@@ -15,7 +15,9 @@ tables have, which must not follow from labels.
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -39,7 +41,9 @@ from securevfl.data.base.partition import side_by_side, split_random
 from securevfl.data.builders.frame_columns import checked_frame, label_column
 from securevfl.data.builders.tabular import Rows, build
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.leaves import add_leaves
 from securevfl.data.preparation.columns import Column
+from securevfl.data.preparation.forest import Forest
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.tables import read_table
@@ -59,6 +63,8 @@ _OPTIONS = {
     "id_column",
     "separator",
     "align",
+    "trees",
+    "tree_depth",
 } | _TABLE_OPTIONS
 
 
@@ -103,7 +109,8 @@ class Tables:
     """Paths of the parties' files and options to read them; each path is on its reader's machine.
 
     The label file is the server's. Without an id column the rows of all tables are in the same
-    order already. `options` is everything else, as for `from_files`.
+    order already. `trees` of `tree_depth` are each party's own, without labels, which a client has
+    not; 0 for none. `options` is everything else, as for `from_files`.
     """
 
     party_files: tuple[str, ...]
@@ -112,6 +119,8 @@ class Tables:
     id_column: str | None
     separator: str | None
     options: TableOptions
+    trees: int = 0
+    tree_depth: int = 3
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Tables:
@@ -140,7 +149,8 @@ class Tables:
             about=About("tables of their owners", "their owners' own data", "", "", ""),
         )
         return cls(files, str(given["label_file"]), given["label"], given.get("id_column"),
-                   given.get("separator"), asked)  # fmt: skip
+                   given.get("separator"), asked, given.get("trees", 0),
+                   given.get("tree_depth", 3))  # fmt: skip
 
     def read(self, index: int) -> PartyTable:
         """The table of a party, or the server's; called on the machine that has the file."""
@@ -184,7 +194,10 @@ class Tables:
         )
         places = (tuple(range(len(columns))),)
         asked = replace(self.options, task="regression", party_names=None, drop=())
-        return build(VerticalDataset, train_rows, test_rows, places, asked, split="", partition="")
+        own = build(VerticalDataset, train_rows, test_rows, places, asked, split="", partition="")
+        if not self.trees:
+            return own
+        return add_leaves(own, self.trees, depth=self.tree_depth, seed=asked.seed)
 
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
         """The data set as party `index` has it, or as the experimenter has it for None.
@@ -194,7 +207,9 @@ class Tables:
         """
         sizes = (facts.rows, facts.test_rows)
         features = [[np.zeros((m, d), np.float32) for d in facts.widths] for m in sizes]
-        fitted: list[PartyPreprocessor] = [RemoteColumns.of(width) for width in facts.widths]
+        fitted: list[PartyPreprocessor] = [
+            RemoteColumns.of(width, leaves=self.trees > 0) for width in facts.widths
+        ]
         kind = np.float32 if facts.task == "regression" else np.int64
         labels = [np.zeros(m, kind) for m in sizes]
         notes: tuple[str, ...] = ()
@@ -213,6 +228,11 @@ class Tables:
                 labels, notes = [found.train, found.test], found.notes
             else:
                 own = self.part(index, train, test)
+                if "leaves" in kept and not np.array_equal(kept["leaves"], _digest(own)):
+                    raise DataError(
+                        f"{place / ROWS}: the trees are others than those of the training; use the "
+                        "version of scikit-learn with which they were grown"
+                    )
                 features[0][index], features[1][index] = own.train[0], own.test[0]
                 fitted[index], notes = own.transform.parties[0], own.about.notes
         positions = side_by_side([len(f.columns) for f in fitted])
@@ -240,6 +260,12 @@ class Tables:
         )
 
 
+def _digest(own: VerticalDataset) -> NDArray[np.uint8]:
+    """SHA-256 of a party's trees, (32,)."""
+    text = json.dumps(own.transform.parties[0].leaves.to_json())
+    return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+
+
 def _no_labels(rows: int) -> RawLabels:
     """Targets that mean nothing."""
     numbers = np.arange(rows) % 2.0
@@ -252,10 +278,11 @@ class RemoteColumns(PartyPreprocessor):
     remote: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, width: int) -> RemoteColumns:
-        """So many columns."""
+    def of(cls, width: int, *, leaves: bool = False) -> RemoteColumns:
+        """So many columns; whether some of them are leaves, nobody knows how many."""
         columns = tuple(Column(f"column {i}") for i in range(width))
-        return cls(columns, (0.0,) * width, (1.0,) * width, False)
+        forest = Forest() if leaves else None
+        return cls(columns, (0.0,) * width, (1.0,) * width, False, forest=forest)
 
     def apply(self, rows: object) -> NDArray[np.float32]:
         """Refused."""
@@ -290,7 +317,7 @@ class TableOwner(Party):
         self.send(SERVER, "common rows", len(rows))
         train, test = self.split(rows)
         own = self.tables.part(self.index, train, test)
-        self.keep(train, test)
+        self.keep(train, test, **({"leaves": _digest(own)} if own.has_leaves else {}))
         dropped = [name for name in self.tables.options.drop if name in table.frame.columns]
         self.send(SERVER, "width", (own.widths[0], dropped))
 
@@ -342,9 +369,9 @@ class TableOwner(Party):
         train, test = split_random(len(rows), options.test_fraction, options.seed)
         return rows[train], rows[test]
 
-    def keep(self, train: np.ndarray, test: np.ndarray) -> None:
-        """Store the positions of the own rows on the own disk."""
+    def keep(self, train: np.ndarray, test: np.ndarray, **more: np.ndarray) -> None:
+        """Store the positions of the own rows, and what else, on the own disk."""
         make_folder(self.place, mode=0o700)
         content = io.BytesIO()
-        np.savez(content, train=train, test=test)
+        np.savez(content, allow_pickle=False, train=train, test=test, **more)
         write_durably(self.place / ROWS, content.getvalue(), mode=0o600)

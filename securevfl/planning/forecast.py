@@ -351,7 +351,7 @@ def _sizes(
         RowSums(max(row_sum(part[n], degree) for part in parts), width * degree)
         for n, width in enumerate(shape.widths)
     ]
-    return shape, sums, dataset.train
+    return shape, sums, dataset.without_leaves
 
 
 def _called(conditions: str | Path | Mapping[str, Any] | Conditions) -> str:

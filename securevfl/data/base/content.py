@@ -113,6 +113,19 @@ class DatasetContent:
         return tuple(part.cardinalities for part in self.transform.parties)
 
     @property
+    def has_leaves(self) -> bool:
+        """Whether some columns are leaves of parties' own trees, functions of other columns."""
+        return any(part.forest is not None for part in self.transform.parties)
+
+    @property
+    def without_leaves(self) -> Features:
+        """The training columns of each party but for leaves of its trees, (M, d_n)."""
+        return tuple(
+            array[:, : array.shape[1] - len(part.leaves.names)]
+            for array, part in zip(self.train, self.transform.parties, strict=True)
+        )
+
+    @property
     def unseen(self) -> tuple[int, ...]:
         """Parties whose columns are on another machine, and placeholders here."""
         return tuple(n for n, part in enumerate(self.transform.parties) if part.remote)

@@ -11,6 +11,7 @@ from typing import Any
 from securevfl.data.base.options import TableOptions
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.leaves import add_leaves
 from securevfl.data.overlap import Rest, limit_overlap
 from securevfl.data.preparation.other_files import KINDS, READ
 from securevfl.errors import DataError, UnknownNameError
@@ -65,6 +66,9 @@ def load_dataset(
     rest: Rest = "dealt",
     local: int | None = None,
     validation: float | None = None,
+    trees: int = 0,
+    tree_depth: int = 3,
+    tree_labels: str | None = None,
     **options: Any,
 ) -> VerticalDataset:
     """Load a known data set by name, or the user's own tables.
@@ -93,6 +97,9 @@ def load_dataset(
     validation : float, optional
         Part of the training rows that take the place of the test rows, which are dropped: for
         choices that must not be made on test rows (`VerticalDataset.hold_back`).
+    trees, tree_depth, tree_labels : optional
+        Leaf columns of so many trees of each party, of that depth; those of the party that
+        `tree_labels` names are boosted on the labels (`securevfl.data.leaves.add_leaves`).
     **options
         Of the data set: ``verify=False`` to skip the checksums of its files, ``download=False`` not
         to ask OpenML where there are none, ``strips=`` for images, ``split=`` for parkinson,
@@ -124,7 +131,11 @@ def load_dataset(
     if validation is not None:
         whole = whole.hold_back(validation, seed=seed)
     if aligned is not None:
-        return limit_overlap(whole, aligned, rest=rest, local=local, seed=seed)
+        whole = limit_overlap(whole, aligned, rest=rest, local=local, seed=seed)
+    if trees:
+        return add_leaves(whole, trees, depth=tree_depth, labels_of=tree_labels, seed=seed)
+    if tree_labels is not None:
+        raise DataError(f"tree_labels={tree_labels!r}: there are no trees; give trees=.")
     return whole
 
 

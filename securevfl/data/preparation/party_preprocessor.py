@@ -19,6 +19,7 @@ from securevfl.data.preparation.columns import (
     one_hot,
     unseen_texts,
 )
+from securevfl.data.preparation.forest import Forest
 from securevfl.data.preparation.stored import StoredPreprocessing
 from securevfl.data.preparation.tables import as_array
 from securevfl.errors import DataError
@@ -47,6 +48,8 @@ class PartyPreprocessor:
         Whether the results are clipped into [0, 1].
     missing : tuple of str
         Texts that stand for a missing value.
+    forest : Forest, optional
+        The party's own trees on the columns that the others made; their leaves are columns, too.
     """
 
     columns: tuple[Column, ...]
@@ -54,22 +57,29 @@ class PartyPreprocessor:
     divisor: tuple[float, ...]
     clip: bool
     missing: tuple[str, ...] = MISSING_TEXTS
+    forest: Forest | None = None
 
     remote: ClassVar[bool] = False  # whether the columns are on another machine
 
     @cached_property
     def encoded(self) -> tuple[str, ...]:
         """Names of the encoded columns, length d_n."""
-        return tuple(name for column in self.columns for name in column.encoded)
+        return (*(name for one in self.columns for name in one.encoded), *self.leaves.names)
+
+    @property
+    def leaves(self) -> Forest:
+        """`forest`, or one without trees."""
+        return self.forest or Forest()
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
         """For each encoded column the number of its category codes; 0 where values are sizes."""
-        return tuple(column.cardinality for column in self.columns for _ in column.encoded)
+        codes = (column.cardinality for column in self.columns for _ in column.encoded)
+        return (*codes, *(0 for _ in self.leaves.names))
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
-        """First encoded column of each source column, and the end; length columns + 1."""
+        """First encoded column of each source column, and their end; length columns + 1."""
         sizes = [len(column.encoded) for column in self.columns]
         return tuple(int(end) for end in np.concatenate([[0], np.cumsum(sizes)]))
 
@@ -91,6 +101,10 @@ class PartyPreprocessor:
             For absent columns, texts among numbers, infinite values, and for missing values in a
             column for which no filling was fitted.
         """
+        return self.leaves.apply(self._encoded(rows))
+
+    def _encoded(self, rows: Table) -> NDArray[np.float32]:
+        """The rows encoded and scaled, without leaf columns."""
         import pandas as pd
 
         if isinstance(rows, pd.DataFrame):
@@ -141,6 +155,7 @@ class PartyPreprocessor:
             "divisor": list(self.divisor),
             "clip": self.clip,
             "missing": list(self.missing),
+            **({} if self.forest is None else {"forest": self.forest.to_json()}),
         }
 
     @staticmethod
@@ -156,6 +171,7 @@ class PartyPreprocessor:
             divisor=tuple(map(float, fields["divisor"])),
             clip=fields["clip"],
             missing=tuple(fields["missing"]),
+            forest=None if fields.get("forest") is None else Forest.from_json(fields["forest"]),
         )
 
     @property

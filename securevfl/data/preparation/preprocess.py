@@ -129,6 +129,11 @@ class Preprocessor:
         Preprocessor
             With the same fitted numbers, in the new order.
         """
+        if any(part.forest is not None for part in self.parties):
+            raise DataError(
+                "trees= are each party's own, so columns with leaves cannot be divided anew; "
+                "choose the parties first, then add the leaves."
+            )
         where = self.locations()
         parts = []
         for wanted in positions:

@@ -91,6 +91,13 @@ class Protocol(ABC):
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         self.check_parties(config, data.parties)
         self.config = self.settled(config, Shape(data.widths, data.rows, data.test_rows))
+        budget: float = getattr(self.config, "budget", 0)
+        if data.has_leaves and budget:
+            raise ConfigurationError(
+                f"{self.name}: sum_budget = {budget:g} counts independent columns, and leaf "
+                "columns (trees) are functions of others: it would allow too many sums. Leave the "
+                "trees out, or use sum_budget = 0, with which nothing is promised of the columns"
+            )
         self.data = data
         self.seed = seed
         self._secrets: Secrets = SecretSeed(seed)

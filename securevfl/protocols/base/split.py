@@ -164,8 +164,11 @@ class SplitProtocol(Protocol):
     @functools.cached_property
     def _unknowns(self) -> tuple[int, int | None, bool]:
         """Independent columns of all parties, rank of their powers, and whether some are unseen."""
-        own, remote = self.data.train, self.data.unseen
-        return (*unknowns_of(own, self.config, remote), bool(remote))
+        data, remote = self.data, self.data.unseen
+        unknowns, rank = unknowns_of(data.train, self.config, remote)
+        if data.has_leaves:  # which are functions of other columns, as powers are
+            unknowns, _ = unknowns_of(data.without_leaves, self.config, remote)
+        return unknowns, rank, bool(remote)
 
     def named_rows(self, named: Any) -> np.ndarray | None:
         """Sample indices of a coded batch of training rows; None for test rows."""

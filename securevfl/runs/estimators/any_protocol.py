@@ -52,6 +52,9 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     options : mapping, optional
         Other options of the protocol, such as ``{"width": 16}`` or one's own network,
         ``{"own_centre": make}``.
+    trees : int
+        Random trees of each party on its own columns; their leaves are further columns of it
+        (`securevfl.data.leaves.add_leaves`). 0 for none.
     random_state : int, RandomState or None
         Of weights, batches and delays; never of masks and keys.
 

@@ -19,6 +19,7 @@ from sklearn.utils.validation import (
 )
 
 from securevfl.data.dataset import VerticalDataset
+from securevfl.data.leaves import add_leaves
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 from securevfl.protocols.base.coded import CodedProtocol
@@ -56,6 +57,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     conditions: str | Mapping[str, object] = "none"
     sealed: bool = True
     options: Mapping[str, object] | None = None
+    trees: int = 0
     random_state: int | np.random.RandomState | None = None
 
     # -- fitting -----------------------------------------------------------------------------
@@ -75,9 +77,12 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             seed = check_random_state(seed).randint(2**31 - 1)
         options = self._chosen(more)
         rounds = options.get("rounds")
+        data = self._dataset(X, y, task)
+        if self.trees:
+            data = add_leaves(data, self.trees, seed=int(seed))
         self.run_ = run(
             self.protocol,
-            self._dataset(X, y, task),
+            data,
             seed=int(seed),
             conditions=self.conditions,
             sealed=self.sealed,

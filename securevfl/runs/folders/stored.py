@@ -64,7 +64,7 @@ class _Client(_Description):
     def _of_its_columns(self) -> Self:
         network, columns = self.network, self.preprocessing
         if network is not None:
-            found = 0 if columns is None else len(columns.offset)
+            found = 0 if columns is None else columns.encoded
             if found != network.features:
                 raise ValueError(f"a network of {network.features} columns, and {found} are made")
         return self

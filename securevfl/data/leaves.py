@@ -1,0 +1,86 @@
+"""Leaf columns: each party's own trees, grown on its own columns, as a step of preparation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from securevfl.data.preparation.forest import grow
+from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    from securevfl.data.dataset import VerticalDataset
+
+
+def add_leaves(
+    data: VerticalDataset,
+    trees: int,
+    *,
+    depth: int = 3,
+    labels_of: str | None = None,
+    seed: int = 0,
+) -> VerticalDataset:
+    """Give each party further columns that say in which leaf of its own trees a row lies.
+
+    Each party grows trees on its own training rows, and keeps its columns. Random trees look at no
+    label; only the party that is named as the owner of the labels boosts trees on them. Nothing is
+    exchanged, so these are no joint trees, as SecureBoost's are: no split looks at two parties'
+    columns. Whoever sees leaf columns in the clear has a rough value of each column that was
+    split on; of boosted ones also what they say of the label.
+
+    Parameters
+    ----------
+    data : VerticalDataset
+        Divided among its parties already: afterwards it cannot be divided anew.
+    trees : int
+        Trees of each party, 1 or more. Of C > 2 classes boosting has C of them a stage.
+    depth : int
+        Most splits on the way to a leaf, 1 to 8.
+    labels_of : str, optional
+        Name of the party whose trees are boosted on the labels, which it thus has.
+    seed : int
+        Of the trees, 0 or more.
+
+    Raises
+    ------
+    DataError
+        For a party that is not there, trees that were grown already, and numbers out of range.
+    """
+    asked = f"data set {data.name!r}: trees={trees}"
+    if data.has_leaves:
+        raise DataError(f"{asked}: it has leaf columns already; start from the set without.")
+    if labels_of is not None and labels_of not in data.party_names:
+        raise DataError(
+            f"{asked}: tree_labels={labels_of!r} is no party; the parties are "
+            f"{', '.join(data.party_names)}."
+        )
+    fitted = []
+    for n, part in enumerate(data.transform.parties):
+        own = data.party_names[n] == labels_of
+        rows = data.train[n]
+        if data.alone and not own:
+            rows = np.concatenate([rows, data.alone[n]])
+        forest = grow(rows, trees, depth, seed, data.train_labels if own else None)
+        fitted.append(replace(part, forest=forest))
+    forests = [part.leaves for part in fitted]
+
+    def widened(parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        return tuple(one.apply(X) for one, X in zip(forests, parts, strict=True))
+
+    how = "random trees, which look at no label"
+    if labels_of is not None:
+        how += f"; those of {labels_of!r} are boosted on the labels, which it has"
+    note = f"{sum(len(one.names) for one in forests)} leaf columns of each party's own trees: {how}"
+    return replace(
+        data,
+        train=widened(data.train),
+        test=widened(data.test),
+        alone=widened(data.alone) if data.alone else (),
+        columns=tuple(part.encoded for part in fitted),
+        transform=replace(data.transform, parties=tuple(fitted)),
+        about=replace(data.about, notes=(*data.about.notes, note)),
+        image_shape=None,  # leaves are no pixels
+        strips=None,
+    )

@@ -1,0 +1,131 @@
+"""Trees of one party on its own columns: the leaf of each row as further columns.
+
+scikit-learn grows them; what is kept is numbers, which need no scikit-learn and are read without
+running code. A row goes left where its float32 value is at most the threshold, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from securevfl.errors import DataError
+
+_LEAST_ROWS = (
+    20  # of a leaf, in tables of 400 rows or more; it keeps leaves from naming single rows
+)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One tree: for each node its column, threshold and children; children of -1 are a leaf's."""
+
+    column: tuple[int, ...]
+    threshold: tuple[float, ...]
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+    @property
+    def leaves(self) -> tuple[int, ...]:
+        """Numbers of the nodes that are leaves."""
+        return tuple(node for node, child in enumerate(self.left) if child < 0)
+
+    def apply(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Membership of each row in each leaf, (m, leaves), one 1 a row."""
+        column, threshold = np.array(self.column), np.array(self.threshold)
+        left, right = np.array(self.left), np.array(self.right)
+        node = np.zeros(len(rows), np.intp)
+        while (inner := np.flatnonzero(left[node] >= 0)).size:
+            at = node[inner]
+            low = rows[inner, column[at]] <= threshold[at]
+            node[inner] = np.where(low, left[at], right[at])
+        member: NDArray[np.float32] = (node[:, None] == np.array(self.leaves)).astype(np.float32)
+        return member
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees of one party, each with two leaves or more; it may have none."""
+
+    trees: tuple[Tree, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the leaf columns, such as ``"tree 0 leaf 1"``."""
+        return tuple(
+            f"tree {t} leaf {k}" for t, one in enumerate(self.trees) for k in range(len(one.leaves))
+        )
+
+    def apply(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The rows, (m, d) encoded and scaled, followed by their leaf columns, 0 or 1."""
+        if not self.trees:
+            return rows
+        return np.ascontiguousarray(np.hstack([rows, *(one.apply(rows) for one in self.trees)]))
+
+    def to_json(self) -> list[dict[str, object]]:
+        """Return the trees as JSON types."""
+        return [{name: list(value) for name, value in vars(one).items()} for one in self.trees]
+
+    @classmethod
+    def from_json(cls, trees: Sequence[Mapping[str, Any]]) -> Self:
+        """Rebuild from what `to_json` returned."""
+        return cls(tuple(Tree(**{k: tuple(v) for k, v in one.items()}) for one in trees))
+
+
+def grow(
+    rows: NDArray[np.float32], trees: int, depth: int, seed: int, labels: np.ndarray | None = None
+) -> Forest:
+    """Grow trees on a party's encoded training rows; those without a split are left out.
+
+    Parameters
+    ----------
+    rows : ndarray of float32, (M, d)
+    trees : int
+        1 or more; of C > 2 classes each stage of boosting has C trees, and at least one is made.
+    depth : int
+        Most splits on the way to a leaf, 1 to 8.
+    seed : int
+        Of the trees, 0 or more.
+    labels : ndarray, (M,), optional
+        With them gradient boosting (Friedman 2001): classes are of an integer type, targets of a
+        float one. Without, random trees that look at no labels (Moosmann, Triggs, Jurie 2006).
+
+    Raises
+    ------
+    DataError
+        For numbers out of range.
+    """
+    from sklearn.ensemble import (
+        GradientBoostingClassifier,
+        GradientBoostingRegressor,
+        RandomTreesEmbedding,
+    )
+
+    if trees < 1 or not 1 <= depth <= 8:
+        raise DataError(f"trees={trees}, tree_depth={depth}: use 1 or more, and a depth of 1 to 8.")
+    shape: dict[str, Any] = {
+        "max_depth": depth,
+        "min_samples_leaf": max(1, min(_LEAST_ROWS, len(rows) // _LEAST_ROWS)),
+        "random_state": seed % 2**32,
+    }
+    if labels is None:
+        grown = RandomTreesEmbedding(trees, **shape).fit(rows).estimators_
+    elif labels.dtype.kind == "f":
+        grown = GradientBoostingRegressor(n_estimators=trees, **shape).fit(rows, labels).estimators_
+    else:
+        count = len(np.unique(labels))
+        stages = max(1, trees // (count if count > 2 else 1))
+        model = GradientBoostingClassifier(n_estimators=stages, **shape)
+        grown = model.fit(rows, labels).estimators_
+    found = [_numbers(one.tree_) for one in np.ravel(grown)]
+    return Forest(tuple(tree for tree in found if len(tree.left) > 1))
+
+
+def _numbers(tree: Any) -> Tree:
+    """The numbers of a tree of scikit-learn."""
+    parts = tree.feature, tree.threshold, tree.children_left, tree.children_right
+    return Tree(*(tuple(part.tolist()) for part in parts))
