@@ -56,6 +56,9 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
     class_values : ndarray, optional
         The classes in order as the user gave them, (C,) of the type that they had; predictions are
         of these. Texts, those of `classes`, unless given.
+    train_weights : ndarray, optional
+        Weights of the training rows in the loss, (M,), each above 0. They are the label party's
+        own; scales and trees do not look at them, and methods that cannot use them refuse them.
 
     Raises
     ------
@@ -118,6 +121,7 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
             self,
             train=tuple(array[chosen] for array in self.train),
             train_labels=self.train_labels[chosen],
+            train_weights=None if self.train_weights is None else self.train_weights[chosen],
             test=self.test if test_rows is None else tuple(array[tested] for array in self.test),
             test_labels=self.test_labels[tested],
             about=self._noted(

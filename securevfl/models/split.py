@@ -129,6 +129,9 @@ class Centre:
     target : (float, float), optional
         Mean and standard deviation of a regression's training targets: the network learns targets
         of mean 0 and deviation 1, and scores are in their own unit (`target_scale`).
+    rows_weigh : ndarray, (M,), optional
+        Weights of the training rows, above 0. They are divided by their mean, so that a batch of
+        all rows has the loss that it would have with each row as often as its weight says.
     """
 
     def __init__(
@@ -146,7 +149,11 @@ class Centre:
         class_weights: str | Sequence[float] = "none",
         device: str = "cpu",
         target: tuple[float, float] | None = None,
+        rows_weigh: np.ndarray | None = None,
     ) -> None:
+        self._rows_weigh = None
+        if rows_weigh is not None:
+            self._rows_weigh = (rows_weigh / rows_weigh.mean(dtype=np.float64)).astype(np.float32)
         self.task: Task = task
         self._unit = 1.0 if target is None else target[1]
         self.outputs, self.class_weights = outputs, class_weights
@@ -219,7 +226,7 @@ class Centre:
         self.network.train()
         inputs = tensor(embedding[true], np.float32).requires_grad_()
         scores, own = self.network(inputs), tensor(labels[samples[true]])
-        loss = self.weighted_loss(scores, own, labels)
+        loss = self.weighted_loss(scores, own, labels, samples[true])
         if not torch.isfinite(loss):
             raise DivergedError(
                 f"the training loss became {loss.item()}; lower lr ({self._lr:g}) or momentum, or "
@@ -234,18 +241,25 @@ class Centre:
 
     @property
     def plain(self) -> bool:
-        """Whether the loss is the task's own, with all classes weighted alike."""
-        return self._own_loss is None and self.class_weights == "none"
+        """Whether the loss is the task's own, with all classes and rows weighted alike."""
+        alike = self.class_weights == "none" and self._rows_weigh is None
+        return self._own_loss is None and alike
 
     def weighted_loss(
-        self, scores: torch.Tensor, own: torch.Tensor, labels: np.ndarray
+        self,
+        scores: torch.Tensor,
+        own: torch.Tensor,
+        labels: np.ndarray,
+        samples: np.ndarray | None = None,
     ) -> torch.Tensor:
-        """Mean loss of rows, each weighted by its class as the options say."""
+        """Mean loss of rows, each weighted by its class and, in training, by itself."""
         # Those of all labels that the server has, not of the batch.
         weights = row_weights(self.class_weights, labels, max(self.outputs, 2))
-        if weights is None:
+        alone = None if samples is None or self._rows_weigh is None else self._rows_weigh[samples]
+        if weights is None and alone is None:
             return self.loss(scores, own)
-        of_rows = tensor(weights)[own.long()]
+        of_rows = 1.0 if weights is None else tensor(weights)[own.long()]
+        of_rows = of_rows if alone is None else of_rows * tensor(alone)
         return (self.loss(scores, own, reduction="none") * of_rows).mean()
 
     def loss_on(self, embedding: np.ndarray, labels: np.ndarray) -> float:
@@ -379,8 +393,10 @@ def measure(task: Task, scores: np.ndarray, labels: np.ndarray) -> dict[str, flo
     return result
 
 
-def target_scale(task: Task, labels: np.ndarray) -> tuple[float, float] | None:
-    """Mean and standard deviation of a regression's targets; None of classes.
+def target_scale(
+    task: Task, labels: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[float, float] | None:
+    """Mean and standard deviation of a regression's targets, weighted or not; None of classes.
 
     Examples
     --------
@@ -389,6 +405,10 @@ def target_scale(task: Task, labels: np.ndarray) -> tuple[float, float] | None:
     """
     if task != "regression":
         return None
+    if weights is not None:
+        mean = np.average(labels.astype(np.float64), weights=weights)
+        spread = float(np.average((labels - mean) ** 2, weights=weights) ** 0.5)
+        return float(mean), spread or 1.0
     spread = float(labels.std(dtype=np.float64))
     return float(labels.mean(dtype=np.float64)), spread or 1.0
 

@@ -276,6 +276,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
     """Split learning on one data set."""
 
     name = "split"
+    weighs_rows = True
     apart = True
     Config = SplitConfig
     card = Card(

@@ -223,6 +223,7 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
     """VAFL on one data set."""
 
     name = "vafl"
+    weighs_rows = True
     apart = True
     Config = VaflConfig
     card = Card(

@@ -59,6 +59,25 @@ def check_features(
         _check_finite(where, array)
 
 
+def checked_weights(asked: str, weights: object, rows: int) -> np.ndarray:
+    """Weights of rows, (rows,) float32, read-only; DataError unless each is finite and above 0."""
+    try:
+        found = frozen(weights, np.float32)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{asked}: the weights of rows are no numbers: {error}.") from None
+    if found.shape != (rows,):
+        raise DataError(
+            f"{asked}: weights of rows of shape {found.shape}; give one for each of {rows} rows."
+        )
+    if not (np.isfinite(found) & (found > 0)).all():
+        row = int(np.argmin(np.isfinite(found) & (found > 0)))
+        raise DataError(
+            f"{asked}: the weight of row {row} is {found[row]:g}; give finite weights above zero, and "
+            "leave rows out that are not to count."
+        )
+    return found
+
+
 def check_alone(
     asked: str,
     widths: Sequence[int],

@@ -16,6 +16,7 @@ from securevfl.data.base.checks import (
     check_columns,
     check_features,
     check_labels,
+    checked_weights,
     frozen,
     frozen_classes,
 )
@@ -53,6 +54,7 @@ class DatasetContent:
     alone: Features = ()
     alone_labels: np.ndarray | None = None
     class_values: np.ndarray = None  # type: ignore[assignment]  # then the names
+    train_weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         asked = f"data set {self.name!r}"
@@ -67,6 +69,9 @@ class DatasetContent:
             widths = [array.shape[-1] for array in self.train]
             check_features(f"{asked}, {side}", features, widths, len(labels))
             check_labels(f"{asked}, {side} labels", labels, self.task, self.classes)
+        if self.train_weights is not None:
+            weights = checked_weights(asked, self.train_weights, self.rows)
+            object.__setattr__(self, "train_weights", weights)
         values = self.classes if self.class_values is None else self.class_values
         object.__setattr__(self, "class_values", frozen_classes(asked, values, self.classes))
         named = {len(self.party_names), len(self.columns), len(self.transform.parties)}
@@ -168,6 +173,9 @@ class DatasetContent:
             "labels": [str(self.train_labels.dtype), self.rows, self.test_rows],
         }
         arrays = [*self.train, *self.test, self.train_labels, self.test_labels]
+        if self.train_weights is not None:
+            arrays.append(self.train_weights)
+            head["weights"] = self.rows
         if self.alone:
             labels = [] if self.alone_labels is None else [self.alone_labels]
             arrays += [*self.alone, *labels]

@@ -66,6 +66,8 @@ class Protocol(ABC):
         needs the whole data set (`securevfl.data.local_tables`).
     tells_sums : bool
         Whether somebody decodes exact sums of embeddings. `released` counts what they give.
+    weighs_rows : bool
+        Whether the loss of training weighs rows (`VerticalDataset.train_weights`).
     twin : str or None
         Name of the unprotected baseline, which trains the same models on the same batches in
         floats; protection is measured against it. None where there is none.
@@ -86,11 +88,22 @@ class Protocol(ABC):
     refused_options: ClassVar[Mapping[str, str]] = {}
     apart: ClassVar[bool] = False
     tells_sums: ClassVar[bool] = False
+    weighs_rows: ClassVar[bool] = False
     twin: ClassVar[str | None] = None
 
     def __init__(self, config: Any, data: VerticalDataset, *, seed: int) -> None:
         self.check_parties(config, data.parties)
         self.config = self.settled(config, Shape(data.widths, data.rows, data.test_rows))
+        why = "" if self.weighs_rows else "has no weights of rows"
+        if getattr(self.config, "own_loss", ""):
+            why = "has an own_loss, which gives one number for all rows"
+        elif getattr(self.config, "pretrain", "none") != "none":
+            why = f"pretrains ({self.config.pretrain}) without weights of rows"
+        if data.train_weights is not None and why:
+            raise ConfigurationError(
+                f"{self.name}: {why}. Leave the weights (sample_weight) out, or choose another "
+                "method"
+            )
         budget: float = getattr(self.config, "budget", 0)
         if data.has_leaves and budget:
             raise ConfigurationError(

@@ -71,7 +71,7 @@ class SplitProtocol(Protocol):
         """
         if self.config.own_loss or not self.scales_targets:
             return None
-        return target_scale(self.data.task, self.data.train_labels)
+        return target_scale(self.data.task, self.data.train_labels, self.data.train_weights)
 
     def check_sizes(self) -> None:
         """Refuse columns of category codes: a polynomial network would read them as sizes."""
@@ -124,6 +124,7 @@ class SplitProtocol(Protocol):
             class_weights=read(self.config.class_weights),
             device=self.config.device,
             target=self.target,
+            rows_weigh=self.data.train_weights,
         )
 
     def batches(

@@ -270,6 +270,7 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
     """
 
     tells_sums = True
+    weighs_rows = True
     apart = True
     Config: ClassVar[type[BaseModel]] = SummedConfig
     traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 2, "batch": 2, "width": 2, "hidden": 3}

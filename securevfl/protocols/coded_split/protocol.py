@@ -62,6 +62,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     name = "coded_split"
     apart = True
     tells_sums = True
+    weighs_rows = True
     Config = CodedSplitConfig
     public: Parameters
     traced_options: ClassVar[Mapping[str, Any]] = {"rounds": 3, "batch": 2, "width": 1} | {

@@ -72,6 +72,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     apart = True
     twin = "split"
     tells_sums = True
+    weighs_rows = True
     Config = FedVSConfig
     public: Parameters
     traced_options: ClassVar[dict[str, Any]] = {"rounds": 2, "batch": 4, "width": 1} | {

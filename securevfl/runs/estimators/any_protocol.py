@@ -14,14 +14,14 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.protocols.base.registry import get_protocol
-from securevfl.runs.estimators.base import VerticalEstimator
+from securevfl.runs.estimators.base import ScoredByWeights, VerticalEstimator
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 @dataclass(eq=False, repr=False)
-class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
+class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
     """Train any protocol on the rows of one matrix whose columns are divided among parties.
 
     All parties are simulated in this process, so that a method can be put beside other classifiers,
@@ -89,7 +89,9 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
         default=None, kw_only=True
     )
 
-    def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> Self:
+    def fit(
+        self, X: ArrayLike | pd.DataFrame, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train.
 
         Parameters
@@ -99,6 +101,10 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
             encoded as `VerticalDataset.from_pandas` says.
         y : array-like of shape (rows,)
             Classes of any type, at least two.
+        sample_weight : array-like of shape (rows,), optional
+            Weights of the rows in the loss, finite and above 0; they multiply those of classes. Of
+            a batch of all rows the loss is that of rows repeated so often. Scales of columns do not
+            look at them. Some protocols refuse weights, and say why.
         """
         rows, labels = self._checked(X, y, fitting=True)
         check_classification_targets(labels)
@@ -109,7 +115,7 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
                 "needed"
             )
         task = "binary" if len(self.classes_) == 2 else "multiclass"
-        self._train(rows, codes.astype(np.int64), task, **self._weights(labels))
+        self._train(rows, codes.astype(np.int64), task, sample_weight, **self._weights(labels))
         return self
 
     def _weights(self, y: np.ndarray) -> dict[str, object]:
@@ -144,7 +150,7 @@ class VFLClassifier(ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[chosen])
 
 
-class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
+class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type: ignore[misc]
     """Train any protocol that knows regressions; the parameters are those of `VFLClassifier`
     but for ``class_weight``.
 
@@ -161,7 +167,9 @@ class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
     True
     """
 
-    def fit(self, X: ArrayLike | pd.DataFrame, y: ArrayLike) -> Self:
+    def fit(
+        self, X: ArrayLike | pd.DataFrame, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train.
 
         Parameters
@@ -170,9 +178,11 @@ class VFLRegressor(RegressorMixin, VerticalEstimator):  # type: ignore[misc]
             As for `VFLClassifier.fit`.
         y : array-like of shape (rows,)
             Finite numbers.
+        sample_weight : array-like of shape (rows,), optional
+            As for `VFLClassifier.fit`.
         """
         rows, targets = self._checked(X, y, fitting=True)
-        self._train(rows, np.asarray(targets, np.float32), "regression")
+        self._train(rows, np.asarray(targets, np.float32), "regression", sample_weight)
         return self
 
     def predict(self, X: ArrayLike | pd.DataFrame, *, coded: bool = False) -> np.ndarray:

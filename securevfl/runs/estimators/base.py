@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import (
@@ -18,6 +19,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from securevfl.data.base.checks import checked_weights
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.leaves import add_leaves
 from securevfl.data.preparation.tables import as_frame
@@ -42,6 +44,26 @@ def _remedy(features: int, parties: int) -> str:
     return "give more parties, or a smaller privacy or segments"
 
 
+class ScoredByWeights:
+    """Score of an estimator whose weights of rows are checked as in `fit`."""
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Accuracy of classes, or R squared of a regression.
+
+        Parameters
+        ----------
+        X : array-like of shape (rows, features), or data frame
+        y : array-like of shape (rows,)
+            Labels, or targets.
+        sample_weight : array-like of shape (rows,), optional
+            Weights of the rows, finite and above 0.
+        """
+        if sample_weight is not None:
+            sample_weight = checked_weights("score", sample_weight, len(np.asarray(y)))
+        found: float = super().score(X, y, sample_weight)  # type: ignore[misc]
+        return found
+
+
 @dataclass(eq=False, repr=False)
 class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that trains a protocol on all rows of `fit`."""
@@ -63,11 +85,16 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     # -- fitting -----------------------------------------------------------------------------
 
     def _train(
-        self, X: np.ndarray | pd.DataFrame, y: np.ndarray, task: str, **more: object
+        self,
+        X: np.ndarray | pd.DataFrame,
+        y: np.ndarray,
+        task: str,
+        weights: ArrayLike | None = None,
+        **more: object,
     ) -> None:
         """Train on prepared columns and targets, and keep what the protocol gives.
 
-        `more` are options of the protocol that depend on the targets.
+        `weights` are those of rows, `more` are options of the protocol that depend on the targets.
         """
         if len(X) < 2:
             raise DataError(f"{type(self).__name__}: n_samples={len(X)}; at least two are needed")
@@ -78,6 +105,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         options = self._chosen(more)
         rounds = options.get("rounds")
         data = self._dataset(X, y, task)
+        data = replace(data, train_weights=weights)
         if self.trees:
             data = add_leaves(data, self.trees, seed=int(seed))
         self.run_ = run(

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import securevfl as svfl
 from securevfl import VFLClassifier, VFLRegressor
 from securevfl.errors import ConfigurationError, DataError
-from tests.runs.estimators.rounds import as_short_as_it_may_be
+from tests.runs.estimators.rounds import ZERO_WEIGHTS, as_short_as_it_may_be
 
 QUICK = {"rounds": 20, "lr": 0.1, "batch": 256, "random_state": 0, "sealed": False}
 LONGER = {**QUICK, "rounds": 60, "lr": 0.05}
@@ -22,7 +22,7 @@ SMALL = {"width": 8, "hidden": 16}
 
 @parametrize_with_checks(
     [VFLClassifier("split", 3, **QUICK | {"rounds": 30}), VFLRegressor("split", 3, **LONGER)],
-    expected_failed_checks=lambda _: {},
+    expected_failed_checks=lambda _: ZERO_WEIGHTS,
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     check(as_short_as_it_may_be(estimator, check))
@@ -171,3 +171,65 @@ def test_mistakes_are_named(iris, people):
         VFLClassifier("split", 3, **QUICK).fit(people[0], people[1][:-1])
     with pytest.raises(ValueError, match="Unknown label type"):
         VFLClassifier("split", 3, **QUICK).fit(X, X[:, 0])
+
+
+WEIGHED = ["split", "vafl", "fedvs", "coded_split", "secagg_split", "he_split"]
+
+
+def weighed_rows(task):
+    """Rows with weights 1 to 3, and the same rows repeated so often."""
+    draw = np.random.default_rng(3)
+    X = draw.random((24, 4))
+    X[:2] = [[0.0] * 4, [1.0] * 4]
+    y = X[:, 0] + X[:, 2] - 1
+    y = y if task is VFLRegressor else (y > 0).astype(int)
+    times = draw.integers(1, 4, 24)
+    return (X, y, times), (np.repeat(X, times, axis=0), np.repeat(y, times))
+
+
+@pytest.mark.parametrize("kind", [VFLClassifier, VFLRegressor])
+def test_weights_are_repeated_rows(kind):
+    weighed, repeated = weighed_rows(kind)
+    made = kind("split", 2, rounds=15, lr=0.05, batch=256, options=SMALL, random_state=0)
+    wanted = made.fit(*repeated).model_.scores([X := repeated[0][:, :2], repeated[0][:, 2:]])
+    found = made.fit(*weighed).model_.scores([X, repeated[0][:, 2:]])
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
+    even = made.fit(*weighed[:2]).model_.scores([X, repeated[0][:, 2:]])
+    assert np.abs(even - wanted).max() > 0.01
+    assert made.score(*weighed) == pytest.approx(made.score(*repeated))
+
+
+@pytest.mark.parametrize("protocol", WEIGHED)
+def test_weights_change_what_is_learnt(protocol):
+    pytest.importorskip("tenseal") if protocol == "he_split" else None
+    (X, y, times), _ = weighed_rows(VFLClassifier)
+    small = {"rounds": 2, "lr": 0.1, "batch": 24, "random_state": 0}
+    made = VFLClassifier(protocol, 4, **small, options={"width": 2, "hidden": 4})
+    losses = [made.fit(X, y, w).run_.history[-1]["loss"] for w in (None, times, 2.0 * times)]
+    assert losses[0] != losses[1]
+    assert losses[1] == losses[2]
+
+
+@pytest.mark.parametrize("protocol", ["local", "cvfl", "wait_dp", "dvfl", "flexvfl"])
+def test_methods_that_cannot_weigh_rows_refuse(protocol):
+    (X, y, times), _ = weighed_rows(VFLClassifier)
+    with pytest.raises(ConfigurationError, match="Leave the weights"):
+        VFLClassifier(protocol, 4, rounds=1).fit(X, y, times)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda w: w * (w < 3), "the weight of row . is 0"),
+        (lambda w: -w, "the weight of row 0 is -"),
+        (lambda w: np.where(w < 2, np.nan, w), "the weight of row . is nan"),
+        (lambda w: w[1:], r"shape \(23,\)"),
+        (lambda w: ["a"] * len(w), "no numbers"),
+    ],
+)
+def test_weights_that_mean_nothing_are_refused(change, why):
+    (X, y, times), _ = weighed_rows(VFLClassifier)
+    made = VFLClassifier("split", 2, rounds=1, batch=8, random_state=0).fit(X, y)
+    for use in (made.fit, made.score):
+        with pytest.raises(DataError, match=why):
+            use(X, y, change(times))
