@@ -103,6 +103,9 @@ def export(
             metavar="FOLDER", help="Folder of the files.  \\[default: models, in the run's folder]"
         ),
     ] = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="Write the networks as ONNX files, too.")
+    ] = False,
     code: Code = None,
     json: AsJson = False,
 ) -> None:
@@ -113,7 +116,7 @@ def export(
     from securevfl.runs.from_folder import export_folder
 
     with displays.busy(f"export {run.name}"):
-        paths = export_folder(run, out or run / "models", code=code or ())
+        paths = export_folder(run, out or run / "models", code=code or (), onnx=onnx)
     if json:
         output.print_json({"files": [str(path) for path in paths]})
     else:

@@ -37,6 +37,7 @@ from securevfl.runs.embeddings import Embeddings, matched, named
 from securevfl.runs.folders.checksums import read_summary
 from securevfl.runs.folders.descriptions import described, own_arrays, read_descriptions
 from securevfl.runs.folders.models import model_arrays
+from securevfl.runs.folders.onnx_files import polynomial, write_onnx
 from securevfl.runs.folders.stored import FORMAT, About, check_description
 from securevfl.runs.storage import MODELS, SUMMARY
 from securevfl.writing import write_durably
@@ -181,6 +182,18 @@ class ClientModel(ExportedModel):
             return embedding
         return _evaluated(self._module, features)
 
+    def save_onnx(self, path: Path) -> Path:
+        """Write the network as an ONNX file: ``columns``, (m, d_n) float32, to ``embedding``.
+
+        The columns are encoded and scaled ones, as ``preprocessing.apply`` gives them; that step,
+        which reads texts and fills gaps, is not in the file. ConfigurationError without the
+        packages of the extra ``onnx``, and where models are exported as arrays only.
+        """
+        spec = self._network()
+        bare = spec["kind"] == "pn" and not spec["own"]
+        module = polynomial(self._polynomial, spec["depth"]) if bare else self._module
+        return write_onnx(module, spec["features"], path, ("columns", "embedding"))
+
 
 class ServerModel(ExportedModel):
     """The server model, and its scores of embeddings."""
@@ -248,6 +261,14 @@ class ServerModel(ExportedModel):
             )
         found = _evaluated(self._centre, joint)
         return found if ids is None else pd.DataFrame(found, index=ids)
+
+    def save_onnx(self, path: Path) -> Path:
+        """Write the server model as an ONNX file: ``joined``, (m, width) float32, to ``scores``.
+
+        ``joined`` are the clients' embeddings, joined by the rule ``about["aggregation"]`` (their
+        mean, for example). Raises as `ClientModel.save_onnx`.
+        """
+        return write_onnx(self._centre, self._network()["width"], path, ("joined", "scores"))
 
     @functools.cached_property
     def class_values(self) -> np.ndarray:
@@ -351,6 +372,14 @@ class JointModel:
     def predict_proba(self, rows: Table | Sequence[Table]) -> np.ndarray:
         """Probabilities of the classes, (m, C) float64."""
         return probabilities(self.server.about["task"], self.scores(rows))
+
+    def save_onnx(self, folder: Path | str) -> list[Path]:
+        """Write ``server.onnx``, ``party-0.onnx``, ... into a folder, which is made."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        clients = [f"party-{n}.onnx" for n in range(len(self.clients))]
+        files = zip((self.server, *self.clients), ("server.onnx", *clients), strict=True)
+        return [model.save_onnx(folder / name) for model, name in files]
 
     def named(self) -> dict[str, ExportedModel]:
         """The models by the names of their files."""

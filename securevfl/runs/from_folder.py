@@ -14,7 +14,7 @@ from securevfl.engine.names import PartyNames as PartyNames
 from securevfl.errors import ConfigurationError, DataError
 from securevfl.models.user_code import allow as allow
 from securevfl.models.user_code import allow_options as allow_options
-from securevfl.runs.export import JointModel, export_kept, kept_models
+from securevfl.runs.export import JointModel, export_kept, kept_models, load_models
 from securevfl.runs.folders.checksums import Summary, read_summary
 from securevfl.runs.load import load_run, read_finished
 from securevfl.runs.result import Run
@@ -156,10 +156,16 @@ def _check_count(files: Sequence[Path], summary: Summary) -> None:
     )
 
 
-def export_folder(folder: Path, out: Path, *, code: Collection[str] = ()) -> list[Path]:
-    """Write the model of each party of a finished run into a file of its own, below `out`."""
+def export_folder(
+    folder: Path, out: Path, *, code: Collection[str] = (), onnx: bool = False
+) -> list[Path]:
+    """Write the model of each party of a finished run into a file of its own, below `out`.
+
+    With `onnx` also as ONNX files (`JointModel.save_onnx`).
+    """
     read_finished(folder)
-    return export_kept(folder, out) or load_run(folder, code=code).export(out)
+    paths = export_kept(folder, out) or load_run(folder, code=code).export(out)
+    return paths + load_models(out, code=code).save_onnx(out) if onnx else paths
 
 
 def trace_folder(

@@ -72,8 +72,8 @@ def checked_weights(asked: str, weights: object, rows: int) -> np.ndarray:
     if not (np.isfinite(found) & (found > 0)).all():
         row = int(np.argmin(np.isfinite(found) & (found > 0)))
         raise DataError(
-            f"{asked}: the weight of row {row} is {found[row]:g}; give finite weights above zero, and "
-            "leave rows out that are not to count."
+            f"{asked}: the weight of row {row} is {found[row]:g}; give finite weights above zero, "
+            "and leave rows out that are not to count."
         )
     return found
 
