@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from securevfl.data.base.origin import About
 from securevfl.errors import DataError
+from securevfl.writing import make_folder, write_durably
 
 #: Environment variable that names the folder of data sets.
 FOLDER_VARIABLE = "SECUREVFL_DATA"
+_LARGEST = 2**26  # bytes of a file that is fetched
+_SECONDS = 30.0  # without a byte
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,8 @@ class Facts:
         Where to get the files; completes "get it from ...".
     openml : tuple of int
         Numbers of the set at OpenML, where it is there.
+    urls : mapping of str to str
+        Addresses of the files of one form, by name; their checksums are known.
     bundled : bool
         Whether scikit-learn, or the package that declares the set, brings it along.
     """
@@ -52,6 +58,7 @@ class Facts:
     forms: tuple[tuple[str, ...], ...] = ()
     obtain: str = "scikit-learn, which brings it along"
     openml: tuple[int, ...] = ()
+    urls: Mapping[str, str] = field(default_factory=dict)
     bundled: bool = False
 
     def about(self, notes: Iterable[str] = ()) -> About:
@@ -82,9 +89,8 @@ class Facts:
             If the folder that was named does not exist.
         """
         root = data_folder(data_dir)
-        if root is None:
-            return None
-        for folder in (root / self.folder, root):
+        folders = [] if root is None else [root / self.folder, root]
+        for folder in [*folders, *([cache_folder() / self.folder] if self.urls else [])]:
             for form in self.forms:
                 files = {file: folder / file for file in form}
                 if all(path.is_file() for path in files.values()):
@@ -102,10 +108,37 @@ class Facts:
         if files is None:
             if not download:
                 raise self.absent()
+            files = self.fetch()
+        if files is None:
             return None, []
         if not verify:
             return files, ["checksums were not compared (verify=False)"]
         return files, self.verify(files)
+
+    def fetch(self) -> dict[str, Path] | None:
+        """Download the files by `urls` into the cache; None without addresses.
+
+        What has not the known SHA-256 is not kept. A set that is at OpenML, too, is None where a
+        file cannot be had; of others it is a DataError.
+        """
+        found: dict[str, Path] = {}
+        for name, url in self.urls.items():
+            try:
+                with urllib.request.urlopen(url, timeout=_SECONDS) as stream:
+                    content = stream.read(_LARGEST)
+            except OSError as error:
+                if self.openml:
+                    return None
+                raise self.absent(f", and {url} could not be read ({error})") from error
+            if hashlib.sha256(content).hexdigest() != known_checksums(self.folder)[name]:
+                raise DataError(
+                    f"{url}: the SHA-256 is not the known one, so the file is damaged or another "
+                    "version; nothing was kept."
+                )
+            folder = cache_folder() / self.folder
+            make_folder(folder)
+            write_durably(found.setdefault(name, folder / name), content)
+        return found or None
 
     def verify(self, files: dict[str, Path]) -> list[str]:
         """Compare the files with their known checksums.
@@ -147,6 +180,11 @@ def known_checksums(folder: str) -> dict[str, str]:
     lines = Path(__file__).with_name("SHA256SUMS").read_text().splitlines()
     entries = (line.split("  ") for line in lines)
     return {Path(path).name: digest for digest, path in entries if Path(path).parts[0] == folder}
+
+
+def cache_folder() -> Path:
+    """Folder of fetched files: ``securevfl`` in ``XDG_CACHE_HOME``, or in ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "securevfl"
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path | None:

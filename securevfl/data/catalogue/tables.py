@@ -1,4 +1,4 @@
-"""Published tables: Credit Card default, Parkinson speech, Adult, Breast Cancer."""
+"""Published tables: Credit Card default, Parkinson speech, Adult, Mortgage, Breast Cancer."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ from securevfl.errors import DataError
 if TYPE_CHECKING:
     import pandas as pd
 
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
+_RDATASETS = (
+    "https://raw.githubusercontent.com/vincentarelbundock/Rdatasets/"
+    "1dcc2bf5f955cc1224a3e1307256e1fe86b68dae"
+)
 CREDIT = Facts(
     name="credit-card",
     rows=30000,
@@ -62,6 +67,21 @@ ADULT = Facts(
     forms=(("adult.data.gz", "adult.test.gz"), ("adult.data", "adult.test")),
     obtain="OpenML 1590, or adult.data and adult.test of archive.ics.uci.edu/dataset/2",
     openml=(1590,),
+    urls={name: f"{_UCI}/{name}" for name in ("adult.data", "adult.test")},
+)
+MORTGAGE = Facts(
+    name="mortgage",
+    rows=2380,
+    features=13,
+    classes=2,
+    parties=3,
+    licence="GPL-2 or GPL-3 (R package AER)",
+    origin="Munnell et al. 1996: mortgage applications in Boston (HMDA); Stock, Watson",
+    split="75/25, stratified, by seed",
+    folder="mortgage",
+    forms=(("HMDA.csv",),),
+    obtain="csv/AER/HMDA.csv of github.com/vincentarelbundock/Rdatasets",
+    urls={"HMDA.csv": f"{_RDATASETS}/csv/AER/HMDA.csv"},
 )
 BREAST = Facts(
     name="breast-cancer",
@@ -202,6 +222,32 @@ def load_adult(
 
 
 @table_options(SplitKeywords)
+def load_mortgage(
+    *,
+    parties: int | None = None,
+    data_dir: str | Path | None = None,
+    verify: bool = True,
+    download: bool = True,
+    **options: Unpack[SplitKeywords],
+) -> VerticalDataset:
+    """Load 2380 mortgage applications of 1990 with 13 features; 12 % were denied.
+
+    Columns are divided among 3 parties (ours), unless given.
+    """
+    frame, label, notes = _single_table(MORTGAGE, "deny", data_dir, verify, download)
+    return VerticalDataset.from_pandas(
+        frame,
+        label,
+        name=MORTGAGE.name,
+        task="binary",
+        parties=MORTGAGE.parties if parties is None else parties,
+        drop=["rownames"],
+        about=MORTGAGE.about(notes),
+        **options,
+    )
+
+
+@table_options(SplitKeywords)
 def load_breast_cancer(
     *,
     parties: int | None = None,
@@ -309,5 +355,6 @@ LOADERS: Sequence[tuple[Facts, Callable[..., VerticalDataset]]] = (
     (CREDIT, load_credit_card),
     (PARKINSON, load_parkinson),
     (ADULT, load_adult),
+    (MORTGAGE, load_mortgage),
     (BREAST, load_breast_cancer),
 )

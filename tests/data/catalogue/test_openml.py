@@ -13,6 +13,12 @@ from tests.data import small_sets as small
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     monkeypatch.delenv("SECUREVFL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def nothing(url, timeout):
+        raise OSError("no network")
+
+    monkeypatch.setattr("securevfl.data.catalogue.facts.urllib.request.urlopen", nothing)
     return tmp_path
 
 

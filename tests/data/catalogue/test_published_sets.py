@@ -1,13 +1,17 @@
 """The loaders on small files of each published format."""
 
 import hashlib
+import io
+import urllib.error
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from securevfl.data import dataset_catalogue, load_dataset
+from securevfl.data.catalogue import facts, tables
 from securevfl.data.catalogue.image_files import _grid
+from securevfl.data.catalogue.registry import loaders
 from securevfl.errors import DataError, UnknownNameError
 from tests.data import small_sets as small
 
@@ -142,7 +146,7 @@ def test_parkinson_split_by_row_is_named_as_leaking(tmp_path):
 
 def test_adult_reads_labels_with_a_full_stop_and_missing_jobs(tmp_path):
     small.write_adult(tmp_path / "adult")
-    data = load_dataset("adult", data_dir=tmp_path)
+    data = load_dataset("adult", data_dir=tmp_path, verify=False)
     assert data.classes == ("<=50K", ">50K")
     assert (data.rows, data.test_rows) == (24, 8)
     names = [name for party in data.columns for name in party]
@@ -219,3 +223,62 @@ def test_a_data_folder_that_does_not_exist_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("SECUREVFL_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match="SECUREVFL_DATA="):
         load_dataset("mnist")
+
+
+# -- files that are fetched by name ---------------------------------------------------------------
+
+MORTGAGE_TABLE = b"rownames,deny,a,b,c\n" + b"".join(
+    b"%d,%s,%d,%d,no\n" % (k, b"yes" if k % 4 == 0 else b"no", k % 7, k % 5) for k in range(40)
+)
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """Files in place of the web, by address; what is asked for is listed."""
+    files, asked = {}, []
+
+    def urlopen(url, timeout):
+        asked.append(url)
+        if url not in files:
+            raise urllib.error.URLError("no network")
+        return io.BytesIO(files[url])
+
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SECUREVFL_DATA", raising=False)
+    return files, asked
+
+
+def test_a_set_is_fetched_once_and_checked(shelf, monkeypatch, tmp_path):
+    files, asked = shelf
+    (url,) = tables.MORTGAGE.urls.values()
+    files[url] = MORTGAGE_TABLE
+    with pytest.raises(DataError, match="SHA-256 is not the known one"):
+        load_dataset("mortgage")
+    assert not list(tmp_path.glob("cache/*/*"))
+    digest = hashlib.sha256(MORTGAGE_TABLE).hexdigest()
+    monkeypatch.setattr(facts, "known_checksums", lambda folder: {"HMDA.csv": digest})
+    first = load_dataset("mortgage")
+    assert (first.parties, first.rows + first.test_rows) == (3, 40)
+    assert first.classes == ("no", "yes")
+    files.clear()
+    assert load_dataset("mortgage").fingerprint() == first.fingerprint()
+    assert len(asked) == 2
+    (kept,) = tmp_path.glob("cache/securevfl/mortgage/HMDA.csv")
+    kept.write_bytes(b"")
+    with pytest.raises(DataError, match="fetch it again"):
+        load_dataset("mortgage")
+
+
+def test_without_a_network_a_set_says_where_it_is(shelf):
+    with pytest.raises(DataError, match=r"no network.*put HMDA.csv into FOLDER/mortgage"):
+        load_dataset("mortgage")
+    assert tables.ADULT.fetch() is None  # OpenML is asked then
+    with pytest.raises(DataError, match="get it from"):
+        load_dataset("mortgage", download=False)
+
+
+def test_what_is_fetched_has_a_known_checksum_and_a_form():
+    for known, _ in loaders().values():
+        assert not set(known.urls) - set(facts.known_checksums(known.folder))
+        assert not known.urls or tuple(known.urls) in known.forms
