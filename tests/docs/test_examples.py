@@ -18,10 +18,11 @@ from securevfl.cli.app import app
 from securevfl.errors import ConfigurationError, UnknownNameError
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.testing.conformance import CHECKS
+from tests.conftest import look_again
+from tests.docs.notebooks import NOTEBOOKS, executed, printed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 OWN = EXAMPLES / "own_protocol"
-NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 
 
 def script(name: str, monkeypatch: Any) -> ModuleType:
@@ -137,29 +138,32 @@ def test_every_script_is_tested():
 # -- notebooks -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_run_from_top_to_bottom(path, monkeypatch, capsys):
-    monkeypatch.setenv("MPLBACKEND", "agg")
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for number, cell in enumerate(json.loads(path.read_text())["cells"]):
-        if cell["cell_type"] == "code":
-            code = "".join(cell["source"]).replace("ROUNDS = 60", "ROUNDS = 5")
-            exec(compile(code, f"{path.name}, cell {number}", "exec"), names)
-    check_page(path.name, capsys.readouterr().out)
+def code_cells(path: Path) -> list[dict[str, Any]]:
+    return [c for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_are_committed_without_outputs(path):
-    cells = json.loads(path.read_text())["cells"]
-    assert {cell["cell_type"] for cell in cells} == {"code", "markdown"}
-    for cell in cells:
-        assert not cell.get("outputs")
-        assert cell.get("execution_count") is None
+def test_notebooks_run_from_top_to_bottom(path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = executed(path, lambda code: code.replace("ROUNDS = 60", "ROUNDS = 5"), look_again)
+    monkeypatch.undo()
+    look_again()
+    shown = without_numbers(printed([cell["outputs"] for cell in code_cells(path)]))
+    assert without_numbers(printed(found)) == shown
 
 
-def test_there_are_five_scripts_and_two_notebooks():
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_committed_with_outputs_of_one_run(path):
+    cells = code_cells(path)
+    assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)]
+    kinds = {one["output_type"] for cell in cells for one in cell["outputs"]}
+    assert "stream" in kinds <= {"stream", "display_data"}
+    assert path.stat().st_size < 100_000
+
+
+def test_there_are_five_scripts_and_five_notebooks():
     assert len(list(EXAMPLES.glob("*.py"))) == 5
-    assert len(NOTEBOOKS) == 2
+    assert len(NOTEBOOKS) == 5
 
 
 # -- a protocol in one file outside the package ----------------------------------------------------
