@@ -377,9 +377,9 @@ class JointModel:
         """Write ``server.onnx``, ``party-0.onnx``, ... into a folder, which is made."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        clients = [f"party-{n}.onnx" for n in range(len(self.clients))]
-        files = zip((self.server, *self.clients), ("server.onnx", *clients), strict=True)
-        return [model.save_onnx(folder / name) for model, name in files]
+        first = self.server.save_onnx(folder / "server.onnx")
+        parts = enumerate(self.clients)
+        return [first, *(one.save_onnx(folder / f"party-{n}.onnx") for n, one in parts)]
 
     def named(self) -> dict[str, ExportedModel]:
         """The models by the names of their files."""

@@ -105,7 +105,8 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         options = self._chosen(more)
         rounds = options.get("rounds")
         data = self._dataset(X, y, task)
-        data = replace(data, train_weights=weights)
+        if weights is not None:
+            data = replace(data, train_weights=checked_weights("fit", weights, len(y)))
         if self.trees:
             data = add_leaves(data, self.trees, seed=int(seed))
         self.run_ = run(
