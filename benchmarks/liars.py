@@ -354,27 +354,25 @@ RUNS: dict[str, Trial] = {
 
 
 def main() -> None:
-    """Carry out trials, and add their counts."""
+    """Carry out trials, and add their counts: always of the lie that was tried least."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*")
-    parser.add_argument("--parts", type=int, default=1000)
-    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--parts", type=int, default=1000, help="trials of each in all")
+    parser.add_argument("--runs", type=int, default=20, help="the same, in whole runs")
     given = parser.parse_args()
     covert.STORY = STORY
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    wanted = [(name, trial, given.parts) for name, trial in PARTS.items()]
-    wanted += [(name, trial, given.runs) for name, trial in RUNS.items()]
-    for name, trial, count in wanted:
-        if given.words and not any(word in name for word in given.words):
-            continue
+    wanted = {name: (trial, given.parts) for name, trial in PARTS.items()}
+    wanted |= {name: (trial, given.runs) for name, trial in RUNS.items()}
+    words = given.words or [""]
+    counts = {n: sum(known.get(n, {}).values()) for n in wanted if any(w in n for w in words)}
+    while counts := {n: done for n, done in counts.items() if done < wanted[n][1]}:
+        name = min(counts, key=lambda n: counts[n])
+        number = counts[name]
         found = Counter(known.get(name, {}))
-        first = sum(found.values())
-        for number in range(first, first + count):
-            found[trial(np.random.default_rng(number), number)] += 1
-            if number % 25 == 24 or number == first + count - 1:
-                known[name] = dict(sorted(found.items()))
-                RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
-        print(f"{name}: {known.get(name)}", flush=True)
+        found[wanted[name][0](np.random.default_rng(number), number)] += 1
+        known[name], counts[name] = dict(sorted(found.items())), number + 1
+        RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
     for m in (1, 2):
         rates = known.get(f"soundness at p = 31, m = {m}")
         if rates:
