@@ -168,14 +168,13 @@ def _breaks_chain(one: Statement, other: Statement) -> bool:
 
 def write_evidence(path: Path, evidence: Evidence) -> None:
     """Write evidence as JSON; a bad dealing's file holds the share, which only its holder knew."""
-    text = (
-        json.dumps(
-            {"version": VERSION, "signed_with": signed_with(evidence), **_written(evidence)},
-            indent=1,
-        )
-        + "\n"
-    )
-    write_durably(path, text, mode=0o600)
+    write_durably(path, text_of(evidence), mode=0o600)
+
+
+def text_of(evidence: Evidence) -> str:
+    """Evidence as JSON; equal for equal evidence."""
+    about = {"version": VERSION, "signed_with": signed_with(evidence)}
+    return json.dumps({**about, **_written(evidence)}, indent=1) + "\n"
 
 
 def read_evidence(path: Path) -> Evidence:

@@ -121,8 +121,8 @@ def guilty(evidence: WrongUpload, keys: Mapping[int, bytes]) -> bool:
 
 def evidence_of(server: Any) -> tuple[WrongUpload, ...]:
     """Evidence against each holder whose wrong upload the server found; the experimenter has it."""
-    code, run, made = server.public.code, server.signs.run, list[WrongUpload]()
-    for wrong, told, label, kept in server.caught:
+    code, made = server.public.code, list[WrongUpload]()
+    for wrong, told, label, kept, run in server.caught:
         bare = [(j, bare_of(Y), bare_of(signature)) for j, (Y, signature) in kept.items()]
         uploads = tuple(Upload(*one) for one in bare)
         name, chain = (bare_of(one).tobytes() for one in label)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 from securevfl.active.judge import (
+    Evidence,
     LieFoundError,
     Verdict,
     judge,
     read_evidence,
     run_of,
     signed_with,
+    text_of,
     write_evidence,
 )
 from securevfl.engine.security.identity import Manifest
@@ -42,9 +45,8 @@ def judged(file: str | Path, manifest: str | Path) -> Verdict | None:
 
 def keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
     """Write the evidence of a lie into a folder; the error that says where it is."""
-    path = folder / EVIDENCE
     try:
-        write_evidence(path, error.evidence)
+        path = _written(error.evidence, folder)
     except OSError:
         return error
     return LieFoundError(error.party, error.why, error.evidence, path)
@@ -66,8 +68,17 @@ def keep_wrong_uploads(server: Any, folder: Path) -> list[Path]:
         return []
     from securevfl.active.uploads import evidence_of
 
-    newest = {one.party: one for one in evidence_of(server)}
-    paths = [folder / EVIDENCE, *(folder / f"evidence-{n}.json" for n in range(2, len(newest) + 1))]
-    for path, one in zip(paths, newest.values(), strict=True):
-        write_evidence(path, one)
-    return paths
+    first = {one.party: one for one in reversed(evidence_of(server))}
+    return [_written(first[n], folder) for n in sorted(first)]
+
+
+def _written(evidence: Evidence, folder: Path) -> Path:
+    """The file of evidence, the first that is free: none is overwritten or written twice."""
+    for n in itertools.count(1):
+        path = folder / (EVIDENCE if n == 1 else EVIDENCE.replace(".", f"-{n}."))
+        if not path.exists():
+            write_evidence(path, evidence)
+        elif path.read_text() != text_of(evidence):
+            continue
+        return path
+    raise AssertionError

@@ -216,19 +216,34 @@ def test_a_wrong_upload_is_corrected_and_its_sender_named_by_the_judge():
     assert np.allclose(played.judge.means, run(security="active", rounds=2).judge.means)
 
 
-def test_evidence_of_a_wrong_upload_stands_in_the_folder_of_the_run(tmp_path, monkeypatch):
+def test_evidence_of_wrong_uploads_stands_in_the_folder_of_the_run_however_it_ends(
+    tmp_path, monkeypatch
+):
+    """Party 2 uploads what is wrong in each round, and party 4 too from the second one on."""
     honest = Client.evaluate
+    parties = []
 
     def evaluate(client, *args):
         psi = honest(client, *args)
-        return wrong(client, psi) if client.index == 2 else psi
+        parties.append(client)
+        for _ in range({2: 1, min(4, 2 * client.round): client.round}.get(client.index, 0)):
+            psi = wrong(client, psi)
+        return psi
 
     monkeypatch.setattr(Client, "evaluate", evaluate)
-    how = SMALL | {"rounds": 1, "security": "active", "tolerate_corrupt": 1, "segments": 1}
-    made = svfl.run("fedvs", DIGITS, out=tmp_path / "run", conditions="none", **how)
-    path = tmp_path / "run" / "evidence.json"
-    assert path.stat().st_mode & 0o77 == 0
-    assert judge(read_evidence(path), dict(bare_of(made.parties[0].sworn[1]))).party == 2
+    how = SMALL | {"security": "active", "tolerate_corrupt": 1, "segments": 1}
+    for rounds in (1, 2):
+        path = tmp_path / str(rounds) / "evidence.json"
+        given = {"out": path.parent, "conditions": "none", **how, "rounds": rounds}
+        if rounds == 1:
+            svfl.run("fedvs", DIGITS, **given)
+        else:
+            with pytest.raises(NotEnoughResultsError, match=r"Evidence of wrong uploads is in .*"):
+                svfl.run("fedvs", DIGITS, **given)
+        assert path.stat().st_mode & 0o77 == 0
+        keys = dict(bare_of(parties[-1].sworn[1]))
+        assert judge(read_evidence(path), keys).party == 2
+        assert not (path.parent / "evidence-2.json").exists()
 
 
 @pytest.mark.parametrize("security", ["covert", "active"])

@@ -228,9 +228,9 @@ class Cluster:
             self._check_progress()
             time.sleep(_TICK)
 
-    def states(self) -> dict[int, dict[str, Any]]:
-        """Snapshots, as they stand, of the parties that are alive and answer in time."""
-        return self._from_all("models")
+    def states(self, parties: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
+        """Snapshots, as they stand, of parties that are alive and answer in time; all if not given."""
+        return self._from_all("models", parties)
 
     def ask(self, index: int, question: Callable[[Party], _T]) -> _T:
         """Result of `question`, a function of the party, computed where the party is.
@@ -439,6 +439,9 @@ class Cluster:
         ready, _ = self._ray.wait(list(polls), num_returns=len(polls), timeout=_TICK)
         for reference in ready:
             self._take_report(polls[reference], self._records[polls[reference]])
+        statuses = [one.status for one in self._records.values() if one.status is not None]
+        if failed := [one for one in statuses if one.failed]:
+            raise max(failed, key=lambda one: one.lie is not None).error("cluster")
 
     def _check_silence(self) -> None:
         """Take parties as down that have not answered in time."""
@@ -487,8 +490,6 @@ class Cluster:
         for event in report.events:
             self._floor = max(self._floor, event.round)
             self._on_event(event)
-        if report.status.failed:
-            raise report.status.error("cluster")
 
     def _went_down(self, index: int, record: _ActorRecord) -> None:
         if not record.setup_done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import time
@@ -13,12 +14,12 @@ from securevfl.data.source import DataSource
 from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.cluster.supervisor import Cluster, restored_copy
 from securevfl.engine.cluster.supervisor import Ended as EndedCluster
-from securevfl.engine.network import Event, name_of
+from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.assignment import PartyAssignment
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
-from securevfl.errors import CheckpointError
+from securevfl.errors import CheckpointError, RunError
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.runs.assembly import Assembled, make_protocol, rules_of, tolerates
 from securevfl.runs.engines.cluster_options import ClusterOptions
@@ -136,6 +137,10 @@ class Driver:
                 self._write(needed=True)
                 return False
             self._finish(ended)
+        except RunError:
+            with contextlib.suppress(RunError):  # it may have found wrong uploads before
+                self.recorder.parties = self._mirror(self.cluster.states([SERVER]))
+            raise
         finally:
             self.cluster.close()
         return True

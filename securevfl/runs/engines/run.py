@@ -283,7 +283,7 @@ def _carry_out(
     )
     try:
         ended = engine.run(job, recorder, course)
-    except RunError as error:
+    except SecureVFLError as error:
         if job.folder is None:
             raise
         raise _kept(error, recorder, job.folder) from None
@@ -303,11 +303,7 @@ def _carry_out(
         if result.transcript.spilled:
             result.transcript = read_transcript(job.folder)  # what it was read from goes
         engine.clear(job.folder)
-        server = result.parties.get(SERVER)
-        if getattr(server, "caught", ()):
-            from securevfl.runs.evidence import keep_wrong_uploads
-
-            keep_wrong_uploads(server, job.folder)
+        _keep_wrong_uploads(result.parties, job.folder)
     _LOG.info("run of %s ended at %.3f s", job.protocol.name, result.virtual_seconds)
     return result
 
@@ -333,19 +329,34 @@ def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
         ) from None
 
 
-def _kept(error: RunError, recorder: HistoryRecorder, folder: Path) -> RunError:
-    """The error, with what was kept of the run: evidence of a lie, or the last good models."""
+def _keep_wrong_uploads(parties: Mapping[int, Party], folder: Path) -> list[Path]:
+    """Keep evidence of wrong uploads that the server found in a run; the files."""
+    if not getattr(parties.get(SERVER), "caught", ()):
+        return []
+    from securevfl.runs.evidence import keep_wrong_uploads
+
+    with suppress(OSError):
+        return keep_wrong_uploads(parties[SERVER], folder)
+    return []
+
+
+def _kept(error: SecureVFLError, recorder: HistoryRecorder, folder: Path) -> SecureVFLError:
+    """The error, with what was kept of the run: evidence of lies, or the last good models."""
     from securevfl.active.judge import LieFoundError
 
+    wrong = _keep_wrong_uploads(recorder.parties, folder)
     if isinstance(error, LieFoundError):
         from securevfl.runs.evidence import keep_evidence
 
-        kept = keep_evidence(error, folder)
-        if kept is not error:
+        found, error = error, keep_evidence(error, folder)
+        if found is not error:
             unmark(folder)  # else the next run in this folder would remove it
-        return kept
-    if isinstance(error, (DivergedError, RangeError)) and recorder.good is not None:
-        return type(error)(f"{error}. {_keep_good(*recorder.good, folder)}")
+    elif isinstance(error, (DivergedError, RangeError)) and recorder.good is not None:
+        error = type(error)(f"{error}. {_keep_good(*recorder.good, folder)}")
+    if wrong:
+        unmark(folder)
+        where = " and ".join(map(str, wrong))
+        error.args = (f"{error}. Evidence of wrong uploads is in {where}", *error.args[1:])
     return error
 
 

@@ -99,6 +99,7 @@ class Organisation:
         self._file = file
         self._say = say
         self._said = 0.0
+        self._caught = 0  # wrong uploads that were found, as far as evidence is kept
         self._loss: float | None = None  # the newest one, which the server knows
 
     # -- data and protocol ---------------------------------------------------------------------
@@ -204,7 +205,7 @@ class Organisation:
             go_back=functools.partial(self._go_back, name),
             passed=functools.partial(self.passed, name),
             doing=self.doing[name],
-            advance=self._say_round if name == TRAINING else lambda host: None,
+            advance=functools.partial(self._advance, name),
         )
 
     def _check_fits(self, made: Protocol) -> None:
@@ -236,6 +237,16 @@ class Organisation:
         if event.name == "round" and self.index == SERVER:
             self._loss = event.fields.get("loss")
 
+    def _advance(self, phase: str, host: PartyHost) -> None:
+        """Keep evidence of wrong uploads as it is found; say in which round of training it is."""
+        found = len(getattr(host.party, "caught", ()))
+        if found > self._caught:
+            self._caught = found
+            where = " and ".join(map(str, keep_wrong_uploads(host.party, self.folder.path)))
+            self._say(f"evidence of wrong uploads is in {where}")
+        if phase == TRAINING:
+            self._say_round(host)
+
     def _say_round(self, host: PartyHost) -> None:
         """Say in which round the party is, now and then."""
         now, round = time.monotonic(), host.party.round
@@ -253,7 +264,6 @@ class Organisation:
         place = self.folder.path / "phases" / TRAINING
         write_transcript(place, host.transcript)
         write_parties(place / "result.svfl", {self.index: host.party})
-        keep_wrong_uploads(host.party, self.folder.path)
 
     def _keep_measures(self, made: Protocol, host: PartyHost) -> None:
         found = measures_of(host.party, made) if self.index == SERVER else {}

@@ -208,7 +208,7 @@ def decode_signed(
         if {*wrong} - known:
             kept = {j: formed[j][1:] for j in good}
             label = formed[wrong[0]][0], chain
-            server.caught = (*server.caught, (wrong, told, label, kept))
+            server.caught = (*server.caught, (wrong, told, label, kept, server.signs.run))
     return sums
 
 

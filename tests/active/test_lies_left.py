@@ -1,0 +1,202 @@
+"""Lies 5, 6, 7, 9 and 14 of docs/active.md in whole runs, with what they gain at the levels."""
+
+import functools
+import itertools
+import operator
+
+import numpy as np
+import pytest
+
+import securevfl.active.dealt as dealt
+import securevfl.protocols.coded_split.covert as covert
+from securevfl.active import history as told_history
+from securevfl.active.dealt import chained, no_chain
+from securevfl.active.judge import LieFoundError
+from securevfl.active.signing import new_start
+from securevfl.engine.network import SERVER
+from securevfl.errors import NotEnoughResultsError, ProtocolError, RunError
+from securevfl.protocols.fedvs.algorithm import Client
+from securevfl.verified import Secret, bare_of
+from tests.active.test_coded_split import STORY, Forks, moved, named
+from tests.active.test_coded_split import run as run_coded
+from tests.active.test_fedvs import VICTIM, N, run
+from tests.lies.stage import LyingServer, relative
+
+COHORTS = {"cohorts": 2, "share_timeout": 3.0, "result_timeout": 3.0}
+ONE, OTHER = (0, 1, 2, 3), (4, 5, 6, 7)
+
+
+class Told(LyingServer):
+    """A lying server whose signed history is in order: one story for all."""
+
+    async def run(self):
+        self.on("lacks", functools.partial(told_history.tell_missed, self))
+        self.start = new_start(self)
+        await self.lie()
+        self.conclude()
+
+    def named(self, sharers=None, **words):
+        self.attempted = super().named(sharers, **words)
+        return self.attempted
+
+    def gradient(self, values, to=None):
+        shape = (len(self.batch.rows) * self.public.code.segments, self.public.config.width)
+        sent = np.broadcast_to(np.asarray(values, np.float32), shape).copy()
+        sent = Secret(sent, None, SERVER, None)
+        told_history.sign(self, self.batch, self.attempted, gradient=sent)
+
+    def sums(self, uploads):
+        public = self.public
+        if len(uploads) < public.results_needed:
+            return None
+        every = np.stack(list(uploads.values()))
+        made = public.code.decode(every, tuple(uploads), degree=public.degree)
+        bits = public.config.data_bits + public.config.model_bits
+        return public.model_point.dequantize(made.reshape(-1, made.shape[-1]), bits=bits)
+
+
+class Triples(Told):
+    """5: names all but one client of a cohort, another one in each round."""
+
+    async def lie(self):
+        for left_out in OTHER:
+            await self.ask(self.rows(), self.all_but(left_out))
+            self.gradient(0.0)
+
+
+@pytest.mark.parametrize("security", ["semi-honest", "covert"])
+def test_sharers_that_cut_a_cohort_get_no_upload(security):
+    played = run(Triples, security=security, **COHORTS)
+    assert type(played.error) is ProtocolError
+    assert played.judge.uploads == 0
+
+
+class LessACohort(Told):
+    """6: a gradient that moves models by some 2^-22, then the same rows less one cohort."""
+
+    def between(self):
+        lr = self.public.config.client_lr or self.public.config.lr
+        self.gradient(2.0**-22 / lr * 1e-8)  # Adam steps by lr g / (|g| + 1e-8)
+        return {}
+
+    async def lie(self):
+        batch = self.rows()
+        every = {n: self.judge.embedding(n, batch) for n in self.peers}
+        first = self.sums(await self.ask(batch))
+        second = self.sums(await self.ask(batch, ONE, **self.between()))
+        if second is not None:
+            left = first - second
+            self.found["cohort"] = relative(left, sum(every[n] for n in OTHER))
+            self.found["one"] = min(relative(left, one) for one in every.values())
+
+
+def test_a_tiny_gradient_and_then_less_a_cohort_tells_its_sum_and_no_clients():
+    played = run(LessACohort, **COHORTS)
+    assert played.error is None
+    assert played.found["cohort"] < 1e-3
+    assert played.found["one"] > 0.5
+
+
+class NextLife(LessACohort):
+    """7: says that it was resumed, and that it stepped, in the place of a gradient."""
+
+    def between(self):
+        self.gradient(0.0)
+        return {"life": 1, "stepped": 1}
+
+
+def test_a_resume_that_is_claimed_gives_no_second_sum_of_rows():
+    played = run(NextLife, **COHORTS)
+    assert "cohort" not in played.found
+    assert {e.party for e in played.events if e.name == "refused"} == {*range(N)}
+    assert not isinstance(played.error, LieFoundError)
+
+
+class NeverHeard(Client):
+    """9: says in each round that the gradient before never came, and shows an older history."""
+
+    def step(self, round, batch, attempt, gradient):
+        super().step(round, batch, attempt, gradient)
+        self.newest, self.story = self.story, self.before
+
+    async def catch_up(self):
+        await super().catch_up()
+
+    async def upload(self, batch, attempt):
+        self.before = self.story
+        await super().upload(batch, attempt)
+
+
+def test_who_says_that_a_gradient_never_came_gets_no_upload_and_names_nobody():
+    played = run(liars={VICTIM: NeverHeard}, result_timeout=3.0)
+    assert type(played.error) is NotEnoughResultsError
+    assert played.judge.uploads <= N + 1  # in the first round, and then the liar's own
+
+
+BITS = 8  # of digests here, so that 10 steps are what 254 are at 256 bits
+
+
+class XorForks(Forks):
+    """14: ten steps of its own, in two stories whose digests, here of eight bits, have one XOR."""
+
+    first = 1
+
+    def deal(self):
+        if not self.steps:
+            return
+        plain, other = ([one[0] for one in self.story_of([n] * 10)[1:]] for n in (0, 1))
+        bits = [int((bare_of(a) ^ bare_of(b))[0]) for a, b in zip(plain, other, strict=True)]
+        some = itertools.product((0, 1), repeat=10)
+        choice = next(c for c in some if any(c) and xor(itertools.compress(bits, c)) == 0)
+        stories = self.story_of([0] * 10), self.story_of(choice)
+        for j in self.peers:
+            rows = [(shares[j], *parts[j]) for _, shares, parts in stories[j not in self.half]]
+            columns = [list(one) for one in zip(*rows, strict=True)]
+            self.send(j, "missed", (1, *columns), round=1)
+        self.steps = 11
+
+    def story_of(self, choice):
+        """The first step and ten more, each one of two: digest, shares and proofs of each."""
+        own = self.log[0], moved(self.log[0], self.field)
+        log, made, stories, chain = (own[0], *(own[n] for n in choice)), [], (), no_chain(self)
+        for t in range(1, 12):
+            self.steps, stories = t, (*stories, (self.start, chain))
+            made.append(self.told(log[:t], stories))
+            chain = chained(chain, made[-1][0])
+        self.steps = 1
+        return made
+
+    async def sums(self):
+        if not self.steps:
+            return await super().sums()
+        uploads = await self.collect("embedding", timeout=20.0)
+        self.found["uploads"] = len(uploads)
+        raise RunError("it has what it wanted")
+
+
+def xor(numbers):
+    return functools.reduce(operator.xor, numbers)
+
+
+@pytest.mark.parametrize("by_xor", [True, False])
+def test_two_stories_whose_digests_have_one_xor_name_the_server(monkeypatch, by_xor):
+    """Where labels join digests by XOR, and only last steps are compared, all upload to both."""
+    link = dealt._link
+
+    def short(*given):
+        return np.concatenate([link(*given)[:1], np.zeros(31, np.uint8)])
+
+    monkeypatch.setattr(dealt, "_link", short)
+    monkeypatch.setattr(covert, "STORY", STORY)
+    if by_xor:
+        monkeypatch.setattr(dealt, "_chained", lambda *some: np.bitwise_xor.reduce(some))
+        monkeypatch.setattr(covert.History, "due", lambda history, last: 0)
+        monkeypatch.setattr(covert, "is_compared", lambda step, last: step == last)
+    played = run_coded(XorForks, rounds=14)
+    if by_xor:
+        assert played.found["uploads"] == 8
+        holders = [played.judge.parties[j] for j in range(8)]
+        assert len({bare_of(one.history.label(one.public)).tobytes() for one in holders}) == 1
+    else:
+        assert named(played) == SERVER
+        assert not any(round == 12 for _, round in played.judge.plain)
