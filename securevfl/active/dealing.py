@@ -60,10 +60,7 @@ class Form:
 
     def encoded(self) -> bytes:
         """Bytes of all attributes; equal for equal forms alone."""
-        code = self.code
-        numbers = (code.parties, code.segments, code.privacy, code.field.modulus)
-        points = (tuple(map(int, code.alphas)), tuple(map(int, code.betas)))
-        return wire.encode((numbers, points, self.shape, self.repetitions, self.constant))
+        return _encoded(self)
 
     @classmethod
     @functools.lru_cache(maxsize=64)
@@ -74,6 +71,14 @@ class Form:
         sizes = {"parties": parties, "segments": segments, "privacy": privacy}
         code = LagrangeCode(PrimeField(p), **sizes, alphas=alphas, betas=betas)
         return cls(code, tuple(shape), m, constant)
+
+
+@functools.lru_cache(maxsize=256)
+def _encoded(form: Form) -> bytes:
+    code = form.code
+    numbers = (code.parties, code.segments, code.privacy, code.field.modulus)
+    points = (tuple(map(int, code.alphas)), tuple(map(int, code.betas)))
+    return wire.encode((numbers, points, form.shape, form.repetitions, form.constant))
 
 
 def label_of(form: Form, signer: int, kind: str, step: int, place: int) -> bytes:
@@ -258,17 +263,19 @@ def off_polynomial(form: Form, place: int, mine: Array, values: Array) -> str:
     values : ndarray (K + T, m)
     """
     code, field = form.code, form.code.field
-    known = list(code.alphas[: code.size])
-    if (
-        mine != field.matmul(interpolation_matrix(field, known, [code.alphas[place]]), values)[0]
-    ).any():
+    if (mine != field.matmul(_onto(code, (code.alphas[place],)), values)[0]).any():
         return "the share is not on the polynomial of the others"
     if form.constant:
-        at_data = interpolation_matrix(field, known, list(code.betas[: code.segments]))
-        found = field.matmul(at_data, values)
+        found = field.matmul(_onto(code, tuple(code.betas[: code.segments])), values)
         if (found != found[:1]).any():
             return "the data points hold different arrays"
     return ""
+
+
+@functools.lru_cache(maxsize=1024)
+def _onto(code: LagrangeCode, points: tuple[int, ...]) -> Array:
+    """Matrix that takes c at the points of the first K + T holders to its values at others."""
+    return interpolation_matrix(code.field, list(code.alphas[: code.size]), list(points))
 
 
 def leaf_of(form: Form, subject: Subject, place: int, share: Array, proof: Proof) -> bytes:

@@ -6,6 +6,7 @@ from T shares of the data, for leaves are answers of keys that are used once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -261,15 +262,19 @@ def _bytes(rows: np.ndarray) -> list[bytes]:
     return [row.tobytes() for row in rows]
 
 
+#: Root and paths of the newest trees: a dealer asks for one path after the other.
+_tree = functools.lru_cache(maxsize=2)(paths_of)
+
+
 def _root(*leaves: np.ndarray) -> np.ndarray:
     """Root of the tree of these leaves."""
-    return np.frombuffer(paths_of(_bytes(np.stack(leaves)))[0], np.uint8)
+    return np.frombuffer(_tree(tuple(_bytes(np.stack(leaves))))[0], np.uint8)
 
 
 def _siblings(*given: Any) -> np.ndarray:
     """Path of the leaf whose number stands last."""
     *leaves, place = given
-    path = paths_of(_bytes(np.stack(leaves)))[1][place]
+    path = _tree(tuple(_bytes(np.stack(leaves))))[1][place]
     return np.frombuffer(b"".join(path), np.uint8).reshape(len(path), DIGEST)
 
 

@@ -229,7 +229,7 @@ class Cluster:
             time.sleep(_TICK)
 
     def states(self, parties: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
-        """Snapshots, as they stand, of parties that are alive and answer in time; all if not given."""
+        """Snapshots, as they stand, of parties (all) that are alive and answer in time."""
         return self._from_all("models", parties)
 
     def ask(self, index: int, question: Callable[[Party], _T]) -> _T:
