@@ -3,6 +3,7 @@
 import functools
 import itertools
 import operator
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from securevfl.active.judge import LieFoundError
 from securevfl.active.signing import new_start
 from securevfl.engine.network import SERVER
 from securevfl.errors import NotEnoughResultsError, ProtocolError, RunError
+from securevfl.field import LagrangeCode, PrimeField
 from securevfl.protocols.fedvs.algorithm import Client
+from securevfl.protocols.fedvs.messages import Attempt
 from securevfl.verified import Secret, bare_of
+from tests.active.relations import relations
 from tests.active.test_coded_split import STORY, Forks, moved, named
 from tests.active.test_coded_split import run as run_coded
 from tests.active.test_fedvs import VICTIM, N, run
@@ -44,6 +48,10 @@ class Told(LyingServer):
         sent = np.broadcast_to(np.asarray(values, np.float32), shape).copy()
         sent = Secret(sent, None, SERVER, None)
         told_history.sign(self, self.batch, self.attempted, gradient=sent)
+
+    async def uploads(self):
+        every = await super().uploads()
+        return {n: one[1] if isinstance(one, tuple) else one for n, one in every.items()}
 
     def sums(self, uploads):
         public = self.public
@@ -134,6 +142,94 @@ def test_who_says_that_a_gradient_never_came_gets_no_upload_and_names_nobody():
 
 
 BITS = 8  # of digests here, so that 10 steps are what 254 are at 256 bits
+
+
+# -- what a third reading found --------------------------------------------------------------------
+
+
+class OtherSharers(Told):
+    """Sends nobody dL/dH, and tells all who ask that the sum was over fewer: these alone step."""
+
+    whom: ClassVar[tuple[int, ...]] = (VICTIM,)
+
+    def broadcast(self, kind, payload, to=None):
+        if kind != "gradient":
+            super().broadcast(kind, payload, to)
+
+    async def lie(self):
+        batch, lr = self.rows(), self.public.config.lr
+        first = self.sums(await self.ask(batch))
+        gradient = np.zeros(first.shape)
+        gradient[0, 0] = len(self.whom) / lr
+        self.attempted = Attempt(self.whom)
+        every = [self.judge.powers(n, batch) for n in self.whom]
+        self.gradient(gradient)
+        second = self.sums(await self.ask(batch))
+        if second is not None:
+            truth = sum(x @ x[0] for x in every)
+            self.found["products"] = relative((first - second)[:, 0], truth)
+
+
+@pytest.mark.parametrize("security", ["covert", "active"])
+@pytest.mark.parametrize("whom", [(VICTIM,), ONE])
+def test_who_asks_for_a_step_is_not_told_of_other_sharers_than_before(monkeypatch, whom, security):
+    """Else all have one story, and two sums of the same rows tell X X^T of who alone stepped."""
+    server = type("Server", (OtherSharers,), {"whom": whom})
+    how = {**COHORTS, "optimizer": "sgd", "security": security}
+    played = run(server, **how)
+    assert isinstance(played.error, RunError)
+    assert played.found == {}
+    assert played.judge.uploads == N
+    if security == "covert":
+        monkeypatch.setattr(Client, "checked", lambda self, batch, attempt: attempt)
+        monkeypatch.setattr(
+            Client, "attempted", property(lambda self: (0,), lambda *_: None), raising=False
+        )
+        assert run(server, **how).found["products"] < 1e-6
+
+
+# -- parties that are put back ---------------------------------------------------------------------
+
+
+class AsksAgain(Told):
+    """Announces a round a second time, when some clients have crashed."""
+
+    async def lie(self):
+        await self.ask(self.rows())
+        await self.sleep(1.0)
+        self.round = 0
+        self.found["again"] = len(await self.ask(self.rows()))
+        self.round = 1
+
+
+@pytest.mark.parametrize(("back", "again"), [((VICTIM,), 0), (tuple(range(N)), N)])
+def test_who_is_put_back_uploads_again_only_where_all_sharers_are(monkeypatch, back, again):
+    """Put back: what it wrote down of its uploads is lost, too. An honest sharer shares once."""
+    monkeypatch.setattr(Client, "is_new", lambda self, life, told: True)
+    monkeypatch.setattr(Client, "consistent", lambda self, batch, attempt: True)
+    outages = [{"party": n, "seconds": [0.2, 0.5]} for n in back]
+    played = run(AsksAgain, outages=outages, **COHORTS)
+    assert played.error is None
+    late = [e for e in played.events if e.name == "late" and e.fields["kind"] == "embedding"]
+    assert played.found["again"] + len(late) == again
+
+
+@pytest.mark.parametrize(
+    ("N", "K", "R", "most"), [(8, 1, 5, 0), (28, 4, 21, 6), (28, 6, 25, 10), (10, 2, 7, 0)]
+)
+def test_so_many_that_count_in_both_of_two_stories_show_no_relation_of_both(N, K, R, most):
+    """2R > N + T + 2(K - 1) + c, and for one more both stories show one."""
+    u = R - K - 1
+    assert N + 1 + 2 * (K - 1) + most < 2 * R
+    for c in (most, most + 1):
+        first = (N - 1 + c + 1) // 2  # of the N - 1 honest ones, c of whom upload to both
+        one, other = tuple(range(1, 1 + first)), tuple(range(1 + first - c, N))
+        assert len({*one} & {*other}) == c
+        assert min(max(0, len(group) - u) for group in (one, other)) == (c > most)
+        if N == 8:
+            code = LagrangeCode(PrimeField(2**31 - 1), parties=N, segments=K, privacy=1, degree=1)
+            found = [relations(code, (R - 1) // K, group) for group in (one, other)]
+            assert min(found) == (c > most)
 
 
 class XorForks(Forks):

@@ -182,6 +182,25 @@ def test_two_gradients_name_the_server_before_anything_else_is_uploaded():
     assert parties[SERVER].found.get(2) is None
 
 
+class NamesFewer(Lies):
+    """Says with dL/dH that the sum was over fewer clients, which alone step; and sums all again."""
+
+    whom = (ALL, ALL)
+    fewer: ClassVar[tuple[int, ...]] = (VICTIM,)
+
+    def between(self):
+        self.named_sum = covert.Summed(self.named_sum.sharers, self.fewer, self.life)
+        self.gradient(1.0)
+
+
+@pytest.mark.parametrize("fewer", [(VICTIM,), FIRST])
+def test_no_gradient_is_taken_for_another_sum_than_was_named(fewer):
+    """Else one client's step, and so its X X^T, is the difference of two sums under one story."""
+    parties, _, error = run(type("Fewer", (NamesFewer,), {"fewer": fewer}))
+    assert parties[SERVER].found.get(2) is None
+    assert f"Dispute of {SERVER} and " in str(error)
+
+
 class OtherRows(Lies):
     """Announces other rows to one client."""
 

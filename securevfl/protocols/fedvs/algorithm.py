@@ -26,7 +26,7 @@ from securevfl.active.signing import (
     tell_again,
 )
 from securevfl.engine.party import SERVER, RoundOverError, kept_as
-from securevfl.errors import CorruptResultsError, NotEnoughResultsError
+from securevfl.errors import CorruptResultsError, NotEnoughResultsError, RunError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre
@@ -148,6 +148,7 @@ class Client(KeyParticipant):
         self.row_sums: dict[str, Secret] = {}
         self.keys: dict[int, Key] = {}
         self.answered: dict[int, tuple[int, bytes]] = {}
+        self.attempted = 0, b""  # the newest round, and all that was announced of it
         # Of its own uploads.
         self.ledger = SumLedger(parties=len(peers), threshold=1, notes=public.sharers_change)
         self.rows = 0  # |B| of the present round
@@ -190,6 +191,7 @@ class Client(KeyParticipant):
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
+                self.attempted = self.round, attempt.told(self.round, batch)
                 try:
                     await self.upload(batch, attempt)
                 except RoundOverError:  # the server needed no upload of this client
@@ -213,9 +215,20 @@ class Client(KeyParticipant):
             self.ledger.hear_of_step(round, moved=moved)
 
     async def catch_up(self) -> None:
-        """Make the steps of rounds that this client missed, before it shares its model again."""
+        """Make the steps of rounds that this client missed, before it shares its model again.
+
+        RunError where a round is told otherwise than before: else one client alone could be told to
+        step, by one story for all.
+        """
         for round, batch, attempt, gradient in await one_story.catch_up(self):
             check_rows(self.public, batch)
+            told = round, self.checked(batch, attempt).told(round, batch)
+            if round == self.attempted[0] and told != self.attempted:
+                raise RunError(
+                    f"fedvs: the server says of round {round} other rows or sharers than it told "
+                    f"party {self.index} in it. Dispute of {SERVER} and {self.index}: one of both "
+                    "errs. Nothing was uploaded"
+                )
             self.step(round, batch, attempt, gradient)
 
     async def upload(self, batch: Batch, attempt: Attempt) -> None:

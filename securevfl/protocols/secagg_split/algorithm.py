@@ -108,6 +108,7 @@ class Client(SummedClient):
         self.identity: Key | bytes = b""  # signing key of round 3
         self.verifiers: dict[int, Any] = {}
         self.told = b""  # at the covert level, before it uploads
+        self.named: tuple[Any, ...] = (0,)  # the newest round, U2 and U3 that it was told in it
         self.sworn: Sworn = ()
         self.story: tuple[Any, ...] = ()
         self.sums: covert.Sums = ()  # that it signed since the last step
@@ -152,7 +153,21 @@ class Client(SummedClient):
                 lacking = False
 
     def follow(self, round: int, rows: np.ndarray, summed: Any, gradient: Any) -> None:
-        """Step with the gradient of a round, if it is of a sum that this client is in."""
+        """Step with the gradient of a round, if it is of a sum that this client is in.
+
+        RunError where that sum is none, or not the one that was told before: else one client alone
+        could be told to step, by one story for all.
+        """
+        said = round, tuple(summed.sharers), tuple(summed.survivors)
+        cut = self.public.cohorts.cut({*summed.survivors})
+        few = len({*summed.survivors}) < self.public.needed
+        if cut or few or (round == self.named[0] and said != self.named):
+            raise RunError(
+                f"secagg_split: the server says that the sum of round {round} was over "
+                f"{list(summed.survivors)}, which are too few, cut a cohort or are not those that "
+                f"it named to client {self.index}. Dispute of {SERVER} and {self.index}: one of "
+                "both errs"
+            )
         if self.index in summed.survivors:
             self.update(self.batches.samples(rows), gradient, len(summed.survivors))
         self.sums = covert.after(self, gradient)
@@ -186,6 +201,7 @@ class Client(SummedClient):
         self.send(SERVER, "embedding", self.masked(x, secret, seed, deals))
         survivors = await self.receive("survivors", sender=SERVER)  # U3
         self.check(set(survivors), set(sharers))
+        self.named = self.round, tuple(sharers), tuple(survivors)
         if rows is not None and not self.is_new(rows, survivors):
             return ()
         if self.public.consistency:
