@@ -386,7 +386,7 @@ LIES = (
     lie("two batches", "names other rows to half of the clients",
         "masks follow from all that was announced", "nothing", two_batches),
     lie("a label twice", "asks clients that all crashed for the same round again",
-        "a client answers a round once, and no label twice", "nothing", label_again),
+        "a client answers a round once, and no label twice", "refused", label_again),
     lie("one row", "names one row at all places of a batch", "each place has masks of its own",
         "nothing", one_row),
     lie("second sum, plain", "sums the same rows over S and over S less one client",
