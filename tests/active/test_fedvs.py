@@ -1,5 +1,6 @@
 """Lies at the covert level of FedVS, and honest runs in which nobody is named."""
 
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from securevfl.active.uploads import evidence_of
 from securevfl.data import load_dataset
 from securevfl.engine.faults import Faults, Outage
 from securevfl.engine.network import SERVER
+from securevfl.engine.party_state import snapshot
 from securevfl.engine.simulation.simulator import Simulation
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import ConfigurationError, NotEnoughResultsError, RunError
@@ -20,12 +22,14 @@ from securevfl.protocols.fedvs import FedVS, algorithm, history
 from securevfl.protocols.fedvs.algorithm import Client, Server
 from securevfl.protocols.fedvs.messages import Attempt
 from securevfl.protocols.fedvs.parameters import FedVSConfig, degree_of, results_needed
+from securevfl.runs.engines.ray import Driver
+from securevfl.runs.organisations.organisation import EVALUATION, Organisation
 from securevfl.testing.runs import make, resume_from, simulate, states_at
 from securevfl.verified import Judge, Secret, bare_of
 from securevfl.verified.traced.proofs import Traced
 from securevfl.verified.values import public_element
 from tests.lies.lie import Size
-from tests.lies.stage import play
+from tests.lies.stage import FIELD, play
 
 N, VICTIM = 8, 5
 SIZE = Size(rows=32, batch=16, width=2, victims=1)
@@ -207,13 +211,36 @@ def wrong(client, psi):
     return psi + public_element(np.ones(psi.shape, client.field.dtype), client.field, None)
 
 
-def test_a_wrong_upload_is_corrected_and_its_sender_named_by_the_judge():
-    played = run(liars={2: WrongUploads}, security="active", tolerate_corrupt=1, rounds=2)
+def test_a_wrong_upload_is_corrected_and_its_sender_named_by_the_judge(tmp_path):
+    """In a session of organisations, and where a cluster's run ends in an error, too."""
+    how = {"security": "active", "rounds": 2}
+    played = run(liars={2: WrongUploads}, tolerate_corrupt=1, **how)
     assert played.error is None
-    found = evidence_of(played.server)
     keys = dict(bare_of(played.judge.parties[0].sworn[1]))
-    assert [judge(one, keys).party for one in found] == [2]
-    assert np.allclose(played.judge.means, run(security="active", rounds=2).judge.means)
+    assert [judge(one, keys).party for one in evidence_of(played.server)] == [2]
+    assert np.allclose(played.judge.means, run(**how).judge.means)
+    said = []
+    own = SimpleNamespace(_caught=0, folder=SimpleNamespace(path=tmp_path), _say=said.append)
+    for _ in range(2):
+        Organisation._advance(own, EVALUATION, SimpleNamespace(party=played.server))
+    path = tmp_path / "evidence.json"
+    assert judge(read_evidence(path), keys).party == 2
+    assert said == [f"evidence of wrong uploads is in {path}"]
+    state = snapshot(played.server, waits=0, time=0)
+    state |= {"once": dict.fromkeys(state["once"])}  # keys do not leave a cluster's actor
+
+    def fails(*_, **how):
+        raise RunError("it broke")
+
+    driver = object.__new__(Driver)
+    driver.cluster = SimpleNamespace(run=fails, states=lambda who: {SERVER: state}, close=int)
+    how |= {"tolerate_corrupt": 1, "degree": 1, "hidden": 4, "width": SIZE.width, "cohorts": 0}
+    driver.protocol = make(FedVS, SIZE.data(N), **FIELD, **how)
+    driver.recorder, driver._mirrors = SimpleNamespace(newest=0), {}
+    with pytest.raises(RunError, match="it broke"):
+        driver.run()
+    (found,) = evidence_of(driver.recorder.parties[SERVER])
+    assert judge(found, keys).party == 2
 
 
 def test_evidence_of_wrong_uploads_stands_in_the_folder_of_the_run_however_it_ends(
