@@ -59,8 +59,11 @@ def check_features(
         _check_finite(where, array)
 
 
-def checked_weights(asked: str, weights: object, rows: int) -> np.ndarray:
-    """Weights of rows, (rows,) float32, read-only; DataError unless each is finite and above 0."""
+def checked_weights(asked: str, weights: object, rows: int, *, zero: bool = False) -> np.ndarray:
+    """Weights of rows, (rows,) float32, read-only.
+
+    DataError unless each is finite and above 0, or 0 where `zero` allows that of some.
+    """
     try:
         found = frozen(weights, np.float32)
     except (TypeError, ValueError) as error:
@@ -69,8 +72,9 @@ def checked_weights(asked: str, weights: object, rows: int) -> np.ndarray:
         raise DataError(
             f"{asked}: weights of rows of shape {found.shape}; give one for each of {rows} rows."
         )
-    if not (np.isfinite(found) & (found > 0)).all():
-        row = int(np.argmin(np.isfinite(found) & (found > 0)))
+    good = np.isfinite(found) & ((found >= 0) if zero and found.any() else (found > 0))
+    if not good.all():
+        row = int(np.argmin(good))
         raise DataError(
             f"{asked}: the weight of row {row} is {found[row]:g}; give finite weights above zero, "
             "and leave rows out that are not to count."

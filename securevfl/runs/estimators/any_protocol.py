@@ -102,9 +102,10 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         y : array-like of shape (rows,)
             Classes of any type, at least two.
         sample_weight : array-like of shape (rows,), optional
-            Weights of the rows in the loss, finite and above 0; they multiply those of classes. Of
-            a batch of all rows the loss is that of rows repeated so often. Scales of columns do not
-            look at them. Some protocols refuse weights, and say why.
+            Weights of the rows in the loss, finite; rows of weight 0 are left out, and none is
+            below. They multiply those of classes. Of a batch of all rows the loss is that of rows
+            repeated so often. Scales of columns do not look at them. Some protocols refuse weights,
+            and say why.
         """
         rows, labels = self._checked(X, y, fitting=True)
         check_classification_targets(labels)

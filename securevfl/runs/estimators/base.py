@@ -56,10 +56,10 @@ class ScoredByWeights:
         y : array-like of shape (rows,)
             Labels, or targets.
         sample_weight : array-like of shape (rows,), optional
-            Weights of the rows, finite and above 0.
+            Weights of the rows, finite and at least 0, some above.
         """
         if sample_weight is not None:
-            sample_weight = checked_weights("score", sample_weight, len(np.asarray(y)))
+            sample_weight = checked_weights("score", sample_weight, len(np.asarray(y)), zero=True)
         found: float = super().score(X, y, sample_weight)  # type: ignore[misc]
         return found
 
@@ -94,8 +94,12 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         """Train on prepared columns and targets, and keep what the protocol gives.
 
-        `weights` are those of rows, `more` are options of the protocol that depend on the targets.
+        `weights` are those of rows, and rows of weight 0 are left out; `more` are options of the
+        protocol that depend on the targets.
         """
+        if weights is not None:
+            weights = checked_weights("fit", weights, len(y), zero=True)
+            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         if len(X) < 2:
             raise DataError(f"{type(self).__name__}: n_samples={len(X)}; at least two are needed")
         self.owners_ = self._deal(X.shape[1])
@@ -106,7 +110,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         rounds = options.get("rounds")
         data = self._dataset(X, y, task)
         if weights is not None:
-            data = replace(data, train_weights=checked_weights("fit", weights, len(y)))
+            data = replace(data, train_weights=weights)
         if self.trees:
             data = add_leaves(data, self.trees, seed=int(seed))
         self.run_ = run(

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import securevfl as svfl
 from securevfl import VFLClassifier, VFLRegressor
 from securevfl.errors import ConfigurationError, DataError
-from tests.runs.estimators.rounds import ZERO_WEIGHTS, as_short_as_it_may_be
+from tests.runs.estimators.rounds import ROUNDED, as_short_as_it_may_be
 
 QUICK = {"rounds": 20, "lr": 0.1, "batch": 256, "random_state": 0, "sealed": False}
 LONGER = {**QUICK, "rounds": 60, "lr": 0.05}
@@ -22,7 +22,7 @@ SMALL = {"width": 8, "hidden": 16}
 
 @parametrize_with_checks(
     [VFLClassifier("split", 3, **QUICK | {"rounds": 30}), VFLRegressor("split", 3, **LONGER)],
-    expected_failed_checks=lambda _: ZERO_WEIGHTS,
+    expected_failed_checks=lambda _: ROUNDED,
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     check(as_short_as_it_may_be(estimator, check))
@@ -217,10 +217,23 @@ def test_methods_that_cannot_weigh_rows_refuse(protocol):
         VFLClassifier(protocol, 4, rounds=1).fit(X, y, times)
 
 
+def test_a_row_of_weight_0_is_left_out():
+    (X, y, times), _ = weighed_rows(VFLClassifier)
+    kept = times < 3
+    assert 1 < kept.sum() < len(y)
+    made = VFLClassifier("split", 2, rounds=3, batch=8, random_state=0)
+    losses = [
+        made.fit(*rows).run_.history[-1]["loss"]
+        for rows in ((X, y, times * kept), (X[kept], y[kept], times[kept]))
+    ]
+    assert losses[0] == losses[1]
+    assert made.score(X, y, times * kept) == made.score(X[kept], y[kept], times[kept])
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda w: w * (w < 3), "the weight of row . is 0"),
+        (lambda w: w * 0, "the weight of row 0 is 0"),
         (lambda w: -w, "the weight of row 0 is -"),
         (lambda w: np.where(w < 2, np.nan, w), "the weight of row . is nan"),
         (lambda w: w[1:], r"shape \(23,\)"),

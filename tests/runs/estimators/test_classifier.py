@@ -19,7 +19,7 @@ import securevfl as svfl
 from securevfl import VFLClassifier
 from securevfl.errors import ConfigurationError, SecureVFLWarning
 from securevfl.verified import bare_of
-from tests.runs.estimators.rounds import ZERO_WEIGHTS, as_short_as_it_may_be
+from tests.runs.estimators.rounds import ROUNDED, as_short_as_it_may_be
 
 QUICK = {"rounds": 20, "lr": 0.1, "batch": 256, "random_state": 0}
 SMALL = {"width": 8, "hidden": 16, "degree": 2}
@@ -36,7 +36,7 @@ def fedvs(parties=8, options=None, **more):
 @pytest.mark.filterwarnings("ignore:.* without columns:securevfl.errors.SecureVFLWarning")
 @parametrize_with_checks(
     [fedvs(3, {"lr_decay": "none"}, sealed=False)],
-    expected_failed_checks=lambda _: ZERO_WEIGHTS,
+    expected_failed_checks=lambda _: ROUNDED,
 )
 def test_the_checks_of_scikit_learn(estimator, check):
     check(as_short_as_it_may_be(estimator, check))
