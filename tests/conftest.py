@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import hashlib
 import math
 import os
 import sys
@@ -14,11 +15,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import typer.main
 from hypothesis import settings
 
 from securevfl.audit.attack_matrix.registry import ATTACKS
+from securevfl.data.alignment import oprf
 from securevfl.data.catalogue.registry import DATASETS
 from securevfl.engine.conditions import CONDITIONS
 from securevfl.protocols.base.registry import find_protocols
@@ -257,3 +260,28 @@ def own_page(install, tmp_path):
     for name, text in files_of((DOCS / "own-protocol.md").read_text()).items():
         tmp_path.joinpath(name).write_text(text)
     return install(str(tmp_path))
+
+
+@pytest.fixture
+def quick_transfers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Base transfers without curves, in a hundredth of the time, where another thing is tested.
+
+    `tests/data/alignment/test_base_ot.py` tests the true ones.
+    """
+
+    def seeds(session: bytes, bits: Any) -> np.ndarray:
+        told = (hashlib.sha256(session + b"%d %d" % (i, bit)) for i, bit in enumerate(bits))
+        return np.frombuffer(b"".join(one.digest()[:16] for one in told), np.uint8).reshape(-1, 16)
+
+    def offer(count: int) -> tuple[list[Any], np.ndarray]:
+        return [None] * count, np.frombuffer(os.urandom(65 * count), np.uint8).reshape(-1, 65)
+
+    def choose(session: bytes, offered: Any, choices: Any, whose: str) -> Any:
+        given = np.frombuffer(os.urandom(130 * len(choices)), np.uint8)
+        return seeds(session, choices), given.reshape(-1, 130)
+
+    def both_seeds(session: bytes, keys: Any, offered: Any, answers: Any, whose: str) -> Any:
+        return np.stack([seeds(session, [bit] * len(keys)) for bit in (0, 1)])
+
+    for function in (offer, choose, both_seeds):
+        monkeypatch.setattr(oprf, function.__name__, function)

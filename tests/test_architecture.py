@@ -48,7 +48,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.conditions": {"errors", "plugins", "engine"},
     "models": {"field", "errors"},
     "privacy": {"field", "errors"},
-    "data": _BELOW_DATA,
+    "data": _BELOW_DATA | {"field.binary"},
     "active": {"field", "engine.wire", "errors", "verified", "writing"},
     "protocols.base": _METHOD - {"protocols.base"},
     "protocols.base.levels": _METHOD | {"active"},

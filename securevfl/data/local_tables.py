@@ -333,7 +333,7 @@ class TableOwner(Party):
         if self.tables.id_column is None:
             return np.arange(len(table.frame))
         ids = list(own_ids(table, self.tables.id_column))
-        rows = await intersect(self, ids, [*self.peers, SERVER], collector=SERVER, workers=1)
+        rows = await intersect(self, ids, [*self.peers, SERVER], collector=SERVER)
         ordered: np.ndarray = rows[id_order([ids[row] for row in rows])]
         return ordered
 

@@ -11,7 +11,6 @@ import functools
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -34,12 +33,11 @@ class Member(Party):
         index: int,
         members: Sequence[int],
         identifiers: Sequence[str],
-        workers: Executor | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
         super().__init__(index, members)
         self.identifiers = identifiers
-        self.workers, self.progress = workers, progress
+        self.progress = progress
         self.rows = np.empty(0, np.intp)
 
     async def setup(self) -> None:
@@ -52,7 +50,6 @@ class Member(Party):
             self.identifiers,
             members,
             collector=members[-1],
-            workers=self.workers,
             progress=self.progress,
         )
 
@@ -70,24 +67,19 @@ def intersection(
     sets : sequence of sequence of str
         Identifiers of two members or more, each once.
     progress : callable, optional
-        Called with the number of points that were multiplied since the last call. There are as many
-        as members times identifiers of all sets.
+        Called with the number of steps since the last call; `securevfl.data.alignment.psi.work`
+        says how many there are.
 
     Raises
     ------
     DataError
         When an identifier occurs twice, or none is common.
     """
-    from securevfl.data.alignment.psi import processes
-
     members = range(len(sets))
-    with processes(max(map(len, sets))) as pool:
-        parties: dict[int, Party] = {
-            n: Member(n, members, ids, pool, progress) for n, ids in enumerate(sets)
-        }
-        sealing = Sealing(PROTOCOL, secrets.token_hex(8), parties)
-        simulation = Simulation(parties, sealing=sealing)
-        simulation.run()
+    parties: dict[int, Party] = {n: Member(n, members, ids, progress) for n, ids in enumerate(sets)}
+    sealing = Sealing(PROTOCOL, secrets.token_hex(8), parties)
+    simulation = Simulation(parties, sealing=sealing)
+    simulation.run()
     found: list[Any] = [parties[n] for n in members]
     return [member.rows.astype(np.intp) for member in found], simulation.transcript
 
@@ -108,16 +100,17 @@ def match_privately(
     tell : callable, optional
         Called with a text that says how far the intersection is, every other second.
     """
+    from securevfl.data.alignment.psi import work
     from securevfl.runs.folders.intersections import keep_intersection, kept_intersection
 
     kept = kept_intersection(ids)
     if kept is not None:
         return kept[0], [f"{kept[1]}, taken from an earlier run"]
     started = time.perf_counter()
-    total = len(ids) * sum(map(len, ids))
+    total = work([len(own) for own in ids], len(ids) - 1)
     rows, sent = intersection(ids, None if tell is None else Teller(total, tell))
     note = (
-        f"aligned by private set intersection (P-256): {len(rows[0])} common rows, "
+        f"aligned by private set intersection: {len(rows[0])} common rows, "
         f"{sent.messages} messages, {sent.bytes / 1e6:.1f} MB, "
         f"{time.perf_counter() - started:.1f} s of computing"
     )
@@ -126,15 +119,15 @@ def match_privately(
 
 
 class Teller:
-    """A count of multiplied points that says every other second how many there are."""
+    """A count of steps that says every other second how many there are."""
 
     def __init__(self, total: int, tell: Callable[[str], None]) -> None:
         self._total, self._tell, self._done = total, tell, 0
         self._started = self._told = time.perf_counter()
 
-    def __call__(self, points: int) -> None:
-        """Count points."""
-        self._done += points
+    def __call__(self, steps: int) -> None:
+        """Count steps."""
+        self._done += steps
         now = time.perf_counter()
         if now - self._told < _EVERY or not self._done:
             return
@@ -142,7 +135,7 @@ class Teller:
         left = (now - self._started) * (self._total / self._done - 1)
         self._tell(
             f"private set intersection: {100 * self._done // self._total} % of {self._total:,} "
-            f"curve operations, about {left:.0f} s left"
+            f"steps, about {left:.0f} s left"
         )
 
 

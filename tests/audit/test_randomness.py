@@ -122,7 +122,7 @@ ALLOWED = {
     "engine/streams.py": {"os.urandom"},  # a party's own entropy, for its secret streams
     "engine/realtime/assignment.py": {"from secrets.token_hex"},  # the name of a begun run
     "engine/realtime/checkpoint_store.py": {"import secrets"},  # likewise
-    "data/alignment/psi.py": {"os.urandom"},  # secret order of a set; its scalars are OpenSSL's
+    "data/alignment/oprf.py": {"os.urandom"},  # a member's secret bits; its scalars are OpenSSL's
     "audit/randomness.py": {"os.urandom", "import random"},  # watches it, and what it gives there
     "audit/equal_sums.py": {"np.random.default_rng"},  # tables of a theorem's instance
     "verified/trace.py": {"np.random.default_rng"},  # numbers of inputs that are given by shape

@@ -245,7 +245,7 @@ class Member(Party):
 
     async def setup(self) -> None:
         """Find the common rows."""
-        rows = await intersect(self, self.ids, (0, 1), collector=0, workers=1)
+        rows = await intersect(self, self.ids, (0, 1), collector=0)
         self.common = [self.ids[row] for row in rows]
 
     async def run(self) -> None:
@@ -257,7 +257,7 @@ class Turning(Member):
 
     def send(self, to: int, kind: str, payload: Any, **how: Any) -> None:
         """Places, turned by one."""
-        turned = kind == "psi common" and to != self.index
+        turned = kind == "psi places"
         super().send(to, kind, np.roll(payload, 1) if turned else payload, **how)
 
 
@@ -319,5 +319,5 @@ LIES = (
     lie("guessed identifiers", "psi", "1 member", "enters identifiers that it does not have",
         "nothing", "gains", guessed),
     lie("turned order", "psi", "collector", "tells a member its rows in another order",
-        "nothing", "gains", turned),
+        "proof of ids, in order", "refused", turned),
 )  # fmt: skip

@@ -48,7 +48,6 @@ EXACTLY = {
     "secagg_split: less one, any survivors": 1.0,
     "he_split: one ciphertext": 1.0,
     "psi: guessed identifiers": 1.0,
-    "psi: turned order": 1.0,
 }
 NOTICED = {
     "coded_split: off the polynomial, helped": "nobody",

@@ -42,7 +42,7 @@ async def align(
         )
     if private:
         rows = await intersect(
-            party, ids, members, collector=members[-1], workers=1, name=f"psi {members[-1]}"
+            party, ids, members, collector=members[-1], name=f"psi {members[-1]}"
         )
         texts = [id_of(ids[n]) for n in rows.tolist()]  # as psi hashes them
         return rows[np.argsort(texts, kind="stable")]

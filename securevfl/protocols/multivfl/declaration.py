@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from securevfl.protocols.base.messages import (
-    SELF,
     MessageSpec,
     announcement,
     last_word,
@@ -55,13 +54,14 @@ def alignment_messages(leader: int, *, private: bool) -> tuple[MessageSpec, ...]
     """Messages of `align` under a label owner, of which all data owners are members."""
     name = f"psi {leader}" if private else f"ids {leader}"
     member, head = "client", "label_owner"
+    pairs = [(member, member), (member, head), (head, member)]
     if not private:
         links = [(name, head, member), (f"{name} held", member, head)]
         links.append((f"{name} common", head, member))
-    else:  # sets go around a ring of all members; the finished ones go to the leader
-        ring = [(member, member), (member, head), (head, member)]
-        links = [(name, *ends) for ends in ring]
-        links += [(f"{name} finished", member, head), (f"{name} finished", head, SELF)]
-        links += [(f"{name} common", head, member), (f"{name} common", head, SELF)]
-        links += [(f"{name} count", *ends) for ends in ring]
+    else:  # the leader compares its set with that of each other member
+        told = ("keys", "matrix", "opening", "more", "common", "places")
+        links = [(f"{name} {one}", head, member) for one in told]
+        answers = ("choices", "challenge", "values", "more")
+        links += [(f"{name} {one}", member, head) for one in answers]
+        links += [(f"{name} rows", *ends) for ends in pairs]
     return tuple(MessageSpec(*link, "identifier", source="setup") for link in links)

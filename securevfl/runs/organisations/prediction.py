@@ -70,7 +70,7 @@ class NewRowsOwner(TableOwner):
         if self.index not in members:
             return
         ids = new_ids(self.tables, self.index)
-        rows = await intersect(self, ids, members, collector=self.asker, workers=1)
+        rows = await intersect(self, ids, members, collector=self.asker)
         rows = rows[id_order([ids[row] for row in rows])]
         self.keep(rows, rows[:0])
         self.facts = {"rows": len(rows)}

@@ -1,4 +1,4 @@
-"""Private set intersection: against plain joins, on the curve's own terms, and on the wire."""
+"""Private set intersection: against plain joins, on the wire, and with members that deviate."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from securevfl.data.alignment.psi import (
-    POINT,
-    blind,
-    blind_again,
-    common_places,
-    hash_to_curve,
-    intersect,
-    new_scalar,
-)
+from securevfl.data.alignment import psi
+from securevfl.data.alignment.psi import common_places, intersect
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.security.sealing import Sealing
@@ -37,9 +30,7 @@ class Member(Party):
         self.rows = np.empty(0, np.int64)
 
     async def setup(self) -> None:
-        self.rows = await intersect(
-            self, self.ids, self.members, collector=self.collector, workers=1
-        )
+        self.rows = await intersect(self, self.ids, self.members, collector=self.collector)
 
     async def run(self) -> None:
         pass
@@ -55,57 +46,6 @@ def align(sets: dict[int, list[str]], collector: int, *, sealed: bool = False) -
     return parties, transcript
 
 
-def test_p256_by_hand():
-    """Blinding is multiplication on y^2 = x^3 - 3x + b, checked with integers."""
-    p = 2**256 - 2**224 + 2**192 + 2**96 - 1
-    b = 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B
-
-    def add(one: Any, two: Any) -> Any:
-        if one is None or two is None:
-            return two if one is None else one
-        (x1, y1), (x2, y2) = one, two
-        if x1 == x2 and (y1 + y2) % p == 0:
-            return None
-        top, bottom = (3 * x1 * x1 - 3, 2 * y1) if one == two else (y2 - y1, x2 - x1)
-        slope = top * pow(bottom, -1, p) % p
-        x3 = (slope * slope - x1 - x2) % p
-        return x3, (slope * (x1 - x3) - y1) % p
-
-    numbers = hash_to_curve("anna").public_numbers()
-    point, total = (numbers.x, numbers.y), None
-    assert (point[1] ** 2 - point[0] ** 3 + 3 * point[0] - b) % p == 0
-    from cryptography.hazmat.primitives.serialization import load_der_private_key
-
-    scalar = new_scalar()
-    k = load_der_private_key(scalar, None).private_numbers().private_value  # type: ignore[union-attr]
-    for bit in f"{k:b}":
-        total = add(total, total)
-        total = add(total, point) if bit == "1" else total
-    assert blind(["anna"], scalar).tobytes() == total[0].to_bytes(32, "big")
-
-
-def test_blinding_commutes_and_hides():
-    one, two = new_scalar(), new_scalar()
-    ids = [f"user-{n}" for n in range(20)]
-    forth, back = blind_again(blind(ids, one), two), blind_again(blind(ids, two), one)
-    assert np.array_equal(forth, back)
-    assert not np.array_equal(blind(ids, one), blind(ids, two))
-    assert len(np.unique(forth, axis=0)) == len(ids)
-
-
-def test_processes_compute_what_one_computes(monkeypatch):
-    monkeypatch.setattr("securevfl.data.alignment.psi._SPREAD", 2_000)
-    scalar = new_scalar()
-    ids = [str(n) for n in range(2_001)]
-    points = blind(ids, scalar, workers=2)
-    assert np.array_equal(points, blind(ids, scalar, workers=1))
-
-
-def test_the_same_letters_are_the_same_identifier():
-    scalar = new_scalar()
-    assert np.array_equal(blind(["Jose\u0301"], scalar), blind(["Jos\u00e9"], scalar))
-
-
 @given(
     st.lists(
         st.lists(st.integers(0, 30), unique=True, min_size=1, max_size=25), min_size=2, max_size=5
@@ -113,97 +53,199 @@ def test_the_same_letters_are_the_same_identifier():
 )
 @settings(max_examples=60, deadline=None)
 def test_common_places_against_sets(lists):
-    sets = [np.array([[n] * POINT for n in each], np.uint8) for each in lists]
+    sets = [np.array([[n] * 10 for n in each], np.uint8) for each in lists]
     places = common_places(sets)
     found = [[each[i] for i in at] for each, at in zip(lists, places, strict=True)]
     assert all(row == found[0] for row in found)
     assert set(found[0]) == set.intersection(*map(set, lists))
 
 
-@pytest.mark.parametrize("collector", [0, 2, SERVER])
+@pytest.mark.parametrize("collector", [2, SERVER])
 def test_members_agree_with_a_plain_join(collector):
     draw = np.random.default_rng(5)
-    sets = {
-        n: [f"id{i}" for i in draw.permutation(120)[: 60 + 10 * n]] for n in (SERVER, 0, 1, 2, 3)
-    }
+    sizes = {SERVER: 50, 0: 60, 2: 80}
+    sets = {n: [f"id\u00e9{i}" for i in draw.permutation(99)[:m]] for n, m in sizes.items()}
     parties, _ = align(sets, collector)
     found = {n: [sets[n][row] for row in party.rows] for n, party in parties.items()}
     assert all(each == found[SERVER] for each in found.values())
     assert set(found[0]) == set.intersection(*map(set, sets.values()))
 
 
-def test_no_identifier_is_on_the_wire():
+@given(st.integers(0, 2**32), st.integers(0, 40), st.integers(1, 40), st.integers(1, 40))
+@settings(
+    max_examples=9, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@pytest.mark.usefixtures("quick_transfers")
+def test_any_two_sets(seed, common, own, others):
+    draw = np.random.default_rng(seed)
+    names = [f"{n}" for n in draw.permutation(common + own + others)]
+    sets = {0: names[: common + own], 1: names[own:][::-1]}
+    if both := set(sets[0]) & set(sets[1]):
+        parties, _ = align(sets, 1)
+        assert [sets[0][n] for n in parties[0].rows] == [sets[1][n] for n in parties[1].rows]
+        assert {sets[0][n] for n in parties[0].rows} == both
+
+
+@pytest.mark.usefixtures("quick_transfers")
+def test_no_identifier_is_on_the_wire_and_nothing_is_sent_twice():
     sets = {0: ["Ada Lovelace", "Alan Turing", "42"], 1: ["Alan Turing", "Emmy Noether", "42"]}
     parties, transcript = align(sets, 0, sealed=True)
-    assert transcript.payloads is not None
-    sent = b"".join(wire.encode(payload) for payload in transcript.payloads)
-    digests = [hash_to_curve(i).public_numbers().x.to_bytes(32, "big") for i in sets[0] + sets[1]]
-    for plain in [b"Turing", b"Noether", b"Lovelace", *digests]:
-        assert plain not in sent
     assert len(parties[0].rows) == 2
-    again = b"".join(wire.encode(payload) for payload in align(sets, 0)[1].payloads)
-    columns = transcript.columns()
-    for payload, kind in zip(transcript.payloads, columns["kind"], strict=True):
-        if kind == "psi":  # scalars are fresh in every run
-            assert all(row.tobytes() not in again for row in payload)
+    sent = [wire.encode(payload) for payload in transcript.payloads]
+    for plain in [b"Turing", b"Noether", b"Lovelace"]:
+        assert plain not in b"".join(sent)
+    kinds = transcript.columns()["kind"].tolist()
+    again = [wire.encode(payload) for payload in align(sets, 0)[1].payloads]
+    public = {"psi rows", "psi places"}  # hashes of what both know, and small numbers
+    assert all(
+        one != other
+        for kind, one, other in zip(kinds, sent, again, strict=True)
+        if kind not in public
+    )
+
+
+@pytest.mark.usefixtures("quick_transfers")
+def test_the_order_of_a_table_does_not_show():
+    """Values ascend, and the common rows come in their order: neither is that of a table."""
+    ids = [f"{n:03}" for n in range(60)]
+    parties, transcript = align({0: ids, 1: ids}, 0)
+    rows = parties[1].rows
+    assert sorted(rows) == list(range(60)) != rows.tolist()
+    place = transcript.columns()["kind"].tolist().index("psi values")
+    values = transcript.payloads[place]
+    texts = [row.tobytes() for row in values]
+    assert texts == sorted(texts)
 
 
 @pytest.mark.parametrize(
     ("sets", "words"),
     [
         ({0: ["a", "b"], 1: ["c"]}, "no identifier in common"),
+        ({0: [], 1: ["a"]}, "no identifier in common"),
+        ({0: ["a"], 1: []}, "no identifier in common"),
         ({0: ["a", "b", "a"], 1: ["a"]}, "'a' is in rows 0 and 2"),
         ({0: ["Jose\u0301", "Jos\u00e9"], 1: ["a"]}, "is in rows 0 and 1"),
         ({0: ["a"]}, "two or more"),
     ],
 )
+@pytest.mark.usefixtures("quick_transfers")
 def test_unusable_sets_are_refused(sets, words):
     with pytest.raises(DataError, match=words):
         align(sets, 0)
 
 
-def lying(monkeypatch, lie):
-    """A collector, member 0 of two, that answers something else to member 1."""
-    monkeypatch.setattr(
-        "securevfl.data.alignment.psi.common_places",
-        lambda sets: [common_places(sets)[0], lie],
+@pytest.mark.usefixtures("quick_transfers")
+def test_sets_beyond_the_parameters_are_refused(monkeypatch):
+    monkeypatch.setattr(psi.oprf, "MOST", 2)
+    with pytest.raises(DataError, match=r"has 3 identifiers.*for 2 \(2\^24\) at most"):
+        align({0: ["a", "b", "c"], 1: ["a"]}, 0)
+
+
+def lying(liar: int, kind: str, lie: Any, sets: Any = None) -> Any:
+    """Members of whom one sends something else as a kind of message."""
+    sets = sets or {0: ["a", "b", "c"], 1: ["b", "c", "d", "e"]}
+    parties = {n: Member(n, sorted(sets), ids, 0) for n, ids in sets.items()}
+    send = parties[liar].send
+    parties[liar].send = lambda to, name, true, **how: send(
+        to, name, lie(true) if name == f"psi {kind}" else true, **how
     )
-    return align({0: ["a", "b", "c"], 1: ["b", "c", "d", "e"]}, 0)
+    Simulation(dict(parties)).run()
+    return parties
+
+
+def flipped(array: np.ndarray) -> np.ndarray:
+    """All bits of the last row, which is every column's last word in a matrix, changed."""
+    changed = array.copy()
+    changed[..., -1] ^= np.array(~np.uint64(0)).astype(array.dtype)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("liar", "kind", "lie", "words"),
+    [
+        (0, "keys", lambda true: true[:2], "party 0 sent no keys"),
+        (0, "keys", lambda true: (-1, *true[1:]), "it has -1 identifiers"),
+        (0, "keys", lambda true: (2**24 + 1, *true[1:]), "from 0 to 16777216"),
+        (0, "keys", lambda true: (3, b"short", true[2]), "a session of 5 bytes"),
+        (0, "keys", lambda true: (*true[:2], true[2][:9]), r"uint8 \(9, 65\) as keys"),
+        (0, "keys", lambda true: (*true[:2], true[2][:, 1:]), r"uint8 \(512, 64\) as keys"),
+        (1, "choices", lambda true: true[1], "no size and choices"),
+        (1, "choices", lambda true: (4, true[1][:, 1:]), r"uint8 \(512, 129\) as choices"),
+        (0, "matrix", lambda true: true[:, :-1], r"uint64 \(512, 3\) as matrix; uint64 \(512, 4"),
+        (0, "matrix", flipped, "a matrix that encodes no set"),
+        (1, "challenge", lambda true: b"0" * 16, "sent bytes as challenge"),
+        (1, "challenge", lambda true: true ^ 1, "a matrix that encodes no set"),
+        (0, "opening", flipped, "a matrix that encodes no set"),
+        (1, "values", lambda true: true[:-1], r"\(3, 6\) as values; uint8 \(4, 6\)"),
+        (1, "values", lambda true: true[::-1], "values that do not ascend"),
+        (1, "values", lambda true: true[[0, 0, 1, 2]], "values that do not ascend"),
+        (0, "common", lambda true: true[0], "told no common rows"),
+        (0, "common", lambda true: (1, true[1]), r"int64 \(2,\) as places; int64 \(1,\)"),
+        (0, "places", lambda true: true.astype(np.int32), r"int32 \(2,\) as places"),
+    ],
+)
+@pytest.mark.usefixtures("quick_transfers")
+def test_a_message_that_is_no_member_s_is_refused(liar, kind, lie, words):
+    with pytest.raises(RunError, match=words):
+        lying(liar, kind, lie)
 
 
 @pytest.mark.parametrize(
     ("lie", "words"),
     [
-        (np.array([1, -1]), r"of places from -1 to 1; .* 4 identifiers.*in \[0, 4\)"),
-        (np.array([4, 0]), r"of places from 0 to 4; .* in \[0, 4\)"),
-        (np.array([2, 2]), "2 places, of which 1 differ"),
-        (np.array([1.0, 2.0]), r"as float64 \(2,\); they must be a row of int64"),
-        (np.array([1, 2], np.int32), r"as int32 \(2,\)"),
-        (np.array([[1, 2]]), r"as int64 \(1, 2\)"),
-        (np.array([True, False]), "as bool"),
-        ("12", "as str"),
+        (lambda true: true * 0 - 1, r"of places from -1 to -1; .* 4 identifiers.*in \[0, 4\)"),
+        (lambda true: true + 4, r"of places from .* in \[0, 4\)"),
+        (lambda true: true[[0, 0]], "2 places, of which 1 differ"),
+        (lambda true: true[::-1], "without proof"),  # rows of different people side by side
+        (lambda true: np.setdiff1d(np.arange(4), true), "without proof"),  # rows it does not have
     ],
 )
-def test_a_collector_s_answer_that_is_no_set_of_rows_is_refused(monkeypatch, lie, words):
-    with pytest.raises(DataError, match=f"the collector, party 0, told party 1.*{words}"):
-        lying(monkeypatch, lie)
+@pytest.mark.usefixtures("quick_transfers")
+def test_a_collector_that_names_other_rows_is_refused(lie, words):
+    with pytest.raises(DataError, match=f"the collector, party 0, .*{words}"):
+        lying(0, "places", lie)
 
 
-@pytest.mark.parametrize("lie", [np.array([1]), np.array([0, 1, 2]), np.empty(0, np.int64)])
-def test_a_collector_that_tells_members_different_numbers_is_refused(monkeypatch, lie):
-    with pytest.raises(DataError, match=r"of another number\. All must have as many"):
-        lying(monkeypatch, lie)
+@pytest.mark.usefixtures("quick_transfers")
+def test_a_collector_that_tells_members_of_different_rows_is_refused(monkeypatch):
+    """Both sets are proved to be its own; member 2 is told of one less."""
+    send_parts, digest = psi._Link.send_parts, psi._digest
+
+    async def fewer(link, kind, parts):
+        parts = list(parts)
+        if kind == "places" and link.peer == 2:
+            parts = [parts[0][:-1]]
+        await send_parts(link, kind, parts)
+
+    sets = {n: ["a", "b", "c"] for n in range(3)}
+    monkeypatch.setattr(psi._Link, "send_parts", fewer)
+    send = psi._Link.send
+
+    def told_less(link, kind, payload):
+        if kind == "common" and link.peer == 2:
+            payload = (payload[0] - 1, held.pop())
+        send(link, kind, payload)
+
+    held: list[bytes] = []
+
+    def remembering(told):
+        if len(told) == 3 * psi.oprf.PROOF:
+            held.append(digest(told[: 2 * psi.oprf.PROOF]))
+        return digest(told)
+
+    monkeypatch.setattr(psi._Link, "send", told_less)
+    monkeypatch.setattr(psi, "_digest", remembering)
+    with pytest.raises(DataError, match=r"of others, or of another order"):
+        align(sets, 0)
 
 
-def test_an_empty_set_has_nothing_in_common():
-    with pytest.raises(DataError, match="no identifier in common"):
-        align({0: [], 1: ["a"]}, 0)
-
-
-def test_foreign_bytes_are_refused():
-    scalar = new_scalar()
-    off = np.frombuffer(b"\xff" * 32, np.uint8).reshape(1, 32)  # beyond the prime
-    with pytest.raises(RunError, match="no x-coordinate of P-256"):
-        blind_again(off, scalar)
-    with pytest.raises(RunError, match="a blinded set is an array"):
-        blind_again(np.zeros((3, 31), np.uint8), scalar)
+@pytest.mark.parametrize(
+    ("liar", "kind", "lie", "who"),
+    [
+        (0, "keys", lambda true: (*true[:2], true[2] * 0), "party 0"),
+        (1, "choices", lambda true: (4, true[1][:, ::-1]), "party 1"),
+    ],
+)
+def test_bytes_that_are_no_points_are_refused(liar, kind, lie, who):
+    with pytest.raises(RunError, match=f"{who} sent bytes that are no point of P-256"):
+        lying(liar, kind, lie)

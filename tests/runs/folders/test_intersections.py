@@ -102,11 +102,11 @@ def test_the_second_run_makes_no_intersection(monkeypatch):
     assert again == f"{note}, taken from an earlier run"
 
 
-def test_progress_counts_every_multiplication(monkeypatch):
+def test_progress_counts_every_step(monkeypatch):
     monkeypatch.setattr(alignment, "_EVERY", 0.0)
     told: list[str] = []
     match_privately(SETS, told.append)
-    assert told[-1].startswith("private set intersection: 100 % of 16 curve operations")
+    assert told[-1].startswith("private set intersection: 100 % of 528 steps")
     assert told[-1].endswith("about 0 s left")
 
 

@@ -1,0 +1,276 @@
+"""An oblivious pseudo-random function of many identifiers, secure against parties that deviate.
+
+R (the receiver) ends with F(y) for each of its identifiers y and for no others; S (the sender) can
+compute F of any identifier. From Pinkas, Rosulek, Trieu, Yanai, "PSI from PaXoS" (Eurocrypt 2020),
+whose encoding of a set is here the random band of Bienstock, Patel, Seo, Yeo ("Near-optimal
+oblivious key-value stores", USENIX Security 2023), over the transfers of Orru, Orsini, Scholl
+("Actively secure 1-out-of-N OT extension", CT-RSA 2017; below OOS). With the code C of
+`securevfl.field.binary`, [512, 76, 172], and a random oracle that gives each identifier x a value
+H(x) of 76 bits, and a band v(x) of 128 bits from a random place on:
+
+1. R solves <v(y), P> = H(y) for all its y: m rows P_j of 76 bits. 64 random rows follow them.
+2. S has 512 secret bits s, and by base transfers one of two seeds for each; R has both. With the
+   streams t0_i, t1_i of the seeds as columns R sends u_i = t0_i + t1_i + c_i, where row j of the
+   c_i is C(P_j) (OOS, figure 3). S adds s_i u_i to its stream and has q_j = t_j + C(P_j) * s.
+3. Check (OOS, figure 3, step 4): S sends random masks x_j of 64 bits, R answers, for each bit l,
+   with the sums of t_j and of P_j over the rows that have it, plus random row l; S compares
+   q^(l) + t^(l) = C(P^(l)) * s.
+4. F(x) = hash(x, <v(x), q> + C(H(x)) * s), which for y in R's set is hash(y, <v(y), t>).
+
+Bounds, for n_R and n_S identifiers:
+
+- *There is no solution of 1*, and R must begin anew: at most 2^-52 for n_R <= 2^24 with
+  m >= 1.25 n_R + 128 (`tests/data/alignment/test_oprf.py` computes the bound).
+- *An x outside R's set has the value of R*: 2^-76 each, so 2^-52 for n_S <= 2^24. F has
+  40 + log2(n_R n_S) bits, so that two different values meet with probability 2^-40.
+- *S learns of R's set*: nothing but n_R. u hides c by the stream whose seed S lacks; the sums of 3
+  are hidden by random rows.
+- *R learns F elsewhere*: unless <v(x), P> = H(x), F(x) hides 172 bits of s. An R that sends rows
+  which are no words of C passes 3 only if it guesses the bits of s that these touch, 2^-c for c
+  bits, and 172 - c stay (OOS, theorem 1). 64 sums let other errors through with 2^-64.
+- *R of a larger set*: m rows can satisfy more than n_R equations if R searches for identifiers
+  whose values fit. After 2^q evaluations of H it fits k identifiers with probability at most
+  2^(76 m) (2^q e / k)^k 2^(-76 k). For n_R = 10^6 that is k <= 1.7 n_R for a list of 2^40
+  identifiers, and 3.1 n_R for 2^64.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.data.alignment.base_ot import both_seeds, choose, offer
+from securevfl.data.preparation.cells import id_of
+from securevfl.errors import RunError
+from securevfl.field.binary import (
+    BAND,
+    CODE_BITS,
+    CODE_LENGTH,
+    add_selected,
+    combine_rows,
+    encode,
+    solve_bands,
+    transpose_bits,
+)
+
+MOST = 1 << 24  # identifiers of a set: the bounds above hold up to here
+SESSION = 32  # bytes
+CHALLENGE = 16  # bytes: a key of AES-128
+PROOF = 16  # bytes of a value beyond those that are compared
+CHUNK = 1 << 18  # rows of a message: 16 MiB
+OPENING = (64, CODE_LENGTH // 64 + 2)
+_SLICE = 1 << 15  # identifiers whose values are computed at a time
+_WORDS = CODE_LENGTH // 64
+_TOP = np.uint64((1 << CODE_BITS - 64) - 1)  # of the second word of a value of H
+
+Progress = Callable[[int], None]
+
+
+def unknowns(size: int) -> int:
+    """m, rows of the encoding of a set: at least 1.25 n + 128, in whole words."""
+    return -(-(size + -(-size // 4) + BAND) // 64) * 64
+
+
+def rows_sent(size: int) -> int:
+    """Rows of the matrix of a set: its encoding, and 64 that hide the sums of the check."""
+    return unknowns(size) + 64
+
+
+def value_bytes(receiver: int, sender: int) -> int:
+    """Bytes of a value that are compared: 40 + log2(n_R n_S) bits."""
+    return (40 + (receiver * sender).bit_length() + 7) // 8
+
+
+def work(receiver: int, sender: int) -> int:
+    """Identifiers and rows that both count as progress, each hashed, sent or taken, and valued."""
+    return 2 * (receiver + rows_sent(receiver) + sender)
+
+
+class Receiver:
+    """R, with its identifiers, each once. `whose` is the name of S in errors."""
+
+    def __init__(self, identifiers: Sequence[str], whose: str, progress: Progress | None = None):
+        self._ids, self._whose, self._progress = identifiers, whose, progress or _ignore
+        self._session = os.urandom(SESSION)
+        self._keys, self._offered = offer(CODE_LENGTH)
+        self._t = np.empty((rows_sent(len(identifiers)), _WORDS), np.uint64)
+
+    def hello(self) -> tuple[int, bytes, np.ndarray]:
+        """The first message: n_R, a session of its own, and keys of base transfers (512, 65)."""
+        return len(self._ids), self._session, self._offered
+
+    def matrix(self, choices: np.ndarray) -> Iterator[np.ndarray]:
+        """Columns u in parts of `CHUNK` rows, uint64 (512, rows / 64), to S's choices (512, 130).
+
+        RunError where these are no points, or the system has no solution.
+        """
+        seeds = both_seeds(self._session, self._keys, self._offered, choices, self._whose)
+        self._hashed = hash_ids(self._ids, self._session, self._progress)
+        self._p = self._encoding()
+        zeros, ones = (_streams(half) for half in seeds)
+        for at in range(0, len(self._t), CHUNK):
+            part = self._p[at : at + CHUNK]
+            t = _next_columns(zeros, len(part) // 64)
+            self._t[at : at + CHUNK] = transpose_bits(t)
+            yield t ^ _next_columns(ones, len(part) // 64) ^ transpose_bits(encode(part))
+            self._progress(len(part))
+
+    def opening(self, challenge: bytes) -> np.ndarray:
+        """Answer to S's challenge: sums of t (words 0 to 7) and P (8, 9), uint64 (64, 10)."""
+        return np.concatenate([_summed(challenge, rows) for rows in (self._t, self._p)], axis=1)
+
+    def values(self, size: int) -> np.ndarray:
+        """F of the own identifiers, uint8 (n_R, size)."""
+        starts = _starts(self._hashed, unknowns(len(self._ids)))
+        parts = [
+            _hash_rows(self._hashed[at], _combined(self._hashed[at], starts[at], self._t), size)
+            for at in _slices(len(self._ids), self._progress)
+        ]
+        return _joined(parts, size)
+
+    def _encoding(self) -> np.ndarray:
+        """P and the random rows after it, uint64 (m + 64, 2)."""
+        h, m = self._hashed, unknowns(len(self._ids))
+        solved = solve_bands(_starts(h, m), h[:, 3:5], _oracle(h), m)
+        if solved is None:
+            raise RunError(
+                "psi: the set has no encoding, which happens once in 2^52 sets; begin again"
+            )
+        hiding = np.frombuffer(os.urandom(16 * 64), np.uint64).reshape(64, 2)
+        return np.concatenate([solved, hiding & np.array([~np.uint64(0), _TOP])])
+
+
+class Sender:
+    """S, with its identifiers, each once. `whose` is the name of R in errors."""
+
+    def __init__(self, identifiers: Sequence[str], whose: str, progress: Progress | None = None):
+        self._ids, self._whose, self._progress = identifiers, whose, progress or _ignore
+
+    def choices(self, size: int, session: bytes, offered: np.ndarray) -> np.ndarray:
+        """The answer to R's first message, uint8 (512, 130). RunError where that has no points."""
+        self._m, self._session = unknowns(size), session
+        secret = np.frombuffer(os.urandom(CODE_LENGTH // 8), np.uint64)
+        bits = np.unpackbits(secret.view(np.uint8), bitorder="little")
+        seeds, message = choose(session, offered, bits, self._whose)
+        self._s, self._chosen = secret, np.where(bits, ~np.uint64(0), np.uint64(0))
+        self._streams = _streams(seeds)
+        self._q = np.empty((rows_sent(size), _WORDS), np.uint64)
+        return message
+
+    def part_shapes(self) -> list[tuple[int, int]]:
+        """Shapes of the parts of R's matrix."""
+        rows = len(self._q)
+        return [(CODE_LENGTH, min(CHUNK, rows - at) // 64) for at in range(0, rows, CHUNK)]
+
+    def take(self, number: int, u: np.ndarray) -> None:
+        """A part of R's matrix, in order."""
+        q = _next_columns(self._streams, u.shape[1]) ^ (u & self._chosen[:, None])
+        self._q[number * CHUNK :][: 64 * u.shape[1]] = transpose_bits(q)
+        self._progress(64 * u.shape[1])
+
+    def challenge(self) -> bytes:
+        """Seed of the masks x_j, which R gets once its whole matrix is here."""
+        self._challenge = os.urandom(CHALLENGE)
+        return self._challenge
+
+    def check(self, opening: np.ndarray) -> None:
+        """Refuse, by RunError, a matrix whose rows do not differ from t by words of the code."""
+        t, p = opening[:, :_WORDS], opening[:, _WORDS:]
+        if not np.array_equal(_summed(self._challenge, self._q) ^ t, encode(p) & self._s):
+            raise RunError(
+                f"psi: {self._whose} sent a matrix that encodes no set, or it was changed on its "
+                "way; do not go on with it"
+            )
+
+    def values(self, size: int) -> np.ndarray:
+        """F of the own identifiers, uint8 (n_S, size)."""
+        parts = []
+        hashed = hash_ids(self._ids, self._session, self._progress)
+        starts = _starts(hashed, self._m)
+        for at in _slices(len(self._ids), self._progress):
+            words = encode(_oracle(hashed[at])) & self._s
+            rows = _combined(hashed[at], starts[at], self._q) ^ words
+            parts.append(_hash_rows(hashed[at], rows, size))
+        return _joined(parts, size)
+
+
+def hash_ids(identifiers: Sequence[str], session: bytes, progress: Progress) -> np.ndarray:
+    """Hashes of identifiers under a session's key, uint64 (n, 8).
+
+    Texts that are the same letters in another Unicode form are the same identifier (NFC). Words 0
+    and 1 give H(x), 2 the place of the band, 3 and 4 the band.
+    """
+    found = np.empty((len(identifiers), 8), np.uint64)
+    for at in _slices(len(identifiers), progress):
+        digests = [
+            hashlib.blake2b(id_of(one).encode(), key=session, person=b"securevfl psi id").digest()
+            for one in identifiers[at]
+        ]
+        found[at] = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 8)
+    return found
+
+
+def _oracle(hashed: np.ndarray) -> np.ndarray:
+    """H(x), 76 bits in two words."""
+    found: np.ndarray = hashed[:, :2] & np.array([~np.uint64(0), _TOP])
+    return found
+
+
+def _starts(hashed: np.ndarray, m: int) -> np.ndarray:
+    """Places of bands, uniform but for m / 2^64."""
+    return (hashed[:, 2] % np.uint64(m - BAND + 1)).astype(np.int64)
+
+
+def _combined(hashed: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    return combine_rows(starts, hashed[:, 3:5], rows)
+
+
+def _hash_rows(hashed: np.ndarray, rows: np.ndarray, size: int) -> bytes:
+    """Values of identifiers from their hashes and rows, `size` bytes each."""
+    width = 8 * (hashed.shape[1] + rows.shape[1])
+    data = np.concatenate([hashed, rows], axis=1).tobytes()
+    return b"".join(
+        hashlib.blake2b(data[at : at + width], digest_size=size, person=b"psi value").digest()
+        for at in range(0, len(data), width)
+    )
+
+
+def _joined(parts: list[bytes], size: int) -> np.ndarray:
+    return np.frombuffer(b"".join(parts), np.uint8).reshape(-1, size)
+
+
+def _slices(count: int, progress: Progress) -> Iterator[slice]:
+    for at in range(0, count, _SLICE):
+        yield slice(at, at + _SLICE)
+        progress(min(_SLICE, count - at))
+
+
+def _streams(seeds: np.ndarray) -> list[Any]:
+    """Key streams of seeds, AES-128 in counter mode, each of which goes on where it ended."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    nonce = modes.CTR(bytes(16))
+    return [Cipher(algorithms.AES(seed.tobytes()), nonce).encryptor() for seed in seeds]
+
+
+def _next_columns(streams: list[Any], words: int) -> np.ndarray:
+    """The next words of each stream, uint64 (streams, words)."""
+    zeros = bytes(8 * words)
+    told = b"".join(stream.update(zeros) for stream in streams)
+    return np.frombuffer(told, np.uint64).reshape(len(streams), words)
+
+
+def _summed(challenge: bytes, rows: np.ndarray) -> np.ndarray:
+    """The 64 sums of the check: of rows that the masks of a challenge choose, and one row more."""
+    (stream,) = _streams(np.frombuffer(challenge, np.uint8)[None])
+    masks = _next_columns([stream], len(rows) - 64)[0]
+    summed: np.ndarray = add_selected(masks, rows[:-64]) ^ rows[-64:]
+    return summed
+
+
+def _ignore(count: int) -> None:
+    """No progress is wanted."""
