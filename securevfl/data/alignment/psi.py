@@ -46,7 +46,7 @@ def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
     place = np.concatenate([np.arange(len(each)) for each in sets])
     order = np.lexsort((owner, *(stacked[:, k] for k in reversed(range(stacked.shape[1])))))
     # Equal rows now stand side by side, those of set 0 first. As no set has a row twice, a
-    # group of as many points as there are sets has one of each, in the order of the sets.
+    # group of as many rows as there are sets has one of each, in the order of the sets.
     rows = stacked[order]
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
@@ -150,11 +150,8 @@ class _Link:
     async def receive(self, kind: str) -> Any:
         return await self.party.receive(f"{self.name} {kind}", sender=self.peer)
 
-    async def array(self, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-        """An array of this type and shape. RunError for anything else."""
-        return self.checked(await self.receive(kind), kind, dtype, shape)
-
     def checked(self, found: object, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+        """A message that must be an array of this type and shape. RunError for anything else."""
         if isinstance(found, np.ndarray) and found.dtype == dtype and found.shape == shape:
             return found
         given = f"{getattr(found, 'dtype', type(found).__name__)} {getattr(found, 'shape', '')}"
@@ -231,7 +228,8 @@ async def _compare(
     count = link.size(answer[0])
     choices = link.checked(answer[1], "choices", np.uint8, (CODE_LENGTH, 2 * POINT))
     await link.send_parts("matrix", receiver.matrix(choices))
-    challenge = await link.array("challenge", np.uint8, (oprf.CHALLENGE,))
+    challenge = await link.receive("challenge")
+    challenge = link.checked(challenge, "challenge", np.uint8, (oprf.CHALLENGE,))
     link.send("opening", receiver.opening(challenge.tobytes()))
     size = oprf.value_bytes(len(identifiers), count)
     own = receiver.values(size + oprf.PROOF)
@@ -262,7 +260,8 @@ async def _answer(
     for number, shape in enumerate(sender.part_shapes()):
         sender.take(number, await link.part("matrix", np.uint64, shape))
     link.send("challenge", np.frombuffer(sender.challenge(), np.uint8))
-    sender.check(await link.array("opening", np.uint64, oprf.OPENING))
+    opening = await link.receive("opening")
+    sender.check(link.checked(opening, "opening", np.uint64, oprf.OPENING))
     size = oprf.value_bytes(count, len(identifiers))
     values = sender.values(size + oprf.PROOF)
     order = np.lexsort(_words(values[:, :size]).T[::-1])

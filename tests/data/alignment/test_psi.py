@@ -96,7 +96,7 @@ def test_no_identifier_is_on_the_wire_and_nothing_is_sent_twice():
         assert plain not in b"".join(sent)
     kinds = transcript.columns()["kind"].tolist()
     again = [wire.encode(payload) for payload in align(sets, 0)[1].payloads]
-    public = {"psi rows", "psi places"}  # hashes of what both know, and small numbers
+    public = {"psi rows", "psi places", "psi more"}  # a hash of what both know, small numbers
     assert all(
         one != other
         for kind, one, other in zip(kinds, sent, again, strict=True)
