@@ -5,12 +5,12 @@ its receiver: it ends with F of its own identifiers, and each member sends F of 
 the collector finds which of its identifiers that member has. It tells every member which of its
 values are common to all.
 
-Beyond the intersection and the sizes of the sets, the collector learns which of its identifiers
-each other member has; nobody else learns anything, also if they pool. A member that deviates may
-enter identifiers that it does not have, as many as it says, the collector a few times as many as it
-says (`oprf` has the bound), and both may leave out some. Beyond that a deviation ends the run: a
-matrix that encodes no set, an answer that names identifiers which the collector does not have, and
-answers that differ from member to member, in identifiers or their order.
+Beyond the intersection, the collector learns the sizes of the sets and which of its identifiers
+each other member has, the others the size of its set; who pools learns what each of them knows. A
+member that deviates may enter identifiers that it does not have, as many as it says, the collector
+a few times as many (`oprf` has the bound), and both may leave out some. Beyond that a deviation
+ends the run: a matrix that encodes no set, an answer that names identifiers which the collector
+does not have, and answers that differ from member to member, in identifiers or their order.
 
 Whoever takes part with guessed identifiers learns which of them are common.
 """
