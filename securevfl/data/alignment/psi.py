@@ -182,7 +182,7 @@ class _Link:
 
     async def parts(self, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
         """All arrays of `send_parts`, as one of this shape that was divided by `_parts`."""
-        found = [np.empty((0, *shape[1:]), dtype)]
+        found: list[np.ndarray] = [np.empty((0, *shape[1:]), dtype)]
         for at, stop in _parts(shape[0]):
             found.append(await self.part(kind, dtype, (stop - at, *shape[1:])))
         return np.concatenate(found)
