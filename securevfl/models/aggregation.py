@@ -8,7 +8,7 @@ follows from it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +68,16 @@ class Aggregation(ABC):
         ndarray, (rows, h), float32
         """
 
+    def gradients(
+        self,
+        gradient: np.ndarray,
+        stack: np.ndarray,
+        present: np.ndarray,
+        parties: Iterable[int],
+    ) -> dict[int, np.ndarray]:
+        """`gradient` of some clients; they may share an array, which nobody may change."""
+        return {n: self.gradient(gradient, stack, present, n) for n in parties}
+
 
 class Mean(Aggregation):
     """H = (1/|S|) sum over S of H_n, S those that are present; each gets (1/|S|) dL/dH."""
@@ -83,6 +93,20 @@ class Mean(Aggregation):
         """(1/|S|) dL/dH in rows where the client is present, else zeros."""
         own: np.ndarray = gradient / _count(present).astype(np.float32)
         return np.where(present[party][:, None], own, np.float32(0))
+
+    def gradients(
+        self,
+        gradient: np.ndarray,
+        stack: np.ndarray,
+        present: np.ndarray,
+        parties: Iterable[int],
+    ) -> dict[int, np.ndarray]:
+        """`gradient` of some clients; one array where all are present in all rows."""
+        parties = list(parties)
+        if parties and present.all():
+            own = self.gradient(gradient, stack, present, parties[0])
+            return dict.fromkeys(parties, own)
+        return super().gradients(gradient, stack, present, parties)
 
 
 class Sum(Aggregation):

@@ -129,16 +129,15 @@ class PolynomialNetwork:
         gradient : ndarray, (rows, h), float32
             dL/dH of this client.
         """
-        import torch
-
         self.weight.grad = tensor(expand(features, self.degree).T @ gradient)
         take_step(self.optimizer)
         if self.bound is None:
             return 0
-        with torch.no_grad():
-            beyond = int((self.weight.abs() > self.bound).sum())
-            if beyond:
-                self.weight.clamp_(-self.bound, self.bound)
+        values = self.values
+        if -self.bound <= values.min() and values.max() <= self.bound:
+            return 0
+        beyond = int((np.abs(values) > self.bound).sum())
+        np.clip(values, -self.bound, self.bound, out=values)
         return beyond
 
     def state_dict(self) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Batches:
         self.per_epoch = max(1, self.length // self.coded)
         self._stream = stream
         self._epoch = (-1, np.empty(0, np.int64))
+        self._asked = (np.empty(0, np.uint32), np.empty(0, np.int64))
         order = np.full(self.length * segments, -1, np.int64)
         order[:rows] = stream("shuffle").permutation(rows)
         self._order = order.reshape(segments, self.length)
@@ -83,7 +84,12 @@ class Batches:
 
     def samples(self, batch: np.ndarray) -> np.ndarray:
         """Row numbers of the training set behind a coded batch, (K |B|,); -1 for padding."""
-        return self._order[:, batch].reshape(-1)
+        # All parties of a simulation ask for the same batch, and more than once.
+        if self._asked[0] is not batch:
+            found = self._order[:, batch].reshape(-1)
+            found.setflags(write=False)
+            self._asked = batch, found
+        return self._asked[1]
 
     def lay_out(self, matrix: np.ndarray) -> np.ndarray:
         """Rows of a matrix in segments, (K, ceil(M/K), columns); padded rows are all zero."""
@@ -95,8 +101,9 @@ class Batches:
 
 def rows_of(features: np.ndarray, samples: np.ndarray) -> np.ndarray:
     """Rows of a matrix by number; all zero where the number is -1."""
-    rows: np.ndarray = features[np.maximum(samples, 0)]
-    rows[samples < 0] = 0
+    rows: np.ndarray = features.take(samples, axis=0, mode="clip")  # half the time of an index
+    if samples.min(initial=0) < 0:
+        rows[samples < 0] = 0
     return rows
 
 

@@ -58,6 +58,11 @@ def test_gradients_are_those_of_autograd(name, stack, present, seed):
         own = rule.gradient(outer, stack, present, n)
         assert own.dtype == np.float32
         np.testing.assert_allclose(own, wanted[n], rtol=1e-6)
+    some = rule.gradients(outer, stack, present, (2, 0))
+    assert list(some) == [2, 0]
+    for n, own in some.items():
+        np.testing.assert_array_equal(own, rule.gradient(outer, stack, present, n))
+    assert rule.gradients(outer, stack, present, ()) == {}
 
 
 @given(stack=stacks, present=presences)

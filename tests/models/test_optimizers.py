@@ -64,10 +64,34 @@ def test_a_step_is_that_of_torch(name):
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("weight_decay", [0.0, 0.01])
+def test_a_step_of_adam_on_a_network_is_that_of_torch(weight_decay):
+    """Bit for bit, on weights of several shapes, gradients of all sizes, and one without any."""
+    stream = np.random.default_rng(0)
+    shapes = [(29, 64), (64,), (7, 3)]
+    initial = [stream.normal(size=shape).astype(np.float32) for shape in shapes]
+    ours, theirs = ([torch.from_numpy(w.copy()).requires_grad_() for w in initial] for _ in "ab")
+    own = make_optimizer(ours, name="adam", lr=0.01, weight_decay=weight_decay, decay_steps=40)
+    reference = torch.optim.Adam(theirs, lr=0.01, weight_decay=weight_decay)
+    for step in range(30):
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            size = 10.0 ** stream.integers(-9, 4)
+            gradient = torch.from_numpy((size * stream.normal(size=one.shape)).astype(np.float32))
+            missing = number == 2 and step % 3
+            one.grad, other.grad = (None, None) if missing else (gradient, gradient.clone())
+        take_step(own)
+        reference.param_groups[0]["lr"] = own.param_groups[0]["lr"]
+        reference.step()
+        assert all(map(torch.equal, ours, theirs))
+    for one, other in zip(ours, theirs, strict=True):
+        assert all(torch.equal(own.state[one][k], v) for k, v in reference.state[other].items())
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
 @pytest.mark.parametrize("when", ["pre", "post"])
-def test_hooks_of_a_step_are_called(when):
+def test_hooks_of_a_step_are_called(when, name):
     parameter = torch.zeros(2, requires_grad=True)
-    optimizer = make_optimizer([parameter], name="sgd", lr=1.0)
+    optimizer = make_optimizer([parameter], name=name, lr=1.0)
     called = []
     getattr(optimizer, f"register_step_{when}_hook")(lambda *_: called.append(1))
     rates(optimizer, parameter, 2)

@@ -90,7 +90,7 @@ def aggregated(
     """
 
     def backward(gradient: np.ndarray) -> dict[int, np.ndarray]:
-        return {n: aggregation.gradient(gradient, stack, present, n) for n in clients}
+        return aggregation.gradients(gradient, stack, present, clients)
 
     return JointEmbedding(aggregation.combine(stack, present), backward)
 
