@@ -12,7 +12,7 @@ Simulation and real time use the same class, so a protocol finds the same rules 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from securevfl.engine.network import ANY_ROUND, Message, Wait
@@ -67,6 +67,25 @@ class Mailbox:
             self._arrivals += 1
         return False
 
+    def put_each(self, messages: list[Message]) -> None:
+        """Add messages in the order in which they arrived, as `put` does one by one."""
+        awaited = () if self.wait is None or self.wait.satisfied else self.wait.kinds
+        floor, closed = self._floor, self._closed
+        for message in messages:
+            sender, _, kind, _, round, _, _ = message
+            if kind in awaited or round < floor or (kind, round) in closed:
+                self.put(message)
+                continue
+            held = self._held.get(kind)
+            if held is None:
+                held = self._held[kind] = {}
+            key = (round, sender)
+            if key in held:
+                self._late(message)
+            else:
+                held[key] = (self._arrivals, message)
+                self._arrivals += 1
+
     def begin_wait(self, wait: Wait) -> bool:
         """Begin a wait; True if messages that are already here satisfy it."""
         self.wait = wait
@@ -96,13 +115,17 @@ class Mailbox:
             wait.take(first[1])
 
     def _take_wanted(self, wait: Wait) -> None:
-        held = self._held.get(wait.kinds[0], {})
-        for key, (_, message) in list(held.items()):
-            if wait.satisfied:
+        held = self._held.get(wait.kinds[0])
+        if not held:
+            return
+        accepted = [(key, message) for key, (_, message) in held.items() if wait.accepts(message)]
+        if not wait.groups:
+            del accepted[max(0, wait.count - len(wait.taken)) :]
+        for key, message in accepted:
+            if wait.groups and wait.satisfied:
                 return
-            if wait.accepts(message):
-                del held[key]
-                wait.take(message)
+            del held[key]
+            wait.take(message)
 
     def finish(self) -> list[Message]:
         """End the present wait and return its messages; after a collect, others of it are late."""
@@ -113,7 +136,7 @@ class Mailbox:
         if wait.count and wait.round != ANY_ROUND:
             kind = wait.kinds[0]
             self._closed.add((kind, wait.round))
-            self._drop(lambda message: message.kind == kind and message.round == wait.round)
+            self._drop(lambda message: message.round == wait.round, (kind,))
         return wait.taken
 
     def newer_announcement(self, round: int) -> bool:
@@ -149,8 +172,9 @@ class Mailbox:
     def _remove(self, message: Message) -> None:
         del self._held[message.kind][message.round, message.sender]
 
-    def _drop(self, useless: Callable[[Message], bool]) -> None:
-        for held in self._held.values():
+    def _drop(self, useless: Callable[[Message], bool], kinds: Iterable[str] | None = None) -> None:
+        for kind in self._held if kinds is None else kinds:
+            held = self._held.get(kind, {})
             for message in [message for _, message in held.values() if useless(message)]:
                 self._remove(message)
                 self._late(message)

@@ -139,6 +139,20 @@ class PartyRunner:
         if over and self._owner.is_free():
             self._step(*self._outcome())
 
+    def put_each(self, messages: list[Message]) -> None:
+        """Give arrived messages, of kinds without handlers, to the mailbox; then `go_on`."""
+        if not self.done:
+            self.mailbox.put_each(messages)
+            return
+        for message in messages:
+            self._late(message)
+
+    def go_on(self) -> None:
+        """Go on if the present wait has its messages."""
+        wait = self.mailbox.wait
+        if not self.done and wait is not None and wait.satisfied and self._owner.is_free():
+            self._step(*self._outcome())
+
     def deliver_held(self, kind: str) -> None:
         """Give the messages of a kind that the mailbox holds to the handler of that kind."""
         for message in self.mailbox.withdraw(kind):

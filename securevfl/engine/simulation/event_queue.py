@@ -8,14 +8,17 @@ ever compared by its content, and the order does not depend on the heap.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from securevfl.engine.network import Message
 
 # Kinds of event; their numbers stand in checkpoints, but for TOGETHER: messages that depart at
-# once are one event here, and an event each in a checkpoint.
-DEPART, ARRIVE, TIMER, RESUME, FAULTS, TOGETHER = range(6)
+# once are one event here, and an event each in a checkpoint; and for WAKE, which follows from the
+# messages on their way.
+DEPART, ARRIVE, TIMER, RESUME, FAULTS, TOGETHER, WAKE = range(7)
+_ALL = 1 << 62
+Coming = tuple[int, int, Message]  # time of arrival, number of scheduling, message
 
 
 class EventQueue:
@@ -25,19 +28,59 @@ class EventQueue:
     ----------
     now : int
         Virtual nanoseconds: the time of the event that happens.
+    number : int
+        Number of the event that happens; beyond all where all of this instant have happened.
     events : list
         Heap of (time, number, kind, subject) of the events that are to come.
+    quiet : list of int
+        Heap of instants at which messages arrive without an event (`arrives_quietly`).
     """
 
     def __init__(self) -> None:
         self.now = 0
+        self.number = 0
         self.events: list[tuple[int, int, int, object]] = []
+        self.quiet: list[int] = []
         self._scheduled = 0
 
     def pop(self) -> tuple[int, Any]:
         """Move the clock to the next event and return its kind and subject."""
-        self.now, _, kind, subject = heapq.heappop(self.events)
+        self.now, self.number, kind, subject = heapq.heappop(self.events)
         return kind, subject
+
+    def next_instant(self) -> int | None:
+        """The time of what comes next; None if nothing does."""
+        quiet, events = self.quiet, self.events
+        while quiet and quiet[0] <= self.now:
+            heapq.heappop(quiet)
+        if quiet and (not events or quiet[0] < events[0][0]):
+            return quiet[0]
+        return events[0][0] if events else None
+
+    def end_instant(self) -> None:
+        """Note that all of this instant has happened."""
+        self.number = _ALL
+
+    def pass_quietly(self, instant: int) -> bool:
+        """Move the clock to an instant of quiet arrivals; False where an event is to happen."""
+        if self.events and self.events[0][0] <= instant:
+            return False
+        self.now, self.number = instant, _ALL
+        return True
+
+    def take(self, count: int) -> int:
+        """First of so many numbers, one for each of some messages."""
+        self._scheduled += count
+        return self._scheduled - count
+
+    def arrives_quietly(self, time: int) -> None:
+        """Note an instant at which a message arrives for which its receiver looks itself."""
+        if time > self.now:
+            heapq.heappush(self.quiet, time)
+
+    def schedule_as(self, time: int, number: int, kind: int, subject: object) -> None:
+        """Add an event that has the number of a message."""
+        heapq.heappush(self.events, (time, number, kind, subject))
 
     def schedule(self, time: int, kind: int, subject: object) -> None:
         """Add an event.
@@ -66,12 +109,17 @@ class EventQueue:
         """Whether only looks at the fault schedule are to come: no message and no timer."""
         return all(kind == FAULTS for _, _, kind, _ in self.events)
 
-    def state(self) -> dict[str, object]:
-        """The content as a payload of `securevfl.engine.wire`; messages become tuples."""
+    def state(self, coming: Iterable[Coming] = ()) -> dict[str, object]:
+        """The content as a payload of `securevfl.engine.wire`; messages become tuples.
+
+        Messages that are `coming` without an event are events in it.
+        """
+        events = [entry for entry in self.events if entry[2] != WAKE]
+        events += [(time, number, ARRIVE, message) for time, number, message in coming]
         return {
             "clock": self.now,
             "scheduled": self._scheduled,
-            "queue": [one for entry in self.events for one in _packed(*entry)],
+            "queue": [one for entry in sorted(events, key=_place) for one in _packed(*entry)],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -82,6 +130,10 @@ class EventQueue:
         # would, whatever its inner order was.
         self.events = [_unpacked(*entry) for entry in state["queue"]]
         heapq.heapify(self.events)
+
+
+def _place(entry: tuple[int, int, int, object]) -> tuple[int, int]:
+    return entry[:2]
 
 
 def _packed(time: int, number: int, kind: int, subject: Any) -> list[tuple[int, int, int, object]]:

@@ -9,7 +9,11 @@ except in the "measured" and "modelled" compute modes, and where delays are the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from functools import partial
+from heapq import heappop
+from itertools import count, repeat
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +33,7 @@ from securevfl.engine.simulation.event_queue import (
     FAULTS,
     TIMER,
     TOGETHER,
+    WAKE,
     EventQueue,
 )
 from securevfl.engine.simulation.lies import replaced
@@ -38,6 +43,8 @@ from securevfl.engine.streams import Secrets, SecretSeed, keyed_stream
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import CheckpointError, StalledError
 
+# A Message of its fields, in a third of the time of its constructor.
+_message: Callable[[Iterable[Any]], Message] = partial(tuple.__new__, Message)
 _ENDLESS = 5_000_000  # events of one instant, none of them recorded
 _LOOK = 64  # events of one instant after which `pause` is asked: without delays all is one
 
@@ -134,6 +141,8 @@ class Simulation:
             if make_party is None:
                 raise ValueError("Simulation: faults need make_party, which makes parties anew")
             self._crashes = CrashInjector(self, self, faults, make_party)
+        # Arrivals matter to their receivers alone.
+        self._quiet = self._crashes is None and not self._aborts
         for index in sorted(parties):
             self._add(parties[index])
 
@@ -143,6 +152,8 @@ class Simulation:
             *(party, self._queue, self._count_late, self._at_rest),
             measured=self._measured,
             opener=None if self._sealing is None else self._opened,
+            transcript=self.transcript,
+            quiet=self._quiet,
         )
 
     # -- running -------------------------------------------------------------------------------
@@ -161,15 +172,20 @@ class Simulation:
                 self._crashes.begin()
             for slot in self.slots.values():
                 slot.start()
+        try:
+            self._go_on(pause, None if until is None else round_ns(until))
+        finally:
+            self._settle()
+
+    def _go_on(self, pause: Callable[[], bool] | None, end: int | None) -> None:
         queue = self._queue
-        end = None if until is None else round_ns(until)
-        events = queue.events
-        while events:
-            instant = events[0][0]
+        last = math.inf if end is None else end
+        while (instant := queue.next_instant()) is not None:
             self._handled += 1
             if instant > queue.now:
+                queue.end_instant()
                 self._headway = self._handled
-                if end is not None and instant > end:
+                if instant > last:
                     return
                 if pause is not None and pause():
                     return
@@ -180,15 +196,41 @@ class Simulation:
                     raise StalledError(self._stalled(f"for {_ENDLESS} events of one instant"))
                 if pause is not None and pause():
                     return
-            kind, subject = queue.pop()
-            if kind == ARRIVE:  # most events by far
-                self._arrive(subject)
+            if queue.pass_quietly(instant):
+                if self._pass_quietly(min(last, self._last_event + self._patience), pause):
+                    return
             else:
-                self._happen(kind, subject)
+                kind, subject = queue.pop()
+                if kind == WAKE:
+                    self.slots[subject].wake()
+                elif kind == ARRIVE:
+                    self._arrive(subject)
+                else:
+                    self._happen(kind, subject)
             if self._snapshot.pending:
                 self._snapshot.try_finish()
+        queue.end_instant()
         if not self.finished:
             raise StalledError(self._stalled("nothing is under way"))
+
+    def _pass_quietly(self, limit: float, pause: Callable[[], bool] | None) -> bool:
+        """Pass further instants of quiet arrivals, up to a time; whether `pause` says to stop."""
+        queue = self._queue
+        quiet, events = queue.quiet, queue.events
+        before = min(limit, events[0][0] - 1) if events else limit
+        while quiet and quiet[0] <= before and not self._snapshot.pending:
+            instant = quiet[0]
+            if instant > queue.now:
+                if pause is not None and pause():
+                    return True
+                queue.now = instant
+            heappop(quiet)
+        return False
+
+    def _settle(self) -> None:
+        """Put what has arrived by now into all mailboxes, for whoever looks at them."""
+        for slot in self.slots.values():
+            slot.take_arrived()
 
     def _happen(self, kind: int, subject: Any) -> None:
         """Let one event of the queue happen, other than an arrival."""
@@ -201,11 +243,10 @@ class Simulation:
             self._crashes.look(subject)
         else:
             index, number = subject
-            runner = self.slots[index].runner
             if kind == TIMER:
-                runner.time_out(number)
+                self.slots[index].time_out(number)
             else:
-                runner.resume(number)
+                self.slots[index].resume(number)
 
     @property
     def clock(self) -> int:
@@ -254,6 +295,10 @@ class Simulation:
         if activity == "upload" and self._lies(party.index, round):
             stream = keyed_stream(self.seed, party.index, f"lie/{kind}", round)
             payloads = [replaced(payload, stream, self._element(kind)) for payload in payloads]
+        alike = self._alike(sending, payloads)
+        if alike is not None:
+            self._send_alike(sending, payloads, alike, departure, now + chosen)
+            return
         together: list[tuple[Message, int]] = []
         for payload, message, nbytes in self._messages(sending, payloads):
             if message is None:
@@ -265,6 +310,37 @@ class Simulation:
                 together.append((message, nbytes))
         self._depart(together, departure)
 
+    def _send_alike(
+        self,
+        sending: Sending,
+        payloads: Sequence[object] | np.ndarray,
+        nbytes: int,
+        departure: int,
+        kept: int,
+    ) -> None:
+        """Send messages of as many bytes each, in one pass; one to oneself arrives when `kept`."""
+        party, to, kind, _, round, _ = sending
+        index, epoch = party.index, party.epoch
+        own = to.index(index) if index in to else len(to)
+        others = to[:own] + to[own + 1 :]
+        row = self.transcript.add_each(index, others, kind, round, nbytes, self._queue.now)
+        if self._sealing is None:
+            contents: Iterable[object] = (*payloads[:own], *payloads[own + 1 :])
+        else:
+            encoded = self._encoded(kind, payloads)
+            del encoded[own : own + 1]
+            contents = self._sealing.seal_each(index, others, kind, round, epoch, encoded)
+        fields = (
+            *(repeat(index), others, repeat(kind), contents, repeat(round), repeat(epoch)),
+            count(row),
+        )
+        together = list(zip(map(_message, zip(*fields, strict=False)), repeat(nbytes)))
+        self._depart(together[:own], departure)
+        if own < len(to):
+            # It arrives in the middle of the others, where all take no time.
+            self._keep(party, kind, payloads[own], round, kept)
+            self._depart(together[own:], departure)
+
     def _messages(
         self, sending: Sending, payloads: Sequence[object] | np.ndarray
     ) -> Iterator[tuple[object, Message | None, int]]:
@@ -273,34 +349,12 @@ class Simulation:
         The messages are written into the transcript.
         """
         party, to, kind, _, round, _ = sending
-        index, epoch = party.index, party.epoch
-        alike = self._alike(sending, payloads)
-        if alike is None:
-            each = self._contents(kind, payloads)
-            for receiver, (payload, nbytes, encoded) in zip(to, each, strict=True):
-                if receiver == index:
-                    yield payload, None, nbytes
-                else:
-                    yield (
-                        payload,
-                        self._written(party, receiver, kind, payload, round, nbytes, encoded),
-                        nbytes,
-                    )
-            return
-        others = [receiver for receiver in to if receiver != index]
-        row = self.transcript.add_each(index, others, kind, round, alike, self._queue.now)
-        contents: Iterable[object] = (p for n, p in zip(to, payloads, strict=True) if n != index)
-        if self._sealing is not None:
-            whole = zip(to, self._encoded(kind, payloads), strict=True)
-            plain = (one for n, one in whole if n != index)
-            contents = self._sealing.seal_each(index, others, kind, round, epoch, plain)
-        following = iter(contents)
-        for receiver, payload in zip(to, payloads, strict=True):
-            if receiver == index:
-                yield payload, None, alike
-                continue
-            yield payload, Message(index, receiver, kind, next(following), round, epoch, row), alike
-            row += 1
+        each = self._contents(kind, payloads)
+        for receiver, (payload, nbytes, encoded) in zip(to, each, strict=True):
+            message = None
+            if receiver != party.index:
+                message = self._written(party, receiver, kind, payload, round, nbytes, encoded)
+            yield payload, message, nbytes
 
     def _alike(self, sending: Sending, payloads: Sequence[object] | np.ndarray) -> int | None:
         """Bytes of each message, where all have as many and nothing keeps copies of payloads.
@@ -311,6 +365,8 @@ class Simulation:
         held = self._copying or self.transcript.payloads is not None
         to, kind = sending.to, sending.kind
         if held or not len(to) == len(payloads) > 1 or not all(map(self.slots.__contains__, to)):
+            return None
+        if to.count(sending.party.index) > 1:
             return None
         first = payloads[0]
         if not isinstance(payloads, np.ndarray) and any(each is not first for each in payloads):
@@ -397,22 +453,34 @@ class Simulation:
 
     def _transmit(self, together: Sequence[tuple[Message, int]]) -> None:
         """Put messages of one sender, which depart, on its uplink one after the other."""
-        queue, slots = self._queue, self.slots
-        known, transfer = -1, 0
-        for message, nbytes in together:
-            if self._crashes is not None and not self._crashes.departs(message):
-                continue
-            if self._aborts and self._is_stale(message):
-                self.transcript.withdraw(message.row)
-                continue
-            sender = message.sender
+        if not self._quiet:
+            together = [one for one in together if self._leaves(one[0])]
+        if not together:
+            return
+        slots, queue = self.slots, self._queue
+        sender, known, transfer = together[0][0].sender, -1, 0
+        own = slots[sender]
+        free = max(own.uplink_free, queue.now)
+        downlinks = sender == SERVER and bool(self.conditions.downlinks)
+        for number, (message, nbytes) in enumerate(together, queue.take(len(together))):
             if nbytes != known:
                 known, transfer = nbytes, self.conditions.transfer(nbytes, sender)
-            arrival = slots[sender].use_uplink(transfer)
-            if sender == SERVER:
+            arrival = free = free + transfer
+            receiver = slots[message.receiver]
+            if downlinks:
                 download = self.conditions.download(nbytes, message.receiver)
-                arrival = slots[message.receiver].use_downlink(arrival, download)
-            queue.schedule(arrival, ARRIVE, message)
+                arrival = receiver.use_downlink(arrival, download)
+            receiver.expect(arrival, number, message)
+        own.uplink_free = free
+
+    def _leaves(self, message: Message) -> bool:
+        """Whether a message that is to depart is neither lost nor given up."""
+        if self._crashes is not None and not self._crashes.departs(message):
+            return False
+        if self._aborts and self._is_stale(message):
+            self.transcript.withdraw(message.row)
+            return False
+        return True
 
     def _arrive(self, message: Message) -> None:
         """Give a message to its receiver. Every message that is not lost ends here."""
@@ -421,13 +489,11 @@ class Simulation:
         slot = self.slots[message.receiver]
         if message.row >= 0:
             self.transcript.arrive(message.row, self._queue.now)
-            if self._sealing is not None and not slot.done:
-                slot.sealed.add(message.row)
         elif self._is_refused(message):  # what the engine sent was looked at when it was
             return
         if self._aborts and message.sender == SERVER:
             slot.hear(message.round + (message.kind in slot.party.round_ends))
-        slot.runner.deliver(message)
+        slot.deliver(message)
 
     def _is_stale(self, message: Message) -> bool:
         """Whether a message is work of a round that its sender has heard to be over."""
@@ -455,7 +521,7 @@ class Simulation:
         """Pass what arrived before a handler was registered to that handler."""
         slot = self.slots[party.index]
         if not slot.replaying:
-            slot.runner.deliver_held(kind)
+            slot.handle(kind)
 
     def _opened(self, messages: list[Message]) -> list[Message]:
         """Messages to one party, opened; those of one kind are decoded together."""
@@ -491,6 +557,7 @@ class Simulation:
     def record(self, party: PartyState, name: str, fields: dict[str, Any]) -> None:
         """Pass an event of a party on to the observer."""
         if not self.slots[party.index].replaying:
+            self._settle()  # the event is told how many messages were late
             self._last_event = self._queue.now
             self._headway = self._handled
             if self._crashes is not None:
@@ -517,6 +584,7 @@ class Simulation:
             slot.mailbox.enter(round)
 
     def _stalled(self, why: str) -> str:
+        self._settle()
         waits = {index: slot.describe_wait() for index, slot in self.slots.items()}
         waiting = [f"{name_of(index)} {text}" for index, text in waits.items() if text is not None]
         faults = "" if self._crashes is None else self._crashes.explain()
@@ -597,10 +665,12 @@ class Simulation:
 
     def state(self) -> dict[str, object]:
         """Everything that a checkpoint needs; every party must have been copied before."""
+        self._settle()
+        coming = (one for slot in self.slots.values() for one in slot.coming)
         return {
             "seed": self.seed,
             "packing": self._packing,
-            **self._queue.state(),
+            **self._queue.state(coming),
             "last_event": self._last_event,
             "parties": {index: slot.state() for index, slot in self.slots.items()},
             "transcript": self.transcript.state(),

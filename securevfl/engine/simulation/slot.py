@@ -6,17 +6,26 @@ happens to a party (a wait, a crash, a copy for a checkpoint) goes through a met
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Any
 
 from securevfl.engine.conditions import round_ns
-from securevfl.engine.mailbox import Mailbox
-from securevfl.engine.network import Message, RoundOverError
+from securevfl.engine.mailbox import ANNOUNCE, Mailbox
+from securevfl.engine.network import Message, RoundOverError, Wait
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import ahead, restore, snapshot
 from securevfl.engine.runner import Outcome, Owner, PartyRunner
-from securevfl.engine.simulation.event_queue import RESUME, TIMER, EventQueue
+from securevfl.engine.simulation.event_queue import (
+    ARRIVE,
+    RESUME,
+    TIMER,
+    WAKE,
+    Coming,
+    EventQueue,
+)
+from securevfl.engine.transcript import Transcript
 
 
 class Replay:
@@ -69,6 +78,10 @@ class PartySlot(Owner):
         Whether the party is busy for the real time that its code takes.
     opener : callable, optional
         Opens sealed messages to the party.
+    transcript : Transcript, optional
+        Is told when messages that `expect` arrive.
+    quiet : bool
+        Whether arrivals matter to their receivers alone.
 
     Attributes
     ----------
@@ -98,8 +111,20 @@ class PartySlot(Owner):
         *,
         measured: bool,
         opener: Callable[[list[Message]], list[Message]] | None = None,
+        transcript: Transcript | None = None,
+        quiet: bool = True,
     ) -> None:
         self.party = party
+        self._transcript = transcript
+        self._quiet = quiet
+        self._coming: dict[str, list[Coming]] = {}  # by kind
+        self._first: float = math.inf  # a time before which none of them arrives
+        # The present wait, places of what is coming for it, the number of these that it lacks, and
+        # the place of the one with which it may be over.
+        self._hoping: Wait | None = None
+        self._hits: list[tuple[int, int]] = []
+        self._lacking = 0
+        self._wake: tuple[int, int] | None = None
         self.sealed: set[int] = set()
         self._opener = opener
         self.runner = PartyRunner(party, self, late)
@@ -162,11 +187,131 @@ class PartySlot(Owner):
         recorded = None if self._replay is None else self._outcomes(self._replay)
         self.runner.start(setup_done=self.setup_done, recorded=recorded)
         self._replay = None
+        self._look_ahead()
 
     def _outcomes(self, replay: Replay) -> Iterator[Outcome]:
         yield from replay.outcomes(self.party)
         self._since = replay.now
         self._replay = None
+
+    # -- messages on their way -----------------------------------------------------------------
+
+    def expect(self, time: int, number: int, message: Message) -> None:
+        """Let a message arrive at a time, with an event only where it may be needed.
+
+        Most messages are for later waits, or some of many for the present one. They are put into
+        the mailbox in the order of their arrival when next something happens to the party, and a
+        wait has one event: the earliest arrival with which it may be over.
+        """
+        kind, queue = message.kind, self._queue
+        wait = self._hoping
+        hoped = wait is not None and wait.accepts(message)
+        alone = hoped and self._lacking == 1
+        if not self._quiet or alone or kind == ANNOUNCE or kind in self.party.handlers:
+            queue.schedule_as(time, number, ARRIVE, message)
+            return
+        queue.arrives_quietly(time)
+        coming = self._coming.get(kind)
+        if coming is None:
+            coming = self._coming[kind] = []
+        coming.append((time, number, message))
+        if time < self._first:
+            self._first = time
+        if hoped:
+            self._hits.append((time, number))
+            if len(self._hits) >= self._lacking:
+                self._set_wake()
+
+    def take_arrived(self) -> None:
+        """Put what has arrived by now into the mailbox."""
+        now = self._queue.now
+        if self._first > now:
+            return
+        end = now, self._queue.number
+        due: list[Coming] = []
+        self._first = math.inf
+        for kind, coming in self._coming.items():
+            here = [one for one in coming if one[:2] <= end]
+            due += here
+            if len(here) < len(coming):
+                self._coming[kind] = left = [one for one in coming if one[:2] > end]
+                self._first = min(self._first, *[one[0] for one in left])
+            else:
+                coming.clear()
+        if len(due) > 1:
+            due.sort()
+        if self._transcript is not None:
+            for time, _, message in due:
+                self._transcript.arrive(message.row, time)
+        if self._opener is not None and not self.done:
+            self.sealed.update([message.row for _, _, message in due])
+        self.runner.put_each([message for _, _, message in due])
+
+    def _look_ahead(self) -> None:
+        """Find when the present wait may be over by what is coming."""
+        wait = self.runner.mailbox.wait
+        self._hits, self._wake = [], None
+        if wait is None or not wait.kinds or wait.satisfied or self.done:
+            self._hoping = None
+            return
+        self._hoping = wait
+        self._lacking = max(1, int(wait.needed) - len(wait.taken))
+        for kind in wait.kinds:
+            coming = self._coming.get(kind)
+            if coming:
+                self._hits += [one[:2] for one in coming if wait.accepts(one[2])]
+        if len(self._hits) >= self._lacking:
+            self._set_wake()
+
+    def _set_wake(self) -> None:
+        newest, wake = self._hits[-1], self._wake
+        if wake is not None and newest > wake:
+            return
+        self._hits.sort()
+        wake = self._hits[self._lacking - 1]
+        if wake != self._wake:
+            self._wake = wake
+            self._queue.schedule_as(*wake, WAKE, self.party.index)
+
+    def wake(self) -> None:
+        """Go on if the present wait is over by now, where no earlier event has ended it."""
+        if self._wake == (self._queue.now, self._queue.number):
+            self.take_arrived()
+            self.runner.go_on()
+            self._look_ahead()
+
+    def deliver(self, message: Message) -> None:
+        """Give an arrived message to the party."""
+        if self._opener is not None and message.row >= 0 and not self.done:
+            self.sealed.add(message.row)
+        self.take_arrived()
+        self.runner.deliver(message)
+        self._look_ahead()
+
+    def time_out(self, wait: int) -> None:
+        """End the wait of this number, whose time is up."""
+        self.take_arrived()
+        self.runner.time_out(wait)
+        self._look_ahead()
+
+    def resume(self, wait: int) -> None:
+        """Go on after the wait of this number, as the party is free."""
+        self.take_arrived()
+        self.runner.resume(wait)
+        self._look_ahead()
+
+    def handle(self, kind: str) -> None:
+        """Hand messages of a kind that are here to their handler, and others when they arrive."""
+        self.runner.deliver_held(kind)
+        for time, number, message in self._coming.pop(kind, ()):
+            self._queue.schedule_as(time, number, ARRIVE, message)
+
+    @property
+    def coming(self) -> list[Coming]:
+        """Messages that arrive without an event."""
+        return [one for coming in self._coming.values() for one in coming]
+
+    # -- the party's clock ---------------------------------------------------------------------
 
     def set_timer(self, seconds: float, wait: int) -> None:
         """Let a wait time out; the time counts from when the party is free."""

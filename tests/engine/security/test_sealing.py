@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from securevfl.engine import wire
+from securevfl.engine.conditions import Conditions
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.security.sealing import OVERHEAD, Sealer, Sealing
 from securevfl.engine.simulation.simulator import Simulation
@@ -158,9 +159,11 @@ def test_what_comes_late_leaves_no_gap_in_the_counters():
 def test_messages_that_wait_are_opened_for_a_checkpoint():
     """Its keys open what is under way, and what has arrived is in it as it was sent."""
     parties = {n: Talker(n, range(4)) for n in range(4)}
-    simulation = Simulation(parties, sealing=Sealing("talk", "run", parties))
+    one_by_one = Conditions(bandwidth=1e4)
+    sealing = Sealing("talk", "run", parties)
+    simulation = Simulation(parties, conditions=one_by_one, sealing=sealing)
     slot = simulation.slots[3]
-    simulation.run(lambda: bool(slot.sealed))
+    simulation.run(lambda: bool(slot.take_arrived() or slot.sealed))
     mailbox = slot.state()["mailbox"]
     waiting = [*mailbox["taken"], *mailbox["held"]]
     assert waiting
