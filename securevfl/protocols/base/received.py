@@ -49,8 +49,7 @@ def check_array(
     form, value = (tuple(shape), np.dtype(dtype)), bare_of(value)
     if not isinstance(value, np.ndarray) or (value.shape, value.dtype) != form:
         raise refusal(what, sender, _form(value), f"an array of shape {form[0]}, {form[1]}")
-    largest = int(value.max(initial=0))
-    if modulus is not None and largest >= modulus:
+    if modulus is not None and (largest := int(value.max(initial=0))) >= modulus:
         raise refusal(what, sender, f"an array with {largest} in it", f"below p = {modulus}")
 
 

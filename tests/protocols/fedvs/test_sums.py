@@ -20,6 +20,14 @@ def rows(*numbers, part="train"):
     return Batch(part, np.array(numbers, np.uint32))
 
 
+def test_what_was_told_is_of_this_round_and_these_rows():
+    attempt, one, other = Attempt((0, 1, 2), 3), rows(1, 2), rows(1, 3)
+    for round, batch in ((1, one), (1, one), (2, one), (2, other), (1, one)):
+        found = attempt.told(round, batch)
+        assert found == wire.encode(("fedvs", round, batch, Attempt((0, 1, 2), 3)))
+    assert attempt == Attempt((0, 1, 2), 3)
+
+
 def ledger(*batches, threshold=2):
     made = SumLedger(parties=6, threshold=threshold)
     for round, batch in enumerate(batches, 4):
