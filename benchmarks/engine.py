@@ -1,23 +1,47 @@
-"""Messages per second of the simulation: all parties send to all, round after round.
+"""Cost of the simulation: messages a second, and rounds of fedvs and split beside plain torch.
 
-Prints one JSON object. Run it as ``python benchmarks/engine.py [PARTIES] [ROUNDS]``; the design
-asks for at least 100,000 messages a second at 28 parties.
+``python benchmarks/engine.py messages`` lets all parties send to all, round after round; the design
+asks for at least 100,000 messages a second at 28 parties. ``python benchmarks/engine.py rounds``
+trains one model of one size four ways: fedvs at the default prime and at 2^31-1, split (its float
+twin), and a loop in plain torch as a user would write it. They take turns in one process and on
+one thread. Figures are medians of CPU milliseconds a round of all parties, and of the ratios of
+neighbouring turns. ``--against CHECKOUT`` lets another checkout of this repository do the same in a
+process beside this one, turn by turn. ``python benchmarks/engine.py growth`` gives CPU and memory
+of fedvs and split by the number of parties, each size in a process of its own, and the slopes.
+
+Prints one JSON object.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
+import math
+import os
+import resource
+import statistics
+import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
+from securevfl.bench.rounds import FIELDS, Rounds, RoundSize, uniform
 from securevfl.engine.conditions import paper
 from securevfl.engine.party import Party
 from securevfl.engine.simulation.simulator import Simulation
+from securevfl.runs.threads import one_thread
 
 REQUIRED = 100_000
+WARM_UP = 4
+# N, columns, K, batch, degree: digits among 8, the FedVS paper's fashion-mnist among 28 and 50.
+SIZES = {8: (64, 1, 128, 2), 28: (784, 4, 256, 1), 50: (784, 4, 256, 1)}
+WIDTH, ROWS, CLASSES = 64, 6000, 10
+PEERS = (("fedvs", "split"), ("fedvs 31", "split"), ("split", "torch"), ("fedvs", "torch"))
 
 
 class Talker(Party):
@@ -55,5 +79,203 @@ def messages_per_second(parties: int = 28, rounds: int = 200) -> dict[str, Any]:
     }
 
 
+def torch_loop(data: Any, segments: int, batch: int, degree: int) -> Callable[[int], float]:
+    """The model of split, trained in one place: bottoms without hidden layers, mean, top, Adam."""
+    import torch
+
+    torch.manual_seed(0)
+    columns = [torch.from_numpy(own.copy()) for own in data.train]
+    labels = torch.from_numpy(data.train_labels.astype(np.int64))
+    ones = torch.ones(len(labels), 1)
+    powers = [torch.cat([x**i for i in range(1, degree + 1)] + [ones], 1) for x in columns]
+    bottoms = [torch.nn.Linear(x.shape[1], WIDTH, bias=False) for x in powers]
+    layers: list[Any] = []
+    for _ in range(2):
+        layers += [torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU()]
+    top = torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, CLASSES))
+    weights = [one for part in (*bottoms, top) for one in part.parameters()]
+    optimizer, loss_of = torch.optim.Adam(weights, lr=0.01), torch.nn.CrossEntropyLoss()
+    batch = max(1, batch // segments) * segments
+
+    def advance(rounds: int) -> float:
+        loss = torch.zeros(())
+        for _ in range(rounds):
+            rows = torch.randperm(len(labels))[:batch]
+            parts = [own(x[rows]) for own, x in zip(bottoms, powers, strict=True)]
+            loss = loss_of(top(sum(parts) / len(parts)), labels[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        return float(loss.item())
+
+    return advance
+
+
+def methods_of(parties: int, rounds: int) -> dict[str, Callable[[int], Any]]:
+    """A function that goes on by some rounds, for each method."""
+    features, segments, batch, degree = SIZES[parties]
+    data = uniform(RoundSize(parties=parties, features=features, rows=ROWS))
+    options = {
+        "rounds": rounds, "batch": batch, "width": WIDTH, "hidden": WIDTH, "degree": degree,
+        "segments": segments,
+    }  # fmt: skip
+    short, default, _ = FIELDS
+    if degree > 1:  # fewer bits, that no sum of 2^31-1 wraps
+        short = {**short, "data_bits": 6, "model_bits": 8}
+    return {
+        "fedvs": Rounds("fedvs", data, {**options, **default, "privacy": 1}).advance,
+        "fedvs 31": Rounds("fedvs", data, {**options, **short, "privacy": 1}).advance,
+        "split": Rounds("split", data, options).advance,
+        "torch": torch_loop(data, segments, batch, degree),
+    }
+
+
+class Here:
+    """Turns of all methods in this process."""
+
+    def __init__(self, parties: int, turns: int, rounds: int) -> None:
+        self.rounds = rounds
+        self.methods = methods_of(parties, WARM_UP + turns * rounds + 1)
+        for advance in self.methods.values():
+            advance(WARM_UP)
+
+    def turn(self) -> dict[str, float]:
+        """CPU milliseconds a round of each method."""
+        found = {}
+        for name, advance in self.methods.items():
+            started = process_time()
+            advance(self.rounds)
+            found[name] = 1e3 * (process_time() - started) / self.rounds
+        return found
+
+
+class There:
+    """Turns of all methods in another process, with another checkout."""
+
+    def __init__(self, checkout: Path, parties: int, turns: int, rounds: int) -> None:
+        sizes = [str(each) for each in (parties, turns, rounds)]
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "worker", *sizes],
+            env={**os.environ, "PYTHONPATH": str(checkout)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=checkout,
+        )  # fmt: skip
+        self.turn()  # it is built when this comes back
+
+    def turn(self) -> dict[str, float]:
+        """As `Here.turn`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        found: dict[str, float] = json.loads(self._process.stdout.readline())
+        return found
+
+
+def worker(parties: int, turns: int, rounds: int) -> None:
+    """Take a turn for each line of the standard input."""
+    with one_thread():
+        here = Here(parties, turns + 1, rounds)
+        for _ in sys.stdin:
+            print(json.dumps(here.turn()), flush=True)
+
+
+def summary(turns: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Medians of milliseconds, and of ratios of one turn."""
+    return {
+        "ms": {name: round(statistics.median(t[name] for t in turns), 2) for name in turns[0]},
+        "ratios": {
+            f"{a} / {b}": round(statistics.median(t[a] / t[b] for t in turns), 2) for a, b in PEERS
+        },
+    }
+
+
+def compare(
+    parties: int = 28, turns: int = 9, rounds: int = 3, against: Path | None = None
+) -> dict[str, Any]:
+    """Rounds of all methods, and of those of another checkout where one is given."""
+    root = Path(__file__).resolve().parent.parent
+    where = {"here": root} if against is None else {"here": root, "against": against.resolve()}
+    every = {name: There(path, parties, turns, rounds) for name, path in where.items()}
+    taken = [{name: one.turn() for name, one in every.items()} for _ in range(turns)]
+    found = {name: summary([turn[name] for turn in taken]) for name in every}
+    made = {"benchmark": "rounds", "parties": parties, "turns": turns, "rounds": rounds, **found}
+    if against is not None:
+        made["before / here"] = {
+            name: round(statistics.median(t["against"][name] / t["here"][name] for t in taken), 2)
+            for name in taken[0]["here"]
+        }
+    made["load"] = [round(each, 1) for each in os.getloadavg()]
+    return made
+
+
+def grown(protocol: str, parties: int, rounds: int) -> dict[str, Any]:
+    """Seconds of setup and of a round, and megabytes of this process, of parties with 2 columns."""
+    data = uniform(RoundSize(parties=parties, features=2 * parties, rows=512))
+    options = {"rounds": rounds + 2, "batch": 32, "width": 16, "degree": 1}
+    with one_thread():
+        run = Rounds(protocol, data, options)
+        seconds = []
+        for number in (1, rounds):
+            started = process_time()
+            run.advance(number)
+            seconds.append((process_time() - started) / number)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sizes = {"protocol": protocol, "parties": parties}
+    return {**sizes, "first": seconds[0], "round": seconds[1], "MB": peak}
+
+
+def growth(parties: Sequence[int] = (8, 64, 256), rounds: int = 3) -> dict[str, Any]:
+    """Measures of `grown` at each size, and slopes between neighbouring sizes."""
+    found = []
+    for protocol in ("fedvs", "split"):
+        grown(protocol, 4, 1)  # compiles what the processes load
+        for number in parties:
+            call = [sys.executable, __file__, "grown", protocol, str(number), str(rounds)]
+            found.append(json.loads(subprocess.check_output(call)))
+    slopes = {
+        f"{a['protocol']}, {a['parties']} to {b['parties']}": {
+            name: round(math.log(b[name] / a[name]) / math.log(b["parties"] / a["parties"]), 2)
+            for name in ("first", "round", "MB")
+        }
+        for a, b in itertools.pairwise(found)
+        if a["protocol"] == b["protocol"]
+    }
+    return {"benchmark": "growth", "points": found, "slopes": slopes}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Read the command line and print what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    messages = kinds.add_parser("messages")
+    messages.add_argument("--parties", type=int, default=28)
+    messages.add_argument("--rounds", type=int, default=200)
+    rounds = kinds.add_parser("rounds")
+    rounds.add_argument("--parties", type=int, default=28, choices=SIZES)
+    rounds.add_argument("--turns", type=int, default=9)
+    rounds.add_argument("--rounds", type=int, default=3)
+    rounds.add_argument("--against", type=Path)
+    sizes = kinds.add_parser("growth")
+    sizes.add_argument("--parties", type=int, nargs="+", default=[8, 64, 256])
+    sizes.add_argument("--rounds", type=int, default=3)
+    one = kinds.add_parser("grown")
+    one.add_argument("protocol")
+    for name in ("parties", "rounds"):
+        one.add_argument(name, type=int)
+    process = kinds.add_parser("worker")
+    for name in ("parties", "turns", "rounds"):
+        process.add_argument(name, type=int)
+    given = vars(parser.parse_args(argv))
+    kind = given.pop("kind")
+    if kind == "worker":
+        worker(**given)
+        return
+    if kind == "grown":
+        print(json.dumps(grown(**given)))
+        return
+    made = {"messages": messages_per_second, "rounds": compare, "growth": growth}[kind]
+    print(json.dumps(made(**given), indent=1))
+
+
 if __name__ == "__main__":
-    print(json.dumps(messages_per_second(*map(int, sys.argv[1:])), indent=2))
+    main()
