@@ -182,7 +182,7 @@ def _packages() -> Iterator[Finding]:
     for one in asked:
         if found := re.search(r"extra == ['\"](\w+)['\"]", str(one.marker)):
             extras.setdefault(found[1], []).append(one)
-    for name in {"docs", "test"} & extras.keys():  # those of authors
+    for name in {"all", "docs", "test"} & extras.keys():  # all of them, and those of authors
         del extras[name]
     yield Finding("extras", "; ".join(_extra(*item) for item in extras.items()))
 

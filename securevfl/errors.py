@@ -43,6 +43,34 @@ class ConfigurationError(SecureVFLError, ValueError):
     """A request that cannot be carried out; nothing was started."""
 
 
+def needs(what: str, extra: str, *packages: str) -> None:
+    """Refuse `what` unless the packages that an extra brings are installed.
+
+    It stands before their import, or before work that would be lost without them, and imports none.
+
+    Parameters
+    ----------
+    what : str
+        What was asked for.
+    extra : str
+        Name of an extra in pyproject.toml.
+    *packages : str
+        Names by which they are imported, none with a dot.
+
+    Raises
+    ------
+    ConfigurationError
+        It names the absent packages and the command that installs them.
+    """
+    from importlib.util import find_spec
+
+    if absent := [name for name in packages if find_spec(name) is None]:
+        names = " and ".join(absent)
+        raise ConfigurationError(
+            f"{what}: {names} must be installed; pip install 'securevfl[{extra}]'"
+        )
+
+
 class FieldError(ConfigurationError):
     """A modulus, an evaluation point or a field element that the arithmetic refuses."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 from securevfl.field import PrimeField
 
 LEVEL = 1e-7  # failure probability of each test
@@ -63,6 +63,7 @@ def uniformity(
     ConfigurationError
         When a message has fewer than 320 elements, or p is below 1000.
     """
+    needs("tests of uniformity", "attacks", "scipy")
     from scipy.stats import chi2
 
     if field.modulus < 1000:
@@ -141,6 +142,7 @@ def two_sample(one: np.ndarray, two: np.ndarray, *, level: float = LEVEL) -> Out
     one, two : ndarray, (runs, coordinates), elements
         Views of runs with two secrets that have the same ideal output.
     """
+    needs("tests of uniformity", "attacks", "scipy")
     from scipy.stats import ks_2samp
 
     values = [

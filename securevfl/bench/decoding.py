@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from securevfl.engine.streams import keyed_stream
-from securevfl.errors import ConfigurationError, NotEnoughResultsError
+from securevfl.errors import ConfigurationError, NotEnoughResultsError, needs
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.protocols.base.defaults import DEFAULT
 
@@ -235,6 +235,7 @@ def draw_threshold(cells: Sequence[Cell], path: Path, times: Sequence[dict[str, 
 
     Where there are `times` of `time_rounds`, they are drawn below it.
     """
+    needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
 
     sizes, privacies = sorted({c.N for c in cells}), sorted({c.T for c in cells})

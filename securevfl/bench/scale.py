@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.bench.rounds import RoundSize, uniform
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 from securevfl.machine import describe_machine
 from securevfl.protocols.base.registry import get_protocol
 
@@ -179,6 +179,7 @@ def exponents(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[s
 
 def draw_scale(result: Mapping[str, Any], path: Path) -> None:
     """Draw what `bench_scale` found: a row for each measure, a column for each axis."""
+    needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 

@@ -33,7 +33,7 @@ from securevfl.bench.troubles import (
 )
 from securevfl.data.source import DataSource
 from securevfl.engine.streams import keyed_stream
-from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.errors import ConfigurationError, RunError, UnknownNameError, needs
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.runs.assembly import make_protocol
 from securevfl.studies.intervals import mean_interval, number_or_none
@@ -284,6 +284,7 @@ class Sweep:
         """
         from securevfl.runs.engines.run import Interrupted
 
+        needs("threshold", "report", "matplotlib", "scipy")
         check_jobs([self.job(case, 0, self.seeds[0]) for case in cases])
         every = [self.job(case, s, seed) for case, s in self._cells(cases) for seed in self.seeds]
         todo = [job for job in every if stored(self.folder, job) is None]

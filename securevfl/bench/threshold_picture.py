@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from securevfl.errors import needs
+
 # Okabe and Ito's colours, that colour-blind readers tell apart.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999")
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -30,6 +32,7 @@ def draw(rows: Sequence[Row], thresholds: Sequence[Row], path: Path) -> None:
         Fields of `securevfl.bench.threshold.Threshold`.
     path : Path
     """
+    needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from securevfl.errors import FieldError
+from securevfl.errors import FieldError, needs
 from securevfl.field.elements import (
     as_elements,
     out_array,
@@ -142,6 +142,7 @@ class PrimeField:
         >>> F.to_galois([5, 96]) * 2
         GF([10, 95], order=97)
         """
+        needs("PrimeField.to_galois", "galois", "galois")
         import galois
 
         array = self.elements(values, "PrimeField.to_galois")

@@ -13,27 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from securevfl.errors import ConfigurationError, RunError
+from securevfl.errors import RunError, needs
 
 _LARGEST, _SPREAD = 12, 1.1  # of CKKS's noise, in standard deviations: of a coefficient, of all
 LARGEST = 1 << 34  # bound on the sum's integers, in both schemes
-
-
-def require(package: str, scheme: str) -> Any:
-    """Optional package, or an error that names the extra.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is not installed.
-    """
-    try:
-        return import_module(package)
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            f"encryption: scheme = {scheme!r} needs the package {package!r}, which is not "
-            "installed. Install the extra: pip install 'securevfl[he]'"
-        ) from None
 
 
 class Scheme(ABC):
@@ -156,7 +139,8 @@ class Ckks(Scheme):
 
     def __init__(self, parties: int) -> None:
         super().__init__(parties)
-        self.tenseal = require("tenseal", "ckks")
+        needs("encryption: scheme = 'ckks'", "he", "tenseal")
+        self.tenseal = import_module("tenseal")
 
     def generate(self) -> tuple[bytes, bytes]:
         """Context with the public key alone, and with both keys."""
@@ -339,7 +323,8 @@ class Paillier(Scheme):
 
     def __init__(self, parties: int, key_bits: int) -> None:
         super().__init__(parties)
-        self.phe = require("phe", "paillier")
+        needs("encryption: scheme = 'paillier'", "he", "phe")
+        self.phe = import_module("phe")
         self.key_bits = key_bits
         self.slots = (key_bits - 1) // self.SLOT
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 from securevfl.privacy.mechanisms import MOST_BOUND
 
 Relation = Literal["replace", "add or remove"]
@@ -51,6 +51,7 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
     >>> round(noise_multiplier(1.0, 1e-5), 7)
     3.7306316
     """
+    needs("privacy accounting", "dp", "dp_accounting")
     import dp_accounting
 
     _check(epsilon, delta)
@@ -72,6 +73,7 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
     delta : float
         In (0, 1).
     """
+    needs("privacy accounting", "dp", "dp_accounting")
     import dp_accounting
 
     _check(multiplier, delta)
@@ -171,6 +173,7 @@ def sampled_epsilon(
     >>> round(sampled_epsilon(1.1, 256 / 60000, 60 * 234, 1e-5), 3)
     2.594
     """
+    needs("privacy accounting", "dp", "dp_accounting")
     import dp_accounting
     from dp_accounting import pld, rdp
 

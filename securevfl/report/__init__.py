@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 
 PAGE = "report.html"
 _MARK = '<meta name="generator" content="securevfl report">'
@@ -86,6 +86,7 @@ def write_report(
     from securevfl.report.page import render, write_files
     from securevfl.writing import write_durably
 
+    needs("report", "report", "matplotlib", "scipy")
     if not folders:
         raise ConfigurationError("report: name the folder of a run, or several to compare them")
     paths = list(dict.fromkeys(Path(folder) for folder in folders))

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from securevfl.errors import needs
 from securevfl.runs.history import Rows
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.axes import Axes
+
+    needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -36,6 +39,7 @@ def draw_study(curves: Mapping[str, Sequence[Rows]], path: Path, *, title: str) 
     `curves` has by the name of the run one list of evaluated rows a seed. The band is the range
     over seeds. An axis is logarithmic where the runs end far apart.
     """
+    needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
 
     drawn = {name: [rows for rows in seeds if rows] for name, seeds in curves.items()}
@@ -70,6 +74,7 @@ def draw_grid(
     `cells` has curves as `draw_study` takes them, by condition. The band is the range over seeds. A
     run has the same colour in all panels, and all panels have the same axes.
     """
+    needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
 
     rows = {
@@ -112,6 +117,7 @@ def draw_sizes(
     `runs` has curves as `draw_study` takes them, by run and number of aligned rows. The line is the
     mean over seeds, the band their range. The measure is the AUC where all have it.
     """
+    needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
 
     ends = {

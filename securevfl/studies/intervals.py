@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.errors import needs
+
 
 def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
     """Mean of values, and half-width of its Student t interval, NaN for a single value.
@@ -18,6 +20,7 @@ def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[floa
     >>> round(mean, 3), round(half, 3)
     (2.0, 2.484)
     """
+    needs("intervals", "report", "scipy")
     from scipy.stats import t
 
     numbers = np.asarray(values, np.float64)
@@ -74,6 +77,7 @@ def differing(entries: Sequence[Mapping[str, Any]], *, level: float = 0.95) -> l
 
 def _chance(entry: Mapping[str, Any]) -> float | None:
     """The two-sided p value that belongs to a mean and its 95 % interval."""
+    needs("intervals", "report", "scipy")
     from scipy.stats import t
 
     mean, half, freedom = abs(entry["mean"]), entry["half_width_95"], entry["pairs"] - 1

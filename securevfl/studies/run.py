@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 from securevfl.studies.choice import applied, choose
 from securevfl.studies.jobs import check_jobs, store, stored
 from securevfl.studies.study import Study
@@ -39,6 +39,7 @@ def run_study(
     """
     from securevfl.runs.engines.run import Interrupted
 
+    needs("study", "report", "matplotlib", "scipy")
     tried = study.choice.candidates(study.jobs) if study.choice else {}
     every = [*study.jobs, *(job for each in tried.values() for _, own in each for job in own)]
     check_jobs([job for job in every if stored(folder, job) is None])

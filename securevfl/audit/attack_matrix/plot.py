@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.audit.attack_matrix.matrix import Matrix
+from securevfl.errors import needs
 
 
 def strength(cell: dict[str, Any]) -> float | None:
@@ -21,6 +22,7 @@ def draw_matrix(matrix: Matrix, path: Path) -> None:
 
     Each cell has the success and, below it, chance.
     """
+    needs("attacks", "attacks", "matplotlib")
     import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -20,7 +20,7 @@ from securevfl.audit.attack_matrix.registry import ATTACKS, Attack
 from securevfl.audit.attack_matrix.setting import RUN_OPTIONS, AttackCase, AttackSettings
 from securevfl.audit.attacks.outcome import Failed, NoView, Outcome
 from securevfl.data.source import DataSource
-from securevfl.errors import ConfigurationError, RunError, UnknownNameError
+from securevfl.errors import ConfigurationError, RunError, UnknownNameError, needs
 from securevfl.runs.engines.run import Interrupted
 from securevfl.runs.threads import one_thread
 from securevfl.studies.compare import comparison
@@ -100,6 +100,7 @@ def attack_matrix(
         For unknown protocols, attacks or options, and values out of range; of runs that cannot be
         made it is a `RefusedRunsError`, before the first.
     """
+    needs("attacks", "attacks", "scipy", "sklearn", "matplotlib")
     chosen = tuple(ATTACKS.all() if attacks is None else attacks)
     for name in chosen:
         ATTACKS.get(name)

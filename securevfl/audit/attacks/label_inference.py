@@ -25,7 +25,7 @@ from securevfl.audit.attacks.outcome import (
     balanced_accuracy,
     bootstrap,
 )
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 
 _AUC, _BALANCED = "AUC", "balanced accuracy"
 _STARTS = 4  # of k-means
@@ -104,6 +104,7 @@ def gradient_clusters(
         C.
     stream : numpy Generator
     """
+    needs("attacks", "attacks", "sklearn")
     from sklearn.cluster import KMeans
 
     directions = unit(gradients)
@@ -202,6 +203,7 @@ def _head(
     penalty is chosen by cross-validation on the known labels, for every input anew, so that no
     control loses by it.
     """
+    needs("attacks", "attacks", "sklearn")
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
 

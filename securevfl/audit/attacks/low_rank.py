@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl.audit.attacks.gram import Visit
+from securevfl.errors import needs
 
 STARTS = 16
 _EXACT = 1e-9  # of the sums' length: what a solution leaves of them at most
@@ -64,6 +65,7 @@ def solve_low_rank(
     starts : int
         At most.
     """
+    needs("attacks", "attacks", "scipy")
     from scipy.optimize import least_squares
 
     system = _System(visits, rows, columns)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from securevfl.errors import needs
+
 _ROUNDING = 1e-9  # of the largest eigenvalue: what is taken for 0
 _STEPS = 40
 _SETTLED = 1e-6
@@ -100,6 +102,7 @@ def _assigned(
     stream: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Attacked rows and other rows of their class, one to one, at the least total distance."""
+    needs("attacks", "attacks", "scipy")
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 
 RESAMPLES = 400
 LEVEL = 0.95
@@ -141,6 +141,7 @@ def explained(
 
 def area(scores: np.ndarray, positive: np.ndarray) -> float:
     """Area under the ROC curve; equal scores count half, NaN where one class is missing."""
+    needs("attacks", "attacks", "scipy")
     from scipy.stats import rankdata
 
     ones = int(positive.sum())

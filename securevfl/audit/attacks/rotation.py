@@ -13,6 +13,8 @@ import warnings
 
 import numpy as np
 
+from securevfl.errors import needs
+
 _ROUNDING = 1e-9  # of the largest eigenvalue: what is taken for 0
 
 
@@ -34,6 +36,7 @@ def rows_from_known(gram: np.ndarray, known: np.ndarray, columns: np.ndarray) ->
 
 def independent_columns(gram: np.ndarray, stream: np.random.Generator) -> np.ndarray:
     """Guesses of the columns, (M, r), in no order, each up to its sign, mean and scale."""
+    needs("attacks", "attacks", "sklearn")
     from sklearn.decomposition import FastICA
 
     # Column means leave X X^T with C X (C X)^T, C = I - 1 1^T / M. Its eigenvectors are the columns

@@ -21,7 +21,7 @@ from securevfl.audit.proof.linear_algebra import (
     rank,
     solve_left,
 )
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 from securevfl.field import LagrangeCode, PrimeField
 
 
@@ -192,12 +192,9 @@ def _lattice(field: PrimeField, matrix: np.ndarray, pivots: Sequence[int]) -> np
         basis[row, pivots] = [-int(x) for x in matrix[:r, k]]
     if K == 1:
         return basis
-    try:
-        import flint
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            "shares: lattice reduction needs python-flint; pip install 'securevfl[test]'"
-        ) from None
+    needs("shares: lattice reduction", "attacks", "flint")
+    import flint
+
     reduced = flint.fmpz_mat([[int(x) for x in row] for row in basis]).lll()
     return np.array([[int(x) for x in row] for row in reduced.tolist()], dtype=object)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from securevfl.audit.attacks.squares import Directions, columns_of_span
+from securevfl.errors import needs
 
 EXACT = 1e-8  # squared sines that are left where the columns are found
 _STEPS = 60
@@ -153,6 +154,7 @@ _Meeting = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]
 
 def _meeting(V: np.ndarray, basis: np.ndarray, shared: int) -> _Meeting:
     """F = [V | V^2], its combinations B nearest to the known part, others T, rests, misfit."""
+    needs("attacks", "attacks", "scipy")
     from scipy.linalg import eigh
 
     F = np.concatenate([V, V**2], axis=1)
@@ -173,6 +175,7 @@ def _step(V: np.ndarray, basis: np.ndarray, state: _Meeting, damping: float) -> 
     Unknowns are V, row by row, and for all rows together how B moves along T and what of the known
     part F B is. Rows are eliminated first, so that a system for the common ones is left.
     """
+    needs("attacks", "attacks", "scipy")
     from scipy.linalg import cho_factor, cho_solve
 
     F, B, T, rest, _ = state

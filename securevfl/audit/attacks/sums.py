@@ -23,7 +23,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from securevfl.audit.attacks.outcome import Outcome, bootstrap
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 
 _ABOVE = 3.0  # times the largest singular value that can only be errors
 _NEAR = 0.01  # of a column's length: as far as a column may lie from the span
@@ -199,6 +199,7 @@ def binary_columns(span: np.ndarray) -> np.ndarray:
         When the rows are too few for a test, the lattice would be too large, or python-flint is
         not installed.
     """
+    needs("attacks", "attacks", "scipy")
     from scipy.linalg import qr
 
     rows, rank = span.shape
@@ -257,12 +258,9 @@ def _short_vectors(span: np.ndarray, bits: int) -> np.ndarray:
 
     A vector v of the lattice is (v, 2^bits times what of v is outside the span).
     """
-    try:
-        import flint
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            "binary columns: lattice reduction needs python-flint; pip install 'securevfl[test]'"
-        ) from None
+    needs("binary columns: lattice reduction", "attacks", "flint")
+    import flint
+
     size, rank = span.shape
     # Columns of q beyond the rank are an orthonormal basis of what is outside the span: v lies in
     # the span exactly if v times them is 0, and is short in the lattice only then.

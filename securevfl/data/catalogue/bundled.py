@@ -1,9 +1,8 @@
-"""Data sets that come with scikit-learn and need neither files nor a network."""
+"""Data sets that need neither files of the user nor a network."""
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Unpack
@@ -24,34 +23,19 @@ DIGITS = Facts(
     classes=10,
     parties=8,
     licence="CC BY 4.0 (UCI 80)",
-    origin="UCI Optical Recognition of Handwritten Digits, test part; bundled with scikit-learn",
+    origin="Alpaydin, Kaynak: UCI Optical Recognition of Handwritten Digits, test part; bundled",
     split="75/25, stratified, by seed",
     bundled=True,
 )
 
 
-def bundled_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The images (1797, 64), values 0 to 16, and the digits, from scikit-learn's own file.
-
-    The file is read where it lies, since scikit-learn's loader imports pandas and scipy first:
-    each party's process would pay more than a second for it. Where it lies elsewhere, the loader
-    is asked.
-    """
-    found = importlib.util.find_spec("sklearn")
-    places = [] if found is None else list(found.submodule_search_locations or ())
-    path = Path(*places[:1], "datasets", "data", "digits.csv.gz")
-    if places and path.is_file():
-        return _read_digits(path)
-    from sklearn.datasets import load_digits
-
-    pixels, digits = load_digits(return_X_y=True)
-    return pixels, digits
-
-
 @functools.lru_cache(maxsize=1)
-def _read_digits(path: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Images and digits of the file, read once in a process; nobody may write to them."""
-    table = np.loadtxt(path, delimiter=",")
+def bundled_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The images (1797, 64), values 0 to 16, and the digits; nobody may write to them.
+
+    The file lies here, byte for byte as in scikit-learn, which a first run need not have.
+    """
+    table = np.loadtxt(Path(__file__).with_name("digits.csv.gz"), delimiter=",")
     pixels, digits = np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
     for array in (pixels, digits):
         array.setflags(write=False)

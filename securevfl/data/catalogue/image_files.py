@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.errors import DataError
+from securevfl.errors import DataError, needs
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ def _cifar_batch(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 def _grid(path: Path) -> NDArray[np.uint8]:
     """Read 1000 images from a grid of 25 rows of 40 tiles of 32 x 32 pixels."""
+    needs("CIFAR-10's pictures", "images", "PIL")
     from PIL import Image, UnidentifiedImageError
 
     try:

@@ -17,7 +17,7 @@ from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.cells import TEXT_CELLS
 from securevfl.data.preparation.csvfile import read_csv
-from securevfl.errors import DataError
+from securevfl.errors import DataError, needs
 
 _VIEWS = ("fac", "fou", "kar", "mor", "pix", "zer")
 
@@ -188,6 +188,7 @@ def _same_labels(
 
 def _matlab_views(path: Path, notes: tuple[str, ...]) -> _Views:
     """Read a cell X of 1 x 6 views, rows x features, and labels Y."""
+    needs("MATLAB's files", "sklearn", "scipy")
     from scipy.io import loadmat
 
     try:

@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from securevfl.data.catalogue.facts import Facts
+from securevfl.errors import needs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,7 @@ def fetch(facts: Facts, data_id: int) -> tuple[pd.DataFrame, pd.Series]:
     ``~/scikit_learn_data``) and checks its MD5. DataError if it is not in the cache and cannot be
     downloaded, or is damaged.
     """
+    needs("OpenML", "sklearn", "sklearn")
     from rich.console import Console
     from sklearn.datasets import fetch_openml
 

@@ -15,7 +15,7 @@ from securevfl.data.base.partition import split_stratified
 from securevfl.data.catalogue.facts import Facts
 from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.csvfile import read_csv
-from securevfl.errors import DataError
+from securevfl.errors import DataError, needs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -341,6 +341,7 @@ def _adult_openml(seed: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
 
 def _bundled_breast() -> list[pd.DataFrame]:
     """Return scikit-learn's copy cut as FATE cut it: worst values, then means and errors."""
+    needs("the bundled set breast", "sklearn", "sklearn")
     from sklearn.datasets import load_breast_cancer as bundled
 
     frame = bundled(as_frame=True).frame

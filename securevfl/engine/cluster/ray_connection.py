@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from securevfl.errors import ConfigurationError
+from securevfl.errors import ConfigurationError, needs
 
 
 def connect(address: str | None, *, seconds: float = 3.0) -> Any:
@@ -22,12 +22,9 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
     ConfigurationError when Ray is not installed, or no cluster answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise ConfigurationError(
-            "engine: 'ray' needs the extra of that name; pip install 'securevfl[ray]'"
-        ) from None
+    needs("engine: 'ray'", "ray", "ray")
+    import ray
+
     if ray.is_initialized():
         return ray
     with _own_handler_of_sigterm():

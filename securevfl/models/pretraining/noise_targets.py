@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.errors import RunError
+from securevfl.errors import RunError, needs
 from securevfl.models.client_networks import ClientNetwork
 
 _TINY = 1e-12  # added to norms; a row of exact zeros then stays zero
@@ -40,6 +40,7 @@ class NoiseTargets:
     def __init__(
         self, network: ClientNetwork, rows: int, width: int, *, stream: np.random.Generator
     ) -> None:
+        needs("noise as targets", "sklearn", "scipy")
         self.network = network
         self.targets = unit(stream.standard_normal((rows, width)).astype(np.float32))[0]
         self.assigned = np.arange(rows)

@@ -123,5 +123,5 @@ def test_a_lattice_that_is_too_large_is_refused():
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "flint", None)
-    with pytest.raises(ConfigurationError, match=r"python-flint; pip install 'securevfl\[test\]'"):
+    with pytest.raises(ConfigurationError, match=r"flint must .*'securevfl\[attacks\]'"):
         sums.binary_columns(sums.basis(summed(columns(1)), D + 1))

@@ -72,9 +72,3 @@ def test_a_party_with_digits_imports_neither_pandas_nor_scikit_learn():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_without_scikit_learns_file_its_loader_is_asked(monkeypatch):
-    monkeypatch.setattr(bundled.Path, "is_file", lambda path: False)
-    own, _ = bundled.bundled_digits()
-    assert own.shape == (1797, 64)
