@@ -6,7 +6,7 @@ LABEL org.opencontainers.image.title="securevfl" org.opencontainers.image.licens
 # The build of torch without CUDA, in a layer of its own: it changes seldom and is the largest.
 RUN pip install --no-cache-dir torch --index-url https://download.pytorch.org/whl/cpu
 COPY . /source
-RUN pip install --no-cache-dir /source && rm -r /source
+RUN pip install --no-cache-dir '/source[all]' && rm -r /source
 
 # Nobody needs to be root to train.
 RUN useradd --create-home securevfl && mkdir /data && chown securevfl /data

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
@@ -55,6 +56,10 @@ def test_workflows_may_only_read_and_end(workflow):
     content = yaml.safe_load(workflow.read_text())
     assert content["permissions"] == {"contents": "read"}
     assert all(job["timeout-minutes"] <= 60 for job in content["jobs"].values())
+    more = {
+        name: job["permissions"] for name, job in content["jobs"].items() if "permissions" in job
+    }
+    assert more == ({"publish": {"id-token": "write"}} if workflow.stem == "wheels" else {})
     # What a forge puts in, such as the title of a request, could be a command.
     assert not any("${{" in command for command in steps(workflow))
 
@@ -64,6 +69,28 @@ def test_the_workflows_run_the_commands_of_the_documents():
     assert "sphinx-build -W -b html docs site" in commands
     assert "sphinx-build -W -b html docs site" in ROOT.joinpath("CONTRIBUTING.md").read_text()
     assert {"pip install -e '.[test]'", "pytest", "ruff check .", "mypy"} <= commands
+
+
+def test_only_a_tag_is_published_and_what_was_built_and_tried():
+    jobs = read(".github/workflows/wheels.yml")["jobs"]
+    assert jobs["publish"]["if"] == "startsWith(github.ref, 'refs/tags/v')"
+    assert jobs["publish"]["needs"] == "build"
+    assert [step["uses"].partition("@")[0] for step in jobs["publish"]["steps"]] == [
+        "actions/download-artifact",
+        "pypa/gh-action-pypi-publish",
+    ]
+    assert "twine check --strict dist/*" in steps(ROOT / ".github/workflows/wheels.yml")
+
+
+def test_an_index_gets_addresses_in_the_place_of_links_within_the_repository():
+    made = runpy.run_path(str(ROOT / ".github/index_metadata.py"))
+    place = "https://forge.example/securevfl"
+    page = made["absolute"](ROOT.joinpath("README.md").read_text(), place, "abc")
+    assert f"]({place}/raw/abc/docs/_static/equal-time.png)" in page
+    assert f"]({place}/blob/abc/docs/sums.md)" in page
+    assert re.findall(r"\]\((?!https?:)", page) == []
+    text = made["with_urls"](ROOT.joinpath("pyproject.toml").read_text(), place)
+    assert tomllib.loads(text)["project"]["urls"]["Repository"] == place
 
 
 def test_read_the_docs_builds_what_the_workflow_builds():
