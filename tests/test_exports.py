@@ -114,7 +114,7 @@ print(*sorted(sys.modules))
     heavy = {"numba", "pandas", "sklearn", "scipy", "galois", "matplotlib", "ray"}
     assert heavy.isdisjoint(loaded)
     assert {"securevfl.engine.cluster.supervisor", "securevfl.active"}.isdisjoint(loaded)
-    assert len(loaded) < 1_575
+    assert len(loaded) < 1_540
 
 
 def with_examples() -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +87,8 @@ def load_conditions(
         raise ConfigurationError(
             f"conditions: {name!r} is neither {names} nor a TOML file that exists{hint}"
         )
+    import tomllib
+
     try:
         values = tomllib.loads(path.read_text())
     except OSError as error:

@@ -9,7 +9,6 @@ comparison meet the same faults, whatever they draw and in whatever order they a
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -409,6 +408,8 @@ def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Fa
         return faults_from(source)
     if str(source) == "none":
         return None
+    import tomllib
+
     path = Path(source)
     try:
         values = tomllib.loads(path.read_text())
