@@ -7,6 +7,7 @@
     |   +-- FieldError                     a modulus, point or element that the arithmetic refuses
     |   +-- DataError                      rows, columns, labels or files that cannot be used
     |   +-- UnknownNameError               a protocol, data set or option that does not exist
+    |   +-- MissingPackageError (ImportError)  a package of an extra that is not installed
     |   +-- WouldOverflowError             a configuration whose values could wrap modulo p
     |   +-- WouldNotFitError               a run whose predicted memory exceeds what there is
     |   +-- PrivacyError                   a request that a protocol's guarantee does not allow
@@ -43,6 +44,10 @@ class ConfigurationError(SecureVFLError, ValueError):
     """A request that cannot be carried out; nothing was started."""
 
 
+class MissingPackageError(ConfigurationError, ImportError):
+    """A package that only an extra brings, and that is not installed."""
+
+
 def needs(what: str, extra: str, *packages: str) -> None:
     """Refuse `what` unless the packages that an extra brings are installed.
 
@@ -59,14 +64,14 @@ def needs(what: str, extra: str, *packages: str) -> None:
 
     Raises
     ------
-    ConfigurationError
+    MissingPackageError
         It names the absent packages and the command that installs them.
     """
     from importlib.util import find_spec
 
     if absent := [name for name in packages if find_spec(name) is None]:
         names = " and ".join(absent)
-        raise ConfigurationError(
+        raise MissingPackageError(
             f"{what}: {names} must be installed; pip install 'securevfl[{extra}]'"
         )
 
