@@ -103,6 +103,7 @@ class RunSpec(BaseModel):
     )  # fmt: skip
     sealed: bool = option(
         True, flag="--sealed/--unsealed", panel=RUN, per_job=True, commands="plan",
+        needs="needs a simulation: processes talk over sealed links only",
         help="Encrypt and authenticate every message between two parties. An unsealed run is "
         "faster, and claims nothing against outsiders.",
     )  # fmt: skip

@@ -245,10 +245,9 @@ def test_a_run_ends_in_the_format_in_which_it_began(packing):
     assert plain.isdisjoint(whole) is bool(packing)
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_hosts_pack_what_is_declared(sealed):
+def test_hosts_pack_what_is_declared():
     parties = talkers()
-    carrier = Carrier(parties, sealed=sealed, rules=RULES)
+    carrier = Carrier(parties, rules=RULES)
     asyncio.run(carrier.run())
     heard_all(parties)
     sizes = carrier.hosts[0].transcript.columns()

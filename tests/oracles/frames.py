@@ -11,14 +11,17 @@ from __future__ import annotations
 import hmac
 import os
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from securevfl.engine.security.frames import Hello, Links
+from securevfl.engine.carriers.handshake import Credentials
+from securevfl.engine.carriers.session import Session
+from securevfl.engine.security.frames import Links
+from securevfl.engine.security.identity import Identity, verifies
 from securevfl.engine.security.sealing import Sealer, Sealing
-from securevfl.errors import SealError, WireError
+from securevfl.errors import SealError
 
 _HEAD, _TAG = 8, 16  # bytes of the counter and of the tag
 _FORM = "securevfl link 1"
@@ -189,13 +192,14 @@ def _compared(
 @contextmanager
 def fresh_secrets() -> Iterator[set[bytes]]:
     """Private keys, and 32 bytes that could be one, which the operating system gave meanwhile."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-    given = set[bytes]()
-    generate, urandom = vars(X25519PrivateKey)["generate"], os.urandom
+    given, urandom = set[bytes](), os.urandom
+    before = {kind: vars(kind)["generate"] for kind in (X25519PrivateKey, Ed25519PrivateKey)}
 
     def generating(cls: Any) -> Any:
-        made = generate.__get__(None, cls)()
+        made = before[cls].__get__(None, cls)()
         given.add(made.private_bytes_raw())
         return made
 
@@ -205,12 +209,15 @@ def fresh_secrets() -> Iterator[set[bytes]]:
             given.add(drawn)
         return drawn
 
-    X25519PrivateKey.generate = classmethod(generating)  # type: ignore[method-assign, assignment]
+    for kind in before:
+        kind.generate = classmethod(generating)  # type: ignore[attr-defined]
     os.urandom = drawing
     try:
         yield given
     finally:
-        X25519PrivateKey.generate, os.urandom = generate, urandom  # type: ignore[method-assign]
+        os.urandom = urandom
+        for kind, generate in before.items():
+            kind.generate = generate  # type: ignore[attr-defined]
 
 
 def keys_not_fresh(sealer: type[Sealer]) -> list[str]:
@@ -265,106 +272,120 @@ def _secrets(sealing: Sealing) -> set[bytes]:
 # -- Frames between processes --------------------------------------------------------------------
 
 
-def packed_otherwise(
-    links: type[Links], sealer: type[Sealer], protocol: str, kinds: Sequence[str]
-) -> list[str]:
-    """Faults of links between processes: frames that are not as documented, or taken unsealed.
+def packed_otherwise(protocol: str, kinds: Sequence[str], session: type[Session]) -> list[str]:
+    """Faults of links between processes: frames that are not as documented, or leave unsealed.
 
     Parameters
     ----------
-    links : type of Links
-    sealer : type of Sealer
     protocol : str
     kinds : sequence of str
         One of them, in turn, at each length.
+    session : type of Session
+        Seals the frames.
     """
-    faults = list(_packed_otherwise(links, sealer, protocol, kinds, 5, 2, LENGTHS))
+    faults = list(_packed_otherwise(protocol, kinds, session, 5, 2, LENGTHS))
     for place, epoch in enumerate(_EPOCHS):  # parties come back any number of times
         round = _ROUNDS[place % len(_ROUNDS)]
-        some = (sealer, protocol, kinds, round, epoch, LENGTHS[:2])
-        faults += _packed_otherwise(links, *some)
+        faults += _packed_otherwise(protocol, kinds, session, round, epoch, LENGTHS[:2])
     return faults
 
 
 def _packed_otherwise(
-    links: type[Links],
-    sealer: type[Sealer],
     protocol: str,
     kinds: Sequence[str],
+    session: type[Session],
     round: int,
     epoch: int,
     lengths: Sequence[int],
 ) -> list[str]:
     """The same in one round, between parties in one incarnation."""
-    ends = {index: sealer(protocol, _RUN, index) for index in (-1, 0)}
-    hellos = {index: Hello(epoch, public_of(end)) for index, end in ends.items()}
-    made = {index: links(_RUN, index, epoch, (-1, 0), end) for index, end in ends.items()}
+    made = {index: Links(_RUN, index, epoch, (-1, 0)) for index in (-1, 0)}
+    arrived: dict[int, list[bytes]] = {-1: [], 0: []}
+    ends = introduced_sessions(session, protocol, epoch, arrived)
     for one in made.values():
-        one.add_peers(hellos)
+        one.add_peers({-1: epoch, 0: epoch})
     text, faults = os.urandom(max(lengths)), dict[str, None]()
-    counters = dict.fromkeys(_PAIR, 0)
+    numbers, where = dict.fromkeys(_PAIR, 0), f", in round {round} of incarnation {epoch}"
     for place, length in enumerate(lengths):
         kind, link = kinds[place % len(kinds)], _PAIR[place % 2]
         # `unpack` decodes what it opens, so the payload is the encoding of so many bytes.
-        payload, number = b"b" + struct.pack("<q", length) + text[:length], counters[link]
-        counters[link] += 1
-        sender, receiver = link
-        between = DocumentedLink.between(ends[sender], ends[receiver])
-        body = between.seal(number, kind, round, epoch, payload)
-        head = (_RUN, sender, receiver, kind, round, epoch, epoch, number)
+        payload, (sender, receiver) = b"b" + struct.pack("<q", length) + text[:length], link
+        head = (_RUN, sender, receiver, kind, round, epoch, epoch, numbers[link])
+        numbers[link] += 1
         frame = made[sender].pack(receiver, kind, round, payload)
         what = f"{len(payload)} bytes of {kind!r} between processes"
-        if frame != written((*head, body)):
-            seen = "; they are in it" if payload in frame else ""
-            where = f", in round {round} of incarnation {epoch}"
-            faults[f"the frame of {what} is not as documented{seen}{where}"] = None
+        if frame != written((*head, payload)):
+            faults[f"the frame of {what} is not as documented{where}"] = None
             continue
-        open_body = struct.pack("<Q", number) + payload
-        changed = body[:_HEAD] + bytes([body[_HEAD] ^ 1]) + body[_HEAD + 1 :]
-        for forged in (payload, open_body, changed):
-            if not _refused(made[receiver], written((*head, forged))):
-                faults[f"a frame of {what} is taken that nobody sealed"] = None
-        # None comes after a frame that was not as documented, as frames are taken in order.
-        if not faults and [one.payload for one in made[receiver].unpack(frame)] != [text[:length]]:
+        ends[sender].send(receiver, frame)
+        datagrams = moved(ends)
+        if length >= _SEEN and any(text[:_SEEN] in one for one in datagrams):
+            faults[f"the payload of {what} is in a datagram{where}"] = None
+        if arrived[receiver] != [frame]:
+            faults[f"the frame of {what} does not arrive, or arrives changed{where}"] = None
+        elif [one.payload for one in made[receiver].unpack(frame)] != [text[:length]]:
             faults[f"the frame of {what} opens to another payload"] = None
+        arrived[receiver].clear()
     return list(faults)
 
 
-def unverified_hellos(links: type[Links], sealer: type[Sealer]) -> list[str]:
+def introduced_sessions(
+    session: type[Session], protocol: str, epoch: int, arrived: Mapping[int, list[bytes]]
+) -> dict[int, Session]:
+    """Sessions of two parties that know each other, without manifest and carrier."""
+    identities = {n: Identity.temporary() for n in arrived}
+
+    def has_signed(party: int, signature: bytes, statement: bytes) -> bool:
+        return verifies(identities[party].public, signature, statement)
+
+    ends = {
+        n: session(
+            n, arrived, epoch,
+            Credentials(written((protocol, _RUN)), identities[n].sign, has_signed),
+            deliver=lambda frame, sender, n=n: arrived[n].append(frame),  # type: ignore[misc]
+            introduce=lambda peer, epoch: None, told=True,
+        )
+        for n in arrived
+    }  # fmt: skip
+    for n, end in ends.items():
+        end.expect(-1 - n, epoch)
+    moved(ends)
+    return ends
+
+
+def moved(ends: Mapping[int, Session]) -> list[bytes]:
+    """Bring all datagrams that are due, until none is; what was brought."""
+    brought, now = [], 1.0
+    for _ in range(8):
+        for one in ends.values():
+            for receiver, data in one.due(now):
+                brought.append(data)
+                ends[receiver].take(data, now)
+        now += 0.03
+    return brought
+
+
+def unverified_hellos(session: type[Session]) -> list[str]:
     """Introductions that are believed though no identity has signed them, in words.
 
     Whoever carries frames could introduce an incarnation of a party, with a key of its own.
     """
-    believed, signed = dict[str, None](), True
-
-    def verify(peer: int, hello: Hello) -> None:
-        if not signed:
-            raise SealError("nobody has signed it")
-
+    believed = dict[str, None]()
     for epoch in _EPOCHS:
-        end, other = sealer("links", _RUN, 0), sealer("links", _RUN, -1)
-        one, signed = links(_RUN, 0, 0, (-1, 0), end, verify), True
+        arrived: dict[int, list[bytes]] = {-1: [], 0: []}
+        known = introduced_sessions(session, "links", 0, arrived)[0]
+        stranger = introduced_sessions(session, "links", epoch, arrived)[-1]
         if epoch:  # as one that comes back after an incarnation that was known
-            one.add_peers({-1: Hello(0, public_of(other))})
-        signed = False
-        with suppress(SealError):
-            one.add_peers({-1: Hello(epoch, public_of(sealer("links", _RUN, -1)))})
-            if epoch or one.knows(-1):
-                believed[f"incarnation {epoch} of a party is believed unsigned"] = None
+            known.expect(-1, epoch)
+        before = known._links[-1].handshake.theirs
+        stranger.expect(0, 99)  # it begins anew, and says so
+        for _, data in stranger.due(9.0):
+            known.take(data, 9.0)
+        if known._links[-1].handshake.theirs != before:
+            believed[f"incarnation {epoch} of a party is believed unsigned"] = None
     return list(believed)
 
 
 _PAIR = ((0, -1), (-1, 0))
 _EPOCHS = (0, 1, 3, 4, 8, 17, 64, 257)
 _ROUNDS = (1, 12, 300, 70_000)
-
-
-def _refused(links: Links, frame: bytes) -> bool:
-    """Whether a frame is refused because of its seal, before its payload is read."""
-    try:
-        links.unpack(frame)
-    except SealError:
-        return True
-    except WireError:  # it was read as a payload
-        return False
-    return False

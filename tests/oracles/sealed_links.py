@@ -9,7 +9,7 @@ import numpy as np
 
 from securevfl.audit.subject import Subject
 from securevfl.audit.verdicts import Evidence
-from securevfl.engine.security.frames import Links
+from securevfl.engine.carriers.session import Session
 from securevfl.engine.security.sealing import Sealer, Sealing
 from securevfl.engine.streams import SecretSeed
 from securevfl.privacy.adversary import OUTSIDER
@@ -65,9 +65,9 @@ class SealedLinks:
                 "in another run; a restored state seals nothing; a party that comes back opens "
                 "under its new key alone, and no key that it had is taken again; private keys,"
                 f" those of hosts too, are of 32 fresh bytes; frames of {LENGTHS[0]} to "
-                f"{LENGTHS[-1]} bytes of each kind, sealed by a party, in a simulation and between "
-                "processes, are byte by byte what "
-                f"is documented, by other code; {run.messages} messages of a run"
+                f"{LENGTHS[-1]} bytes of each kind, sealed by a party and in a simulation, are "
+                "byte by byte what is documented, and so are those within the datagrams of "
+                f"processes, by other code; {run.messages} messages of a run"
                 f"{' that was resumed' if run.resumed else ''} open by the keys of their ends, and "
                 "no counter came twice"
             )
@@ -83,8 +83,8 @@ def _faults(subject: Subject) -> Iterator[str]:
     yield from sealed_otherwise(Sealer, protocol.name, kinds)
     yield from keys_not_fresh(Sealer)
     yield from restored_simulations(Sealing)
-    yield from packed_otherwise(Links, Sealer, protocol.name, kinds)
-    yield from unverified_hellos(Links, Sealer)[:1]
+    yield from packed_otherwise(protocol.name, kinds, Session)
+    yield from unverified_hellos(Session)[:1]
     yield from talk_sealed(protocol.name, kinds).faults[:1]
     yield from weak_keys(subject.instance())[:1]
 

@@ -4,12 +4,11 @@ import hashlib
 from functools import partial
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from securevfl.audit.subject import Subject
 from securevfl.engine.party import Party
-from securevfl.engine.realtime import assignment
-from securevfl.engine.security.sealing import Sealer
+from securevfl.engine.security.identity import Identity
 from securevfl.engine.streams import keyed_stream
 from securevfl.field.sampling import SeededSource
 from securevfl.protocols.base.registry import find_protocols
@@ -118,11 +117,10 @@ def test_hosts_begin_with_fresh_private_keys(name):
 
 
 def test_a_private_key_of_public_values_is_found(monkeypatch):
-    def sealer(protocol, run, index):
-        public = hashlib.sha256(f"{protocol} {run} {index}".encode()).digest()
-        return Sealer(protocol, run, index, X25519PrivateKey.from_private_bytes(public))
+    def temporary(cls):
+        return cls(Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"run").digest()))
 
-    monkeypatch.setattr(assignment, "Sealer", sealer)
+    monkeypatch.setattr(Identity, "temporary", classmethod(temporary))
     found = weak_keys(make("fedvs"))
     assert len(found) == len(make("fedvs").parties())
     assert "the private key of the server on a cluster is not of 32 fresh bytes" in found[0]

@@ -6,6 +6,7 @@ from types import MethodType
 import numpy as np
 import pytest
 
+from securevfl.engine.carriers.session import Session
 from securevfl.engine.network import SERVER, Event
 from securevfl.engine.realtime.actor import PartyActor
 from securevfl.engine.realtime.host import PartyHost
@@ -139,11 +140,11 @@ def test_frames_of_another_content_are_found(monkeypatch):
     monkeypatch.setattr(PartyHost, "_depart", changed)
     found = run_hosted(small()).wrong_frames
     assert {(one.key.kind, one.key.round) for one in found} == {("gradient", 2)}
-    assert "is not what its party sent, sealed as documented" in found[0].what
+    assert "is not what its party sent, as documented" in found[0].what
 
 
 def test_open_frames_are_found(monkeypatch):
-    monkeypatch.setattr("securevfl.engine.security.sealing.Sealer.seal", lambda self, *_: b"open")
+    monkeypatch.setattr(Session, "_seal", lambda self, peer, link, kind, number, rest: rest[2])
     monkeypatch.setattr(hosted_runs, "_MOST", 0.3)
     with pytest.raises(RunError):  # nobody takes them, so the run does not end
         run_hosted(small())

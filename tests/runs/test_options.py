@@ -184,11 +184,14 @@ def test_values_out_of_range_are_refused_before_the_data_are_loaded(values, said
 
 def test_every_option_that_needs_something_is_supported_by_an_engine_and_refused_by_another():
     needing = {name for name, own in options_of(RunSpec).items() if own.needs}
-    assert needing == {"until", "faults", "secret_seed"}
+    assert needing == {"until", "faults", "secret_seed", "sealed"}
     for name in needing:
-        check_supported(get_engine("simulation"), {name: 1})
-        with pytest.raises(ConfigurationError, match=f"{name} = 1 with engine = 'ray': {name}"):
-            check_supported(get_engine("ray"), {name: 1})
+        value = False if name == "sealed" else 1
+        check_supported(get_engine("simulation"), {name: value})
+        said = f"{name} = {value} with engine = 'ray': {name}"
+        with pytest.raises(ConfigurationError, match=said):
+            check_supported(get_engine("ray"), {name: value})
+    check_supported(get_engine("ray"), {"sealed": True})
     assert needing < set().union(*(engine.supports for engine in ENGINES.values()))
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 LARGEST_DATAGRAM = 1 << 19  # bytes of a session's datagram: half of a relay's usual limit of 1 MiB
 LARGEST_FRAME = LARGEST_DATAGRAM + 64  # what a carrier takes: there may be a head before a datagram
 
-Take = Callable[[bytes], None]
+Take = Callable[[bytes], object]  # true for what a peer has sealed, and is new
 Changed = Callable[[bool, str], None]
 
 

@@ -34,7 +34,9 @@ class Endpoint:
         self.carrier = carrier
         self.patience = patience
         self._record = record
+        self._loop: asyncio.AbstractEventLoop
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
         self._silent: set[int] = set()
         self._gone: dict[int, str] = {}
         self._closed = False
@@ -44,6 +46,7 @@ class Endpoint:
 
         CarrierError as `Carrier.open`.
         """
+        self._loop = asyncio.get_running_loop()
         await self.carrier.open(self._take, self._changed)
         self._flush()
 
@@ -53,7 +56,12 @@ class Endpoint:
             self.session.send(receiver, frame)
         except CarrierError as error:
             self.session.give_up(receiver, str(error))
-        self._flush()
+        self._flush_to(receiver)
+
+    def reached(self, peer: int) -> None:
+        """Send a peer again what it has not acknowledged: there is a new connection to it alone."""
+        self.session.reconnected(peer)
+        self._flush_to(peer)
 
     async def drain(self, seconds: float) -> bool:
         """Wait at most so long until all frames are acknowledged; False if some are not."""
@@ -70,9 +78,17 @@ class Endpoint:
             self._timer.cancel()
         await self.carrier.close()
 
-    def _take(self, data: bytes) -> None:
-        self.session.take(data, self._now())
-        self._flush()
+    def _take(self, data: bytes) -> bool:
+        sender, sealed = self.session.take(data, self._now())
+        if sender is None or self._closed:
+            return False
+        now = self._now()
+        due = self.session.next_due_to(sender, now)
+        if due <= now:
+            self._flush_to(sender)
+        else:
+            self._wake_by(due, now)
+        return sealed
 
     def _changed(self, connected: bool, why: str) -> None:
         self._record("relay back" if connected else "relay lost", {"why": why})
@@ -81,7 +97,18 @@ class Endpoint:
             self._flush()
 
     def _now(self) -> float:
-        return asyncio.get_running_loop().time()
+        return self._loop.time()
+
+    def _flush_to(self, peer: int) -> None:
+        """Send what is due to one peer, and let the timer end no later than for what will be."""
+        if self._closed:
+            return
+        now = self._now()
+        if self.carrier.connected:
+            for data in self.session.due_to(peer, now):
+                self.carrier.send(peer, data)
+        self._tell_gone()
+        self._wake_by(self.session.next_due_to(peer, now), now)
 
     def _flush(self) -> None:
         """Send what is due, and set the timer for what will be."""
@@ -93,13 +120,22 @@ class Endpoint:
                 self.carrier.send(receiver, data)
         self._tell_gone()
         self._tell_silence(now)
+        self._timer_at = float("inf")
+        self._wake_by(min(self.session.next_due(now), now + 1.0), now)
+
+    def _wake_by(self, time: float, now: float) -> None:
+        """Set the timer, if it would end later than at a time."""
+        time = max(time, now + 0.001)
+        if time >= self._timer_at:
+            return
         if self._timer is not None:
             self._timer.cancel()
-        wait = max(self.session.next_due(now) - now, 0.001)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(min(wait, 1.0), self._flush)
+        self._timer_at = time
+        self._timer = self._loop.call_at(time, self._flush)
 
     def _tell_gone(self) -> None:
+        if self.session.gone == self._gone:
+            return
         for peer, why in self.session.gone.items():
             if self._gone.get(peer) != why:
                 self._record("gave up", {"peer": name_of(peer), "why": why})

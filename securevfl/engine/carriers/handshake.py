@@ -154,10 +154,15 @@ class Handshake:
         self.theirs, self._shared = theirs, shared
         self.answer = Answer(heard, ciphertext, self._credentials.sign(said))
 
-    def agree(self, answer: Answer) -> Chains | None:
+    def agree(self, answer: Answer, shift: int = 0) -> Chains | None:
         """Chains of the link, from the peer's answer; None where it has heard another offer.
 
         SealError for an answer that the peer's identity has not signed, or with keys that are none.
+
+        Parameters
+        ----------
+        shift : int
+            Of the chains for data; both parties must have the same.
         """
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
         from cryptography.hazmat.primitives.hashes import SHA256
@@ -192,7 +197,8 @@ class Handshake:
         sent, sent_acks, received, received_acks = keys
         # Acknowledgements hold two counters and nothing of the party, and are often lost for good.
         return Chains(
-            *(Chain(sent), Chain(sent_acks, 8)), *(Chain(received), Chain(received_acks, 8))
+            *(Chain(sent, shift), Chain(sent_acks, 8)),
+            *(Chain(received, shift), Chain(received_acks, 8)),
         )
 
     def forget(self) -> None:
@@ -227,15 +233,22 @@ class Chain:
     def __init__(self, start: bytes, shift: int = 0) -> None:
         self._chain, self._at, self._shift = start, 0, shift
         self._kept: dict[int, bytes] = {}
+        self._newest: tuple[int, ChaCha20Poly1305] | None = None  # of a key for several numbers
+
+    def __getstate__(self) -> dict[str, object]:
+        """Its keys; the cipher is made of them."""
+        return vars(self) | {"_newest": None}
 
     def cipher(self, number: int) -> ChaCha20Poly1305:
         """Cipher of a number. Nothing is forgotten yet, as the number may be forged.
 
         WireError for a number whose key is forgotten, or that is too far ahead.
         """
+        at = number >> self._shift
+        if self._newest is not None and self._newest[0] == at:
+            return self._newest[1]
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-        at = number >> self._shift
         key = self._kept.get(at)
         if key is None:
             if not 0 <= at - self._at < _FARTHEST:
@@ -259,7 +272,10 @@ class Chain:
             self._kept[self._at] = _derived(self._chain, b"key")
             self._chain = _derived(self._chain, b"chain")
             self._at += 1
-        if not self._shift:
+        if self._shift:
+            if self._newest is None or self._newest[0] < at:
+                self._newest = at, self.cipher(number)
+        else:
             self._kept.pop(at, None)
         if self._kept:
             for old in [kept for kept in self._kept if kept < lowest >> self._shift]:

@@ -93,7 +93,7 @@ class Outgoing:
         seal : callable
             Makes the datagram of a number and a piece. It is asked once for each number.
         """
-        for kept in self._again(now):
+        for kept in self._again(now) if self._kept else ():
             kept.left, kept.times = now, kept.times + 1
             self.resent += 1
             yield kept.data
@@ -112,10 +112,9 @@ class Outgoing:
         """Time at which `due` is to be asked again."""
         if self._all_again or self._may_send():
             return now
-        times = [kept.left + self._gap_wait for _, kept in self._gaps()]
-        if self._kept:
-            times.append(self._timer)
-        return min(times, default=float("inf"))
+        if not self._kept:
+            return float("inf")
+        return min([self._timer, *(kept.left + self._gap_wait for _, kept in self._gaps())])
 
     def acknowledge(self, expected: int, later: int, now: float) -> None:
         """Forget the datagrams that the peer has, by `Content.expected` and `Content.later`.
@@ -165,6 +164,8 @@ class Outgoing:
 
     def _gaps(self) -> Iterator[tuple[int, _Stored]]:
         """Datagrams that the peer misses although it has later ones."""
+        if next(iter(self._kept)) >= self._farthest:  # as it is on a carrier that loses nothing
+            return
         for number, kept in self._kept.items():
             if number >= self._farthest:
                 return

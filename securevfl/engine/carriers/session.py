@@ -54,6 +54,7 @@ class _Link:
         self.handshake = handshake
         self.chains: Chains | None = None
         self.present = False
+        self.expected: int | None = None
         self.outgoing = Outgoing(peers)
         self.incoming = Incoming(largest)
         self.sent_acks = self.next_ack = 0
@@ -88,8 +89,9 @@ class _Link:
 
     def next_due(self, now: float) -> float:
         """Time at which something is due."""
-        hello_at = _NEVER if self.present else self.hello_at
-        return min(hello_at, self.answer_at, self.outgoing.next_due(now))
+        if not self.present:
+            return min(self.hello_at, self.answer_at)
+        return min(self.answer_at, self.outgoing.next_due(now))
 
 
 class Session:
@@ -113,6 +115,12 @@ class Session:
         Bound on the bytes that wait for one peer; `send` refuses more.
     padded : bool
         Whether datagrams are padded to powers of two.
+    key_shift : int
+        2^key_shift datagrams of one direction have one key, at both ends.
+    told : bool
+        Whether others tell of a peer's incarnations, by `expect`: no other one is let in.
+    refuse : callable, optional
+        Called with the reason for which a datagram was rejected.
 
     Attributes
     ----------
@@ -137,6 +145,9 @@ class Session:
         largest: int = 1 << 28,
         most_stored: int = 1 << 26,
         padded: bool = False,
+        key_shift: int = 0,
+        told: bool = False,
+        refuse: Callable[[SealError | WireError], object] = lambda why: None,
     ) -> None:
         self.index = index
         self.epoch = epoch
@@ -145,6 +156,7 @@ class Session:
         self._credentials = credentials
         self._deliver, self._introduce = deliver, introduce
         self._largest, self._most_stored, self._padded = largest, most_stored, padded
+        self._told, self._refuse, self._key_shift = told, refuse, key_shift
         self._attempts = {peer: 0 for peer in peers if peer != index}
         self._links = {peer: self._new_link(peer) for peer in self._attempts}
         self._resent = 0  # on links that are over
@@ -152,11 +164,11 @@ class Session:
     def send(self, receiver: int, frame: bytes) -> None:
         """Store a frame until the peer has it; `due` hands out its datagrams.
 
-        A frame to a peer that is not present, or was given up, is lost. CarrierError naming the
-        peer, when more than `most_stored` bytes would wait for it.
+        A frame to a peer that is neither present nor expected, or was given up, is lost.
+        CarrierError naming the peer, when more than `most_stored` bytes would wait for it.
         """
         link = self._links[receiver]
-        if not link.present or receiver in self.gone:
+        if not (link.present or link.expected is not None) or receiver in self.gone:
             return
         waiting = link.outgoing.stored
         if waiting + len(frame) > self._most_stored:
@@ -167,8 +179,24 @@ class Session:
             )
         link.outgoing.push(frame)
 
-    def take(self, data: bytes, now: float) -> None:
-        """Receive a datagram. One that is not valid is counted in `rejected`, and else ignored."""
+    def expect(self, peer: int, epoch: int) -> None:
+        """Learn from others of a new incarnation of a peer.
+
+        Frames to it are stored until it is present; those to an earlier one are lost.
+        """
+        link = self._links[peer]
+        if link.expected is not None:
+            if epoch <= link.expected:
+                return
+            link = self._begin_anew(peer)
+        link.expected = epoch
+
+    def take(self, data: bytes, now: float) -> tuple[int | None, bool]:
+        """Receive a datagram. One that is not valid is counted in `rejected`, and else ignored.
+
+        Returns the peer to whom something may be due now, and whether it has sealed the datagram,
+        which is new.
+        """
         try:
             head = read_head(data)
             link = self._links.get(head.sender)
@@ -176,35 +204,52 @@ class Session:
                 raise WireError("datagram: it is for another party, or of none of this session")
             if head.type == HELLO:
                 self._meet(head.sender, link, *decode_hello(data), now)
-            elif (head.incarnation, head.to_incarnation) == (link.epoch, self.epoch):
-                self._open(head, link, data, now)
-        except (SealError, WireError):
+                return head.sender, False
+            if (head.incarnation, head.to_incarnation) == (link.epoch, self.epoch):
+                return head.sender, self._open(head, link, data, now)
+        except (SealError, WireError) as error:
             self.rejected += 1
+            self._refuse(error)
+        return None, False
 
     def due(self, now: float) -> list[tuple[int, bytes]]:
         """Datagrams that are to leave now, as (receiver, bytes)."""
+        return [(peer, data) for peer in self._links for data in self.due_to(peer, now)]
+
+    def due_to(self, peer: int, now: float) -> list[bytes]:
+        """Datagrams that are to leave now to one peer."""
+        link = self._links[peer]
         leaving = []
-        for peer, link in self._links.items():
-            if not link.present and now >= link.hello_at:
-                said = link.handshake.offer, link.handshake.answer
-                leaving.append((peer, encode_hello(self.index, peer, *said)))
-                link.hello_at = now + link.hello_wait
-                link.hello_wait = min(2 * link.hello_wait, _LONGEST_HELLO)
-            for data in link.outgoing.due(now, partial(self._seal_piece, peer, link, now)):
-                leaving.append((peer, data))
-            if now >= link.answer_at:
-                leaving.append((peer, self._acknowledgement(peer, link)))
-                link.answered(now)
+        if not link.present and now >= link.hello_at:
+            said = link.handshake.offer, link.handshake.answer
+            leaving.append(encode_hello(self.index, peer, *said))
+            link.hello_at = now + link.hello_wait
+            link.hello_wait = min(2 * link.hello_wait, _LONGEST_HELLO)
+        if link.present:
+            leaving += link.outgoing.due(now, partial(self._seal_piece, peer, link, now))
+        if now >= link.answer_at:
+            leaving.append(self._acknowledgement(peer, link))
+            link.answered(now)
         return leaving
 
     def next_due(self, now: float) -> float:
         """Time at which `due` must be asked again at the latest; `now` where something is due."""
         times = [link.next_due(now) for link in self._links.values()]
-        return max(now, min(times, default=float("inf")))
+        return max(now, min(times, default=_NEVER))
 
-    def reconnected(self) -> None:
-        """Send what is unacknowledged again at once: the carrier has a new connection."""
-        for link in self._links.values():
+    def next_due_to(self, peer: int, now: float) -> float:
+        """The same of `due_to`."""
+        return max(now, self._links[peer].next_due(now))
+
+    def reconnected(self, peer: int | None = None) -> None:
+        """Send what is unacknowledged again at once: the carrier has a new connection.
+
+        Parameters
+        ----------
+        peer : int, optional
+            To this peer alone.
+        """
+        for link in self._links.values() if peer is None else (self._links[peer],):
             link.outgoing.again()
             link.say_hello_at_once()
             if link.present:
@@ -256,38 +301,44 @@ class Session:
         handshake = Handshake(self._credentials, *which)
         return _Link(handshake, self._largest, len(self._attempts))
 
+    def _begin_anew(self, peer: int) -> _Link:
+        """Replace the link to a peer, with all that waits for it."""
+        self._resent += self._links[peer].outgoing.resent
+        self._links[peer] = made = self._new_link(peer)
+        self.gone.pop(peer, None)
+        return made
+
     def _meet(self, peer: int, link: _Link, offer: Offer, answer: Answer, now: float) -> None:
         """Take in an introduction: of a new incarnation, of one that answers, or of a known one."""
         said = offer.epoch, offer.attempt
-        if said < link.newest:
+        if said < link.newest or (self._told and offer.epoch != link.expected):
             return
         if said > link.newest:
             link.handshake.check(offer)
             if link.present or link.epoch not in (None, offer.epoch):
-                self._resent += link.outgoing.resent
-                self._links[peer] = link = self._new_link(peer)
-                self.gone.pop(peer, None)
+                expected, link = link.expected, self._begin_anew(peer)
+                link.expected = expected
             link.handshake.hear(offer)
             link.chains, link.answer_at, link.heard = None, _NEVER, now
             link.say_hello_at_once()
         if link.chains is None and offer == link.handshake.theirs:
-            link.chains = link.handshake.agree(answer)
+            link.chains = link.handshake.agree(answer, self._key_shift)
         if link.chains is not None:
-            link.answer_at = min(link.answer_at, now)
+            link.answer_by(now + _ANSWER_WAIT if link.present else now)  # it may be a replay
 
-    def _open(self, head: Head, link: _Link, data: bytes, now: float) -> None:
-        """Take in a sealed datagram of the present incarnation of a peer."""
+    def _open(self, head: Head, link: _Link, data: bytes, now: float) -> bool:
+        """Take in a sealed datagram of the present incarnation of a peer; whether it was new."""
         if link.chains is None:  # the peer's answer is still to come
-            return
+            return False
         chain = link.chains.received_acks if head.type == ACK else link.chains.received
         if head.type == ACK:
             if head.number < link.next_ack:  # older than what is known
                 self.repeated += 1
-                return
+                return False
         elif not link.incoming.wants(head.number):
             self.repeated += 1
             link.answer_by(now + _ANSWER_WAIT)  # the acknowledgement may have been lost
-            return
+            return False
         content = open_sealed(chain.cipher(head.number), head, data)
         chain.used(head.number, link.next_ack if head.type == ACK else link.incoming.expected)
         link.heard = now
@@ -297,12 +348,13 @@ class Session:
         if head.sender in self.gone:
             if not content.flags & GONE:
                 link.answer_by(now + _ANSWER_WAIT)
-            return
+            return True
         link.outgoing.acknowledge(content.expected, content.later, now)
         if head.type == ACK:
             link.next_ack = head.number + 1
         else:
             self._put(head, link, content, now)
+        return True
 
     def _put(self, head: Head, link: _Link, content: Content, now: float) -> None:
         """Deliver what is whole and next in order."""

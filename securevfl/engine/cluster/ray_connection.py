@@ -31,6 +31,13 @@ def connect(address: str | None, *, seconds: float = 3.0) -> Any:
         return _connected(ray, address, seconds)
 
 
+def node_address() -> str:
+    """Address of this machine within the cluster, in a process of Ray."""
+    import ray
+
+    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+
+
 @contextmanager
 def _own_handler_of_sigterm() -> Iterator[None]:
     """Put back this process's handler of SIGTERM, which Ray replaces by one that exits."""

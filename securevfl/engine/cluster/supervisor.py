@@ -1,7 +1,7 @@
 """The supervisor of a run on a Ray cluster: it starts, polls and restarts the parties' actors.
 
 Every party is an actor of its own (`securevfl.engine.realtime.actor`). Actors send each other
-frames (`securevfl.engine.security.frames`), sealed end to end; none passes through the driver. The
+frames over TCP, sealed end to end (`securevfl.engine.realtime.peers`); none passes through Ray. The
 driver introduces the parties to each other, polls their status, restarts those that died from their
 own checkpoints, alone or with all others, and ends the run when the server has ended or nothing can
 go on. It waits for no answer without end: a party that is silent for a stated time is ended and
@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from securevfl.engine.cluster import ANSWER
-from securevfl.engine.cluster.ray_connection import connect
+from securevfl.engine.cluster.ray_connection import connect, node_address
 from securevfl.engine.network import SERVER, Event, name_of
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore, snapshot
 from securevfl.engine.realtime.actor import PartyActor, Report
 from securevfl.engine.realtime.assignment import PartyAssignment
 from securevfl.engine.realtime.host import PartyStatus
-from securevfl.engine.security.frames import Hello
+from securevfl.engine.realtime.peers import Introduction
 from securevfl.errors import ConfigurationError, RunError, SecureVFLError, StalledError
 
 _T = TypeVar("_T")
@@ -50,7 +50,7 @@ class _ActorRecord:
 
     actor: Any
     epoch: int = 0
-    hello: Hello | None = None
+    introduced: Introduction | None = None
     poll: object = None  # reference of the poll under way
     begin: object = None  # reference of the restart under way
     asked: float = 0.0  # when the poll or the restart under way was asked for
@@ -305,16 +305,17 @@ class Cluster:
             if index in self._place:
                 options["resources"] = {self._place[index]: 0.001}
             self._records[index] = _ActorRecord(
-                actor.options(**options).remote(index, self.assignment)
+                actor.options(**options).remote(index, self.assignment, node_address)
             )
 
     def _begin_all(self, restored: bool, at: int | None) -> None:
-        hellos = self._make_all(restored, at)
-        for n, hello in hellos.items():
+        made = self._make_all(restored, at)
+        for n, introduced in made.items():
             record = self._records[n]
-            record.hello, record.epoch, record.came_back = hello, hello.epoch, restored
+            record.introduced, record.epoch = introduced, introduced.epoch
+            record.came_back = restored
         actors = {n: record.actor for n, record in self._records.items()}
-        self._answers({n: actor.connect.remote(actors, hellos) for n, actor in actors.items()})
+        self._answers({n: actor.add_peers.remote(made) for n, actor in actors.items()})
         if self._zero is None:
             self._zero = time.monotonic_ns()
         going = self._answers({n: actor.go.remote(self._passed) for n, actor in actors.items()})
@@ -361,7 +362,7 @@ class Cluster:
             told = {"life": self._records[index].epoch, "all from round": self._floor}
             self._record(index, "up", told)
 
-    def _make_all(self, restored: bool, at: int | None) -> dict[int, Hello]:
+    def _make_all(self, restored: bool, at: int | None) -> dict[int, Introduction]:
         """Let the actors make their parties; their introductions.
 
         At most twice as many as there are cores do so at once: to load data takes several times
@@ -369,14 +370,14 @@ class Cluster:
         """
         most = 2 * max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         pending: dict[int, Any] = {}
-        hellos: dict[int, Hello] = {}
+        made: dict[int, Introduction] = {}
         for n, record in self._records.items():
             if len(pending) == most:
-                done, hello = next(self._arriving(pending))
-                hellos[done] = hello
+                done, introduced = next(self._arriving(pending))
+                made[done] = introduced
                 del pending[done]
             pending[n] = self._asked_to_begin(record, 0, restored=restored, at=at)
-        return hellos | self._answers(pending)
+        return made | self._answers(pending)
 
     def _asked_to_begin(
         self, record: _ActorRecord, epoch: int, *, restored: bool, at: int | None
@@ -533,16 +534,15 @@ class Cluster:
         if self._go_back is None:
             self._introduce(index, record, answer)
 
-    def _introduce(self, index: int, record: _ActorRecord, hello: Hello) -> None:
+    def _introduce(self, index: int, record: _ActorRecord, introduced: Introduction) -> None:
         """Let a party that came back alone go on, and the others know of it."""
-        record.hello, record.epoch = hello, hello.epoch
+        record.introduced, record.epoch = introduced, introduced.epoch
         for n, other in self._records.items():
             if n != index and not other.lost and other.begin is None:
-                other.actor.add_peers.remote({index: hello})
-        actors = {n: other.actor for n, other in self._records.items()}
-        hellos = {n: other.hello for n, other in self._records.items()}
-        record.actor.go_on.remote(actors, hellos, self._passed)
-        self._record(index, "up", {"life": hello.epoch})
+                other.actor.add_peers.remote({index: introduced})
+        known = {n: one.introduced for n, one in self._records.items() if one.introduced}
+        record.actor.go_on.remote(known, self._passed)
+        self._record(index, "up", {"life": introduced.epoch})
 
     def _fell(self, index: int, **why: str) -> None:
         """Record that a party is down, and remember it where all go back with it."""

@@ -27,7 +27,6 @@ from securevfl.engine.organisations.phase import Phase
 from securevfl.engine.organisations.roster import Roster, server_runs
 from securevfl.engine.realtime.assignment import begin_incarnation
 from securevfl.engine.realtime.host import PartyHost
-from securevfl.engine.security.frames import Hello
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.errors import ConfigurationError, RunError, SealError, WireError
 
@@ -281,7 +280,7 @@ class Process:
     def _incarnation(self, phase: Phase, at: int | None) -> PartyHost:
         """A new incarnation from the checkpoint of a round, or from the beginning."""
         phase.go_back(at)
-        host, _ = begin_incarnation(
+        return begin_incarnation(
             phase.assignment,
             self.index,
             phase.store,
@@ -293,9 +292,7 @@ class Process:
             floor=0,
             used=phase.used,
             observe=phase.observe,
-            carrier_seals=True,
         )
-        return host
 
     async def _begin(self, phase: Phase, era: tuple[int, ...], at: int | None) -> None:
         """Make a new incarnation from the checkpoint of a round, and connect it."""
@@ -319,7 +316,7 @@ class Process:
             host.links.epoch,
             Credentials(context, self._identity.sign, self.manifest.has_signed),
             deliver=host.take,
-            introduce=lambda peer, epoch: host.add_peers({peer: Hello(epoch, b"")}),
+            introduce=lambda peer, epoch: host.add_peers({peer: epoch}),
             padded=self._padded,
         )
         channel = self._channels.channel(f"{phase.number} {key}")

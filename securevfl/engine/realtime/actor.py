@@ -2,8 +2,9 @@
 
 An actor makes its party on the node that has the party's data and keys, from the party's own
 checkpoint if it was restarted. It runs the party by a `securevfl.engine.realtime.host.PartyHost`,
-receives its frames and transmits them. `securevfl.engine.cluster.supervisor` supervises the actors
-of a run. Nothing here imports Ray, so an actor can be tried without it.
+and its frames go to the other actors by `securevfl.engine.realtime.peers`.
+`securevfl.engine.cluster.supervisor` supervises the actors of a run. Nothing here imports Ray, so
+an actor can be tried without it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from securevfl.engine.carriers.direct import DirectCarrier
 from securevfl.engine.network import Event
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.assignment import PartyAssignment, begin_incarnation
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.realtime.host import PartyHost, PartyStatus
-from securevfl.engine.security.frames import Hello
+from securevfl.engine.realtime.peers import Introduction, PeerLinks
 
 _T = TypeVar("_T")
 
@@ -36,14 +38,26 @@ class Report:
 
 
 class PartyActor:
-    """The actor of one party. All its methods run on one event loop."""
+    """The actor of one party. All its methods run on one event loop.
 
-    def __init__(self, index: int, assignment: PartyAssignment) -> None:
+    Parameters
+    ----------
+    address : callable
+        Gives the address, on the machine of the actor, by which the others reach it.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        assignment: PartyAssignment,
+        address: Callable[[], str] = lambda: "127.0.0.1",
+    ) -> None:
         self.index = index
         self.assignment = assignment
+        self.peers: PeerLinks | None = None
+        self._address = address
         self.host: PartyHost | None = None
         self.store: CheckpointStore | None = None
-        self._actors: dict[int, Any] = {}
         self._reported = self._over = 0
 
     async def claim(self) -> list[int]:
@@ -68,45 +82,49 @@ class PartyActor:
         at: int | None,
         floor: int,
         assignment: PartyAssignment | None = None,
-    ) -> Hello:
+    ) -> Introduction:
         """Make the party, from its own checkpoint if asked to; returns its introduction.
 
         The actor leaves the incarnation that it had; with another assignment, that which it had
         and the party of it.
         """
-        self._leave()
+        await self.leave()
         if assignment is not None:
             if self.store is not None:
                 self.store.release()
             self.assignment, self.store = assignment, None
-        self.host, hello = begin_incarnation(
+        identity = self.assignment.identity(self.index)
+        host = begin_incarnation(
             self.assignment,
             self.index,
             self._claimed(),
             self._transmit,
-            identity=self.assignment.identity(self.index),
+            identity=identity,
             epoch=epoch,
             restored=restored,
             at=at,
             floor=floor,
         )
-        return hello
+        carrier = DirectCarrier(self._address())
+        self.peers = PeerLinks(host, self.assignment, identity, carrier)
+        introduced = await self.peers.open()
+        self.host = host
+        return introduced
 
-    def _leave(self) -> None:
-        if self.host is not None:
-            self.host.stop()
-        self.host = None
+    async def leave(self) -> None:
+        """End the incarnation, and all its connections."""
+        host, peers = self.host, self.peers
+        self.host = self.peers = None
         self._reported = self._over = 0
+        if host is not None:
+            host.stop()
+        if peers is not None:
+            await peers.close()
 
-    async def connect(self, actors: Mapping[int, object], hellos: Mapping[int, Hello]) -> None:
-        """Learn the actors of the other parties, and their incarnations."""
-        self._actors = dict(actors)
-        await self.add_peers(hellos)
-
-    async def add_peers(self, hellos: Mapping[int, Hello]) -> None:
-        """Take in the introductions of new incarnations of other parties."""
-        if self.host is not None:
-            self.host.add_peers(dict(hellos))
+    async def add_peers(self, introduced: Mapping[int, Introduction]) -> None:
+        """Learn of the incarnations of other parties, and connect to them."""
+        if self.peers is not None:
+            self.peers.add(introduced)
 
     async def go(self, passed: int) -> bool:
         """Start the party, when `passed` nanoseconds of the run are over.
@@ -118,17 +136,10 @@ class PartyActor:
         self.host.start(passed)
         return True
 
-    async def go_on(
-        self, actors: Mapping[int, object], hellos: Mapping[int, Hello], passed: int
-    ) -> bool:
+    async def go_on(self, introduced: Mapping[int, Introduction], passed: int) -> bool:
         """Learn of the others, then start, in one call: Ray may run two in either order."""
-        await self.connect(actors, hellos)
+        await self.add_peers(introduced)
         return await self.go(passed)
-
-    async def take(self, data: bytes) -> None:
-        """Receive a frame."""
-        if self.host is not None:
-            self.host.take(data)
 
     async def poll(self) -> Report | None:
         """The party's report; None if the process was restarted and has no party yet."""
@@ -157,4 +168,5 @@ class PartyActor:
         return self.host.transcript.state()
 
     def _transmit(self, receiver: int, data: bytes) -> None:
-        self._actors[receiver].take.remote(data)
+        if self.peers is not None:
+            self.peers.transmit(receiver, data)

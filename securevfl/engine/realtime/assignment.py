@@ -19,9 +19,8 @@ from securevfl.engine.party import Party
 from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
 from securevfl.engine.realtime.host import PartyHost, Transmit
-from securevfl.engine.security.frames import Hello, Links
+from securevfl.engine.security.frames import Links
 from securevfl.engine.security.identity import Identity, Manifest
-from securevfl.engine.security.sealing import Sealer
 from securevfl.engine.security.used_sessions import list_beside, use_session
 from securevfl.engine.streams import OwnEntropy, Secrets
 from securevfl.errors import ConfigurationError, RunError
@@ -36,7 +35,7 @@ class PartyAssignment:
     make : callable
         Makes the party of a number with its own data and its own secrets, on the party's node.
     protocol, run_id : str
-        Bound into every sealed message.
+        Bound into the keys of every link.
     seed : int
         Seed of the run's public choices.
     conditions : Conditions
@@ -63,7 +62,6 @@ class PartyAssignment:
     parties: tuple[int, ...]
     seed: int
     conditions: Conditions = NONE
-    sealed: bool = True
     folder: str | None = None
     every: int = 1
     manifest: Manifest | None = None
@@ -104,10 +102,9 @@ class PartyAssignment:
         manifest = self.manifest
         if manifest is None:
             return
-        if self.keys is None or not self.sealed:
+        if self.keys is None:
             raise ConfigurationError(
-                "cluster: a manifest needs keys, the folder of the parties' key files, and sealed "
-                "links"
+                "cluster: a manifest needs keys, the folder of the parties' key files"
             )
         manifest.check()
         if manifest.protocol != self.protocol or sorted(manifest.entries) != sorted(self.parties):
@@ -143,9 +140,8 @@ def begin_incarnation(
     floor: int,
     used: Callable[[], None] | None = None,
     observe: Callable[[Event], None] | None = None,
-    carrier_seals: bool = False,
-) -> tuple[PartyHost, Hello]:
-    """A new incarnation of a party in its host, and its introduction to the others.
+) -> PartyHost:
+    """A new incarnation of a party in its host.
 
     RunError where there is no such checkpoint, or the party's entropy is lost. CheckpointError
     where the party may not begin anew (`Party.begins_once`). ConfigurationError, SealError where
@@ -158,7 +154,7 @@ def begin_incarnation(
     transmit : callable
         Carries frames, as for `PartyHost`.
     identity : Identity or None
-        Signs the introduction; needs a manifest.
+        Signs for the party in its protocol; needs a manifest.
     epoch : int
         Least number of the incarnation.
     restored : bool
@@ -171,8 +167,6 @@ def begin_incarnation(
         Notes that the manifest's session is used now; by `PartyAssignment.use_session` if None.
     observe : callable, optional
         Called with each event of the party.
-    carrier_seals : bool
-        Whether what carries the frames seals them and knows whose they are; links do neither then.
     """
     _limit_threads()
     saved = None
@@ -198,19 +192,14 @@ def begin_incarnation(
     party.epoch = epoch
     if index == SERVER:
         party.round = max(party.round, floor)
-    sealed = assignment.sealed and not carrier_seals
-    sealer = Sealer(assignment.protocol, assignment.run_id, index) if sealed else None
-    verify = None
     if assignment.manifest is not None:
         if used is None:
             assignment.use_session(index, store)
         else:
             used()
-        verify = None if carrier_seals else assignment.manifest.verify
-    links = Links(assignment.run_id, index, epoch, assignment.parties, sealer, verify)
-    host = PartyHost(
+    return PartyHost(
         party,
-        links,
+        Links(assignment.run_id, index, epoch, assignment.parties),
         transmit,
         seed=assignment.seed,
         secrets=secrets,
@@ -221,9 +210,6 @@ def begin_incarnation(
         rules=assignment.rules,
         observe=observe,
     )
-    if identity is None or assignment.manifest is None or carrier_seals:
-        return host, links.hello
-    return host, identity.introduce(assignment.manifest.digest, index, links.hello)
 
 
 def begun_secrets(store: CheckpointStore | None, index: int, *, restored: bool) -> OwnEntropy:

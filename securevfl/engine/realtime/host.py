@@ -21,7 +21,7 @@ from securevfl.engine.network import Event, Message, PartyState, RoundOverError,
 from securevfl.engine.party import Party
 from securevfl.engine.party_state import ahead, snapshot
 from securevfl.engine.runner import Owner, PartyRunner
-from securevfl.engine.security.frames import Hello, Links
+from securevfl.engine.security.frames import Links
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import DataError, RunError, SealError, SecureVFLError, WireError
@@ -152,16 +152,10 @@ class PartyHost(Owner):
         self._zero = time.monotonic_ns() - passed
         self._guard(lambda: self._runner.start(setup_done=self._runner.setup_done))
 
-    def add_peers(self, hellos: dict[int, Hello]) -> None:
-        """Take in the introductions of new incarnations of other parties."""
-        for peer, hello in hellos.items():
-            try:
-                messages = self.links.add_peers({peer: hello})
-            except SealError as error:
-                self._reject(error)
-                continue
-            for message in messages:
-                self._arrive(message)
+    def add_peers(self, epochs: dict[int, int]) -> None:
+        """Learn new incarnations of other parties."""
+        for message in self.links.add_peers(epochs):
+            self._arrive(message)
 
     def take(self, data: Any, sender: int | None = None) -> None:
         """Receive a frame. Bytes that are no valid frame are counted, and else ignored.
@@ -174,12 +168,13 @@ class PartyHost(Owner):
         try:
             messages = self.links.unpack(data, sender)
         except (WireError, SealError) as error:
-            self._reject(error)
+            self.reject(error)
             return
         for message in messages:
             self._arrive(message)
 
-    def _reject(self, error: Exception) -> None:
+    def reject(self, error: Exception) -> None:
+        """Count and record bytes that were refused, by the reason."""
         self._tell_rejected("rejected", {"why": str(error)})
 
     def _refused(self, message: Message) -> bool:

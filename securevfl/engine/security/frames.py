@@ -1,22 +1,26 @@
 """The links of one party to the others, where messages cross processes.
 
 A frame is a message with the incarnations of both ends. A party that was restarted is a new
-incarnation with a new key, and all its links begin anew; messages to or from an earlier incarnation
-are lost. The frames of a link are numbered: its carrier may shuffle, repeat or forge them, but the
-party gets each one once, in the order in which it was sent.
+incarnation, and all its links begin anew; messages to or from an earlier incarnation are lost. The
+frames of a link are numbered: they may come shuffled or repeated, but the party gets each one once,
+in the order in which it was sent. They are sealed by what carries them
+(`securevfl.engine.carriers.session`).
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from securevfl.engine import wire
 from securevfl.engine.network import Message, name_of
-from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
 
+_BEGIN, _ENDS, _REST = map(struct.Struct, ("<cqcq", "<cqcqcq", "<cqcqcqcqcq"))
+_TAGS = (b"t", 9, *(bytes([tag]) for tag in b"siisiiiib"))  # as `wire` writes these fields
 _FIELDS = (str, int, int, str, int, int, int, int, bytes)
 _EARLY = 4096  # most frames of an unknown incarnation, or ahead of a missing one, per link
 _EARLY_BYTES = 1 << 28  # most bytes of frames of an unknown incarnation, per link
@@ -34,7 +38,7 @@ class Frame(NamedTuple):
     number : int
         Its place among the frames of this link, from 0.
     body : bytes
-        The payload, encoded, and sealed where links are.
+        The payload, encoded.
     """
 
     run: str
@@ -59,21 +63,33 @@ class Frame(NamedTuple):
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise WireError(f"link: a frame is bytes, not {type(data).__name__}")
+        raw = bytes(data)
+        with suppress(struct.error, UnicodeDecodeError):
+            found = cls._usual(raw)
+            if found is not None:
+                return found
         try:
-            return cls(*wire.decode_flat(bytes(data), _FIELDS))
+            return cls(*wire.decode_flat(raw, _FIELDS))
         except WireError as error:
             raise WireError(f"link: these bytes are no frame: {error}") from None
 
-
-class Hello(NamedTuple):
-    """The introduction of an incarnation to the others: its epoch and its public key.
-
-    The signature is that of the party's `securevfl.engine.security.identity.Identity`, if any.
-    """
-
-    epoch: int
-    public: bytes
-    signature: bytes = b""
+    @classmethod
+    def _usual(cls, raw: bytes) -> Frame | None:
+        """A whole frame, read at once; None for what `wire.decode_flat` has to look at."""
+        *tags, length = _BEGIN.unpack_from(raw)
+        at = _BEGIN.size + length
+        run = raw[_BEGIN.size : at].decode()
+        a, sender, b, receiver, c, named = _ENDS.unpack_from(raw, at)
+        begin, at = at + _ENDS.size, at + _ENDS.size + named
+        kind = raw[begin:at].decode()
+        d, round, e, incarnation, f, to_incarnation, g, number, h, rest = _REST.unpack_from(raw, at)
+        at += _REST.size
+        if (*tags, a, b, c, d, e, f, g, h) != _TAGS or length < 0 or named < 0:
+            return None
+        if rest != len(raw) - at:
+            return None
+        ends = run, sender, receiver, kind, round, incarnation, to_incarnation
+        return cls(*ends, number, raw[at:])
 
 
 @dataclass
@@ -96,11 +112,6 @@ class Links:
         The party, and the number of its incarnation.
     peers : iterable of int
         The other parties.
-    sealer : Sealer, optional
-        Seals what leaves and opens what comes. Frames are open where there is none, as below a
-        `securevfl.engine.carriers.session.Session`, which seals.
-    verify : callable, optional
-        Raises a SealError for a hello that its party's identity has not signed.
 
     Attributes
     ----------
@@ -118,40 +129,26 @@ class Links:
         index: int,
         epoch: int,
         peers: Iterable[int],
-        sealer: Sealer | None,
-        verify: Callable[[int, Hello], None] | None = None,
     ) -> None:
         self.run = run
         self.index = index
         self.epoch = epoch
-        self.sealer = sealer
         self.lost = 0
         self.modulus_of = lambda kind: None
-        self._verify = verify
         self._links = {peer: _Link() for peer in peers if peer != index}
 
-    @property
-    def hello(self) -> Hello:
-        """The introduction of this incarnation to the others."""
-        return Hello(self.epoch, b"" if self.sealer is None else self.sealer.public)
-
-    def add_peers(self, hellos: Mapping[int, Hello]) -> list[Message]:
+    def add_peers(self, epochs: Mapping[int, int]) -> list[Message]:
         """Learn new incarnations; return those of their messages that had arrived before.
 
         Frames of an incarnation that was not known are kept; those that prove invalid now are lost.
-        SealError when an identity has not signed the hello; nothing of it is believed.
         """
         messages = []
-        for peer, hello in hellos.items():
+        for peer, epoch in epochs.items():
             link = self._links.get(peer)
-            if link is None or hello.epoch <= link.epoch:
+            if link is None or epoch <= link.epoch:
                 continue
-            if self._verify is not None:
-                self._verify(peer, hello)
             waiting = link.unknown
-            self._links[peer] = link = _Link(hello.epoch)
-            if self.sealer is not None:
-                self.sealer.renew(peer, hello.public)
+            self._links[peer] = link = _Link(epoch)
             for frame in waiting:
                 try:
                     messages += self._take(link, frame)
@@ -161,7 +158,11 @@ class Links:
 
     def knows(self, peer: int) -> bool:
         """Whether an incarnation of the party is known."""
-        return peer in self._links and self._links[peer].epoch >= 0
+        return self.epoch_of(peer) >= 0
+
+    def epoch_of(self, peer: int) -> int:
+        """Newest incarnation of the party that is known; -1 if none is."""
+        return self._links[peer].epoch if peer in self._links else -1
 
     def pack(self, receiver: int, kind: str, round: int, payload: bytes) -> bytes:
         """Next frame to a party.
@@ -172,8 +173,6 @@ class Links:
         if link is None:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
         number, link.sent = link.sent, link.sent + 1
-        if self.sealer is not None:
-            payload = self.sealer.seal(receiver, kind, round, self.epoch, payload)
         return Frame(
             self.run, self.index, receiver, kind, round, self.epoch, link.epoch, number, payload
         ).encode()
@@ -182,7 +181,7 @@ class Links:
         """Messages that are next in order now that a frame has come; often one, or none yet.
 
         WireError for bytes that are no frame of this run for this party from one of the others.
-        SealError for a frame that was changed, forged or received before.
+        SealError for a frame that was received before.
 
         Parameters
         ----------
@@ -223,23 +222,18 @@ class Links:
         if frame.incarnation < link.epoch or frame.to_incarnation < self.epoch:
             self.lost += 1
             return []
-        body = frame.body
         what = f"{frame.kind!r} of round {frame.round} from {name_of(frame.sender)}"
         if frame.to_incarnation > self.epoch:
             raise WireError(
                 f"link: {what} is for incarnation {frame.to_incarnation}, and this is {self.epoch}"
             )
-        if self.sealer is not None:
-            if int.from_bytes(body[:8], "little") != frame.number:  # before it counts as received
-                raise SealError(f"sealed link: {what} was rejected: its number was changed")
-            body = self.sealer.open(frame.sender, frame.kind, frame.round, frame.incarnation, body)
-        elif frame.number < link.expected or frame.number in link.early:
+        if frame.number < link.expected or frame.number in link.early:
             raise SealError(f"link: {what} was rejected: it was received before")
         if len(link.early) >= _EARLY:
             raise WireError(
                 f"link: {what}: {_EARLY} frames wait for number {link.expected} already"
             )
-        payload = wire.decode(body, self.modulus_of(frame.kind))
+        payload = wire.decode(frame.body, self.modulus_of(frame.kind))
         link.early[frame.number] = Message(
             frame.sender, self.index, frame.kind, payload, frame.round, frame.incarnation,
             frame.number,

@@ -3,8 +3,9 @@
 A party's identity is an Ed25519 key pair whose secret half never leaves its file. A manifest names
 the session, its protocol, and for each party number the public key and, where the protocol has
 them, the point at which its shares are evaluated; every party signs the same statement. Each
-incarnation of a party then has a fresh X25519 key for its links, which the identity signs. So no
-key outside the manifest can speak for a party, and no key is trusted at first sight.
+incarnation of a party then has fresh keys for its links, which the identity signs in the handshake
+(`securevfl.engine.carriers.handshake`). So no key outside the manifest can speak for a party, and
+no key is trusted at first sight.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from securevfl.engine import wire
 from securevfl.engine.network import SERVER, Signing, name_of
-from securevfl.engine.security.frames import Hello
 from securevfl.errors import ConfigurationError, SealError
 from securevfl.reading import NOT_PARSED
 from securevfl.writing import write_durably
@@ -33,7 +33,6 @@ _STATEMENT = "securevfl manifest 1"
 _STATEMENT_WITH_RELAY = "securevfl manifest 2"
 _RELAY = b"securevfl relay key 1"
 _WITH_TERMS = "securevfl manifest with terms 1"
-_HELLO = "securevfl hello 1"
 
 
 def fingerprint(public: bytes) -> str:
@@ -55,6 +54,13 @@ class Identity:
         self._secret = secret
 
     @classmethod
+    def temporary(cls) -> Identity:
+        """A new key pair that no file holds."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
     def create(cls, path: Path) -> Identity:
         """Write a new key file, mode 0600, and ``<path>.pub`` beside it: both, or none.
 
@@ -62,9 +68,8 @@ class Identity:
         written.
         """
         from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        made = cls(Ed25519PrivateKey.generate())
+        made = cls.temporary()
         content = made._secret.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -160,16 +165,6 @@ class Identity:
         """Own secret key, with the public keys of all parties in the manifest."""
         keys = {n: entry.public for n, entry in manifest.entries.items()}
         return Signing(self._secret.private_bytes_raw(), keys, manifest.digest)
-
-    def introduce(self, session: bytes, index: int, hello: Hello) -> Hello:
-        """The introduction of an incarnation, with a signature.
-
-        Parameters
-        ----------
-        session : bytes
-            `Manifest.digest`.
-        """
-        return hello._replace(signature=self.sign(_introduction(session, index, hello)))
 
 
 def _write_new(path: Path, content: bytes | str, mode: int = 0o666) -> None:
@@ -331,7 +326,7 @@ class Manifest:
         return [
             n
             for n, entry in sorted(self.entries.items())
-            if not _verifies(entry.public, self.signatures.get(n, b""), self.statement)
+            if not verifies(entry.public, self.signatures.get(n, b""), self.statement)
         ]
 
     def check(self) -> None:
@@ -349,17 +344,7 @@ class Manifest:
     def has_signed(self, index: int, signature: bytes, statement: bytes) -> bool:
         """Whether a signature of a statement is that of a party's identity."""
         entry = self.entries.get(index)
-        return entry is not None and _verifies(entry.public, signature, statement)
-
-    def verify(self, index: int, hello: Hello) -> None:
-        """Refuse an introduction that the party's identity has not signed, by a SealError."""
-        entry = self.entries.get(index)
-        statement = _introduction(self.digest, index, hello)
-        if entry is None or not _verifies(entry.public, hello.signature, statement):
-            raise SealError(
-                f"manifest {self.session!r}: a key for {name_of(index)} is not signed by "
-                f"{'anybody known' if entry is None else fingerprint(entry.public)}"
-            )
+        return entry is not None and verifies(entry.public, signature, statement)
 
     def write(self, path: Path) -> None:
         """Write it as TOML.
@@ -451,11 +436,8 @@ def _digest_of(value: object) -> bytes:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).digest()
 
 
-def _introduction(session: bytes, index: int, hello: Hello) -> bytes:
-    return wire.encode((_HELLO, session, index, hello.epoch, hello.public))
-
-
-def _verifies(public: bytes, signature: bytes, statement: bytes) -> bool:
+def verifies(public: bytes, signature: bytes, statement: bytes) -> bool:
+    """Whether a signature of a statement is by the owner of an Ed25519 public key."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -154,7 +154,6 @@ def aligned(
     protocol: str,
     folder: Path | None,
     *,
-    sealed: bool,
     options: BaseModel,
     pause: Callable[[], bool] | None = None,
 ) -> Iterator[LocalTables | None]:
@@ -181,7 +180,6 @@ def aligned(
         run_id=f"{session}, own tables",  # no frame of it is one of the training
         parties=(SERVER, *range(len(tables.party_files))),
         seed=tables.options.seed,
-        sealed=sealed,
         manifest=manifest,
         keys=options.key_folder(),
         points={n: s.point for n, s in entries.items() if s.point is not None},  # compared later

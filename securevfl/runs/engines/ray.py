@@ -90,7 +90,6 @@ class Driver:
             parties=tuple(sorted(protocol.parties())),
             seed=spec.seed,
             conditions=spec.conditions,
-            sealed=spec.sealed,
             folder=None if folder is None else str(folder.resolve()),
             manifest=manifest,
             keys=options.key_folder(),

@@ -31,7 +31,8 @@ def check_supported(engine: Engine, values: Mapping[str, object]) -> None:
     """Refuse options of a run that an engine does not support."""
     for name, declared in options_of(RunSpec).items():
         value = values.get(name)
-        if value is None or not declared.needs or name in engine.supports:
+        usual = RunSpec.model_fields[name].default
+        if value is None or value is usual or not declared.needs or name in engine.supports:
             continue
         shown = f" = {value!r}" if isinstance(value, (int, float, str)) else ""
         others = " or ".join(repr(e.name) for e in ENGINES.values() if name in e.supports)

@@ -157,7 +157,7 @@ def run(
 
             make_config(get_protocol(protocol), options)  # its errors come first
             tables = actors.enter_context(
-                aligned(source, protocol, folder, sealed=sealed, options=own, pause=interrupted)
+                aligned(source, protocol, folder, options=own, pause=interrupted)
             )
             if tables is None:
                 raise Interrupted(None)

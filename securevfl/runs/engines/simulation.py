@@ -27,7 +27,9 @@ class SimulationEngine:
 
     name: ClassVar[str] = "simulation"
     Options: ClassVar[type[BaseModel]] = NoOptions
-    supports: ClassVar[frozenset[str]] = frozenset({"until", "faults", "secret_seed", "delay_mode"})
+    supports: ClassVar[frozenset[str]] = frozenset(
+        "until faults secret_seed delay_mode sealed".split()
+    )
     conditions: ClassVar[str] = "paper"
 
     def read(self, folder: Path) -> State:

@@ -9,7 +9,7 @@ from securevfl.engine.carriers.session import Session
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.realtime.host import PartyHost
-from securevfl.engine.security.frames import Hello, Links
+from securevfl.engine.security.frames import Links
 from securevfl.engine.streams import SecretSeed
 from securevfl.runs.assembly import rules_of
 from securevfl.runs.threads import one_thread
@@ -31,7 +31,7 @@ class Run:
             self.add(n, party)
 
     def add(self, n, party):
-        links = Links(self.manifest.session, n, 0, self.identities, None)
+        links = Links(self.manifest.session, n, 0, self.identities)
         host = PartyHost(
             party, links, lambda to, frame: self.ends[n].transmit(to, frame), seed=self.made.seed,
             secrets=SecretSeed(self.made.seed), rules=rules_of(self.made),
@@ -39,7 +39,7 @@ class Run:
         session = Session(
             n, self.identities, 0, credentials_of(self.identities[n], self.manifest),
             deliver=host.take,
-            introduce=lambda peer, epoch: host.add_peers({peer: Hello(epoch, b"")}), **self.options,
+            introduce=lambda peer, epoch: host.add_peers({peer: epoch}), **self.options,
         )  # fmt: skip
         self.hosts[n] = host
         self.ends[n] = Endpoint(session, self.relay.carrier(n), self.record)

@@ -193,10 +193,9 @@ def test_a_party_that_dies_while_all_go_back_is_waited_for(monkeypatch):
 def test_a_party_that_was_started_anew_since_it_was_made_has_died(monkeypatch):
     """Its new process takes what it is asked, but has no party: the run ended in AssertionError."""
     cluster, record, *_ = silent_cluster(monkeypatch)
-    hello = SimpleNamespace(epoch=3)
-    monkeypatch.setattr(Cluster, "_make_all", lambda *_: {2: hello})
+    monkeypatch.setattr(Cluster, "_make_all", lambda *_: {2: SimpleNamespace(epoch=3)})
     record.actor = SimpleNamespace(
-        connect=SimpleNamespace(remote=lambda *_: "connected"),
+        add_peers=SimpleNamespace(remote=lambda *_: "connected"),
         go=SimpleNamespace(remote=lambda origin: "gone"),
     )
     cluster._ray.answered = ["connected", "gone"]

@@ -5,7 +5,6 @@ import stat
 
 import pytest
 import torch
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from securevfl.engine.conditions import NONE
@@ -13,7 +12,7 @@ from securevfl.engine.network import SERVER
 from securevfl.engine.party import Party
 from securevfl.engine.realtime.actor import PartyActor
 from securevfl.engine.realtime.assignment import PartyAssignment, own_folder
-from securevfl.engine.security.frames import Hello
+from securevfl.engine.realtime.peers import Introduction
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.errors import ConfigurationError, RunError
 
@@ -40,6 +39,15 @@ def assignment(folder, **more):
     } | more)  # fmt: skip
 
 
+async def left(actor):
+    """The host of an actor whose incarnation ends."""
+    host = actor.host
+    await actor.leave()
+    if actor.store is not None:
+        actor.store.release()
+    return host
+
+
 def run_actor(folder, *, restored=False, index=0, assigned=None):
     """The host of a new actor's party that has ended, and what the actor tells others."""
 
@@ -49,9 +57,8 @@ def run_actor(folder, *, restored=False, index=0, assigned=None):
         await actor.begin(0, restored=restored, at=None, floor=0)
         await actor.go(0)
         told = (await actor.models(), await actor.poll(), await actor.transcript())
-        if actor.store is not None:
-            actor.store.release()  # as if the process had ended
-        return actor.host, rounds, told
+        host = await left(actor)  # as if the process had ended
+        return host, rounds, told
 
     return asyncio.run(scenario())
 
@@ -61,7 +68,8 @@ def test_a_party_s_clock_goes_on_from_the_time_that_it_is_told():
         actor = PartyActor(0, assignment(None))
         await actor.begin(0, restored=False, at=None, floor=0)
         await actor.go(5 * 10**9)
-        return actor.host.time(actor.host.party)
+        host = await left(actor)
+        return host.time(host.party)
 
     assert 5 * 10**9 <= asyncio.run(scenario()) < 65 * 10**9
 
@@ -139,8 +147,8 @@ def test_an_actor_goes_on_with_another_assignment(tmp_path):
         second = assignment(tmp_path, run_id="s")
         await actor.begin(0, restored=False, at=None, floor=0, assignment=second)
         await actor.go(0)
-        actor.store.release()
-        return aligned, reported, actor.host, await actor.poll()
+        told = await actor.poll()
+        return aligned, reported, await left(actor), told
 
     aligned, reported, trained, told = asyncio.run(scenario())
     assert aligned.secrets != trained.secrets
@@ -155,15 +163,16 @@ def test_a_new_process_without_a_party_says_that_it_does_not_go():
 
 
 def test_a_party_that_comes_back_knows_the_others_before_it_starts():
-    """Ray may execute two calls of an actor in either order; one that started first had no key."""
+    """Ray may execute two calls of an actor in either order."""
 
     async def scenario():
         actor = PartyActor(0, assignment(None))
-        known = {1: Hello(0, X25519PrivateKey.generate().public_key().public_bytes_raw())}
+        known = {1: Introduction(0, Identity.temporary().public, "127.0.0.1", 1)}
         await actor.begin(0, restored=False, at=None, floor=0)
         started = []
         actor.host.start = lambda passed: started.append(actor.host.links.knows(1))
-        assert await actor.go_on({}, known, 0)
+        assert await actor.go_on(known, 0)
+        await left(actor)
         return started
 
     assert asyncio.run(scenario()) == [True]
@@ -182,8 +191,8 @@ def test_an_actor_goes_back_to_a_round_of_its_own(tmp_path):
         hello = await actor.begin(0, restored=True, at=0, floor=0, assignment=assignment(tmp_path))
         await actor.go(0)
         actor.host.record(actor.host.party, "another", {})
-        actor.store.release()
-        return before, actor.host, hello, await actor.poll()
+        told = await actor.poll()
+        return before, await left(actor), hello, told
 
     before, after, hello, told = asyncio.run(scenario())
     assert hello.epoch == 1

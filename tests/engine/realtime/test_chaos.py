@@ -1,4 +1,4 @@
-"""Chaos: runs whose parties are killed while frames are delayed, repeated, changed and forged.
+"""Chaos: runs whose parties are killed while datagrams are delayed, repeated and forged.
 
 Parties run in real time in this process, over a carrier that does all of this, from checkpoints on
 disk of which some are damaged. `SECUREVFL_CHAOS` sets the number of runs; CI makes a few.
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from securevfl.engine.carriers.datagrams import read_head
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.party_state import restore
 from securevfl.engine.realtime.checkpoint_store import CheckpointStore
-from securevfl.engine.security.frames import Frame
 from securevfl.runs.threads import one_thread
 from securevfl.testing.runs import make, simulate
 from tests.engine.realtime.live_parties import Carrier
@@ -35,10 +35,10 @@ class Chaos(Carrier):
         self.stores, self.delivered, self.kills, self.earlier = {}, [], [], []
         self.tried = self.accepted = 0
 
-    def add(self, index, party, epoch=0, setup_done=False):
+    async def add(self, index, party, epoch=0, setup_done=False):
         store = self.stores[index] = CheckpointStore(self.folder / str(index))
         self.options["keep"] = store
-        host = super().add(index, party, store.begin_incarnation(), setup_done)
+        host = await super().add(index, party, store.begin_incarnation(), setup_done)
         arrive = host._arrive
         host.arrived = 0
 
@@ -55,7 +55,7 @@ class Chaos(Carrier):
         host = self.hosts[receiver]
         for frame in (self.forged(receiver, data), self.forged(receiver, data)):
             before = host.arrived
-            host.take(frame)
+            self.ends[receiver].take(frame)
             self.tried += 1
             self.accepted += host.arrived - before
         super().deliver(receiver, data)
@@ -73,8 +73,10 @@ class Chaos(Carrier):
             return self.chance.randbytes(self.chance.randrange(200))
         if kind == 3 and self.delivered:  # what came before, to this party or another one
             return self.chance.choice(self.delivered)[1]
-        frame = Frame.decode(data)
-        return frame._replace(kind="model" if frame.kind != "model" else "data").encode()
+        head = read_head(data)  # of another place, or another incarnation
+        field = self.chance.choice(("number", "incarnation", "to_incarnation"))
+        changed = head._replace(**{field: max(0, getattr(head, field)) + 1})
+        return changed.encode() + data[len(head.encode()) :]
 
     async def kill(self, index, wound):
         """Kill a party; it comes back from its newest whole checkpoint."""
@@ -96,7 +98,7 @@ class Chaos(Carrier):
             others = [host.status.round for n, host in self.hosts.items() if n != SERVER]
             party.round = max(party.round, *others)
         self.earlier += old.events
-        host = self.add(index, party, setup_done=True)
+        host = await self.add(index, party, setup_done=True)
         self.introduce()
         host.start()
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from securevfl.engine import wire
+from securevfl.engine.carriers.datagrams import read_head
 from securevfl.engine.conditions import NONE
 from securevfl.engine.network import SERVER
 from securevfl.engine.party import ANNOUNCE, Party
 from securevfl.engine.party_state import restore
 from securevfl.engine.security.frames import Frame, Links
-from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import SealError, WireError
 from securevfl.protocols import split
 from securevfl.runs.assembly import rules_of
@@ -54,28 +54,20 @@ def test_a_carrier_that_shuffles_and_repeats_changes_nothing():
     with one_thread():
         carrier = live(make("fedvs"), jitter=0.003, twice=0.3)
     assert losses(carrier) == wanted.losses
-    assert sum(host.status.rejected for host in carrier.hosts.values()) > 10
-
-
-def test_open_links_repeat_nothing_either():
-    wanted = simulate("split", conditions=NONE)
-    with one_thread():
-        carrier = live(make("split"), sealed=False, twice=0.5)
-    assert losses(carrier) == wanted.losses
-    rejected = [e for host in carrier.hosts.values() for e in host.events if e.name == "rejected"]
-    assert rejected
-    assert "received before" in rejected[0].fields["why"]
+    assert carrier.count("repeated") > 10
+    assert carrier.count("rejected") == 0
 
 
 def test_bytes_of_strangers_harm_nothing():
-    """Flipped, cut, forged and replayed frames, sixty for each true one, during a run."""
+    """Flipped, cut, forged and replayed datagrams, sixty for each true one, during a run."""
     wanted = simulate("split", conditions=NONE, rounds=6)
     chance = random.Random(1)
 
     class Attacked(Carrier):
         def deliver(self, receiver, data):
-            for _ in range(60):
-                self.hosts[receiver].take(self.forged(receiver, data))
+            self.tried = getattr(self, "tried", 0) + 60
+            for _ in range(60 if self.tried <= 6000 else 0):  # each replay may be answered
+                super().deliver(receiver, self.forged(receiver, data))
             super().deliver(receiver, data)
 
         def forged(self, receiver, data):
@@ -91,15 +83,16 @@ def test_bytes_of_strangers_harm_nothing():
             if kind == 3:  # replayed, to this party or another one
                 known = [one for to, one in self.carried[:-1] if to == receiver]
                 return chance.choice(known)[:] if known else b""
-            return Frame.decode(data)._replace(sender=chance.randrange(-1, 6)).encode()[:-1] + b"x"
+            head = read_head(data)
+            forged = head._replace(sender=chance.randrange(-1, 6)).encode()
+            return forged + data[len(forged) :]
 
     with one_thread():
         carrier = Attacked(make("split", rounds=6).parties())
         asyncio.run(carrier.run())
     assert losses(carrier) == wanted.losses
-    rejected = sum(host.status.rejected for host in carrier.hosts.values())
-    lost = sum(host.links.lost for host in carrier.hosts.values())
-    assert rejected + lost > 2500
+    assert sum(host.status.rejected for host in carrier.hosts.values()) > 1200
+    assert carrier.count("rejected") + carrier.count("repeated") > 2500
 
 
 def test_a_party_that_was_killed_comes_back_from_its_own_checkpoint():
@@ -120,7 +113,7 @@ def test_a_party_that_was_killed_comes_back_from_its_own_checkpoint():
             await asyncio.sleep(0.001)
         party = made.party(2)
         restore(party, saved[2])
-        host = carrier.add(2, party, epoch=1, setup_done=True)
+        host = await carrier.add(2, party, epoch=1, setup_done=True)
         carrier.introduce()
         host.start()
         await task
@@ -187,20 +180,15 @@ def test_a_cautious_party_leaves_a_round_that_is_over():
     ]
 
 
-def pair(sealed=True):
-    both = {}
-    for index in (0, 1):
-        sealer = Sealer("p", "r", index) if sealed else None
-        both[index] = Links("r", index, 0, (0, 1), sealer)
-    hellos = {index: links.hello for index, links in both.items()}
-    for links in both.values():
-        links.add_peers(hellos)
-    return both[0], both[1]
+def pair():
+    both = [Links("r", index, 0, (0, 1)) for index in (0, 1)]
+    for links in both:
+        links.add_peers({0: 0, 1: 0})
+    return both
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_frames_come_out_in_the_order_in_which_they_left(sealed):
-    one, two = pair(sealed)
+def test_frames_come_out_in_the_order_in_which_they_left():
+    one, two = pair()
     frames = [one.pack(1, "kind", n, NOTHING) for n in range(5)]
     found = [message.round for n in (1, 0, 4, 3, 2) for message in two.unpack(frames[n])]
     assert found == [0, 1, 2, 3, 4]
@@ -211,11 +199,11 @@ def test_frames_come_out_in_the_order_in_which_they_left(sealed):
 def test_a_new_incarnation_has_links_of_its_own():
     one, two = pair()
     old = one.pack(1, "kind", 0, NOTHING)
-    again = Links("r", 1, 1, (0, 1), Sealer("p", "r", 1))
-    again.add_peers({0: one.hello})
+    again = Links("r", 1, 1, (0, 1))
+    again.add_peers({0: 0})
     early = again.pack(0, "kind", 7, NOTHING)
     assert one.unpack(early) == []  # this incarnation has not been introduced yet
-    assert [message.round for message in one.add_peers({1: again.hello})] == [7]
+    assert [message.round for message in one.add_peers({1: 1})] == [7]
     assert again.unpack(old) == []  # meant for the incarnation before
     assert again.lost == 1
     assert [m.round for m in again.unpack(one.pack(1, "kind", 8, NOTHING))] == [8]
@@ -224,16 +212,16 @@ def test_a_new_incarnation_has_links_of_its_own():
 
 def test_frames_of_an_unknown_incarnation_are_bounded_in_bytes(monkeypatch):
     monkeypatch.setattr("securevfl.engine.security.frames._EARLY_BYTES", 100)
-    one, _ = pair(sealed=False)
-    again = Links("r", 1, 1, (0, 1), None)
-    again.add_peers({0: one.hello})
+    one, _ = pair()
+    again = Links("r", 1, 1, (0, 1))
+    again.add_peers({0: 0})
     payload = wire.encode(bytes(60))
     assert one.unpack(again.pack(0, "kind", 1, payload)) == []
     with pytest.raises(WireError, match="the most is 100"):
         one.unpack(again.pack(0, "kind", 2, payload))
-    assert [m.round for m in one.add_peers({1: again.hello})] == [1]
-    large = Links("r", 1, 2, (0, 1), None)
-    large.add_peers({0: one.hello})
+    assert [m.round for m in one.add_peers({1: 1})] == [1]
+    large = Links("r", 1, 2, (0, 1))
+    large.add_peers({0: 0})
     assert one.unpack(large.pack(0, "kind", 3, wire.encode(bytes(200)))) == []  # the first
 
 
@@ -246,9 +234,6 @@ def test_strangers_are_named():
         ({"sender": 9}, "party 9 is no party"),
     ):
         with pytest.raises(WireError, match=said):
-            two.unpack(frame._replace(**changed).encode())
-    for changed in ({"kind": "other"}, {"round": 1}, {"number": 1}, {"body": frame.body[:-1]}):
-        with pytest.raises(SealError, match="rejected"):
             two.unpack(frame._replace(**changed).encode())
     with pytest.raises(WireError, match="no frame"):
         two.unpack(NOTHING)
@@ -270,21 +255,20 @@ class Deviating(split.Client):
 class OneDeviates(Carrier):
     """Party 3 runs an engine of its own making, without rules."""
 
-    def add(self, index, party, **options):
-        home = super().add(index, party, **options)
+    async def add(self, index, party, **options):
+        home = await super().add(index, party, **options)
         if index == 3:
             home._rules = None
         return home
 
 
-@pytest.mark.parametrize("sealed", [True, False])
-def test_a_client_that_speaks_as_the_server_is_not_heard(sealed):
+def test_a_client_that_speaks_as_the_server_is_not_heard():
     made = make("split")
     wanted = simulate("split", conditions=NONE)
     parties = made.parties()
     parties[3].__class__ = Deviating
     with one_thread():
-        carrier = OneDeviates(parties, sealed=sealed, rules=rules_of(made))
+        carrier = OneDeviates(parties, rules=rules_of(made))
         asyncio.run(carrier.run())
     assert losses(carrier) == wanted.losses
     refused = [e.fields for e in carrier.hosts[0].events if e.name == "refused"]

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from securevfl.engine.network import SERVER
-from securevfl.engine.security.frames import Links
 from securevfl.engine.security.identity import (
     Identity,
     Manifest,
@@ -20,7 +19,6 @@ from securevfl.engine.security.identity import (
 from securevfl.engine.security.identity import (
     ManifestEntry as Entry,
 )
-from securevfl.engine.security.sealing import Sealer
 from securevfl.errors import ConfigurationError, SealError
 
 
@@ -156,31 +154,6 @@ def test_files_that_are_no_manifest_are_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ConfigurationError, match="manifest"):
         Manifest.read(path)
-
-
-def links(manifest, index, epoch=0):
-    verify = None if manifest is None else manifest.verify
-    return Links("r", index, epoch, (SERVER, 0, 1), Sealer("fedvs", "r", index), verify)
-
-
-def test_a_key_of_an_incarnation_counts_only_with_its_identity_s_signature(manifest, identities):
-    mine, theirs = links(manifest, 0), links(None, 1)
-    own = identities[1].introduce(manifest.digest, 1, theirs.hello)
-    other_session = identities[1].introduce(b"another", 1, theirs.hello)
-    other_party = identities[0].introduce(manifest.digest, 1, theirs.hello)
-    older = identities[1].introduce(manifest.digest, 1, theirs.hello._replace(epoch=0))
-    for forged in (
-        theirs.hello,
-        other_session,
-        other_party,
-        own._replace(public=links(None, 1).hello.public),
-        older._replace(epoch=7),
-    ):
-        with pytest.raises(SealError, match="a key for party 1 is not signed by SHA256:"):
-            mine.add_peers({1: forged})
-        assert not mine.knows(1)
-    mine.add_peers({1: own})
-    assert mine.knows(1)
 
 
 def with_relay(identities):
