@@ -3,11 +3,15 @@
     python -m benchmarks.links
 
 TLS runs over a pair of `ssl.MemoryBIO`, with a self-signed certificate of Ed25519 at each end that
-the other one trusts: as it would run over frames that a carrier delivers in order.
+the other one trusts: as it would run over frames that a carrier delivers in order. Then the price
+of a message between parties of a cluster, over TCP, beside a plain sealed one: CPU of both ends,
+which are in one process.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import ssl
 import statistics
 import tempfile
@@ -16,8 +20,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from securevfl.engine import wire
 from securevfl.engine.carriers.datagrams import Content, Head, open_sealed, seal
+from securevfl.engine.carriers.direct import DirectCarrier
 from securevfl.engine.carriers.handshake import Chains, Credentials, Handshake, Offer
+from securevfl.engine.realtime.assignment import PartyAssignment
+from securevfl.engine.realtime.peers import PeerLinks
+from securevfl.engine.security.frames import Links
 
 _TIMES = 60
 
@@ -143,6 +154,86 @@ def _milliseconds(*steps: Callable[[], object]) -> list[float]:
     return [statistics.median(times) for times in taken]
 
 
+class _Party:
+    """What `PeerLinks` needs of a party's host: it answers each round of messages by the next."""
+
+    def __init__(self, index: int, parties: int) -> None:
+        self.links = Links("run", index, 0, range(parties))
+        self.parties, self.got, self.most = parties, 0, 0
+        self.peers: PeerLinks
+        self.body = b""
+
+    def add_peers(self, epochs: dict[int, int]) -> None:
+        self.links.add_peers(epochs)
+
+    def reject(self, why: Exception) -> None:
+        raise why
+
+    def take(self, frame: bytes, sender: int) -> None:
+        self.got += len(self.links.unpack(frame, sender))
+        if self.got % (self.parties - 1) == 0 and self.got < self.most:
+            self.send()
+
+    def send(self) -> None:
+        for to in range(self.parties):
+            if to != self.links.index:
+                self.peers.transmit(to, self.links.pack(to, "kind", 1, self.body))
+
+
+async def _talk(hosts: list[_Party], size: int, rounds: int) -> float:
+    """Seconds of CPU of a message."""
+    most = rounds * (len(hosts) - 1)
+    for host in hosts:
+        host.got, host.most, host.body = 0, most, wire.encode(bytes(size))
+    begun = time.process_time()
+    for host in hosts:
+        host.send()
+    while any(host.got < most for host in hosts):
+        await asyncio.sleep(0.001)
+    return (time.process_time() - begun) / (most * len(hosts))
+
+
+def _plain(ends: list[socket.socket], size: int, times: int) -> float:
+    """Seconds of CPU of a message that is sealed under a lasting key, and read as one."""
+    cipher, payload = ChaCha20Poly1305(bytes(32)), bytes(size)
+    begun = time.process_time()
+    for number in range(times):
+        nonce = number.to_bytes(12, "little")
+        data = cipher.encrypt(nonce, payload, b"head")
+        got, left = bytearray(), len(data)
+        while len(got) < len(data):
+            if left:
+                left -= ends[0].send(data[len(data) - left :][: 1 << 16])
+            got += ends[1].recv(1 << 20)
+        cipher.decrypt(nonce, bytes(got), b"head")
+    return (time.process_time() - begun) / times
+
+
+async def messages(parties: int) -> None:
+    """Print the price of a message, all to all."""
+    hosts = [_Party(n, parties) for n in range(parties)]
+    job = PartyAssignment(None, "p", "run", tuple(range(parties)), 0)  # type: ignore[arg-type]
+    introduced = {}
+    for n, host in enumerate(hosts):
+        host.peers = PeerLinks(host, job, None, DirectCarrier("127.0.0.1"))  # type: ignore[arg-type]
+        introduced[n] = await host.peers.open()
+    for host in hosts:
+        host.peers.add(introduced)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ends = [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+    for size in (100, 9_000, 100_000):
+        rounds = max(2, (400 if size < 50_000 else 60) // (parties - 1))
+        taken: list[list[float]] = [[], []]
+        await _talk(hosts, size, 5)
+        for _ in range(9):
+            taken[0].append(await _talk(hosts, size, rounds))
+            taken[1].append(_plain(ends, size, rounds * (parties - 1)))
+        ours, plain = (1e6 * statistics.median(times) for times in taken)
+        print(f"{parties} parties, {size} bytes: {ours:.0f} us of CPU, plain {plain:.0f}")
+    for host in hosts:
+        await host.peers.close()
+
+
 def main() -> None:
     """Print the figures of this machine."""
     keys = _keys()
@@ -170,6 +261,8 @@ def main() -> None:
 
         ours, theirs = _milliseconds(carry, lambda piece=piece: tls.carry(piece))  # type: ignore[misc]
         print(f"{size} bytes, sealed and opened: ours {1e3 * ours:.0f} us, TLS {1e3 * theirs:.0f}")
+    for parties in (2, 8):
+        asyncio.run(messages(parties))
 
 
 if __name__ == "__main__":

@@ -196,7 +196,8 @@ class _Inward(asyncio.Protocol):
                     self.end()
                     return
                 continue
-            datagram = bytes(self._room[_LENGTH : self._wanted])
+            with memoryview(self._room) as room:
+                datagram = bytes(room[_LENGTH : self._wanted])
             del self._room[: self._wanted]
             self._wanted = _LENGTH
             self._carrier.arrive(self, datagram)

@@ -154,8 +154,7 @@ class PartyHost(Owner):
 
     def add_peers(self, epochs: dict[int, int]) -> None:
         """Learn new incarnations of other parties."""
-        for message in self.links.add_peers(epochs):
-            self._arrive(message)
+        self.links.add_peers(epochs)
 
     def take(self, data: Any, sender: int | None = None) -> None:
         """Receive a frame. Bytes that are no valid frame are counted, and else ignored.

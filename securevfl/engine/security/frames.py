@@ -22,8 +22,7 @@ from securevfl.errors import SealError, WireError
 _BEGIN, _ENDS, _REST = map(struct.Struct, ("<cqcq", "<cqcqcq", "<cqcqcqcqcq"))
 _TAGS = (b"t", 9, *(bytes([tag]) for tag in b"siisiiiib"))  # as `wire` writes these fields
 _FIELDS = (str, int, int, str, int, int, int, int, bytes)
-_EARLY = 4096  # most frames of an unknown incarnation, or ahead of a missing one, per link
-_EARLY_BYTES = 1 << 28  # most bytes of frames of an unknown incarnation, per link
+_EARLY = 4096  # most frames ahead of a missing one, per link
 
 
 class Frame(NamedTuple):
@@ -100,7 +99,6 @@ class _Link:
     sent: int = 0
     expected: int = 0
     early: dict[int, Message] = field(default_factory=dict)  # ahead of a missing one
-    unknown: list[Frame] = field(default_factory=list)  # of an incarnation that is not known yet
 
 
 class Links:
@@ -137,24 +135,11 @@ class Links:
         self.modulus_of = lambda kind: None
         self._links = {peer: _Link() for peer in peers if peer != index}
 
-    def add_peers(self, epochs: Mapping[int, int]) -> list[Message]:
-        """Learn new incarnations; return those of their messages that had arrived before.
-
-        Frames of an incarnation that was not known are kept; those that prove invalid now are lost.
-        """
-        messages = []
+    def add_peers(self, epochs: Mapping[int, int]) -> None:
+        """Learn new incarnations; a frame of one that is not known is refused."""
         for peer, epoch in epochs.items():
-            link = self._links.get(peer)
-            if link is None or epoch <= link.epoch:
-                continue
-            waiting = link.unknown
-            self._links[peer] = link = _Link(epoch)
-            for frame in waiting:
-                try:
-                    messages += self._take(link, frame)
-                except SealError:
-                    self.lost += 1
-        return messages
+            if epoch > self.epoch_of(peer) and peer in self._links:
+                self._links[peer] = _Link(epoch)
 
     def knows(self, peer: int) -> bool:
         """Whether an incarnation of the party is known."""
@@ -200,22 +185,10 @@ class Links:
         if link is None:
             raise WireError(f"link: {name_of(frame.sender)} is no party of this run")
         if frame.incarnation > link.epoch:
-            if len(link.unknown) >= _EARLY:
-                raise WireError(
-                    f"link: {_EARLY} frames of incarnation {frame.incarnation} of "
-                    f"{name_of(frame.sender)} are kept already, and it has not been introduced"
-                )
-            held = sum(len(one.body) for one in link.unknown)
-            # Nobody can tell yet who sent it. One frame is let in whatever its size, which the
-            # carrier bounds: it may be a share of a large data set.
-            if link.unknown and held + len(frame.body) > _EARLY_BYTES:
-                raise WireError(
-                    f"link: a frame of {len(frame.body)} bytes of incarnation {frame.incarnation} "
-                    f"of {name_of(frame.sender)}, which has not been introduced, was not kept: "
-                    f"{held} bytes are kept already, and the most is {_EARLY_BYTES}"
-                )
-            link.unknown.append(frame)
-            return []
+            raise WireError(
+                f"link: a frame of incarnation {frame.incarnation} of {name_of(frame.sender)} "
+                f"came, and {link.epoch} is the newest that was introduced"
+            )
         return self._take(link, frame)
 
     def _take(self, link: _Link, frame: Frame) -> list[Message]:

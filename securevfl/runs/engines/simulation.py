@@ -28,7 +28,7 @@ class SimulationEngine:
     name: ClassVar[str] = "simulation"
     Options: ClassVar[type[BaseModel]] = NoOptions
     supports: ClassVar[frozenset[str]] = frozenset(
-        "until faults secret_seed delay_mode sealed".split()
+        {"until", "faults", "secret_seed", "delay_mode", "sealed"}
     )
     conditions: ClassVar[str] = "paper"
 
