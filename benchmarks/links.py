@@ -155,7 +155,7 @@ def _milliseconds(*steps: Callable[[], object]) -> list[float]:
 
 
 class _Party:
-    """What `PeerLinks` needs of a party's host: it answers each round of messages by the next."""
+    """A stand-in for a party's host: it answers each round of messages by the next."""
 
     def __init__(self, index: int, parties: int) -> None:
         self.links = Links("run", index, 0, range(parties))

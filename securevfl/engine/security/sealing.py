@@ -130,10 +130,9 @@ class Sealer:
         return self._secret.public_key().public_bytes_raw()
 
     def add_peers(self, keys: Mapping[int, bytes]) -> None:
-        """Learn the other parties' public keys; the present key of a party may be named again.
+        """Learn the other parties' public keys.
 
-        SealError when the party had this key before the present one: a counter would be used twice
-        under it; or when it had so many keys that no more are kept.
+        SealError as for `renew`; the present key of a party may be named again.
         """
         for peer, key in keys.items():
             if peer != self.index and self._public.get(peer) != key:
@@ -144,6 +143,17 @@ class Sealer:
         for direction in (*self._outward.values(), *self._inward.values()):
             direction.cipher = None
         self._agreed = {}
+
+    def renew(self, peer: int, public: bytes) -> None:
+        """Replace a party's key by that of its new incarnation; both directions count from 0 again.
+
+        SealError when the party had this key before, in any incarnation: a counter would be used
+        twice under it; or when it had so many keys that no more are kept.
+        """
+        self._take(peer, bytes(public))
+        self._agreed = {}
+        for directions in (self._outward, self._inward):
+            directions.pop(peer, None)
 
     def _take(self, peer: int, public: bytes) -> None:
         """Make a key that the peer never had its present one."""

@@ -218,7 +218,7 @@ def test_one_agreement_serves_both_directions_and_is_not_kept():
     assert a._agreed == b._agreed == {}
     c = Sealer("p", "run", 1)
     a.open(1, "k", 2, 0, b.seal(0, "k", 2, 0, b"z"))
-    a.add_peers({1: c.public})  # what was agreed with the key before is not used again
+    a.renew(1, c.public)  # what was agreed with the key before is not used again
     assert a._agreed == {}
 
 
@@ -228,21 +228,26 @@ def test_one_agreement_serves_both_directions_and_is_not_kept():
 def test_a_key_that_a_party_ever_had_is_refused():
     a, b, _ = pair()
     later = Sealer("p", "run", 1)
-    a.add_peers({1: later.public})
+    with pytest.raises(SealError, match="party 1 comes with a key that it had before"):
+        a.renew(1, b.public)
+    a.renew(1, later.public)
+    for old in (b, later):  # A, B, A and A, B, B
+        with pytest.raises(SealError, match="party 1 comes with a key that it had before"):
+            a.renew(1, old.public)
+        assert a._public[1] == later.public
     with pytest.raises(SealError, match="party 1 comes with a key that it had before"):
         a.add_peers({1: b.public})
-    assert a._public[1] == later.public
     a.add_peers({1: later.public})  # the present one may be named again
-    a.add_peers({2: b.public})  # another party's
+    a.renew(2, b.public)  # another party's
 
 
 def test_the_memory_for_keys_is_bounded(monkeypatch):
     monkeypatch.setattr("securevfl.engine.security.sealing.MOST_KEYS", 3)
     a, *_ = pair()
     for _ in range(2):
-        a.add_peers({1: Sealer("p", "run", 1).public})
+        a.renew(1, Sealer("p", "run", 1).public)
     with pytest.raises(SealError, match=r"party 1 .* after 3 keys; party 0 remembers 3"):
-        a.add_peers({1: Sealer("p", "run", 1).public})
+        a.renew(1, Sealer("p", "run", 1).public)
     assert len(a._used[1]) == 3
     assert {len(one) for one in a._used[1]} == {16}
 
