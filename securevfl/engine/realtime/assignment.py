@@ -190,6 +190,8 @@ def begin_incarnation(
         epoch = max(epoch, store.begin_incarnation())
         store.forget(-1 if saved is None else saved["round"])
     party.epoch = epoch
+    if saved is None:
+        party.saved_epoch = epoch  # nobody wrote a checkpoint from which it came back
     if index == SERVER:
         party.round = max(party.round, floor)
     if assignment.manifest is not None:

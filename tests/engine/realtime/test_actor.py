@@ -74,6 +74,14 @@ def test_a_party_s_clock_goes_on_from_the_time_that_it_is_told():
     assert 5 * 10**9 <= asyncio.run(scenario()) < 65 * 10**9
 
 
+def test_who_begins_anew_did_not_come_back(tmp_path):
+    """Killed before its first checkpoint it believed so, and FedVS's parties waited for ever."""
+    for _ in range(2):
+        host, _, _ = run_actor(tmp_path)
+        assert not host.party.returned
+    assert host.party.epoch > 0
+
+
 def entropy_file(folder, index=0):
     return own_folder(str(folder), index) / "entropy.svfl"
 
