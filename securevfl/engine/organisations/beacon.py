@@ -14,9 +14,10 @@ from securevfl.engine.network import name_of
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.errors import SealError, WireError
 
-_BEACON = "securevfl beacon 1"
+_BEACON = "securevfl beacon 2"
 _MOST_ROUNDS = 256  # a store keeps eight for each power of eight
-_TYPES = (int, int, int, int, tuple, tuple, bool, bool, bool, bytes)
+_MOST_LIVES = 1 << 62  # a party takes a life above that which others have heard of
+_TYPES = (int, int, int, int, tuple, tuple, tuple, bool, bool, bool, bytes)
 
 
 class Beacon(NamedTuple):
@@ -34,6 +35,8 @@ class Beacon(NamedTuple):
         Lives of all parties, in order, with which it runs this phase or wants to; -1 for unknown.
     rounds : tuple of int
         Rounds of this phase of which it has a whole checkpoint, as they were when the era began.
+    origin : tuple of int
+        Era in which the phase was last begun from nothing, as far as it knows; or empty.
     begun : bool
         Whether it runs in this era.
     done : bool
@@ -50,6 +53,7 @@ class Beacon(NamedTuple):
     phase: int
     era: tuple[int, ...]
     rounds: tuple[int, ...]
+    origin: tuple[int, ...]
     begun: bool
     done: bool
     failed: bool
@@ -77,12 +81,14 @@ class Beacon(NamedTuple):
         if not isinstance(fields, tuple) or list(map(type, fields)) != list(_TYPES):
             raise WireError(f"beacon: {name_of(sender)} sent none that this version reads")
         found = cls(*fields)
-        whole = all(type(one) is int for one in (*found.era, *found.rounds))
+        whole = all(type(one) is int for one in (*found.era, *found.rounds, *found.origin))
         # Rounds of checkpoints rise, and a store keeps few: there is no room for anything else.
         rises = (
             list(found.rounds) == sorted(set(found.rounds)) and min(found.rounds, default=0) >= 0
         )
         whole = whole and rises and len(found.rounds) <= _MOST_ROUNDS
+        whole = whole and len(found.origin) in (0, len(found.era))
+        whole = whole and all(-1 <= one < _MOST_LIVES for one in (found.life, *found.era))
         if not whole or found.sender != sender or len(found.era) != len(manifest.entries):
             raise WireError(f"beacon: {name_of(sender)} sent none of this session")
         return found

@@ -51,6 +51,9 @@ class Process:
         Its signatures may still be missing; `gather` completes them.
     life : int
         How often its process was started before, in this session.
+    renew : callable
+        Called with the newest life of this party that others have heard of, where that is later
+        than its own, as when an old copy of its folder came back. It returns a later life.
     used : callable
         Notes that the session is used; called before anything that was signed for it leaves.
     record : callable
@@ -72,6 +75,7 @@ class Process:
         carrier: Carrier,
         *,
         life: int,
+        renew: Callable[[int], int],
         used: Callable[[], None],
         record: Callable[[str, dict[str, object]], None],
         say: Callable[[str], None],
@@ -84,6 +88,7 @@ class Process:
         self.patience = patience
         self._padded = padded
         self._identity = identity
+        self._renew = renew
         self._used = used
         self._record = record
         self._say = say
@@ -107,6 +112,7 @@ class Process:
         self._session: Session | None = None
         self._era: tuple[int, ...] = ()
         self._rounds: tuple[int, ...] = ()
+        self._origin: tuple[int, ...] = ()
         self._begun = self._result = self._back = False
         self._from: int | None = None  # the round of the checkpoint that the host began from
         self._server_done_at: float | None = None
@@ -160,7 +166,8 @@ class Process:
         """
         self._number, self._phase = phase.number, phase
         self._result, self._back = phase.finished(), False
-        self._rounds, self._server_done_at = phase.rounds(), None
+        self._server_done_at = None
+        self._rounds, self._origin = phase.rounds(), phase.store.origin()
         try:
             while not self._over(phase):
                 await self._step(phase)
@@ -200,6 +207,8 @@ class Process:
 
     async def _step(self, phase: Phase) -> None:
         """Look at what was heard, and do what follows from it."""
+        if self.roster.known_life() > self.roster.life:
+            await self._catch_up(phase)
         failed = self.roster.failed()
         if failed:
             raise OthersFailedError(
@@ -210,6 +219,7 @@ class Process:
         if self._host is not None and self._must_go_back(phase):
             await self._stop()
             self._back, self._rounds = self._result, phase.rounds()
+            self._origin = phase.store.origin()
         if self._host is None and self._result and not self._back:
             self._back = self._is_asked_back(phase)
         if self._host is None and (self._back or not self._result):
@@ -222,6 +232,16 @@ class Process:
         self._tell()
         self._name_silent()
         self._name_restarted()
+
+    async def _catch_up(self, phase: Phase) -> None:
+        """Take a life that nobody has heard of, in place of one that is over."""
+        await self._stop()
+        self.roster.life = self._renew(self.roster.known_life())
+        self._rounds, self._origin = phase.rounds(), phase.store.origin()
+        self._say(
+            "the others have heard of later processes of this party than its folder knows: it was "
+            "put back from an old copy. All go on from the newest round that is common, if any is"
+        )
 
     def _check_links(self, phase: Phase) -> None:
         """Refuse to go on without a link that was given up, unless the protocol does without."""
@@ -258,13 +278,13 @@ class Process:
         """Make the party's next incarnation, if all others are there for it."""
         self._wait_for(self.roster.absent(phase.number))
         alone = phase.tolerant and self._rounds and self.index != SERVER
-        if alone and server_runs(self.roster, phase.number):
+        if alone and server_runs(self.roster, phase.number, self._origin):
             await self._begin(phase, self.roster.newest[SERVER].era, max(self._rounds))
             return
         self._era = self.roster.lives
         if -1 in self._era or not self.roster.agreed(phase.number, self._era):
             return
-        await self._begin(phase, self._era, self.roster.common_round(self._rounds))
+        await self._begin(phase, self._era, self.roster.common_round(self._rounds, self._origin))
 
     def _settle(self, phase: Phase) -> None:
         """Take the newest checkpoint for the result: the others have ended without this party."""
@@ -280,19 +300,23 @@ class Process:
     def _incarnation(self, phase: Phase, at: int | None) -> PartyHost:
         """A new incarnation from the checkpoint of a round, or from the beginning."""
         phase.go_back(at)
-        return begin_incarnation(
+        host = begin_incarnation(
             phase.assignment,
             self.index,
             phase.store,
             self._transmit,
             identity=self._identity,
-            epoch=0,
+            epoch=self.roster.life,  # an old folder would count from an old number
             restored=at is not None,
             at=at,
             floor=0,
             used=phase.used,
             observe=phase.observe,
         )
+        if at is None:  # after the rounds of the last beginning are gone
+            phase.store.begin_anew(self._era)
+            self._origin = self._era
+        return host
 
     async def _begin(self, phase: Phase, era: tuple[int, ...], at: int | None) -> None:
         """Make a new incarnation from the checkpoint of a round, and connect it."""
@@ -411,6 +435,7 @@ class Process:
             phase=self._number,
             era=era or nothing,
             rounds=self._rounds,
+            origin=self._origin,
             begun=self._begun,
             done=done and self._phase is not None,
             failed=self._failed,

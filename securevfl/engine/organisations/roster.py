@@ -89,13 +89,26 @@ class Roster:
         """Parties whose own code ended in an error, in their present life."""
         return [n for n, beacon in sorted(self.newest.items()) if beacon.failed]
 
-    def common_round(self, own: Sequence[int]) -> int | None:
+    def known_life(self) -> int:
+        """Newest life of this party that another one has heard of; -1 for none."""
+        return max((self.of(one.era, self.index) for one in self.newest.values()), default=-1)
+
+    def common_round(self, own: Sequence[int], origin: tuple[int, ...]) -> int | None:
         """The newest round of which every party has a whole checkpoint; None to begin anew.
 
+        Rounds of an earlier beginning count as none: their party's secrets are others by now.
         CheckpointError where there is none, and beginning anew would lose more than two rounds of a
         party.
+
+        Parameters
+        ----------
+        own, origin
+            Rounds of this party, and the era in which they were begun from nothing.
         """
-        rounds = {n: set(self.newest[n].rounds) for n in self.peers} | {self.index: set(own)}
+        told = {n: (self.newest[n].rounds, self.newest[n].origin) for n in self.peers}
+        told[self.index] = tuple(own), origin
+        newest = max(begun for _, begun in told.values())  # lives only rise
+        rounds = {n: set(kept) if begun == newest else set() for n, (kept, begun) in told.items()}
         common = set.intersection(*rounds.values())
         if common:
             return max(common)
@@ -116,12 +129,13 @@ def _refuse_loss(newest: Mapping[int, int]) -> None:
     )
 
 
-def server_runs(roster: Roster, phase: int) -> bool:
-    """Whether the server runs a phase, in an era that has the server's present life."""
+def server_runs(roster: Roster, phase: int, origin: tuple[int, ...]) -> bool:
+    """Whether the server runs a phase of this origin, in an era that has its present life."""
     beacon = roster.newest.get(SERVER)
     return (
         beacon is not None
         and beacon.phase == phase
         and beacon.begun
+        and beacon.origin == origin
         and roster.of(beacon.era, SERVER) == beacon.life
     )

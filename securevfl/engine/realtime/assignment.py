@@ -187,7 +187,7 @@ def begin_incarnation(
     if saved is not None:
         restore(party, saved)
     if store is not None:
-        epoch = max(epoch, store.begin_incarnation())
+        epoch = store.begin_incarnation(epoch)
         store.forget(-1 if saved is None else saved["round"])
     party.epoch = epoch
     if saved is None:

@@ -3,9 +3,10 @@
 Each party has a folder: ``round-<r>.svfl`` for each stored round, ``once.svfl`` for constants,
 ``ahead.svfl`` for what the party wrote ahead of its next safe point,
 ``entropy.svfl`` with the entropy of the party's secret choices, ``run.svfl`` with a random name of
-the run where it has a manifest, ``life`` with the number of its
-incarnation, and ``lock``, which the writing process holds. Files are written whole or not at all,
-carry a checksum, are never unpickled, and have the mode 0600. A damaged file is passed over.
+the run where it has a manifest, ``origin.svfl`` with the lives of all where nobody drives them,
+``life`` with the number of its incarnation, and ``lock``, which the writing process holds. Files
+are written whole or not at all, carry a checksum, are never unpickled, and have the mode 0600. A
+damaged file is passed over.
 
 The store keeps the newest eight rounds, the newest eight multiples of eight, of 64, and so on.
 Parties that made the same rounds keep the same ones. So a driver whose history is some rounds old
@@ -33,6 +34,7 @@ _ONCE = "once.svfl"
 _ENTROPY = "entropy.svfl"
 AHEAD = "ahead.svfl"
 _RUN = "run.svfl"
+_ORIGIN = "origin.svfl"
 _INCARNATION = "life"
 _LOCK = "lock"
 _KEPT = 8  # rounds of each step, and the ratio of steps
@@ -82,14 +84,17 @@ class CheckpointStore:
             self._lock.release()
             self._lock = None
 
-    def begin_incarnation(self) -> int:
-        """Number of a new incarnation, which no earlier one had.
+    def begin_incarnation(self, least: int = 0, *, apart: int = 1) -> int:
+        """Number of a new incarnation, which no earlier one had; at least `least`.
 
-        CheckpointError when the file with the number is damaged: a number must not be used twice.
+        It is one of the next `apart` numbers, at random: an old copy of the folder that comes back
+        does not take the number of an incarnation that it does not know. CheckpointError when the
+        file with the number is damaged: a number must not be used twice.
         """
         path = self.folder / _INCARNATION
         try:
-            incarnation = int(path.read_text()) + 1 if path.exists() else 0
+            before = int(path.read_text()) if path.exists() else -1
+            incarnation = max(before + 1, least) + secrets.randbelow(apart)
         except ValueError:
             raise CheckpointError(
                 f"checkpoint: {path} is damaged: it holds no number. Put it back from a copy, or "
@@ -109,6 +114,17 @@ class CheckpointStore:
             token = secrets.token_hex(16)
             write_file(self.folder / _RUN, token)
         return str(token)
+
+    def begin_anew(self, era: tuple[int, ...]) -> None:
+        """Note in which era, the lives of all parties, the checkpoints to come were begun."""
+        write_file(self.folder / _ORIGIN, {"era": era})
+
+    def origin(self) -> tuple[int, ...]:
+        """The era of `begin_anew`; empty where there is none, or the file is damaged."""
+        try:
+            return tuple(read_file(self.folder / _ORIGIN)["era"])
+        except (CheckpointError, KeyError, TypeError):
+            return ()
 
     def new_entropy(self, entropy: bytes) -> None:
         """Write a party's own entropy over that of an earlier run."""

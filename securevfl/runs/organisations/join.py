@@ -26,6 +26,7 @@ from securevfl.runs.organisations.organisation import PROCESS, TRAINING, Organis
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import SUMMARY
 
+_APART = 1 << 20  # lives of a party are a number below this apart, so that none is taken twice
 _AGAIN = 10.0  # seconds at most in which a party whose session is over tells others so
 
 
@@ -99,7 +100,8 @@ class Member:
             self.manifest,
             self.identity,
             carrier,
-            life=self.folder.store.begin_incarnation(),
+            life=self.folder.store.begin_incarnation(apart=_APART),
+            renew=lambda known: self.folder.store.begin_incarnation(known + 1, apart=_APART),
             used=self._use,
             record=self._record,
             say=say,

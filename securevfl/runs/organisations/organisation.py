@@ -356,7 +356,7 @@ class Organisation:
             "messages": transcript.messages,
             "bytes": transcript.bytes,
             "silent": sum(event["event"] == "silent" for event in events),
-            "restarts": max((e["life"] for e in events if e["event"] == "era"), default=0),
+            "restarts": max(0, len({e["life"] for e in events if e["event"] == "era"}) - 1),
             "derived": made.describe(),
             "claims": [
                 claim.to_dict()

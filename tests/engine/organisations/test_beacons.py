@@ -16,7 +16,7 @@ PARTIES = (SERVER, 0, 1)
 def beacon(sender, **more):
     return Beacon(**{
         "sender": sender, "life": 0, "number": 1, "phase": 1, "era": (0, 0, 0), "rounds": (1, 2),
-        "begun": False, "done": False, "failed": False, "consent": b"s" * 64,
+        "origin": (0, 0, 0), "begun": False, "done": False, "failed": False, "consent": b"s" * 64,
     } | more)  # fmt: skip
 
 
@@ -59,6 +59,9 @@ def test_a_changed_beacon_is_refused_wherever_it_is_changed(keys, manifest):
     [
         {"era": (0, 0)},
         {"era": (0, 0, "x")},
+        {"era": (0, 0, 1 << 62)},
+        {"origin": (0, 0)},
+        {"origin": (0, 0, "x")},
         {"rounds": (1.5,)},
         {"rounds": (2, 1)},
         {"rounds": (1, 1)},
@@ -76,7 +79,7 @@ def test_a_signed_beacon_of_another_shape_is_none(keys, manifest, changes):
 
 def test_the_sender_within_a_beacon_is_the_one_who_signs(keys, manifest):
     body = wire.encode(tuple(beacon(1)))
-    signed = keys[0].sign(wire.encode(("securevfl beacon 1", manifest.digest, body)))
+    signed = keys[0].sign(wire.encode(("securevfl beacon 2", manifest.digest, body)))
     with pytest.raises(WireError, match="of this session"):
         Beacon.decode(wire.encode((0, body, signed)), manifest)
 
@@ -116,15 +119,32 @@ def test_a_phase_begins_when_all_want_it_with_the_same_lives():
 
 def test_all_go_back_to_the_newest_common_round():
     made = roster(beacons=[beacon(SERVER, rounds=(1, 2, 3, 8)), beacon(1, rounds=(2, 3, 9))])
-    assert made.common_round((2, 3, 8, 9)) == 3
+    assert made.common_round((2, 3, 8, 9), (0, 0, 0)) == 3
 
 
 def test_work_is_not_deleted_where_no_round_is_common():
     made = roster(beacons=[beacon(SERVER, rounds=(7, 8)), beacon(1, rounds=())])
     with pytest.raises(CheckpointError, match="the server up to 8, party 0 up to 8, party 1 up to"):
-        made.common_round((7, 8))
+        made.common_round((7, 8), (0, 0, 0))
     early = roster(beacons=[beacon(SERVER, rounds=(0, 1)), beacon(1, rounds=())])
-    assert early.common_round((0, 1, 2)) is None
+    assert early.common_round((0, 1, 2), (0, 0, 0)) is None
+
+
+def test_rounds_of_an_earlier_beginning_are_not_common():
+    """Each beginning has secrets of its own."""
+    made = roster(beacons=[beacon(SERVER), beacon(1, origin=(0, 0, 1))])
+    assert made.common_round((1, 2), (0, 0, 1)) is None
+    assert roster(beacons=[beacon(SERVER), beacon(1)]).common_round((1, 2), (0, 0, 0)) == 2
+    made.hear(beacon(1, number=2, rounds=(3, 4), origin=(0, 0, 1)), 9.0)
+    with pytest.raises(CheckpointError, match="the server up to 0, party 0 up to 0, party 1 up to"):
+        made.common_round((3, 4), (0, 0, 0))
+    assert not server_runs(roster(beacons=[beacon(SERVER, begun=True)]), 1, (0, 0, 1))
+
+
+def test_a_party_hears_that_others_know_of_a_later_life_of_it():
+    made = roster(life=3, beacons=[beacon(SERVER, era=(0, 5, 0)), beacon(1, era=(0, -1, 0))])
+    assert made.known_life() == 5
+    assert roster(life=3).known_life() == -1
 
 
 def test_a_phase_is_over_when_all_have_ended_or_one_is_further():
@@ -138,10 +158,10 @@ def test_a_phase_is_over_when_all_have_ended_or_one_is_further():
 
 def test_a_client_joins_a_running_server_only():
     made = roster(beacons=[beacon(SERVER, begun=True)])
-    assert server_runs(made, 1)
-    assert not server_runs(made, 2)
+    assert server_runs(made, 1, (0, 0, 0))
+    assert not server_runs(made, 2, (0, 0, 0))
     made.hear(beacon(SERVER, life=1, begun=False), 2.0)
-    assert not server_runs(made, 1)
+    assert not server_runs(made, 1, (0, 0, 0))
 
 
 def test_terms_are_signed(manifest):

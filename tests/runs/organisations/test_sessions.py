@@ -365,6 +365,41 @@ def test_restarts_of_parties_and_server_change_no_number(tmp_path, monkeypatch):
     assert said[-1] == "measures the test rows"
 
 
+async def held_with_an_old_folder(meeting, n, steps):
+    """Carry a session out; in its rounds a party is cut off, and its folder copied or put back."""
+    old, folder = meeting.folder / "old", meeting.folder / name(n)
+    tasks = {one: asyncio.ensure_future(meeting.take_part(one)) for one in meeting.parties}
+    for round, step in steps:
+        log = meeting.folder / "server" / "events.jsonl"
+        while not log.exists() or log.read_text().count('"round",') < round:
+            assert not tasks[SERVER].done()
+            await asyncio.sleep(0.01)
+        tasks[n].cancel()
+        await asyncio.wait({tasks[n]})
+        if step == "copy":
+            shutil.copytree(folder, old)
+        elif step == "put back":
+            shutil.rmtree(folder)
+            shutil.copytree(old, folder)
+        tasks[n] = asyncio.ensure_future(meeting.take_part(n))
+    return await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+@pytest.mark.parametrize("n", [1, SERVER])
+def test_an_old_copy_of_a_folder_that_comes_back_changes_no_number(n, tmp_path, monkeypatch):
+    """The others have heard of lives that it does not know: they took it for silent, for ever."""
+    monkeypatch.setattr("securevfl.runs.organisations.join._APART", 1)  # it takes a known life
+    meeting = Meeting(tmp_path, "split", 3, data=DIGITS, options=OPTIONS | {"rounds": 24})
+    steps = [(3, "copy"), (5, "start"), (6, "start"), (7, "put back")]
+    with one_thread(), meeting.kept_entropies():
+        ended = asyncio.run(held_with_an_old_folder(meeting, n, steps))
+    assert not [error for error in ended if isinstance(error, Exception)]
+    options = OPTIONS | {"rounds": 24}
+    wanted = simulated(meeting, "split", DataSource("digits", {"parties": 3, "seed": 0}), **options)
+    assert losses(meeting) == [row["loss"] for row in wanted.history]
+    assert any("put back from an old copy" in text for text in meeting.said[n])
+
+
 async def held_with_a_loss(meeting, lost, said):
     """Cut a party off once it has said a text, and start it again without its folder."""
     tasks = {n: asyncio.ensure_future(meeting.take_part(n)) for n in meeting.parties}
