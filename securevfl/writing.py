@@ -15,6 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether a file could not be written because its disk, or the user's part of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def write_durably(
     path: Path, content: str | bytes | Iterable[bytes], *, mode: int = 0o666, new: bool = False
 ) -> None:

@@ -25,6 +25,7 @@ from securevfl.engine.security.frames import Links
 from securevfl.engine.streams import Secrets
 from securevfl.engine.transcript import Transcript
 from securevfl.errors import DataError, RunError, SealError, SecureVFLError, WireError
+from securevfl.writing import is_full
 
 Transmit = Callable[[int, bytes], None]
 _SHOWN = 20  # rejected frames whose reasons are recorded one by one
@@ -312,6 +313,13 @@ class PartyHost(Owner):
                 self._lie = failure
             self._runner.close()
         except (Exception, RoundOverError) as failure:
+            if is_full(failure):
+                self._failed = (
+                    f"{name_of(self.party.index)}: its disk is full. What was whole is kept: make "
+                    "room, and go on"
+                )
+                self._runner.close()
+                return
             last = "".join(traceback.format_exception_only(failure)).strip()
             lines = "".join(traceback.format_tb(failure.__traceback__)[-3:])
             self._failed = f"{name_of(self.party.index)}: {last}\n{lines}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ from securevfl.runs.organisations.invitation import Invitation
 from securevfl.runs.organisations.organisation import PROCESS, TRAINING, Organisation
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import SUMMARY
+from securevfl.writing import is_full
 
 _APART = 1 << 20  # lives of a party are a number below this apart, so that none is taken twice
 _AGAIN = 10.0  # seconds at most in which a party whose session is over tells others so
@@ -256,7 +256,7 @@ def take_part(
     try:
         return asyncio.run(all_of_it())
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_full(error):
             raise
         raise RunError(
             f"party: {folder} could not be written: {error.strerror}. What was whole is kept: make "

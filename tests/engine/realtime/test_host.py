@@ -1,6 +1,7 @@
 """Parties in real time: the same results as in simulation, whatever the carrier does."""
 
 import asyncio
+import errno
 import random
 
 import numpy as np
@@ -137,17 +138,25 @@ def test_an_error_in_a_party_is_told_with_its_lines():
         asyncio.run(Carrier(parties).run())
 
 
-def test_a_checkpoint_that_cannot_be_written_ends_its_party():
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError("it is gone"), "party 1: OSError: it is gone"),
+        (OSError(errno.ENOSPC, "No space left on device"), "party 1: its disk is full. What was"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_written_ends_its_party(error, told):
     def keep(party, state):
         if party.index == 1 and party.round == 2:
-            raise OSError("no space left on device")
+            raise error
 
     carrier = Carrier(make("split", rounds=3).parties(), keep=keep)
     with one_thread(), pytest.raises(AssertionError, match="missing: party 1"):
         asyncio.run(carrier.run(1.0))
     status = carrier.hosts[1].status
     assert status.done
-    assert status.failed.startswith("party 1: OSError: no space left on device")
+    assert status.failed.startswith(told)
+    assert ("\n" in status.failed) == (told != "party 1: its disk is full. What was")
 
 
 def test_a_cautious_party_leaves_a_round_that_is_over():
