@@ -117,6 +117,7 @@ class Member:
     async def _from_open_to_leave(self, process: Process, say: Callable[[str], None]) -> Summary:
         """Connect, carry the session out, and tell the others how it ended."""
         if self.folder.ended:
+            self.folder.clear()  # a process that was killed at its very end has left its shares
             say(f"this session is over, and its result stands in {self.folder.path}")
             return await self._over(process)
         await process.open()
