@@ -93,8 +93,8 @@ def _used(text: str) -> dict[str, _Use]:
 def _unusable(path: Path, session: str, error: Exception) -> ConfigurationError:
     return ConfigurationError(
         f"manifest {session!r}: {path}, the list of the sessions that were used, cannot be "
-        f"read or written ({error}); a session is used once, so the list is needed. Make the "
-        "folder writable for this party"
+        f"read or written ({error}); a session is used once, so the list is needed. Make room "
+        "there, or let this party write there"
     )
 
 
