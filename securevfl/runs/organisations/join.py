@@ -11,7 +11,7 @@ from typing import ClassVar
 from securevfl.active.judge import LieFoundError
 from securevfl.engine.carriers.base import Carrier
 from securevfl.engine.carriers.nats import NatsCarrier
-from securevfl.engine.network import SERVER, Event
+from securevfl.engine.network import SERVER
 from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import OthersFailedError, Process
 from securevfl.engine.security.identity import Identity, Manifest
@@ -21,7 +21,7 @@ from securevfl.runs.evidence import keep_evidence
 from securevfl.runs.folders.checksums import Summary, read_summary
 from securevfl.runs.organisations.folder import SESSION, OwnFolder
 from securevfl.runs.organisations.invitation import Invitation
-from securevfl.runs.organisations.organisation import PROCESS, TRAINING, Organisation
+from securevfl.runs.organisations.organisation import Organisation
 from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import SUMMARY
 from securevfl.writing import is_full
@@ -165,9 +165,8 @@ class Member:
 
     def _record(self, name: str, fields: dict[str, object]) -> None:
         """Keep an event of the process itself."""
-        own = self._organisation
-        if own is not None:
-            own.log.add(PROCESS, Event(own.passed(TRAINING), self.index, 0, name, fields))
+        if self._organisation is not None:
+            self._organisation.note(name, fields)
 
 
 def kept_manifest(folder: Path, invitation: Invitation) -> Manifest:

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
 PROCESS, TABLES, TRAINING, EVALUATION = "process", "tables", "training", "evaluation"
+TOLD = (PROCESS, EVALUATION, TRAINING)  # what the history has
 PHASES = (TABLES, TRAINING, EVALUATION)  # a phase's number is its place here
 _SAID = 2.0  # seconds at least between two sentences about rounds
 
@@ -227,10 +228,17 @@ class Organisation:
     def passed(self, phase: str) -> int:
         """Nanoseconds since a phase began, whatever lay between this party's processes.
 
-        Never less than its newest event has: the machine's clock may have been set back.
+        What stands in the history has one clock, from the session's beginning on. Never less than
+        the newest event has: the machine's clock may have been set back.
         """
-        newest = max((event.time for event in self.log.events(phase)), default=0)
-        return max(newest, time.time_ns() - self.folder.origin(phase))
+        phases = TOLD if phase in TOLD else (phase,)
+        newest = max((event.time for event in self.log.events(*phases)), default=0)
+        return max(newest, time.time_ns() - self.folder.origin(phases[-1]))
+
+    def note(self, name: str, fields: dict[str, object]) -> None:
+        """Record an event of the process itself, in the round of the training in which it is."""
+        newest = max((event.round for event in self.log.events(TRAINING)), default=0)
+        self.log.add(PROCESS, Event(self.passed(PROCESS), self.index, newest, name, fields))
 
     def _observe(self, phase: str, event: Event) -> None:
         self.log.add(phase, event)
@@ -297,7 +305,7 @@ class Organisation:
         """Rows of the server's history, none elsewhere, and the other events of this party."""
         recorder = HistoryRecorder(made, {}, eval_every=1 << 62, progress=None)
         recorder.measured = dict
-        for event in self.log.events(PROCESS, TRAINING, EVALUATION):
+        for event in self.log.events(*TOLD):
             recorder.record(event)
         if recorder.rows and self.folder.has_result(EVALUATION):
             recorder.rows[-1] |= self.folder.result(EVALUATION)

@@ -102,6 +102,9 @@ def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, in_one_p
     meeting, summaries = coded
     wanted = in_one_process(meeting, "fedvs", **OPTIONS)
     assert losses(meeting) == [row["loss"] for row in wanted.history]
+    text = (meeting.folder / "server" / "history.jsonl").read_text()
+    times = [json.loads(line)["time"] for line in text.splitlines()]
+    assert times == sorted(times)  # also of what the process and the evaluation told
     both = [f"{summaries[0][part]}" for part in ("rows", "test_rows")]
     common = f"{sum(map(int, both))} rows are common to all tables, {both[1]} of them for the test"
     for n in meeting.parties:
