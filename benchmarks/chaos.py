@@ -464,6 +464,10 @@ class Run:
             self.pause(pause)
             if self.running and not self.row["refused"]:
                 self.do(kind, chance)
+        while self.copies and self.running and not self.row["refused"]:
+            self.pause(2.0)
+            if self.running:
+                self.do("old folder", 0.0)
         ended = self.wait(HUNG / 5, quiet=True)
         if not ended and not self.row["refused"]:
             for name in list(self.ended):  # whoever came late hears so that the session is over
