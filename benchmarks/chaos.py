@@ -328,7 +328,7 @@ class Run:
         return self.home(name) / "out"
 
     def work(self, name: str) -> Callable[[], None]:
-        """What its process does."""
+        """The work of a process."""
         raise NotImplementedError
 
     def simulate(self) -> list[Row]:
@@ -336,7 +336,7 @@ class Run:
         raise NotImplementedError
 
     def disturb(self, kind: str, chance: float) -> str:
-        """What only this carrier knows; whom it met."""
+        """Disturb by a kind that only this carrier has; the name of whom it met."""
         raise NotImplementedError
 
     def start(self, name: str) -> None:
@@ -350,7 +350,7 @@ class Run:
         self.running[name] = forked(self.work(name), log, network=self.network(name), clock=clock)
 
     def log(self, name: str) -> str:
-        """What its newest process said."""
+        """The words of its newest process."""
         return (self.folder / f"{name}-{self.starts[name]}.log").read_text()
 
     def network(self, name: str) -> str:
