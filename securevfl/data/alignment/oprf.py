@@ -39,7 +39,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -56,6 +56,9 @@ from securevfl.field.binary import (
     solve_bands,
     transpose_bits,
 )
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
 
 MOST = 1 << 24  # identifiers of a set: the bounds above hold up to here
 SESSION = 32  # bytes
@@ -249,7 +252,7 @@ def _slices(count: int, progress: Progress) -> Iterator[slice]:
         progress(min(_SLICE, count - at))
 
 
-def _streams(seeds: np.ndarray) -> list[Any]:
+def _streams(seeds: np.ndarray) -> list[CipherContext]:
     """Key streams of seeds, AES-128 in counter mode, each of which goes on where it ended."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -257,7 +260,7 @@ def _streams(seeds: np.ndarray) -> list[Any]:
     return [Cipher(algorithms.AES(seed.tobytes()), nonce).encryptor() for seed in seeds]
 
 
-def _next_columns(streams: list[Any], words: int) -> np.ndarray:
+def _next_columns(streams: list[CipherContext], words: int) -> np.ndarray:
     """The next words of each stream, uint64 (streams, words)."""
     zeros = bytes(8 * words)
     told = b"".join(stream.update(zeros) for stream in streams)

@@ -107,7 +107,7 @@ def grow(
 
     if trees < 1 or not 1 <= depth <= 8:
         raise DataError(f"trees={trees}, tree_depth={depth}: use 1 or more, and a depth of 1 to 8.")
-    shape: dict[str, Any] = {
+    shape: dict[str, int] = {
         "max_depth": depth,
         "min_samples_leaf": max(1, min(_LEAST_ROWS, len(rows) // _LEAST_ROWS)),
         "random_state": seed % 2**32,
