@@ -22,7 +22,9 @@ Bounds, for n_R and n_S identifiers:
 - *There is no solution of 1*, and R must begin anew: at most 2^-52 for n_R <= 2^24 with
   m >= 1.25 n_R + 128 (`tests/data/alignment/test_oprf.py` computes the bound).
 - *An x outside R's set has the value of R*: 2^-76 each, so 2^-52 for n_S <= 2^24. F has
-  40 + log2(n_R n_S) bits, so that two different values meet with probability 2^-40.
+  40 + 2 log2(n) bits, n the larger set, so that two values of different identifiers, of one set or
+  of both, meet with probability 2^-40. It has 80 bits at least: S finds two identifiers of one
+  value with 2^40 hashes, however small the sets are.
 - *S learns of R's set*: nothing but n_R. u hides c by the stream whose seed S lacks; the sums of 3
   are hidden by random rows.
 - *R learns F elsewhere*: unless <v(x), P> = H(x), F(x) hides 172 bits of s. An R that sends rows
@@ -84,8 +86,8 @@ def rows_sent(size: int) -> int:
 
 
 def value_bytes(receiver: int, sender: int) -> int:
-    """Bytes of a value that are compared: 40 + log2(n_R n_S) bits."""
-    return (40 + (receiver * sender).bit_length() + 7) // 8
+    """Bytes of a value that are compared: 40 + 2 log2(max(n_R, n_S)) bits, at least 80."""
+    return max(10, (40 + 2 * max(receiver, sender).bit_length() + 7) // 8)
 
 
 def work(receiver: int, sender: int) -> int:

@@ -153,9 +153,15 @@ def test_the_bound_holds_where_encodings_fail_often():
     assert 0 < failed / tries < bound
 
 
-@pytest.mark.parametrize(("own", "others"), [(1, 1), (10, 10**6), (10**6, 10**6), (2**24, 2**24)])
+@pytest.mark.parametrize(
+    ("own", "others"), [(1, 1), (0, 10**6), (10**6, 0), (2**23, 1), (10**6, 10**6), (2**24, 2**24)]
+)
 def test_values_are_long_enough(own, others):
-    assert 8 * oprf.value_bytes(own, others) >= 40 + math.log2(own * others)
+    """Of different identifiers, of one set or of both; and for who searches for such a pair."""
+    bits = 8 * oprf.value_bytes(own, others)
+    for pairs in (own * others, own**2 / 2, others**2 / 2):
+        assert pairs * 2.0**-bits <= 2.0**-40
+    assert bits >= 80
     assert oprf.value_bytes(own, others) + oprf.PROOF <= 64  # as BLAKE2b gives
 
 

@@ -176,7 +176,7 @@ def flipped(array: np.ndarray) -> np.ndarray:
         (1, "challenge", lambda true: b"0" * 16, "sent bytes as challenge"),
         (1, "challenge", lambda true: true ^ 1, "a matrix that encodes no set"),
         (0, "opening", flipped, "a matrix that encodes no set"),
-        (1, "values", lambda true: true[:-1], r"\(3, 6\) as values; uint8 \(4, 6\)"),
+        (1, "values", lambda true: true[:-1], r"\(3, 10\) as values; uint8 \(4, 10\)"),
         (1, "values", lambda true: true[::-1], "values that do not ascend"),
         (1, "values", lambda true: true[[0, 0, 1, 2]], "values that do not ascend"),
         (0, "common", lambda true: true[0], "told no common rows"),
