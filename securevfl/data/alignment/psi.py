@@ -37,7 +37,8 @@ _PART = 1 << 20  # rows of a message: 12 MiB of values
 def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Places of the rows that are in every set, in an order that is the same for all sets.
 
-    Sets are uint8 (n_m, bytes), no row twice within one; places are int64, in the order of rows.
+    Sets are uint8 (n_m, bytes); places are int64, in the order of rows. A row that is twice within
+    a set counts as common to none: its place would be of another identifier.
     """
     # Rows as 64-bit words, most significant first, so that lexsort orders them as numbers.
     words = [_words(each) for each in sets]
@@ -45,14 +46,16 @@ def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
     owner = np.repeat(np.arange(len(sets)), [len(each) for each in sets])
     place = np.concatenate([np.arange(len(each)) for each in sets])
     order = np.lexsort((owner, *(stacked[:, k] for k in reversed(range(stacked.shape[1])))))
-    # Equal rows now stand side by side, those of set 0 first. As no set has a row twice, a
-    # group of as many rows as there are sets has one of each, in the order of the sets.
+    # Equal rows now stand side by side, those of set 0 first. A common one is a group of as many
+    # rows as there are sets, one of each, in the order of the sets.
     rows = stacked[order]
     fresh = np.ones(len(rows), bool)
     fresh[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     starts = np.flatnonzero(fresh)
     counts = np.diff(np.append(starts, len(rows)))
     full = starts[counts == len(sets)]
+    for n in range(len(sets)):
+        full = full[owner[order[full + n]] == n]
     return [place[order[full + n]].astype(np.int64) for n in range(len(sets))]
 
 

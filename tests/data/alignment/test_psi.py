@@ -60,6 +60,13 @@ def test_common_places_against_sets(lists):
     assert set(found[0]) == set.intersection(*map(set, lists))
 
 
+def test_a_row_twice_within_a_set_is_common_to_none():
+    twice, once = (np.array([[n] * 10 for n in each], np.uint8) for each in ([7, 7, 3], [5, 3]))
+    for sets in ([twice, once], [once, twice], [twice, once[:0]]):
+        found = [each[at, 0].tolist() for each, at in zip(sets, common_places(sets), strict=True)]
+        assert found == ([[3], [3]] if len(sets[1]) else [[], []])
+
+
 @pytest.mark.parametrize("collector", [2, SERVER])
 def test_members_agree_with_a_plain_join(collector):
     draw = np.random.default_rng(5)
