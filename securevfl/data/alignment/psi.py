@@ -271,7 +271,7 @@ async def _answer(
     values = values[order]  # an order that says nothing of the own rows'
     await link.send_parts("values", (values[at:stop, :size] for at, stop in _parts(len(values))))
     told = await link.receive("common")
-    if type(told) is not tuple or len(told) != 2:
+    if type(told) is not tuple or len(told) != 2 or type(told[1]) is not bytes:
         raise RunError(f"psi: {link.whose} told no common rows; it does not follow the protocol")
     places, proof = await link.parts("places", np.int64, (link.size(told[0]),)), told[1]
     check_places(places, len(identifiers), link.party.index, link.peer)
@@ -321,7 +321,8 @@ async def _agree(party: Party, ring: Sequence[int], common: Sequence[str], name:
     for member in others:
         party.send(member, name, own)
     digests = await party.collect(name, senders=others)
-    differ = [name_of(member) for member, digest in digests.items() if digest != own]
+    same = {member for member, digest in digests.items() if type(digest) is bytes and digest == own}
+    differ = [name_of(member) for member in others if member not in same]
     if differ:
         raise DataError(
             f"psi: {name_of(party.index)} was told of {len(common)} common rows, and "

@@ -187,6 +187,7 @@ def flipped(array: np.ndarray) -> np.ndarray:
         (1, "values", lambda true: true[::-1], "values that do not ascend"),
         (1, "values", lambda true: true[[0, 0, 1, 2]], "values that do not ascend"),
         (0, "common", lambda true: true[0], "told no common rows"),
+        (0, "common", lambda true: (true[0], np.zeros(0)), "told no common rows"),
         (0, "common", lambda true: (1, true[1]), r"int64 \(2,\) as places; int64 \(1,\)"),
         (0, "places", lambda true: true.astype(np.int32), r"int32 \(2,\) as places"),
     ],
@@ -211,6 +212,13 @@ def test_a_message_that_is_no_member_s_is_refused(liar, kind, lie, words):
 def test_a_collector_that_names_other_rows_is_refused(lie, words):
     with pytest.raises(DataError, match=f"the collector, party 0, .*{words}"):
         lying(0, "places", lie)
+
+
+@pytest.mark.parametrize("lie", [lambda true: np.zeros(0), lambda true: np.zeros(2)])
+@pytest.mark.usefixtures("quick_transfers")
+def test_a_hash_of_the_common_rows_that_is_none_is_refused(lie):
+    with pytest.raises(DataError, match="party 0 of others, or of another order"):
+        lying(0, "rows", lie)
 
 
 @pytest.mark.usefixtures("quick_transfers")
