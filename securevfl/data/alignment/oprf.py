@@ -96,17 +96,28 @@ def work(receiver: int, sender: int) -> int:
 
 
 class Receiver:
-    """R, with its identifiers, each once. `whose` is the name of S in errors."""
+    """R, with its identifiers, each once. `whose` is the name of S in errors.
 
-    def __init__(self, identifiers: Sequence[str], whose: str, progress: Progress | None = None):
+    `context` says what the function is for, and between whom; S must have the same. So nobody can
+    pass the messages of two of its links on to each other, and answer for a set that it has not.
+    """
+
+    def __init__(
+        self,
+        identifiers: Sequence[str],
+        whose: str,
+        progress: Progress | None = None,
+        context: bytes = b"",
+    ):
         self._ids, self._whose, self._progress = identifiers, whose, progress or _ignore
-        self._session = os.urandom(SESSION)
+        self._told = os.urandom(SESSION)
+        self._session = _bound(self._told, context)
         self._keys, self._offered = offer(CODE_LENGTH)
         self._t = np.empty((rows_sent(len(identifiers)), _WORDS), np.uint64)
 
     def hello(self) -> tuple[int, bytes, np.ndarray]:
         """The first message: n_R, a session of its own, and keys of base transfers (512, 65)."""
-        return len(self._ids), self._session, self._offered
+        return len(self._ids), self._told, self._offered
 
     def matrix(self, choices: np.ndarray) -> Iterator[np.ndarray]:
         """Columns u in parts of `CHUNK` rows, uint64 (512, rows / 64), to S's choices (512, 130).
@@ -150,17 +161,24 @@ class Receiver:
 
 
 class Sender:
-    """S, with its identifiers, each once. `whose` is the name of R in errors."""
+    """S, with its identifiers, each once; `whose` is the name of R in errors, `context` as R's."""
 
-    def __init__(self, identifiers: Sequence[str], whose: str, progress: Progress | None = None):
+    def __init__(
+        self,
+        identifiers: Sequence[str],
+        whose: str,
+        progress: Progress | None = None,
+        context: bytes = b"",
+    ):
         self._ids, self._whose, self._progress = identifiers, whose, progress or _ignore
+        self._context = context
 
-    def choices(self, size: int, session: bytes, offered: np.ndarray) -> np.ndarray:
+    def choices(self, size: int, told: bytes, offered: np.ndarray) -> np.ndarray:
         """The answer to R's first message, uint8 (512, 130). RunError where that has no points."""
-        self._m, self._session = unknowns(size), session
+        self._m, self._session = unknowns(size), _bound(told, self._context)
         secret = np.frombuffer(os.urandom(CODE_LENGTH // 8), np.uint64)
         bits = np.unpackbits(secret.view(np.uint8), bitorder="little")
-        seeds, message = choose(session, offered, bits, self._whose)
+        seeds, message = choose(self._session, offered, bits, self._whose)
         self._s, self._chosen = secret, np.where(bits, ~np.uint64(0), np.uint64(0))
         self._streams = _streams(seeds)
         self._q = np.empty((rows_sent(size), _WORDS), np.uint64)
@@ -201,6 +219,11 @@ class Sender:
             rows = _combined(hashed[at], starts[at], self._q) ^ words
             parts.append(_hash_rows(hashed[at], rows, size))
         return _joined(parts, size)
+
+
+def _bound(told: bytes, context: bytes) -> bytes:
+    """Session of R's random bytes, of a fixed length, in a context."""
+    return hashlib.sha256(b"securevfl psi 2 session" + told + context).digest()
 
 
 def hash_ids(identifiers: Sequence[str], session: bytes, progress: Progress) -> np.ndarray:

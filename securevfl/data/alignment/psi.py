@@ -147,6 +147,11 @@ class _Link:
         self.party, self.peer, self.name = party, peer, name
         self.whose = name_of(peer)
 
+    def context(self, collector: int, member: int) -> bytes:
+        """What the messages belong to: the run, where a manifest names it, and the two ends."""
+        run = "" if self.party.signing is None else self.party.signing.run.hex()
+        return json.dumps([run, self.name, collector, member]).encode()
+
     def send(self, kind: str, payload: object) -> None:
         self.party.send(self.peer, f"{self.name} {kind}", payload)
 
@@ -221,7 +226,8 @@ async def _compare(
     link: _Link, identifiers: Sequence[str], progress: oprf.Progress | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Places of the own identifiers in a member's values, or -1; proofs of all; the rows found."""
-    receiver = oprf.Receiver(identifiers, link.whose, progress)
+    context = link.context(link.party.index, link.peer)
+    receiver = oprf.Receiver(identifiers, link.whose, progress, context)
     link.send("keys", receiver.hello())
     answer = await link.receive("choices")
     if type(answer) is not tuple or len(answer) != 2:
@@ -251,7 +257,8 @@ async def _answer(
     link: _Link, identifiers: Sequence[str], progress: oprf.Progress | None
 ) -> np.ndarray:
     """Rows of another member that the collector names as common."""
-    sender = oprf.Sender(identifiers, link.whose, progress)
+    context = link.context(link.peer, link.party.index)
+    sender = oprf.Sender(identifiers, link.whose, progress, context)
     hello = await link.receive("keys")
     if type(hello) is not tuple or len(hello) != 3 or type(hello[1]) is not bytes:
         raise RunError(f"psi: {link.whose} sent no keys; it does not follow the protocol")

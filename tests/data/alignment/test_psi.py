@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from securevfl.data.alignment import psi
 from securevfl.data.alignment.psi import common_places, intersect
 from securevfl.engine import wire
+from securevfl.engine.network import Signing
 from securevfl.engine.party import SERVER, Party
 from securevfl.engine.security.sealing import Sealing
 from securevfl.engine.simulation.simulator import Simulation
@@ -158,6 +159,21 @@ def lying(liar: int, kind: str, lie: Any, sets: Any = None) -> Any:
     )
     Simulation(dict(parties)).run()
     return parties
+
+
+@pytest.mark.parametrize(("runs", "fits"), [((b"one", b"one"), True), ((b"one", b"two"), False)])
+@pytest.mark.usefixtures("quick_transfers")
+def test_messages_of_another_run_are_refused(runs, fits):
+    """As if a third had passed them on, to answer each of two runs with the other's set."""
+    parties = {n: Member(n, [0, 1], ["a"], 0) for n in (0, 1)}
+    for n, run in enumerate(runs):
+        parties[n].signing = Signing(bytes(32), {}, run)
+    if fits:
+        Simulation(dict(parties)).run()
+        assert parties[1].rows.tolist() == [0]
+    else:
+        with pytest.raises(RunError, match="a matrix that encodes no set"):
+            Simulation(dict(parties)).run()
 
 
 def flipped(array: np.ndarray) -> np.ndarray:
