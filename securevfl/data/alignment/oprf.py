@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -278,11 +279,17 @@ def _slices(count: int, progress: Progress) -> Iterator[slice]:
 
 
 def _streams(seeds: np.ndarray) -> list[CipherContext]:
-    """Key streams of seeds, AES-128 in counter mode, each of which goes on where it ended."""
+    """Key streams of seeds, AES-128 in counter mode, each of which goes on where it ended.
+
+    They begin at different counters, so that no search for one key tries it for all streams.
+    """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    nonce = modes.CTR(bytes(16))
-    return [Cipher(algorithms.AES(seed.tobytes()), nonce).encryptor() for seed in seeds]
+    nonces = (modes.CTR(struct.pack(">QQ", i, 0)) for i in range(len(seeds)))
+    return [
+        Cipher(algorithms.AES(seed.tobytes()), nonce).encryptor()
+        for seed, nonce in zip(seeds, nonces, strict=True)
+    ]
 
 
 def _next_columns(streams: list[CipherContext], words: int) -> np.ndarray:

@@ -99,6 +99,12 @@ def test_an_error_in_a_column_is_found_where_the_secret_reads_that_column():
             sender.check(opening)
 
 
+def test_streams_of_one_key_differ():
+    """Free rows of the encoding are zeros, and show what the stream is there."""
+    streams = oprf._next_columns(oprf._streams(np.zeros((3, 16), np.uint8)), 4)
+    assert len(np.unique(streams)) == 12
+
+
 def test_a_set_without_an_encoding_is_refused(monkeypatch):
     monkeypatch.setattr(oprf, "solve_bands", lambda *_: None)
     receiver, sender = oprf.Receiver(["a"], "S"), oprf.Sender(["a"], "R")
