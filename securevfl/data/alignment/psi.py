@@ -8,7 +8,8 @@ values are common to all.
 Beyond the intersection, the collector learns the sizes of the sets and which of its identifiers
 each other member has, the others the size of its set; who pools learns what each of them knows. A
 member that deviates may enter identifiers that it does not have, as many as it says, the collector
-a few times as many (`oprf` has the bound), and both may leave out some. Beyond that a deviation
+a few times as many and some hundreds (`oprf` has the bound), and both may leave out some. Where a
+manifest names the run, nobody passes the messages of one run on to another. Beyond that a deviation
 ends the run: a matrix that encodes no set, an answer that names identifiers which the collector
 does not have, and answers that differ from member to member, in identifiers or their order.
 

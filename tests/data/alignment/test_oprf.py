@@ -171,6 +171,14 @@ def test_values_are_long_enough(own, others):
     assert oprf.value_bytes(own, others) + oprf.PROOF <= 64  # as BLAKE2b gives
 
 
+def test_a_receiver_of_a_few_identifiers_fits_many():
+    """It says 10 and enters 150: no bound by what it says alone holds for small sets."""
+    m = oprf.unknowns(10)
+    hashed = oprf.hash_ids([f"{n}" for n in range(150)], bytes(32), lambda steps: None)
+    solved = binary.solve_bands(oprf._starts(hashed, m), hashed[:, 3:5], oprf._oracle(hashed), m)
+    assert solved is not None
+
+
 @pytest.mark.parametrize(("searched", "most"), [(40, 1.7), (64, 3.1)])
 def test_how_many_identifiers_a_receiver_can_fit(searched, most):
     """The least k at which 2^(76 m) (2^q e / k)^k 2^(-76 k) falls below 2^-40."""
