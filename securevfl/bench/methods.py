@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.source import DataSource
-from securevfl.errors import ConfigurationError, DataError, RunError, SecureVFLError
+from securevfl.errors import ConfigurationError, DataError, RunError, SecureVFLError, needs
 from securevfl.protocols.base.registry import get_protocol
 from securevfl.studies.choice import Choice, applied, choose
 from securevfl.studies.compare import comparison
@@ -184,7 +184,13 @@ class MethodTable:
             Asked often; when it says True, `Interrupted` is raised, and finished runs are kept.
         finished : callable, optional
             Called after each cell.
+
+        Raises
+        ------
+        MissingPackageError
+            Before any run, where intervals and pictures could not be made.
         """
+        needs("bench methods", "report", "matplotlib", "scipy")
         passes = dict.fromkeys((1, len(self.seeds)))
         work = [(seeds, one) for seeds in passes for one in self.cells() if one not in self.refused]
         for number, (seeds, one) in enumerate(work):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.bench.methods import fronts
+from securevfl.errors import needs
 
 # Okabe and Ito's colours, that colour-blind readers tell apart.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -26,6 +27,7 @@ def draw(cells: Sequence[Mapping[str, Any]], path: Path) -> None:
         Of `securevfl.bench.methods.MethodTable.content`.
     path : Path
     """
+    needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 

@@ -101,6 +101,8 @@ class Batches:
 
 def rows_of(features: np.ndarray, samples: np.ndarray) -> np.ndarray:
     """Rows of a matrix by number; all zero where the number is -1."""
+    if (last := samples.max(initial=-1)) >= len(features):  # it would be taken for the last row
+        raise IndexError(f"row {last} of a matrix of {len(features)} rows")
     rows: np.ndarray = features.take(samples, axis=0, mode="clip")  # half the time of an index
     if samples.min(initial=0) < 0:
         rows[samples < 0] = 0

@@ -22,7 +22,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import securevfl as svfl
-from securevfl.cli import completion, displays, studies, threshold, verify
+from securevfl.cli import bench, completion, displays, studies, verify
 from securevfl.cli import output as show
 from securevfl.cli import run as start
 from securevfl.cli.app import app, in_flags
@@ -102,7 +102,7 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
         (start, ("start", "go_on")),
         (verify, ("start",)),
         (studies, ("compare", "study", "plan", "decoding", "scale")),
-        (threshold, ("threshold",)),
+        (bench, ("threshold", "methods")),
         (show, ("print_rounds", "print_json", "print_brief")),
     ):
         for name in names:

@@ -55,6 +55,13 @@ def test_laid_out_rows_are_the_samples_behind_a_batch(layout):
     assert laid.sum() == matrix.sum()
 
 
+def test_a_row_beyond_the_matrix_is_refused_and_padding_is_zero():
+    matrix = np.arange(6, dtype=np.float32).reshape(3, 2) + 1
+    assert (rows_of(matrix, np.array([2, -1])) == [[5, 6], [0, 0]]).all()
+    with pytest.raises(IndexError, match="row 3 of a matrix of 3 rows"):
+        rows_of(matrix, np.array([0, 3]))
+
+
 def test_batches_follow_their_stream_whatever_the_order_of_asking():
     one, two = (Batches(100, 3, 20, stream) for _ in range(2))
     forward = [one.draw(r).tolist() for r in range(1, 40)]

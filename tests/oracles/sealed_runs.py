@@ -38,7 +38,7 @@ class SealedRun:
     Attributes
     ----------
     messages : int
-        Those that arrived, of both lives.
+        Those that left, of both lives.
     faults : list of str
         Messages that were not sealed as documented.
     resumed : bool
@@ -57,7 +57,7 @@ class SealedRun:
     _frames: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict, repr=False)
 
     def take(self, sealing: Sealing, links: dict[Any, DocumentedLink], message: Message) -> None:
-        """Look at the bytes of a message, as they arrive."""
+        """Look at the bytes of a message."""
         self.messages += 1
         self.rounds = max(self.rounds, message.round)
         fault = self._fault(sealing, links, message)
@@ -97,17 +97,18 @@ def _links_of(
 
 
 class _Listener(Simulation):
-    """A simulation that shows the bytes of each message as it arrives."""
+    """A simulation that shows the bytes of messages as they leave: not all arrivals are events."""
 
     def __init__(self, parties: Any, *, found: SealedRun, sealing: Sealing, **options: Any) -> None:
         super().__init__(parties, sealing=sealing, **options)
         self._found, self._seals = found, sealing
         self._documented: dict[Any, DocumentedLink] = {}
 
-    def _arrive(self, message: Message) -> None:
-        if message.row >= 0:
-            self._found.take(self._seals, self._documented, message)
-        super()._arrive(message)
+    def _transmit(self, together: Sequence[tuple[Message, int]]) -> None:
+        for message, _ in together:
+            if message.row >= 0:
+                self._found.take(self._seals, self._documented, message)
+        super()._transmit(together)
 
 
 def run_sealed(protocol: Protocol) -> SealedRun:

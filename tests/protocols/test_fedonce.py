@@ -96,7 +96,7 @@ def oracle(dataset, options):
     step = torch.optim.SGD(centre.parameters(), lr=config.lr)
     losses = []
     for round in range(1, config.rounds + 1):
-        samples = made.layout.samples(made.layout.draw(round))
+        samples = made.layout.samples(made.layout.draw(round)).copy()
         loss = loss_of(centre, codes[samples], dataset.train_labels[samples])
         step.zero_grad()
         loss.backward()
