@@ -149,7 +149,7 @@ class _Link:
         self.whose = name_of(peer)
 
     def context(self, collector: int, member: int) -> bytes:
-        """What the messages belong to: the run, where a manifest names it, and the two ends."""
+        """Context of the messages: the run, where a manifest names it, and the two ends."""
         run = "" if self.party.signing is None else self.party.signing.run.hex()
         return json.dumps([run, self.name, collector, member]).encode()
 

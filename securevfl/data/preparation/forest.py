@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.errors import DataError
+from securevfl.errors import DataError, needs
 
 _LEAST_ROWS = (
     20  # of a leaf, in tables of 400 rows or more; it keeps leaves from naming single rows
@@ -99,6 +99,7 @@ def grow(
     DataError
         For numbers out of range.
     """
+    needs("trees", "sklearn", "sklearn")
     from sklearn.ensemble import (
         GradientBoostingClassifier,
         GradientBoostingRegressor,
