@@ -85,5 +85,5 @@ def _front(panel: Any, points: Sequence[tuple[str, float, float]], unit: float) 
     last = {name: (a, b) for (name, *_), a, b in zip(points, x, y, strict=True)}
     for name, place in last.items():
         panel.annotate(
-            name, place, textcoords="offset points", xytext=(-4, 5), ha="right", fontsize=7
+            name, place, textcoords="offset points", xytext=(3, -9), ha="left", fontsize=7
         )
