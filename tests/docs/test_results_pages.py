@@ -205,9 +205,10 @@ def test_the_commits_that_results_name_can_be_looked_at():
         told = content.get("commit") if isinstance(content, dict) else None
         named |= dict.fromkeys(re.findall(r"\b[0-9a-f]{7,12}\b", told or ""), path)
     assert len(named) > 20
-    told = git("cat-file", "--batch-check=%(objecttype)", input="\n".join(named)).stdout
-    found = dict(zip(named, told.splitlines(), strict=True))
-    assert {one: named[one] for one, kind in found.items() if kind != "commit"} == {}
+    # Of what HEAD comes from: a commit that a rebase left behind is not in anybody else's clone.
+    history = {line[:7]: line for line in git("rev-list", "HEAD").stdout.splitlines()}
+    left = {one: named[one] for one in named if not history.get(one[:7], "").startswith(one)}
+    assert left == {}
 
 
 STUDIES = {
