@@ -46,6 +46,8 @@ _LOGARITHMS: dict[str, Callable[[float], float]] = {"2": math.log2, "e": math.lo
 class Conditions:
     """The conditions of a run: delays of clients, rates of links, and the mode of computing time.
 
+    ConfigurationError for values out of range, or that do not go together.
+
     Parameters
     ----------
     name : str
@@ -67,18 +69,16 @@ class Conditions:
         Rate at which each client gets what the server sends, one message after the other, once it
         has left the server's uplink. Empty, and None, for no limit.
     seconds_per_multiply_add : float
-        Price of an operation, where computing is modelled.
+        Seconds of one operation: above 0 where `compute` is "modelled", else 0.
     delay_mode : {"latency", "occupies", "abort"}
         What a delay is. "latency": the message is under way, and its sender goes on at once.
         "occupies": the sender works for so long, then sends, and does nothing else meanwhile.
         "abort": as "occupies", but a client that hears from the server of a newer round drops its
         work of older ones: these messages are not sent, and the client is free at once.
     slowness : tuple of float
-        Of each client, how many times longer its modelled computing takes than the server's;
-        empty for 1.
+        Modelled computing time of each client, in multiples of the server's; empty for 1.
     persistence : int
-        Rounds for which a party's draw of a delay holds, so that slow spells last; 1 for a fresh
-        draw each round. A trace is replayed as it is.
+        Rounds for which a delay holds once it is drawn. A trace is replayed as it is.
     """
 
     name: str = "none"

@@ -128,7 +128,7 @@ class Mailbox:
             wait.take(message)
 
     def finish(self) -> list[Message]:
-        """End the present wait and return its messages; after a collect, others of it are late."""
+        """End the present wait and return its messages; more of a collect's messages are late."""
         wait = self.wait
         self.wait = None
         if wait is None:
@@ -152,7 +152,7 @@ class Mailbox:
         return self.newer_announcement(wait.announced)
 
     def enter(self, round: int) -> None:
-        """Count messages of rounds before this one as late from now on."""
+        """Begin a round: messages of earlier ones, held or still to come, are late."""
         if round > self._floor:
             self._floor = round
             # What is below the floor is late without being closed; forgetting it keeps the set as

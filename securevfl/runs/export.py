@@ -414,7 +414,7 @@ def export_models(protocol: Protocol, parties: Mapping[int, Party], folder: Path
 
 
 def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, folder: Path) -> Path:
-    """Write the model of one party, of which alone the trained model is in `parties`.
+    """Write the model of one party, and return its file; the others need not be trained.
 
     Parameters
     ----------
@@ -482,7 +482,7 @@ def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | Non
 
 
 def export_kept(folder: Path, out: Path) -> list[Path] | None:
-    """Export the models of a finished run's folder; None where no party had them all."""
+    """Write a finished run's models as `export_models`; None where no party had them all."""
     abouts = read_descriptions(folder)
     return _save_all(abouts, read_arrays(folder / MODELS), out) if abouts else None
 

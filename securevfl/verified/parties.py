@@ -72,7 +72,7 @@ class Hands:
         return Key(value, node, self.index, self.world)
 
     def prf(self, key: Any, label: Any, *shape: Any, of: Sequence[Any] = ()) -> Element:
-        """The uniform elements that a key and a label stand for.
+        """Uniform elements that are a function of a key and a label (a PRF).
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Hands:
         return Key(value, node, self.index, self.world)
 
     def tag(self, key: Any, label: Any, of: Sequence[Any] = ()) -> Secret:
-        """32 bytes, uint8, which stand for a label and protected values under a key; see `prf`."""
+        """32 bytes (uint8), a function of a key, a label and protected values; see `prf`."""
         from securevfl.field.prss import derive
 
         use = self._use(key, label, of)
@@ -258,7 +258,7 @@ class Hands:
         return self._signing(verifying_half, key)
 
     def sign(self, key: Any, function: Callable[..., bytes], *values: Any) -> Bytes:
-        """The Ed25519 signature of a statement: `function` of these values, pure, of a module."""
+        """Ed25519 signature of `function(*values)`; the function is pure, and a module's own."""
         return self._signing(signature, key, *values, statement=function)
 
     def _signing(self, made_by: Any, key: Any, *values: Any, **named: Any) -> Bytes:
@@ -320,7 +320,7 @@ class Hands:
         Raises
         ------
         FlowError, RunError
-            Where they are not the shares of one key, in a trace and in an ordinary run.
+            For shares that are not of one key: FlowError in a trace, RunError in an ordinary run.
         """
         home_of(list(shares.values()), self.index)
         p, points = self.field.modulus, list(shares)

@@ -82,7 +82,7 @@ class AttackCase:
     job : Job
     settings : AttackSettings
     interrupted : callable, optional
-        Stops the runs.
+        Asked during the runs; True stops them.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class AttackCase:
     # -- the labels and columns behind a table ---------------------------------------------------
 
     def labels(self, table: Table) -> np.ndarray:
-        """Class numbers of the rows of a table."""
+        """Class numbers of the rows of a table; ConfigurationError for a regression."""
         if self.data.task == "regression":
             raise ConfigurationError("labels of a regression are not inferred; use classes")
         found: np.ndarray = self.data.train_labels[table.rows]
@@ -175,7 +175,7 @@ class AttackCase:
         )
 
     def auxiliary(self, rows: int) -> np.ndarray:
-        """Numbers of the rows that the server knows, drawn from `rows`: at most half of them."""
+        """Row numbers below `rows` that the server knows: `settings.auxiliary`, at most half."""
         return self.stream.permutation(rows)[: min(self.settings.auxiliary, rows // 2)]
 
     def network(self, client: Any, protocol: Any) -> PolynomialNetwork | None:

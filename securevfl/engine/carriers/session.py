@@ -65,7 +65,7 @@ class _Link:
 
     @property
     def epoch(self) -> int | None:
-        """Epoch of the incarnation."""
+        """Number of the peer's newest known incarnation; None before it introduced itself."""
         return None if self.handshake.theirs is None else self.handshake.theirs.epoch
 
     @property
@@ -75,7 +75,7 @@ class _Link:
         return (-1, -1) if theirs is None else (theirs.epoch, theirs.attempt)
 
     def say_hello_at_once(self) -> None:
-        """Let the introduction be due, and its waits begin anew."""
+        """Make the introduction due at once, and the waits for its answer short again."""
         self.hello_at, self.hello_wait = _AT_ONCE, _FIRST_HELLO
 
     def answer_by(self, time: float) -> None:
@@ -194,8 +194,8 @@ class Session:
     def take(self, data: bytes, now: float) -> tuple[int | None, bool]:
         """Receive a datagram. One that is not valid is counted in `rejected`, and else ignored.
 
-        Returns the peer to whom something may be due now, and whether it has sealed the datagram,
-        which is new.
+        Returns the peer to whom something may be due now, and whether the datagram is a new one
+        that the peer sealed.
         """
         try:
             head = read_head(data)
@@ -213,11 +213,11 @@ class Session:
         return None, False
 
     def due(self, now: float) -> list[tuple[int, bytes]]:
-        """Datagrams that are to leave now, as (receiver, bytes)."""
+        """Datagrams to send at `now`, in seconds, as (receiver, bytes); they count as sent."""
         return [(peer, data) for peer in self._links for data in self.due_to(peer, now)]
 
     def due_to(self, peer: int, now: float) -> list[bytes]:
-        """Datagrams that are to leave now to one peer."""
+        """Datagrams to send to one peer at `now`, in seconds; they count as sent."""
         link = self._links[peer]
         leaving = []
         if not link.present and now >= link.hello_at:
@@ -238,7 +238,7 @@ class Session:
         return max(now, min(times, default=_NEVER))
 
     def next_due_to(self, peer: int, now: float) -> float:
-        """The same of `due_to`."""
+        """Time at which `due_to` must be asked again at the latest; at least `now`."""
         return max(now, self._links[peer].next_due(now))
 
     def reconnected(self, peer: int | None = None) -> None:
@@ -269,7 +269,7 @@ class Session:
         return frozenset(n for n, link in self._links.items() if link.present)
 
     def silent(self, now: float, seconds: float) -> list[int]:
-        """Known peers from which nothing new and authentic came for more than `seconds`.
+        """Known peers from which nothing new and authentic came for `seconds` or longer.
 
         A present peer says something every `KEEPALIVE` seconds. A datagram that a relay repeats is
         nothing new.

@@ -85,7 +85,7 @@ class CheckpointStore:
             self._lock = None
 
     def begin_incarnation(self, least: int = 0, *, apart: int = 1) -> int:
-        """Number of a new incarnation, which no earlier one had; at least `least`.
+        """Number of a new incarnation (start of the party), never used before; at least `least`.
 
         It is one of the next `apart` numbers, at random: an old copy of the folder that comes back
         does not take the number of an incarnation that it does not know. CheckpointError when the
@@ -116,22 +116,22 @@ class CheckpointStore:
         return str(token)
 
     def begin_anew(self, era: tuple[int, ...]) -> None:
-        """Note in which era, the lives of all parties, the checkpoints to come were begun."""
+        """Write the era of the checkpoints to come: the incarnation number of each party."""
         write_file(self.folder / _ORIGIN, {"era": era})
 
     def origin(self) -> tuple[int, ...]:
-        """The era of `begin_anew`; empty where there is none, or the file is damaged."""
+        """Era that `begin_anew` wrote; empty if it wrote none, or the file is damaged."""
         try:
             return tuple(read_file(self.folder / _ORIGIN)["era"])
         except (CheckpointError, KeyError, TypeError):
             return ()
 
     def new_entropy(self, entropy: bytes) -> None:
-        """Write a party's own entropy over that of an earlier run."""
+        """Write the random bytes of a party's secret choices over those of an earlier run."""
         write_file(self.folder / _ENTROPY, {"entropy": entropy})
 
     def entropy(self) -> bytes | None:
-        """The party's own entropy; None where there is none, or the file is damaged."""
+        """Random bytes that the party's secret choices follow from; None if missing or damaged."""
         try:
             entropy: bytes = read_file(self.folder / _ENTROPY)["entropy"]
         except (CheckpointError, KeyError, TypeError):

@@ -101,7 +101,7 @@ class Client(KeyParticipant):
     Attributes
     ----------
     answered : dict
-        By life of the server the newest round to which it uploaded, and a hash of all that it was
+        By incarnation of the server the newest round it uploaded to, and a hash of all that it was
         told of that sum. Its masks of these labels are used up.
     unknowns : int
         Independent columns of all clients, with a budget of sums.
@@ -217,8 +217,8 @@ class Client(KeyParticipant):
     async def catch_up(self) -> None:
         """Make the steps of rounds that this client missed, before it shares its model again.
 
-        RunError where a round is told otherwise than before: else one client alone could be told to
-        step, by one story for all.
+        RunError where the server says otherwise of a round than it said in it. Else it could have
+        one client alone step, although it now tells all clients the same.
         """
         for round, batch, attempt, gradient in await one_story.catch_up(self):
             check_rows(self.public, batch)
@@ -232,7 +232,7 @@ class Client(KeyParticipant):
             self.step(round, batch, attempt, gradient)
 
     async def upload(self, batch: Batch, attempt: Attempt) -> None:
-        """Wait for the shares of the models in the sum, and send the server H-tilde.
+        """Wait for the shares of the models in the sum, and send the server the upload H-tilde.
 
         Shares may be lost or late. The wait then ends with the round, without an upload; what the
         server sent meanwhile is for this client even so.
@@ -264,8 +264,8 @@ class Client(KeyParticipant):
     def count_release(self, batch: Batch) -> None:
         """Count a sum of these rows before the model for it is shared; refuse what is too much.
 
-        It may be decoded from the others' uploads alone, so the client counts what it shares for.
-        PrivacyError where E h would exceed the unknowns of a row.
+        The others' uploads alone may give the sum, so the client counts before it shares.
+        PrivacyError where the sums of a row, times the width h, would reach the budget.
         """
         if not self.public.config.budget:
             return
@@ -567,7 +567,7 @@ class Server(Participant):
         return False
 
     def count_release(self, batch: Batch) -> None:
-        """Count a sum of these rows before it is asked for."""
+        """Count a sum of these rows before it is asked for, if there is a budget of sums."""
         if self.public.config.budget:
             held = self.public.batches[batch.part].length
             self.released = counted(self.released, batch.part, batch.rows, held)

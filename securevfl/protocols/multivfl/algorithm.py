@@ -81,7 +81,7 @@ class Copies:
     networks : mapping of int to Model
         Such models by label owner.
     shapes : mapping
-        Of its weights.
+        Shape of each weight of such a model, by name.
     """
 
     def __init__(self, first: Model, networks: Mapping[int, Model], shapes: Shapes) -> None:

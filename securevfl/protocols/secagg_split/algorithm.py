@@ -155,8 +155,8 @@ class Client(SummedClient):
     def follow(self, round: int, rows: np.ndarray, summed: Any, gradient: Any) -> None:
         """Step with the gradient of a round, if it is of a sum that this client is in.
 
-        RunError where that sum is none, or not the one that was told before: else one client alone
-        could be told to step, by one story for all.
+        RunError where that sum is none, or not the one that was told before. Else the server could
+        have one client alone step, although it now tells all clients the same.
         """
         said = round, tuple(summed.sharers), tuple(summed.survivors)
         cut = self.public.cohorts.cut({*summed.survivors})
@@ -409,7 +409,7 @@ class Server(SummedServer):
         uploads: Mapping[int, Element],
         openings: Mapping[int, Opening],
     ) -> Element:
-        """Sum of the survivors' y_u without masks (round 4): b_u of U3, keys of U2 not in U3."""
+        """Sum of x_u over U3 (round 4): y_u less masks of b_u, and of U2's clients not in U3."""
         code = self.public.shamir
         total: Any = sum(uploads.values())
         for v in uploads:

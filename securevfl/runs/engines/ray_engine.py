@@ -25,7 +25,7 @@ class RayEngine:
     conditions: ClassVar[str] = "none"
 
     def read(self, folder: Path) -> State:
-        """Nothing: the driver and each party read what they have written themselves."""
+        """An empty state: the driver and each party read what they have written themselves."""
         return {}
 
     def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:

@@ -49,7 +49,7 @@ _NO_DEADLINE = "9999-12-31T00:00:00+00:00"
 
 
 class NewRowsOwner(TableOwner):
-    """Party of the alignment of new rows; `members` have a table, `asker` tells the others."""
+    """Party in the search for the new rows of all; `asker` tells `everybody` their number."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class NewRowsOwner(TableOwner):
         self.facts = {"rows": len(rows)}
 
     async def run(self) -> None:
-        """The asker tells how many rows there are."""
+        """Send, as the asker, how many rows there are; receive it, as another party."""
         if self.index == self.asker:
             self.broadcast("facts", self.facts, to=[n for n in self.everybody if n != self.index])
         else:
@@ -84,7 +84,7 @@ class NewRowsOwner(TableOwner):
 
 
 class ScoresHolder(Party):
-    """The server, which tells the asker the scores; or another party of that phase."""
+    """Party of the last phase, in which the server sends the party `asker` the scores."""
 
     kept: ClassVar[tuple[str, ...]] = ("scores",)
 
@@ -129,7 +129,7 @@ class PredictingOrganisation(Organisation):
 
     @functools.cached_property
     def rows(self) -> np.ndarray | None:
-        """All own new rows as the network reads them, (m, d); None of who has none."""
+        """All own new rows as the network reads them, (m, d); None for server and helpers."""
         if not self._has_rows:
             return None
         tables = self.terms.tables(self.index, self._file, self.parties)
@@ -155,7 +155,7 @@ class PredictingOrganisation(Organisation):
         return party
 
     def phase(self, name: str) -> Phase | None:
-        """A phase as this party carries it out; None where the server asks, and tells nobody."""
+        """A phase as this party carries it out; None for `TELLING` if the server is the asker."""
         if name == ALIGNING:
             _ = self.rows  # what is wrong with them is said before anything is told of them
             everybody = sorted(self.manifest.entries)
@@ -203,7 +203,7 @@ class PredictingOrganisation(Organisation):
         self.folder.write_result(TELLING, party.scores if self.index == self.asker else None)
 
     def save(self) -> Summary:
-        """Write the predictions, at who asked for them; the summary of this party."""
+        """Write the predictions, if this party is the asker; returns its summary."""
         rows = self.folder.result(ALIGNING)["rows"]
         summary: Summary = {
             "session": self.manifest.session,
@@ -330,9 +330,9 @@ def predict(
     say: Callable[[str], None],
     patience: float = 15.0,
 ) -> Summary:
-    """Take part in a prediction by the models of an ended session; the summary of this party.
+    """Take part in a prediction by an ended session's models; returns this party's summary.
 
-    All parties give the same `name`, which each prediction has for itself, and `asker`: "server",
+    All parties give the same `name`, a new one for each prediction, and `asker`: "server",
     or the name or number of a party. Besides what `PredictingMember` refuses: RunError when the
     disk is full.
     """
