@@ -27,6 +27,7 @@ from securevfl.active.statements import (
     refuse_apart,
     signed,
 )
+from securevfl.engine.party import kept_as
 from securevfl.errors import ProtocolError, RunError
 from securevfl.verified import Secret
 from securevfl.verified.trace import SERVER
@@ -91,12 +92,16 @@ def tell_missed(server: Any, message: Any) -> None:
 async def catch_up(client: Any) -> list[tuple[Any, ...]]:
     """Rounds that the client missed, in order: number, what was announced, and dL/dH.
 
+    Rounds up to the last one that it heard are refused: under another number it would be told to
+    step by another sum of a round. Those from its present round on are left out.
+
     Raises
     ------
     RunError
         As `hear`.
     """
-    client.send(SERVER, "lacks", client.story[1][0] if len(client.story) > 1 else 0)
+    last = client.story[1][0] if len(client.story) > 1 else 0
+    client.send(SERVER, "lacks", last)
     payload, found = await client.receive("missed", sender=SERVER), []
     lists = payload if isinstance(payload, tuple) and len(payload) == 4 else ((None,), (), (), ())
     if len({len(one) if isinstance(one, list) else -1 for one in lists}) != 1:
@@ -105,8 +110,60 @@ async def catch_up(client: Any) -> list[tuple[Any, ...]]:
         forms = int, *client.telling.forms
         if not isinstance(about, tuple) or tuple(map(type, about)) != forms:
             raise _no_form(client, "missed", SERVER, "a round's announcements")
+        if about[0] >= client.round:
+            break
+        if about[0] <= last:
+            raise _no_form(client, "missed", SERVER, "rounds in their order")
+        last = about[0]
         found.append((*about, hear(client, *about, payload=tuple(signed_gradient))))
     return found
+
+
+def keep_told(client: Any) -> None:
+    """Have a client keep what it was told of its newest sum (`told_of_sum`), also in a crash."""
+    client.kept = (*client.kept, *kept_as("passing", "attempted", ahead=True))
+    client.attempted = 0, 0, b""  # round, the round before it that the client was in, sum
+    client.before = 0
+
+
+def come_back(client: Any) -> None:
+    """Begin an incarnation: what was told of a sum holds where the client lacks that round alone.
+
+    One that went back further has models that nobody had in that sum; so has the whole run then.
+    """
+    client.before = client.round
+    if client.attempted[1] != client.round:
+        client.attempted = 0, 0, b""
+
+
+def told_of_sum(client: Any, round: int, told: bytes) -> None:
+    """Refuse another sum of a round than the client was told of in it, before a crash, too.
+
+    Else one client alone could be told to step, by one story for all. Lives are no part of `told`:
+    a server that comes back makes a sum again, over the same clients.
+
+    Raises
+    ------
+    RunError
+    """
+    newest, _, before = client.attempted
+    if round == newest and told != before:
+        raise RunError(
+            f"{client.telling.method}: the server says of round {round} another sum than it told "
+            f"party {client.index} in it. Dispute of {SERVER} and {client.index}: one of both errs"
+        )
+
+
+def note_sum(client: Any, told: bytes) -> None:
+    """Note what the client was told of the sum of its round; the caller has it written ahead.
+
+    Raises
+    ------
+    RunError
+        As `told_of_sum`.
+    """
+    told_of_sum(client, client.round, told)
+    client.attempted = client.round, client.before, told
 
 
 def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:

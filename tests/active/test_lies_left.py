@@ -3,6 +3,7 @@
 import functools
 import itertools
 import operator
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +19,8 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import NotEnoughResultsError, ProtocolError, RunError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.protocols.fedvs.algorithm import Client
-from securevfl.protocols.fedvs.messages import Attempt
+from securevfl.protocols.fedvs.history import TELLING
+from securevfl.protocols.fedvs.messages import Attempt, Batch
 from securevfl.verified import Secret, bare_of
 from tests.active.relations import relations
 from tests.active.test_coded_split import STORY, Forks, moved, named
@@ -151,6 +153,8 @@ class OtherSharers(Told):
     """Sends nobody dL/dH, and tells all who ask that the sum was over fewer: these alone step."""
 
     whom: ClassVar[tuple[int, ...]] = (VICTIM,)
+    waits = 0.0  # seconds, in which clients crash
+    told_as: int | None = None  # number of another round
 
     def broadcast(self, kind, payload, to=None):
         if kind != "gradient":
@@ -161,9 +165,12 @@ class OtherSharers(Told):
         first = self.sums(await self.ask(batch))
         gradient = np.zeros(first.shape)
         gradient[0, 0] = len(self.whom) / lr
+        await self.sleep(self.waits)
         self.attempted = Attempt(self.whom)
         every = [self.judge.powers(n, batch) for n in self.whom]
+        asked, self.round = self.round, self.round if self.told_as is None else self.told_as
         self.gradient(gradient)
+        self.round = asked
         second = self.sums(await self.ask(batch))
         if second is not None:
             truth = sum(x @ x[0] for x in every)
@@ -182,10 +189,72 @@ def test_who_asks_for_a_step_is_not_told_of_other_sharers_than_before(monkeypatc
     assert played.judge.uploads == N
     if security == "covert":
         monkeypatch.setattr(Client, "checked", lambda self, batch, attempt: attempt)
-        monkeypatch.setattr(
-            Client, "attempted", property(lambda self: (0,), lambda *_: None), raising=False
+        monkeypatch.setattr(told_history, "told_of_sum", lambda *_: None)
+        assert run(server, **how).found["products"] < 1e-6
+
+
+ALL_DOWN = [{"party": n, "seconds": [0.2, 0.5]} for n in range(N)]
+
+
+def test_who_was_down_is_not_told_of_other_sharers_than_before(monkeypatch):
+    """All crash once they have uploaded, and are told afterwards that one cohort stepped alone."""
+    server = type("Server", (OtherSharers,), {"whom": ONE, "waits": 1.0})
+    how = {**COHORTS, "optimizer": "sgd", "outages": ALL_DOWN}
+    played = run(server, **how)
+    assert "says of round 1 another sum" in str(played.error)
+    assert played.found == {}
+    assert played.judge.uploads == N
+    with monkeypatch.context() as old:  # what a client was told is in no checkpoint
+        old.setattr(
+            told_history, "come_back", lambda self: vars(self).update(attempted=(0, 0, b""))
         )
         assert run(server, **how).found["products"] < 1e-6
+
+
+class OldNumber(OtherSharers):
+    """Tells of that step under a number of which nobody was told anything."""
+
+    whom, told_as = ONE, 0
+
+    async def lie(self):
+        self.on("lacks", self.tell)
+        await super().lie()
+
+    def tell(self, message):
+        columns = tuple([one[i] for one in self.log] for i in range(4))
+        self.send(message.sender, "missed", columns, round=message.round)
+
+
+def test_no_step_is_taken_under_the_number_of_a_round_that_is_over():
+    played = run(OldNumber, **COHORTS, optimizer="sgd")
+    assert "rounds in their order" in str(played.error)
+    assert played.found == {}
+
+
+def test_what_was_told_of_a_sum_holds_over_a_crash_and_not_in_a_run_that_went_back():
+    client = SimpleNamespace(kept=(), index=VICTIM, telling=TELLING)
+    told_history.keep_told(client)
+    client.before, client.round = 3, 4
+    told_history.note_sum(client, b"told")
+    client.round = 3  # as in the checkpoint; what it was told is written ahead
+    told_history.come_back(client)
+    told_history.told_of_sum(client, 4, b"told")
+    for refuses in (told_history.told_of_sum, lambda it, _, told: told_history.note_sum(it, told)):
+        client.round = 4
+        with pytest.raises(RunError, match=f"Dispute of {SERVER} and {VICTIM}"):
+            refuses(client, 4, b"another")
+    client.round = 2  # of an older checkpoint: the models of round 4 are made anew
+    told_history.come_back(client)
+    told_history.told_of_sum(client, 4, b"another")
+
+
+def test_a_sum_that_is_made_again_in_another_life_is_the_same():
+    rows = Batch("train", np.arange(3, dtype=np.uint32))
+    first = Attempt((0, 1, 2), life=1, stepped=0, harmless=(1,))
+    assert first.sum_of(2, rows) == Attempt((2, 1, 0), life=2, stepped=1).sum_of(2, rows)
+    others = Batch("train", rows.rows + np.uint32(1))
+    differ = (first, 3, rows), (first, 2, others), (Attempt((0, 1, 3)), 2, rows)
+    assert len({one.sum_of(*about) for one, *about in differ} | {first.sum_of(2, rows)}) == 4
 
 
 # -- parties that are put back ---------------------------------------------------------------------

@@ -32,6 +32,7 @@ class Lies(Server):
 
     found: dict
     whom: ClassVar[tuple[tuple[int, ...], ...]] = (ALL, FIRST)
+    waits = 0.0  # seconds, in which clients crash
 
     async def run(self):
         self.on("lacks", functools.partial(history.tell_missed, self))
@@ -41,6 +42,7 @@ class Lies(Server):
             if self.found[round] is None:
                 break
             if round < len(self.whom):
+                await self.sleep(self.waits)
                 self.between()
         self.conclude()
 
@@ -72,7 +74,7 @@ class Lies(Server):
         return bare_of(self.unmask(keys, {n: uploads[n] for n in survivors}, openings))
 
 
-def run(server, liars=None, **options):
+def run(server, liars=None, *, outages=(), **options):
     """Parties and the error of a run; the server knows what all parties embed of the rows."""
     protocol = make("secagg_split", data(N), **SMALL | options)
     parties = protocol.parties()
@@ -83,7 +85,9 @@ def run(server, liars=None, **options):
         parties[n].__class__ = liar
     samples = protocol.layout.samples(protocol.layout.draw(1))
     parties[SERVER].truth = {n: bare_of(parties[n].quantised(samples)) for n in range(N)}
-    _, events, error = carry_out(parties, make_party=protocol.party, rules=rules_of(protocol))
+    faults = Faults(outages=outages).bind(protocol.roles(), 0, last=protocol.last_fault)
+    how = {"faults": faults if outages else None, "rules": rules_of(protocol)}
+    _, events, error = carry_out(parties, make_party=protocol.party, **how)
     return parties, events, error
 
 
@@ -199,6 +203,26 @@ def test_no_gradient_is_taken_for_another_sum_than_was_named(fewer):
     parties, _, error = run(type("Fewer", (NamesFewer,), {"fewer": fewer}))
     assert parties[SERVER].found.get(2) is None
     assert f"Dispute of {SERVER} and " in str(error)
+
+
+ALL_DOWN = tuple(Outage(n, seconds=(0.2, 0.5)) for n in ALL)
+
+
+@pytest.mark.parametrize(
+    ("fewer", "options", "why"),
+    [
+        (FIRST, {}, "another sum than it told"),
+        ((VICTIM, *range(100, 100 + N - 1)), {"cohorts": 0, "quorum": N}, "which are no clients"),
+    ],
+)
+def test_who_was_down_takes_no_gradient_for_another_sum_than_was_named(fewer, options, why):
+    """All crash once the sum is known. With numbers of nobody, one client stepped alone."""
+    server = type("Fewer", (NamesFewer,), {"fewer": fewer, "waits": 2.0})
+    parties, events, error = run(server, outages=ALL_DOWN, **options)
+    assert {e.party for e in events if e.name == "up"} == {*ALL}
+    assert parties[SERVER].found[1] is not None
+    assert parties[SERVER].found.get(2) is None
+    assert why in str(error)
 
 
 class OtherRows(Lies):

@@ -26,7 +26,7 @@ from securevfl.active.signing import (
     tell_again,
 )
 from securevfl.engine.party import SERVER, RoundOverError, kept_as
-from securevfl.errors import CorruptResultsError, NotEnoughResultsError, RunError
+from securevfl.errors import CorruptResultsError, NotEnoughResultsError
 from securevfl.models.polynomial_network import PolynomialNetwork
 from securevfl.models.pretraining.trainer import Pretraining
 from securevfl.models.split import Centre
@@ -148,7 +148,6 @@ class Client(KeyParticipant):
         self.row_sums: dict[str, Secret] = {}
         self.keys: dict[int, Key] = {}
         self.answered: dict[int, tuple[int, bytes]] = {}
-        self.attempted = 0, b""  # the newest round, and all that was announced of it
         # Of its own uploads.
         self.ledger = SumLedger(parties=len(peers), threshold=1, notes=public.sharers_change)
         self.rows = 0  # |B| of the present round
@@ -171,6 +170,8 @@ class Client(KeyParticipant):
             self.on("dealt", functools.partial(history.compare_dealt, self))
         if self.returned:
             self.ledger.come_back(self.round)
+            if self.public.covert:
+                one_story.come_back(self)
         lacking = self.returned  # it may have missed a gradient
         async for round_ in self.rounds():
             self.ledger.enter(self.round)
@@ -191,7 +192,9 @@ class Client(KeyParticipant):
                 before = self.ledger.possible_uploads() if batch.part == "train" else ()
                 self.send(SERVER, "shared", before or None)
                 attempt = self.checked(batch, await self.receive("attempt", sender=SERVER))
-                self.attempted = self.round, attempt.told(self.round, batch)
+                if self.public.covert:
+                    one_story.note_sum(self, attempt.sum_of(self.round, batch))
+                    self.write_ahead()  # the others' uploads are enough for this sum
                 try:
                     await self.upload(batch, attempt)
                 except RoundOverError:  # the server needed no upload of this client
@@ -205,6 +208,7 @@ class Client(KeyParticipant):
                         gradient = one_story.hear(self, *about, payload=gradient)
                     self.step(self.round, batch, attempt, gradient)
                     lacking = False
+            self.before = self.round
         self.ledger.noted = ()  # nothing is made again
 
     def step(self, round: int, batch: Batch, attempt: Attempt, gradient: Secret) -> None:
@@ -222,13 +226,7 @@ class Client(KeyParticipant):
         """
         for round, batch, attempt, gradient in await one_story.catch_up(self):
             check_rows(self.public, batch)
-            told = round, self.checked(batch, attempt).told(round, batch)
-            if round == self.attempted[0] and told != self.attempted:
-                raise RunError(
-                    f"fedvs: the server says of round {round} other rows or sharers than it told "
-                    f"party {self.index} in it. Dispute of {SERVER} and {self.index}: one of both "
-                    "errs. Nothing was uploaded"
-                )
+            one_story.told_of_sum(self, round, self.checked(batch, attempt).sum_of(round, batch))
             self.step(round, batch, attempt, gradient)
 
     async def upload(self, batch: Batch, attempt: Attempt) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from securevfl.active import history as one_story
 from securevfl.active.dealing import Form, repetitions
 from securevfl.active.dealt import Dealing, chained, compared, no_chain
 from securevfl.active.history import PROTECTED as HISTORY
@@ -62,6 +63,8 @@ def keep(party: Any, protected: Mapping[str, Any], active: bool) -> None:
     party.sworn, party.story, party.shown = (), (no_chain(party),), {}
     party.telling = TELLING
     party.dealings, party.roots = (), ()  # of the set-up, while it lasts
+    if party.index != SERVER:
+        one_story.keep_told(party)
     party.dealt = 0, ()  # at the level active: round, and what was dealt of models in it
 
 

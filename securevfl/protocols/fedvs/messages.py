@@ -68,6 +68,10 @@ class Attempt:
         """Whether two sums are over the same models, if no model has changed between them."""
         return set(self.sharers) == set(other.sharers)
 
+    def sum_of(self, round: int, batch: Batch) -> bytes:
+        """Of what clients are told, the sum alone: its round, its rows and its sharers."""
+        return wire.encode(("fedvs", round, batch, tuple(sorted(self.sharers))))
+
     def told(self, round: int, batch: Batch) -> bytes:
         """All that clients are told of the sum: they mask it by this and by nothing else."""
         # Clients of a simulation are told the same objects.

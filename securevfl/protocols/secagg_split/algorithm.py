@@ -108,7 +108,6 @@ class Client(SummedClient):
         self.identity: Key | bytes = b""  # signing key of round 3
         self.verifiers: dict[int, Any] = {}
         self.told = b""  # at the covert level, before it uploads
-        self.named: tuple[Any, ...] = (0,)  # the newest round, U2 and U3 that it was told in it
         self.sworn: Sworn = ()
         self.story: tuple[Any, ...] = ()
         self.sums: covert.Sums = ()  # that it signed since the last step
@@ -137,6 +136,8 @@ class Client(SummedClient):
             return
         self.on("doubted", functools.partial(history.tell, self))
         self.on("history", functools.partial(history.compare, self))
+        if self.returned:
+            history.come_back(self)
         lacking = self.returned  # it may have missed a gradient
         async for round_ in self.rounds():
             with round_:
@@ -151,6 +152,7 @@ class Client(SummedClient):
                 payload = await self.receive("gradient", sender=SERVER)
                 self.follow(*about, history.hear(self, *about, payload=payload))
                 lacking = False
+            self.before = self.round
 
     def follow(self, round: int, rows: np.ndarray, summed: Any, gradient: Any) -> None:
         """Step with the gradient of a round, if it is of a sum that this client is in.
@@ -158,16 +160,15 @@ class Client(SummedClient):
         RunError where that sum is none, or not the one that was told before. Else the server could
         have one client alone step, although it now tells all clients the same.
         """
-        said = round, tuple(summed.sharers), tuple(summed.survivors)
-        cut = self.public.cohorts.cut({*summed.survivors})
-        few = len({*summed.survivors}) < self.public.needed
-        if cut or few or (round == self.named[0] and said != self.named):
+        survivors = {*summed.survivors}
+        few = len(survivors) < self.public.needed or not survivors <= {*self.peers}
+        if few or self.public.cohorts.cut(survivors):
             raise RunError(
                 f"secagg_split: the server says that the sum of round {round} was over "
-                f"{list(summed.survivors)}, which are too few, cut a cohort or are not those that "
-                f"it named to client {self.index}. Dispute of {SERVER} and {self.index}: one of "
-                "both errs"
+                f"{list(summed.survivors)}, which are no clients, too few, or cut a cohort. "
+                f"Dispute of {SERVER} and {self.index}: one of both errs"
             )
+        history.told_of_sum(self, round, covert.sum_of(summed.survivors))
         if self.index in summed.survivors:
             self.update(self.batches.samples(rows), gradient, len(summed.survivors))
         self.sums = covert.after(self, gradient)
@@ -201,7 +202,6 @@ class Client(SummedClient):
         self.send(SERVER, "embedding", self.masked(x, secret, seed, deals))
         survivors = await self.receive("survivors", sender=SERVER)  # U3
         self.check(set(survivors), set(sharers))
-        self.named = self.round, tuple(sharers), tuple(survivors)
         if rows is not None and not self.is_new(rows, survivors):
             return ()
         if self.public.consistency:
@@ -215,12 +215,14 @@ class Client(SummedClient):
         Fewer than t sign a second one: t signed the first, so at least t - T honest clients, and of
         the others there are N - (t - T) < t.
         """
-        if before := covert.conflict(self.sums, rows, survivors):
+        history.note_sum(self, covert.sum_of(survivors))
+        before = covert.conflict(self.sums, rows, survivors)
+        if not before:
+            self.sums = covert.noted(self.sums, rows, survivors)
+        self.write_ahead()  # a crash must not undo what it was told, or that it signed
+        if before:
             self.record("refused", survivors=list(survivors), before=list(before))
-            return False
-        self.sums = covert.noted(self.sums, rows, survivors)
-        self.write_ahead()  # a crash must not undo that it signed
-        return True
+        return not before
 
     def masked(self, x: Element, secret: Key, seed: Key, deals: Mapping[int, Deal]) -> Element:
         """Masked input y_u (round 2); refused with too few sharers, or if two keys are equal."""

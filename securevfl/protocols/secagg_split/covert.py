@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.active.dealt import no_chain
-from securevfl.active.history import PROTECTED, Telling
+from securevfl.active.history import PROTECTED, Telling, keep_told
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, kept_as
 from securevfl.errors import ProtocolError
@@ -74,6 +74,8 @@ def keep(party: Any) -> None:
     party.kept = (*party.kept, *own, *kept_as("passing", "sums", ahead=True))
     party.sworn, party.story, party.shown, party.log = (), (no_chain(party),), {}, ()
     party.sums, party.telling = (), TELLING
+    if party.index != SERVER:
+        keep_told(party)
 
 
 def histories(deals: Mapping[int, Any]) -> dict[int, Secret]:
@@ -103,6 +105,14 @@ def check_rows(rows: Any, length: int) -> None:
             "secagg_split: the server named rows in another form than as a row of unsigned numbers "
             f"below {length}. Nothing was uploaded"
         )
+
+
+def sum_of(survivors: Sequence[int]) -> bytes:
+    """Of what clients are told of a round, the clients in its sum.
+
+    Neither rows nor U2: those that a server had before it was resumed may be others.
+    """
+    return wire.encode(tuple(sorted(survivors)))
 
 
 def conflict(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> tuple[int, ...]:
