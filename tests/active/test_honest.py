@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import math
 import pickle
+import random
 
 import pytest
 
@@ -12,6 +13,7 @@ import securevfl.protocols.coded_split.covert as covert
 from securevfl.active.judge import LieFoundError, read_evidence
 from securevfl.active.signing import exchange_keys, new_start
 from securevfl.data import load_dataset
+from securevfl.engine.conditions import Conditions, Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import RunError, SecureVFLError
@@ -90,6 +92,32 @@ def test_stories_that_are_lost_are_asked_for_again_and_the_run_goes_on():
         PARTIES - 1
     )  # those of steps 4, 8 and 11 once, and some again
     assert len(outcome.losses) == SMALL["rounds"]
+
+
+@pytest.mark.parametrize(
+    ("method", "security", "seed"),
+    [("fedvs", "covert", 1), ("fedvs", "active", 2), ("secagg_split", "covert", 11)],
+)
+def test_all_crash_in_the_middle_of_rounds_and_name_nobody_and_make_all_steps(
+    method, security, seed
+):
+    """Each at times of its own, twice: after it was told of a sum, or signed it, as at any time."""
+    N, chance, outages = 9, random.Random(seed), []
+    for party in (*range(N), SERVER):
+        starts = chance.uniform(0.5, 2.0)
+        for _ in range(2):
+            ends = starts + chance.uniform(0.05, 1.0)
+            outages.append(Outage(party, seconds=(starts, ends)))
+            starts = ends + chance.uniform(0.5, 3.0)
+    slow = Conditions(name="fixed", uploads=tuple(Delay(shift=0.1 + 0.02 * n) for n in range(N)))
+    how = {"rounds": 6, "width": 2, "hidden": 3, "security": security, "max_attempts": 30}
+    how |= {"batch": 10, "share_timeout": 1.0, "result_timeout": 1.0, "seed": seed}
+    how |= {"degree": 1, "sum_budget": 0.0} if method == "fedvs" else {}
+    digits = load_dataset("digits", parties=N).subset(40, 10)
+    faults = Faults(outages=tuple(outages))
+    outcome = simulate(method, digits, faults=faults, conditions=slow, **how)
+    assert sum(e.name == "up" for e in outcome.events) > N
+    assert len(outcome.losses) == how["rounds"]
 
 
 class PutBack(Server):

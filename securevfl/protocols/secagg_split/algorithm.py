@@ -377,6 +377,9 @@ class Server(SummedServer):
         self.broadcast("survivors", survivors, to=survivors)
         if public.consistency:
             signatures = await self.collect("signature", senders=survivors, timeout=patience)
+            if len(signatures) < public.threshold:  # who is told so few ends the run
+                self.give_up("signed", signatures, public.threshold)
+                return None
             self.broadcast("signatures", signatures, to=survivors)
         openings: dict[int, Opening] = await self.collect(
             "opening", count=public.threshold, senders=survivors, timeout=patience
