@@ -27,7 +27,6 @@ from securevfl.active.statements import (
     refuse_apart,
     signed,
 )
-from securevfl.engine.party import kept_as
 from securevfl.errors import ProtocolError, RunError
 from securevfl.verified import Secret
 from securevfl.verified.trace import SERVER
@@ -119,21 +118,17 @@ async def catch_up(client: Any) -> list[tuple[Any, ...]]:
     return found
 
 
-def keep_told(client: Any) -> None:
-    """Have a client keep what it was told of its newest sum (`told_of_sum`), also in a crash."""
-    client.kept = (*client.kept, *kept_as("passing", "attempted", ahead=True))
-    client.attempted = 0, 0, b""  # round, the round before it that the client was in, sum
-    client.before = 0
+NOTHING = 0, 0, b""  # `attempted` of a client: round, the one that it was in before, its sum
 
 
 def come_back(client: Any) -> None:
-    """Begin an incarnation: what was told of a sum holds where the client lacks that round alone.
+    """Begin to run: what was told of a sum holds unless the client went back over another round.
 
-    One that went back further has models that nobody had in that sum; so has the whole run then.
+    Then the models of that sum are made anew, as in a whole run that went back.
     """
-    client.before = client.round
-    if client.attempted[1] != client.round:
-        client.attempted = 0, 0, b""
+    client.round_before = client.round
+    if client.round < client.attempted[1]:
+        client.attempted = NOTHING
 
 
 def told_of_sum(client: Any, round: int, told: bytes) -> None:
@@ -163,7 +158,7 @@ def note_sum(client: Any, told: bytes) -> None:
         As `told_of_sum`.
     """
     told_of_sum(client, client.round, told)
-    client.attempted = client.round, client.before, told
+    client.attempted = client.round, client.round_before, told
 
 
 def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:

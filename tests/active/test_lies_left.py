@@ -205,9 +205,8 @@ def test_who_was_down_is_not_told_of_other_sharers_than_before(monkeypatch):
     assert played.found == {}
     assert played.judge.uploads == N
     with monkeypatch.context() as old:  # what a client was told is in no checkpoint
-        old.setattr(
-            told_history, "come_back", lambda self: vars(self).update(attempted=(0, 0, b""))
-        )
+        nothing = {"attempted": told_history.NOTHING}
+        old.setattr(told_history, "come_back", lambda client: vars(client).update(nothing))
         assert run(server, **how).found["products"] < 1e-6
 
 
@@ -232,13 +231,15 @@ def test_no_step_is_taken_under_the_number_of_a_round_that_is_over():
 
 
 def test_what_was_told_of_a_sum_holds_over_a_crash_and_not_in_a_run_that_went_back():
-    client = SimpleNamespace(kept=(), index=VICTIM, telling=TELLING)
-    told_history.keep_told(client)
-    client.before, client.round = 3, 4
+    nothing = told_history.NOTHING
+    client = SimpleNamespace(
+        index=VICTIM, telling=TELLING, attempted=nothing, round_before=3, round=4
+    )
     told_history.note_sum(client, b"told")
-    client.round = 3  # as in the checkpoint; what it was told is written ahead
-    told_history.come_back(client)
-    told_history.told_of_sum(client, 4, b"told")
+    for client.round in (4, 3):  # of the checkpoint; what it was told is written ahead
+        told_history.come_back(client)
+        told_history.told_of_sum(client, 4, b"told")
+        assert client.attempted == (4, 3, b"told")
     for refuses in (told_history.told_of_sum, lambda it, _, told: told_history.note_sum(it, told)):
         client.round = 4
         with pytest.raises(RunError, match=f"Dispute of {SERVER} and {VICTIM}"):

@@ -165,13 +165,12 @@ class Client(KeyParticipant):
             self.on("doubted", functools.partial(one_story.tell, self))
             self.on("history", functools.partial(one_story.compare, self))
             self.start = new_start(self)
+            one_story.come_back(self)
         if self.public.active:
             self.on("undealt", functools.partial(history.tell_dealt, self))
             self.on("dealt", functools.partial(history.compare_dealt, self))
         if self.returned:
             self.ledger.come_back(self.round)
-            if self.public.covert:
-                one_story.come_back(self)
         lacking = self.returned  # it may have missed a gradient
         async for round_ in self.rounds():
             self.ledger.enter(self.round)
@@ -208,7 +207,7 @@ class Client(KeyParticipant):
                         gradient = one_story.hear(self, *about, payload=gradient)
                     self.step(self.round, batch, attempt, gradient)
                     lacking = False
-            self.before = self.round
+            self.round_before = self.round
         self.ledger.noted = ()  # nothing is made again
 
     def step(self, round: int, batch: Batch, attempt: Attempt, gradient: Secret) -> None:

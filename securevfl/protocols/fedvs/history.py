@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from securevfl.active import history as one_story
 from securevfl.active.dealing import Form, repetitions
 from securevfl.active.dealt import Dealing, chained, compared, no_chain
+from securevfl.active.history import NOTHING, Telling, doubts, shown
 from securevfl.active.history import PROTECTED as HISTORY
-from securevfl.active.history import Telling, doubts, shown
 from securevfl.active.signing import new_start
 from securevfl.engine.party import SERVER, Message, kept_as
 from securevfl.protocols.base.levels import proved_shares, signed_uploads
@@ -58,13 +57,15 @@ def keep(party: Any, protected: Mapping[str, Any], active: bool) -> None:
     party.protected = {**protected, **PROTECTED, **(ACTIVE if active else {})}
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
-    own += kept_as("passing", "caught") if party.index == SERVER else ()
+    own += (
+        kept_as("passing", "caught")
+        if party.index == SERVER
+        else kept_as("passing", "attempted", ahead=True)
+    )
     party.kept = (*party.kept, *own)  # signed in each run anew: no result of it
     party.sworn, party.story, party.shown = (), (no_chain(party),), {}
-    party.telling = TELLING
+    party.telling, party.attempted, party.round_before = TELLING, NOTHING, 0
     party.dealings, party.roots = (), ()  # of the set-up, while it lasts
-    if party.index != SERVER:
-        one_story.keep_told(party)
     party.dealt = 0, ()  # at the level active: round, and what was dealt of models in it
 
 

@@ -136,8 +136,7 @@ class Client(SummedClient):
             return
         self.on("doubted", functools.partial(history.tell, self))
         self.on("history", functools.partial(history.compare, self))
-        if self.returned:
-            history.come_back(self)
+        history.come_back(self)
         lacking = self.returned  # it may have missed a gradient
         async for round_ in self.rounds():
             with round_:
@@ -152,7 +151,7 @@ class Client(SummedClient):
                 payload = await self.receive("gradient", sender=SERVER)
                 self.follow(*about, history.hear(self, *about, payload=payload))
                 lacking = False
-            self.before = self.round
+            self.round_before = self.round
 
     def follow(self, round: int, rows: np.ndarray, summed: Any, gradient: Any) -> None:
         """Step with the gradient of a round, if it is of a sum that this client is in.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from securevfl.active.dealt import no_chain
-from securevfl.active.history import PROTECTED, Telling, keep_told
+from securevfl.active.history import NOTHING, PROTECTED, Telling
 from securevfl.engine import wire
 from securevfl.engine.party import SERVER, kept_as
 from securevfl.errors import ProtocolError
@@ -71,11 +71,11 @@ def keep(party: Any) -> None:
     party.protected = {**party.protected, **PROTECTED, "deal": ("public key, field", "real")}
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
-    party.kept = (*party.kept, *own, *kept_as("passing", "sums", ahead=True))
+    ledger = ("sums",) if party.index == SERVER else ("sums", "attempted")
+    party.kept = (*party.kept, *own, *kept_as("passing", *ledger, ahead=True))
     party.sworn, party.story, party.shown, party.log = (), (no_chain(party),), {}, ()
     party.sums, party.telling = (), TELLING
-    if party.index != SERVER:
-        keep_told(party)
+    party.attempted, party.round_before = NOTHING, 0
 
 
 def histories(deals: Mapping[int, Any]) -> dict[int, Secret]:
