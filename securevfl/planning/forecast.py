@@ -26,7 +26,7 @@ from securevfl.planning.cohorts import cost_of_cohorts
 from securevfl.planning.field_choice import Bits, RowSums, choose_bits, row_sum
 from securevfl.planning.levels import Level, levels_of
 from securevfl.planning.remedies import Planned, Remedy, remedies
-from securevfl.privacy.released_equations import Odometer, refuse_width
+from securevfl.privacy.released_equations import LAW, Odometer, refuse_width
 from securevfl.protocols.base.defaults import DEFAULT
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol, make_config
@@ -36,6 +36,7 @@ from securevfl.protocols.base.sum_budget import odometer, unknowns_of
 if TYPE_CHECKING:
     from securevfl.data.dataset import VerticalDataset
 
+_ROWS = (1_000, 10_000)  # examples, where nobody knows how many rows tables share
 _WRITTEN = dict(zip(USUAL, ("2^31-1", "2^50-2^14+1", "2^61-1"), strict=True))
 
 
@@ -294,6 +295,41 @@ def released_by(
     columns = [np.empty((0, width)) for width in shape.widths]
     most = unknowns_of(columns, config, range(len(columns)))
     return odometer(config, *most, per_epoch, at_most=True)
+
+
+def sums_to_come(protocol: type[Protocol], config: Any) -> str:
+    """What decoded sums will tell, in words, before anybody knows rows and columns of all tables.
+
+    Parameters
+    ----------
+    config : protocol options
+        As all parties will sign them. Width and batch may be left to the sizes of the data.
+
+    Returns
+    -------
+    str
+        Empty where nobody decodes sums.
+    """
+    if not protocol.tells_sums:
+        return ""
+    h, R = config.width, config.rounds
+    told = f"h = {h}" if h else "h, an eighth of all columns,"
+    told = f"each decoded sum gives {told} equations about each row of its batch"
+    if h and config.batch:
+        K = getattr(config, "segments", None) or 1
+        found = [released_by(protocol, config, Shape((), rows), K) for rows in _ROWS]
+        each = [one.visits_planned * h for one in found if one is not None]
+        told += f"; {R} rounds give {each[0]:,} with {_ROWS[0]:,} training rows"
+        told += f" and {each[1]:,} with {_ROWS[1]:,}"
+    elif h:
+        told += f", in {R} rounds at most {R * h:,}"
+    told += ". A row has as many unknowns as all parties together have independent columns"
+    # The budget that is meant where none is given does not depend on sizes.
+    budget = getattr(protocol.settled(config, Shape((_ROWS[0],), _ROWS[0])), "budget", 0.0)
+    if budget:
+        times = "" if budget == 1 else f"{budget:g} times "
+        return f"{told}. Parties refuse a sum with which equations would reach {times}the unknowns"
+    return f"{told}. No budget ends the run before equations reach them. {LAW}"
 
 
 def told_by_sums(released: Odometer | None) -> tuple[str, ...]:

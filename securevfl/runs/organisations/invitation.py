@@ -85,12 +85,14 @@ class Invitation:
 def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
     """Invitations by "server", "party 0", ..., and the manifest's fingerprint, by "fingerprint".
 
-    All parties compare the fingerprint. Relays are addresses, as ``securevfl relay init`` prints
+    Where somebody decodes sums, "sums" says what they will tell. All parties compare the
+    fingerprint. Relays are addresses, as ``securevfl relay init`` prints
     them. ConfigurationError for a manifest without terms or relay keys, and for addresses that are
     none.
     """
     found = Manifest.read(manifest)
-    Terms.of(found).check(found.protocol, len(found.entries) - 1)
+    terms = Terms.of(found)
+    terms.check(found.protocol, len(found.entries) - 1)
     lacking = [n for n, entry in sorted(found.entries.items()) if entry.relay is None]
     if lacking:
         raise ConfigurationError(
@@ -104,4 +106,5 @@ def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
         )
         for n in sorted(found.entries)
     }
-    return lines | {"fingerprint": in_words(found.digest)}
+    sums = terms.sums(found.protocol)
+    return lines | ({"sums": sums} if sums else {}) | {"fingerprint": in_words(found.digest)}

@@ -147,6 +147,7 @@ class Organisation:
         if name == TRAINING:
             check_memory(made)
             self._check_fits(made)
+            self._say_sums(made)
             return self._phase(name, self.training_party, made, self._keep_model)
         # It waits for all clients: an evaluation that is begun again then has the same sums, and
         # no two sums of a test row over different clients tell their difference.
@@ -208,6 +209,13 @@ class Organisation:
             doing=self.doing[name],
             advance=functools.partial(self._advance, name),
         )
+
+    def _say_sums(self, made: Protocol) -> None:
+        """Say what all rounds will tell of a row, before the first one, now that rows are known."""
+        released = made.released()
+        if released is not None:
+            below = "" if released.state == "below" else f". To stay below: {released.ways_below()}"
+            self._say(f"sums: {released.sentence()}{below}")
 
     def _check_fits(self, made: Protocol) -> None:
         """Refuse a manifest with other parties or evaluation points than the protocol's."""

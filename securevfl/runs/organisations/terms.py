@@ -22,6 +22,7 @@ from securevfl.engine.names import PartyNames
 from securevfl.engine.network import SERVER
 from securevfl.engine.security.identity import Manifest
 from securevfl.errors import ConfigurationError
+from securevfl.planning.forecast import sums_to_come
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.protocols.base.schedule import HELPERS_COUNT
 from securevfl.reading import Stored
@@ -166,13 +167,20 @@ class Terms:
             who = ", ".join(self.names[-last:]) or f"the last {last} of the parties"
             called["helpers"] = f"{who}: no table, and shares of all tables. {HELPERS_COUNT}"
         sizes = "; sizes are padded" if self.padded else ""
+        sums = self.sums(protocol)
         return called | {
             "options": ", ".join([*own, f"else the defaults of {protocol}"]),
             "data": "; ".join([what, *filter(None, [", ".join(data)])]),
             "begin by": f"{self.begin_by:%Y-%m-%d %H:%M %Z}",
             "version": f"{self.version}, public seed {self.seed}{sizes}",
             "who sees what": f"`securevfl protocols {protocol}` says what is hidden from whom",
+            **({"sums": sums} if sums else {}),
         }
+
+    def sums(self, protocol: str) -> str:
+        """What decoded sums will tell of a row, in words; empty where nobody decodes any."""
+        cls = get_protocol(protocol)
+        return sums_to_come(cls, make_config(cls, self.options))
 
     def check(self, protocol: str, parties: int) -> None:
         """Refuse terms of another version, and those that the protocol cannot carry out."""

@@ -24,6 +24,7 @@ from securevfl.engine.carriers.nats import RelayAddress
 from securevfl.engine.network import SERVER
 from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import Process
+from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
 from securevfl.errors import CarrierError, ConfigurationError, DataError, RunError
 from securevfl.models.scores import probabilities
 from securevfl.protocols.split import Client
@@ -32,7 +33,7 @@ from securevfl.report.loading import read_records
 from securevfl.report.reproduce import how_to_reproduce
 from securevfl.runs.alignment import data_source
 from securevfl.runs.organisations import join as joins
-from securevfl.runs.organisations.invitation import Invitation
+from securevfl.runs.organisations.invitation import Invitation, invite
 from securevfl.runs.organisations.join import Member
 from securevfl.runs.organisations.organisation import Organisation
 from securevfl.runs.organisations.prediction import PredictingMember
@@ -110,6 +111,10 @@ def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, in_one_p
     for n in meeting.parties:
         assert "finds the rows that all tables have" in meeting.said[n]
         assert common in meeting.said[n]
+        (sums,) = (text for text in meeting.said[n] if text.startswith("sums: "))
+        assert meeting.said[n].index(common) < meeting.said[n].index(sums)
+        assert meeting.said[n].index(sums) < meeting.said[n].index("trains")
+        assert sums.startswith("sums: " + summaries[n]["released"]["sentence"])  # none was left out
     assert summaries[SERVER]["evaluation"] == "coded inference"
     # A coded inference rounds weights to the nearest; in the clear they are floats.
     in_the_clear = wanted.summary()["test_accuracy"]
@@ -377,13 +382,17 @@ async def held_with_an_old_folder(meeting, n, steps):
     """Carry a session out; in its rounds a party is cut off, and its folder copied or put back."""
     old, folder = meeting.folder / "old", meeting.folder / name(n)
     tasks = {one: asyncio.ensure_future(meeting.take_part(one)) for one in meeting.parties}
-    server, read = meeting.folder / "server" / "events.jsonl", ""
+    server, read, lives = meeting.folder / "server" / "events.jsonl", "", 0
     for eras, (round, step) in enumerate(steps, 1):
         # The last life must be known: an old copy that takes that very number is not told apart.
-        while read.count('"round",') < round or read.count('"era"') < eras:
+        while read.count('"round",') < round or read.count('"era"') < eras - lives:
             assert not tasks[SERVER].done()
             await asyncio.sleep(0.01)
             read = server.read_text() if server.exists() else ""
+        if step == "copy while it runs":
+            shutil.copytree(folder, old)
+            lives = 1
+            continue
         tasks[n].cancel()
         await asyncio.wait({tasks[n]})
         if step == "copy":
@@ -393,6 +402,22 @@ async def held_with_an_old_folder(meeting, n, steps):
             shutil.copytree(old, folder)
         tasks[n] = asyncio.ensure_future(meeting.take_part(n))
     return await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+@pytest.mark.parametrize("n", [1, SERVER])
+def test_a_copy_of_the_present_life_that_comes_back_is_a_later_one(n, tmp_path, monkeypatch):
+    """A snapshot of a running party: its folder knows the very life that the others know."""
+    monkeypatch.setattr("securevfl.runs.organisations.join._APART", 1)
+    meeting = Meeting(tmp_path, "split", 3, data=DIGITS, options=OPTIONS | {"rounds": 12})
+    steps = [(3, "copy while it runs"), (6, "put back")]
+    with one_thread(), meeting.kept_entropies():
+        ended = asyncio.run(held_with_an_old_folder(meeting, n, steps))
+    assert not [error for error in ended if isinstance(error, Exception)]
+    options = OPTIONS | {"rounds": 12}
+    wanted = simulated(meeting, "split", DataSource("digits", {"parties": 3, "seed": 0}), **options)
+    assert losses(meeting) == [row["loss"] for row in wanted.history]
+    assert {e["life"] for e in read_history(tmp_path / name(n))[1] if e["event"] == "era"} == {0, 1}
+    assert not any("put back from an old copy" in text for text in meeting.said[n])
 
 
 @pytest.mark.parametrize("n", [1, SERVER])
@@ -647,6 +672,31 @@ def test_a_folder_of_another_session_or_of_something_else_is_refused(small, tmp_
     other = replace(small.manifest, session="t")
     with pytest.raises(ConfigurationError, match="is of another session, or of another party"):
         refused(small, manifest=other)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "said"),
+    [
+        ("fedvs", {"width": 8, "batch": 64, "rounds": 200}, "200 rounds give 112 with 1,000"),
+        ("fedvs", {}, "reach the unknowns"),
+        ("coded_split", {"sum_budget": 0.5, "width": 4, "rounds": 9}, "in 9 rounds at most 36. "),
+        ("secagg_split", {"width": 8, "batch": 64, "rounds": 200}, " and 16 with 10,000. "),
+        ("he_split", {}, "No budget ends the run"),
+        ("split", {}, ""),
+    ],
+)
+def test_what_sums_will_tell_is_said_before_anybody_signs(protocol, options, said, tmp_path):
+    tables = {"tables": {"label": "y", "id_column": "id"}}
+    made = {n: Identity.create(tmp_path / f"{n}.key") for n in (SERVER, *range(5))}
+    terms = Terms.make(protocol, 5, options=options, data=tables)
+    entries = {n: ManifestEntry(one.public, None, one.relay_public) for n, one in made.items()}
+    Manifest("s", protocol, entries, terms=terms.plain()).write(tmp_path / "s.toml")
+    told = invite(tmp_path / "s.toml", ["h:1#" + "a" * 64])
+    # What `party join` and `keys check` print, and what `invite` does.
+    assert terms.lines(protocol).get("sums", "") == told.get("sums", "")
+    assert said in told.get("sums", "")
+    assert bool(said) == ("sums" in told)
+    assert ("0.5 times" in told.get("sums", "")) == ("sum_budget" in options)
 
 
 def test_terms_say_which_data_each_needs(small, tables):
