@@ -298,7 +298,7 @@ def released_by(
 
 
 def sums_to_come(protocol: type[Protocol], config: Any) -> str:
-    """What decoded sums will tell, in words, before anybody knows rows and columns of all tables.
+    """Sentences on what decoded sums will tell, before anybody knows rows and columns.
 
     Parameters
     ----------

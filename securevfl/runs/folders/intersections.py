@@ -8,9 +8,9 @@ foreign one, joins no rows that do not belong together.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 
 from securevfl.data.alignment.join import match_plainly
 from securevfl.reading import read_arrays
+from securevfl.writing import write_durably
 
 VARIABLE = "SECUREVFL_CACHE"  # a folder, or "none"
 _FORM = "securevfl intersection 1"
@@ -63,9 +64,9 @@ def keep_intersection(sets: Sequence[Sequence[str]], rows: Rows, note: str) -> N
     arrays = {f"rows_{n}": own.astype(np.int64) for n, own in enumerate(rows)}
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder, suffix=".new", delete=False) as file:
-            np.savez(file, allow_pickle=False, note=np.array(note), **arrays)
-        os.replace(file.name, folder / _name(sets))
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, note=np.array(note), **arrays)
+        write_durably(folder / _name(sets), buffer.getvalue(), mode=0o600)
         entries = sorted(folder.glob("*.npz"), key=lambda path: path.stat().st_mtime)
         for old in entries[:-_MOST]:
             old.unlink()

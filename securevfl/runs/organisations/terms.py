@@ -178,7 +178,7 @@ class Terms:
         }
 
     def sums(self, protocol: str) -> str:
-        """What decoded sums will tell of a row, in words; empty where nobody decodes any."""
+        """Sentences on what decoded sums will tell; empty where nobody decodes any."""
         cls = get_protocol(protocol)
         return sums_to_come(cls, make_config(cls, self.options))
 
