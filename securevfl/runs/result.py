@@ -246,7 +246,10 @@ class Run:
         own = getattr(self.protocol.config, "own_loss", "")
         classes = 0 if own or data.task == "regression" else data.num_classes
         result["notices"] = [
-            *self._told_by_sums(),
+            *told_by_sums(
+                self.released, self.events, len(self.history), self.protocol.config.rounds
+            ),
+            *differ_in_case(data.classes),
             *_alone_in_residues(self.protocol),
             *filter(None, [self.protocol.told_apart]),
             *many_classes(data.num_classes, data.rows),
@@ -263,19 +266,6 @@ class Run:
         """Sentence on attacks, which stands behind what the sums tell."""
         own_data = self.spec.source is None
         return {"attacks": attacked(self.folder, self.protocol.name, own_data=own_data)}
-
-    def _told_by_sums(self) -> list[str]:
-        """Sentences on what the sums gave, where that is much or their budget ended the run."""
-        released = self.released
-        if released is None:
-            return []
-        ends = [event for event in self.events if event["event"] == "sum_budget"]
-        if ends:
-            rounds, asked = len(self.history), self.protocol.config.rounds
-            return [released.ended(rounds, asked, ends[-1])]
-        if released.state == "below":
-            return []
-        return [f"{TOLD}: {released.sentence()}. To stay below: {released.ways_below()}"]
 
     def _outages_that_never_came(self) -> list[str]:
         """Sentences about scripted outages that begin after the run's end."""
@@ -407,6 +397,29 @@ def _alone_in_residues(protocol: Protocol) -> list[str]:
     steps = {n: int(np.gcd.reduce(own)) for n, own in steps_of_columns(protocol).items()}
     found = few_in_residues(steps, protocol.code.privacy + 2)
     return [found] if found else []
+
+
+def told_by_sums(released: Odometer | None, events: History, rounds: int, asked: int) -> list[str]:
+    """Sentences on what the sums gave, where that is much or their budget ended the run."""
+    if released is None:
+        return []
+    ends = [event for event in events if event["event"] == "sum_budget"]
+    if ends:
+        return [released.ended(rounds, asked, ends[-1])]
+    if released.state == "below":
+        return []
+    return [f"{TOLD}: {released.sentence()}. To stay below: {released.ways_below()}"]
+
+
+def differ_in_case(classes: Sequence[str]) -> list[str]:
+    """A sentence where names of classes differ in capital letters alone."""
+    same: dict[str, list[str]] = {}
+    for name in classes:
+        same.setdefault(name.casefold(), []).append(name)
+    found = [", ".join(names) for names in same.values() if len(names) > 1]
+    if not found:
+        return []
+    return [f"classes differ in capital letters alone: {'; '.join(found)}. Write alike what is one"]
 
 
 def many_classes(classes: int, rows: int) -> list[str]:

@@ -11,6 +11,7 @@ from securevfl.report.in_words import beside_baseline
 from securevfl.runs.export import load_models
 from securevfl.runs.result import (
     TOLD,
+    differ_in_case,
     few_test_rows,
     many_classes,
     no_slack,
@@ -169,3 +170,8 @@ def test_a_run_says_that_an_outage_never_came(data, outage, told):
     found = [text for text in run.summary()["notices"] if "never came" in text]
     assert len(found) == bool(told)
     assert told in "".join(found)
+
+
+def test_classes_that_differ_in_capital_letters_alone_are_named():
+    assert differ_in_case(("No", "yes")) == differ_in_case(()) == []
+    assert "alone: NO, no; Yes, yes. " in differ_in_case(("NO", "Yes", "maybe", "no", "yes"))[0]

@@ -44,6 +44,7 @@ from securevfl.runs.organisations.parties import (
     measuring,
 )
 from securevfl.runs.organisations.terms import Terms
+from securevfl.runs.result import told_by_sums
 from securevfl.runs.spec import CONFIG, ORGANISATIONS, RunSpec
 from securevfl.runs.storage import (
     HISTORY,
@@ -349,7 +350,6 @@ class Organisation:
         measured = SENT_TO_MEASURE if way == "embeddings of test rows" else ()
         coded = [event for event in events if event["event"] == "inference"]
         last = last | (coded[-1] if coded else {})
-        ends = [event for event in events if event["event"] == "sum_budget"]
         released = made.released(rows[-1]["round"] if rows else None)
         summary: Summary = {
             "protocol": made.name,
@@ -379,11 +379,7 @@ class Organisation:
                 for claim in (*given_sums(made.claims, released), *measured, *link_claims(True))
             ],
             "released": None if released is None else released.to_dict(),
-            "notices": [
-                released.ended(len(rows), made.config.rounds, event)
-                for event in ends
-                if released is not None
-            ],
+            "notices": told_by_sums(released, events, len(rows), made.config.rounds),
             "sealed": True,
             "engine": ORGANISATIONS,
             "bytes_by_kind": transcript.bytes_by_kind(),

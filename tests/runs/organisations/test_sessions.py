@@ -114,7 +114,9 @@ def test_fedvs_on_own_tables_decodes_what_the_simulation_decodes(coded, in_one_p
         (sums,) = (text for text in meeting.said[n] if text.startswith("sums: "))
         assert meeting.said[n].index(common) < meeting.said[n].index(sums)
         assert meeting.said[n].index(sums) < meeting.said[n].index("trains")
-        assert sums.startswith("sums: " + summaries[n]["released"]["sentence"])  # none was left out
+        assert sums.startswith("sums: " + summaries[n]["released"]["sentence"])  # all rounds
+        beyond = summaries[n]["released"]["state"] != "below"
+        assert beyond == ("To stay below" in sums) == bool(summaries[n]["notices"])
     assert summaries[SERVER]["evaluation"] == "coded inference"
     # A coded inference rounds weights to the nearest; in the clear they are floats.
     in_the_clear = wanted.summary()["test_accuracy"]
