@@ -191,6 +191,7 @@ def common_rows(
             f"no id of column {id_column!r} is in all {len(tables)} tables "
             f"({', '.join(table.name for table in tables)}); give the rows of the same people"
         )
+    _refuse_other_writing(tables, held, set(common))
     found = [
         table.frame.iloc[[own[key] for key in common]]
         for table, own in zip(tables, held, strict=True)
@@ -218,8 +219,8 @@ def _common_rows(
         other = next(n for n, kind in enumerate(kinds) if kind != kinds[0])
         raise DataError(
             f"the ids are of different types: {everyone[0].name} has {kinds[0]} such as "
-            f"{next(iter(ids[0]))!r}, {everyone[other].name} has {kinds[other]} such as "
-            f"{next(iter(ids[other]))!r}; write them the same way in every file."
+            f"{_example(ids[0], kinds[0])!r}, {everyone[other].name} has {kinds[other]} such as "
+            f"{_example(ids[other], kinds[other])!r}; write them the same way in every file."
         )
     orders, match_notes = match([list(held) for held in ids])
     common = len(orders[0])
@@ -232,6 +233,8 @@ def _common_rows(
             f"no id is in all {len(everyone)} tables ({examples}); ids are compared as texts in "
             f"column {id_column!r}, so check that it is the same kind of id everywhere."
         )
+    every = list(ids[0])
+    _refuse_other_writing(everyone, ids, {every[row] for row in orders[0].tolist()})
     ordered = np.argsort(orders[first])
     fate = "kept as the party's alone" if keep else "left out"
     notes = [
@@ -241,6 +244,40 @@ def _common_rows(
         if len(held) > common
     ]
     return [order[ordered] for order in orders], [*match_notes, *notes]
+
+
+def _refuse_other_writing(
+    tables: Sequence[PartyTable], ids: Sequence[dict[str, int]], common: set[str]
+) -> None:
+    """Refuse ids that were not found because another table writes them otherwise.
+
+    Compared are the ids that are not common, without what tables lose or change: capitals, spaces,
+    zeros before and after a number, and characters that look alike. Where two ids of one table
+    differ in that alone it may tell people apart, and nothing is refused.
+    """
+    rest = [[key for key in own if key not in common] for own in ids]
+    if not all(rest):
+        return
+    bare = [{_bare(key): key for key in own} for own in ids]
+    if any(len(form) < len(own) for form, own in zip(bare, ids, strict=True)):
+        return
+    alike = set.intersection(*({_bare(key) for key in keys} for keys in rest))
+    if alike:
+        first = min(alike)
+        written = ", ".join(
+            f"{table.name} has {form[first]!a}" for table, form in zip(tables, bare, strict=True)
+        )
+        raise DataError(
+            f"{len(alike)} ids are written differently and would be left out, such as: {written}. "
+            "Write them alike in every file."
+        )
+
+
+def _bare(key: str) -> str:
+    """An id without capitals, spaces, and zeros that tables drop or add."""
+    seen = key if key.isascii() else look_of(unicodedata.normalize("NFKC", key))
+    form = "".join(seen.casefold().split())
+    return re.sub(r"^0+(?=\d)|(?<=\d)\.0+$", "", form) if form[:1].isdigit() else form
 
 
 def _refuse_alike(everyone: Sequence[PartyTable], ids: Sequence[dict[str, int]]) -> None:
@@ -291,10 +328,21 @@ def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:
     return found
 
 
+_WHOLE, _DECIMAL = r"[+-]?\d+", r"[+-]?\d*\.\d*(e[+-]?\d+)?"
+
+
 def _kind(ids: dict[str, int]) -> str:
     """Say how the ids are written."""
-    if all(re.fullmatch(r"[+-]?\d+", key) for key in ids):
+    if all(re.fullmatch(_WHOLE, key) for key in ids):
         return "whole numbers"
-    if all(re.fullmatch(r"[+-]?\d*\.\d*(e[+-]?\d+)?", key, re.IGNORECASE) for key in ids):
+    if all(re.fullmatch(_DECIMAL, key, re.IGNORECASE) for key in ids):
         return "decimal numbers"
     return "texts"
+
+
+def _example(ids: dict[str, int], kind: str) -> str:
+    """The first id, of texts the first that is no whole number."""
+    first = next(iter(ids))
+    if kind != "texts":
+        return first
+    return next((key for key in ids if not re.fullmatch(_WHOLE, key)), first)

@@ -141,6 +141,8 @@ def read_labels(
     A single further axis of length 1 is dropped. DataError if a label is missing or not finite, or
     there is not one label per row.
     """
+    if isinstance(labels, np.ma.MaskedArray):
+        labels = cast("np.ndarray", as_array(labels))
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":  # pandas takes half a second
         whole = _as_array(labels, name)
         return RawLabels(whole.astype(np.float64), name, whole)

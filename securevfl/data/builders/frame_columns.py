@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     """The frame with its column names as texts.
 
-    DataError without rows, and for repeated or layered names.
+    DataError for what is no data frame, without rows, and for repeated or layered names.
     """
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(
+            f"{what}: an object of the type {type(frame).__name__} is no table; give a data frame "
+            "(pandas.DataFrame makes one of columns or records)."
+        )
     if frame.columns.nlevels > 1:
         raise DataError(f"{what}: the column names have {frame.columns.nlevels} layers; use one.")
     if not len(frame):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,14 @@ MISSING_TEXTS: tuple[str, ...] = (
 _NAN_TEXTS = frozenset({"nan", "NaN", "NAN", "-nan", "-NaN"})
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 _DECIMAL_COMMA = r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+"
+_GROUPED = r"[+-]?\d{1,3}(,\d{3})+"
+# What spreadsheets show around and in numbers: currencies, percent, brackets and signs of negative
+# ones, quotation marks, marks between thousands, decimal commas.
+_SHOWN = re.compile(
+    r"([=(\"'+\-\u2212\s]|[^\W\d_]{0,2}[$\u00a2-\u00a5\u20a0-\u20cf]|[A-Z]{3}\s)*"
+    r"(\d{1,3}([,.'\u2019\s]\d{3})+|\d+)([.,]\d+)?([eEdD][+-]?\d+)?"
+    r"([)\"'\-\u2212%\u2030\s]|[$\u00a2-\u00a5\u20a0-\u20cf]|\s[A-Z]{3})*"
+)
 _BOOLEANS = {"true": 1.0, "false": 0.0}
 
 
@@ -72,6 +81,12 @@ def read_texts(
             f"column {series.name!r} holds lists or other compound cells; give one value per cell."
         ) from error
     texts: list[str | None] = []
+    raw = next((cell for cell in distinct if isinstance(cell, bytes)), None)
+    if raw is not None:
+        raise DataError(
+            f"column {series.name!r} holds objects of bytes, such as {raw[:20]!r}; decode them "
+            "into texts or numbers."
+        )
     for code, cell in enumerate(distinct):
         text = text_of(cell)
         if text in missing:
@@ -96,6 +111,14 @@ def odd_cell(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str
     texts = series.dropna().map(text_of)
     texts = texts[~texts.isin(missing)]
     commas = texts[texts.str.fullmatch(_DECIMAL_COMMA)]
+    shown = texts[_shown(texts)]
+    grouped = bool(commas.str.fullmatch(_GROUPED).all())
+    if len(shown) and 2 * len(shown) > len(texts) and (grouped or 2 * len(commas) <= len(texts)):
+        return (
+            f" {len(shown)} of {len(texts)} look like numbers as a spreadsheet shows them, such as "
+            f"{shown.iloc[0]!r} in {row_name(shown, 0)}: write plain ones, with a decimal point "
+            "and nothing else, such as 1234.5."
+        )
     if 2 * len(commas) > len(texts):
         return (
             f" {len(commas)} of {len(texts)} look like numbers with a decimal comma, such as "
@@ -110,18 +133,25 @@ def odd_cell(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str
     )
 
 
+def _shown(texts: pd.Series) -> pd.Series:
+    """Which texts are no plain numbers, but numbers as spreadsheets show them."""
+    return texts.str.fullmatch(_SHOWN) & ~texts.str.fullmatch(_NUMBER)
+
+
 def refuse_odd_cells(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> None:
     """Refuse a column of texts nearly all of which are numbers: one typo would make categories.
 
     It is refused when at least 90 % of the rows that have a value, or of their different texts, are
-    numbers, or at least 90 % are numbers with a decimal comma.
+    numbers, or at least 90 % are numbers with a decimal comma, or numbers as spreadsheets show
+    them, such as "1,234.50", "$5" and "12 %", among plain ones.
     """
     said = series.dropna().map(text_of)
     said = said[~said.isin(missing)]
     for texts in (said, said.drop_duplicates()):
         odd = ~texts.str.fullmatch(_NUMBER)
         no_comma = ~texts.str.fullmatch(_DECIMAL_COMMA)
-        if odd.any() and 10 * min(odd.sum(), no_comma.sum()) <= len(odd):
+        neither = odd & ~_shown(texts)
+        if odd.any() and 10 * min(odd.sum(), no_comma.sum(), neither.sum()) <= len(odd):
             raise DataError(
                 f"column {series.name!r} would be one of categories.{odd_cell(series, missing)} "
                 f"Correct such cells; or, if they stand for an unknown value, name them in "

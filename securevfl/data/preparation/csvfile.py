@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WIDEST = 1 << 20  # characters of a first line that are looked at
 # Whole numbers, and such with a decimal comma; points stand between thousands before a comma.
-_COMMA_NUMBER = r"[+-]?(\d+(,\d+)?|\d{1,3}(\.\d{3})+,\d+)"
+_COMMA_NUMBER = r"[+-]?(\d+(,\d+)?([eE][+-]?\d+)?|\d{1,3}(\.\d{3})+,\d+)"
 
 
 def read_csv(
@@ -59,10 +59,11 @@ def read_csv(
     names, lines, rows = _read(path, separator, header, comment)
     if not rows:
         raise DataError(f"{path.name} has no rows below its header; at least one is needed.")
-    if len(names) == 1 and any(mark in names[0] for mark in ";\t|,"):
+    blank = " " in names[0] and all(" " in row[0] for row in rows)  # as R's write.table has it
+    if len(names) == 1 and (blank or any(mark in names[0] for mark in ";\t|,")):
         raise DataError(
             f"{path.name} has one column, {names[0][:60]!r}; "
-            f"name the separator, for example separator=';'."
+            f"name the separator, for example separator={' ' if blank else ';'!r}."
         )
     if names[0] == "" and len(names) > 1 and len({row[0] for row in rows}) == len(rows):
         names, rows = names[1:], [row[1:] for row in rows]
@@ -157,9 +158,16 @@ def _read(
                     continue
                 names = names or [str(k) for k in range(len(cells))]
                 if len(cells) != len(names):
+                    short = not lines and len(cells) == len(names) + 1
+                    why = (
+                        "correct the header: it lacks a name, as in files of R's write.table "
+                        "(use write.csv), or a line above it is none"
+                        if short
+                        else "correct the line (is the file cut off?)"
+                    )
                     raise DataError(
                         f"{path.name}, line {line}: {len(cells)} fields where {len(names)} are "
-                        f"expected; correct the line (is the file cut off?)."
+                        f"expected; {why}."
                     )
                 lines.append(line)
                 rows.append(cells)

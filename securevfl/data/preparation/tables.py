@@ -10,6 +10,7 @@ from securevfl.data.preparation.other_files import ARROW, PARQUET, kind_of
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 _LINE = "pip install 'securevfl[tables]'"
@@ -117,13 +118,44 @@ def _without_arrow(frame: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
+def _without_mask(values: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
+    """The array with NaN, or None where it holds no numbers, in the place of what is masked."""
+    import numpy as np
+
+    if not np.ma.getmaskarray(values).any():
+        return np.asarray(values.data)
+    if values.dtype.kind == "f":
+        return values.filled(np.nan)
+    if values.dtype.kind in "biu":
+        return values.astype(np.float64).filled(np.nan)
+    return values.astype(object).filled(None)
+
+
 def as_array(values: object) -> object:
-    """A tensor of torch as an array of numbers that NumPy has; anything else as it is."""
+    """A tensor of torch as an array of numbers that NumPy has; anything else as it is.
+
+    What a masked array hides is missing. DataError for a tensor without values, and for sparse
+    matrices of SciPy, whose dense form may not fit.
+    """
+    import numpy as np
+
+    if isinstance(values, np.ma.MaskedArray):
+        return _without_mask(values)
+    if hasattr(values, "toarray") and hasattr(values, "nnz"):
+        raise DataError(
+            f"a sparse matrix of shape {values.shape}; turn it into a dense array with .toarray()"
+        )
     if not (hasattr(values, "detach") and hasattr(values, "layout")):
         return values
     import torch
 
-    tensor = cast("torch.Tensor", values).detach().cpu()
+    tensor = cast("torch.Tensor", values).detach()
+    if tensor.is_meta:
+        raise DataError(
+            f"a tensor of shape {tuple(tensor.shape)} on the device meta, which has no values; "
+            "give one that has"
+        )
+    tensor = tensor.cpu()
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
     if tensor.is_quantized:

@@ -67,3 +67,45 @@ def test_tensors_of_every_kind_are_arrays(kind):
     made = VerticalDataset.from_numpy(other, labels, parties=2)
     assert made.fingerprint() == found.fingerprint()
     assert (made.transform.apply(other)[0] == found.transform.apply(rows.numpy())[0]).all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int64, bool])
+def test_what_a_masked_array_hides_is_missing(kind):
+    rows = (np.arange(160).reshape(40, 4) % 7).astype(kind)
+    hidden = np.ma.masked_array(rows, mask=np.zeros(rows.shape, bool))
+    labels = np.arange(40) % 2
+    made = VerticalDataset.from_numpy(hidden, labels, parties=2)
+    assert made.fingerprint() == VerticalDataset.from_numpy(rows, labels, parties=2).fingerprint()
+    hidden[3, 1] = np.ma.masked
+    with pytest.raises(DataError, match=r"'x1', .* is NaN"):
+        VerticalDataset.from_numpy(hidden, labels, parties=2)
+    with pytest.raises(DataError, match="'x1', row 3: the value is NaN"):
+        made.transform.apply(hidden)
+    for given in (labels, labels.astype(str)):
+        some = np.ma.masked_array(given, mask=labels < 0)
+        some[5] = np.ma.masked
+        with pytest.raises(DataError, match="1 of 40 labels are missing, the first in row 5"):
+            VerticalDataset.from_numpy(rows, some, parties=2)
+
+
+def test_arrays_without_dense_values_are_refused():
+    import scipy.sparse
+    import torch
+
+    labels = np.arange(40) % 2
+    for given, why in (
+        (scipy.sparse.csr_array(np.eye(40)), r"sparse matrix of shape \(40, 40\).*toarray"),
+        (torch.empty(40, 2, device="meta"), "device meta, which has no values"),
+    ):
+        with pytest.raises(DataError, match=why):
+            VerticalDataset.from_numpy(given, labels, parties=2)
+
+
+@pytest.mark.parametrize("change", [
+    lambda frame: frame.to_dict("list"), lambda frame: frame.to_dict("records"),
+    lambda frame: frame.to_records(index=False), lambda frame: frame["visits"],
+])  # fmt: skip
+def test_what_is_no_data_frame_is_refused(change):
+    bank, shop = frames()
+    with pytest.raises(DataError, match=r"party 1: an object of the type \w+ is no table; give a"):
+        VerticalDataset.from_pandas([bank, change(shop)], "y")

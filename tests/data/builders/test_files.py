@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from securevfl.data import VerticalDataset, load_dataset
+from securevfl.data import VerticalDataset, join_rows, load_dataset
 from securevfl.data.preparation.csvfile import read_csv
 from securevfl.errors import DataError
 
@@ -111,6 +111,41 @@ def test_ids_that_print_alike_are_shown_by_code_points(tmp_path):
     with pytest.raises(
         DataError, match=r"some look alike: .*'\\ufb010\\u200b'.*'fi0'.*same letters"
     ):
+        load_dataset(
+            party_files=paths, id_column="id", label="y", label_file=tmp_path / "labels.csv"
+        )
+
+
+@pytest.mark.parametrize(
+    ("plain", "other"),
+    [("{}", "{:03d}"), ("u{}", "U{}"), ("u {}", "u\u00a0{}"), ("u{}", "u{}\u200b")],
+)
+def test_ids_of_which_some_are_written_otherwise_are_refused(tmp_path, plain, other):
+    a, b, y = tables()
+    a, y = (one.assign(id=[plain.format(k) for k in range(90, 130)]) for one in (a, y))
+    b = b.assign(id=[(other if k < 100 else plain).format(k) for k in range(90, 130)])
+    paths = save(tmp_path, a, b, y)
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    with pytest.raises(DataError, match=r"10 ids are written differently .* Write them alike"):
+        load_dataset(party_files=paths, **given)
+    with pytest.raises(DataError, match=r"10 ids are written differently"):
+        join_rows([a, b], "id")
+
+
+def test_ids_that_differ_in_a_table_by_capitals_alone_are_different(tmp_path):
+    a, b, y = tables()
+    paths = save(tmp_path, a, b.assign(id=["U000", *b["id"][:-1]]), y)
+    given = {"id_column": "id", "label": "y", "label_file": tmp_path / "labels.csv"}
+    data = load_dataset(party_files=paths, **given)
+    assert data.rows + data.test_rows == 39
+
+
+def test_the_example_of_other_ids_is_one_that_differs(tmp_path):
+    a, b, y = tables()
+    a, y = (one.assign(id=range(99_980, 100_020)) for one in (a, y))
+    written = ["1e+05" if k == 100_000 else str(k) for k in range(99_980, 100_020)]  # as R has it
+    paths = save(tmp_path, a, b.assign(id=written), y)
+    with pytest.raises(DataError, match=r"shop.csv has texts such as '1e\+05'"):
         load_dataset(
             party_files=paths, id_column="id", label="y", label_file=tmp_path / "labels.csv"
         )

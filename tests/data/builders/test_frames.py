@@ -71,11 +71,62 @@ def test_a_pandas_category_of_numbers_stays_a_category():
     assert data.columns == (("self=1", "self=2", "self=3"),)
 
 
-@pytest.mark.parametrize("cell", ["1_000", "0x10", "1,5", "12 kg"])
+@pytest.mark.parametrize("cell", ["1_000", "0x10", "12 kg"])
 def test_texts_that_only_resemble_numbers_stay_texts(cell):
     frame = pd.DataFrame({"a": ["1", cell] * 4, "y": ["u", "v"] * 4})
     expected = tuple(sorted(["a=1", f"a={cell}"]))
     assert VerticalDataset.from_pandas(frame, "y").columns == (expected,)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    ["{:,.2f}", "{:,.0f}", "${:,.2f}", "{:.1f} EUR", "\u20ac{:.0f}", "{:.1f}%", "{:.0f} %",
+     "'{:.2f}", '"{:.2f}"', "({:.2f})", "\u2212{:.2f}", "{:.2f}-", "{:.2f}\u00a0\u00a3"],
+)  # fmt: skip
+def test_numbers_as_spreadsheets_show_them_are_no_categories(tmp_path, shown):
+    cells = [shown.format(1000 + 7.5 * k) for k in range(40)]
+    frame = pd.DataFrame({"x": range(40), "sum": cells, "y": ["a", "b"] * 20})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    for refused in (
+        lambda: VerticalDataset.from_csv(tmp_path / "own.csv", "y", parties=2),
+        lambda: VerticalDataset.from_pandas(frame, "y", parties=2),
+    ):
+        with pytest.raises(DataError, match=r"40 of 40 look like .* spreadsheet .* plain ones"):
+            refused()
+
+
+@pytest.mark.parametrize("cell", ["1,5", "1,234", "(2)", "2 %"])
+def test_such_numbers_among_plain_ones_are_refused(cell):
+    frame = pd.DataFrame({"a": ["1", cell] * 4, "y": ["u", "v"] * 4})
+    with pytest.raises(DataError, match=r"would be one of categories. All but 4 of 8 are numbers"):
+        VerticalDataset.from_pandas(frame, "y")
+
+
+@pytest.mark.parametrize("text", ["c{}", "{} months", "{}-{}", "2024-01-{:02d}", "192.168.0.{}"])
+def test_texts_with_numbers_in_them_stay_categories(text):
+    cells = [text.format(k % 5, k % 5 + 1) for k in range(40)]
+    frame = pd.DataFrame({"x": range(40), "t": cells, "y": ["a", "b"] * 20})
+    assert VerticalDataset.from_pandas(frame, "y", parties=2).widths == (1, 5)
+
+
+def test_bytes_are_no_texts():
+    frame = pd.DataFrame({"x": range(40), "t": [b"u", b"v"] * 20, "y": ["a", "b"] * 20})
+    with pytest.raises(
+        DataError, match=r"column 't' holds objects of bytes, such as b'[uv]'; decode"
+    ):
+        VerticalDataset.from_pandas(frame, "y", parties=2)
+
+
+def test_files_of_write_table_are_named_as_such(tmp_path):
+    write(tmp_path / "a.txt", "x z y\n1 2 a\n2 3 b\n")
+    with pytest.raises(DataError, match=r"one column, 'x z y'; name the .* separator=' '"):
+        VerticalDataset.from_csv(tmp_path / "a.txt", "y")
+    write(tmp_path / "b.csv", "x,z,y\nr1,1,2,a\nr2,2,3,b\n")
+    with pytest.raises(DataError, match=r"4 fields where 3 .* header: it lacks .* write.table"):
+        VerticalDataset.from_csv(tmp_path / "b.csv", "y")
+    text = "x;z;y\n" + "".join(f"{k};{k},5E+03;{'ab'[k % 2]}\n" for k in range(1, 9))
+    write(tmp_path / "c.csv", text)
+    assert VerticalDataset.from_csv(tmp_path / "c.csv", "y", parties=2).widths == (1, 1)
 
 
 def test_new_rows_are_encoded_as_the_training_rows_were(tmp_path):
