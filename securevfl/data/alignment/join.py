@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from securevfl.data.preparation.cells import id_of, look_of, read_texts, row_name
+from securevfl.data.preparation.ids import id_cells
 from securevfl.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -297,13 +298,13 @@ def _refuse_alike(everyone: Sequence[PartyTable], ids: Sequence[dict[str, int]])
 
 def own_ids(table: PartyTable, id_column: str) -> dict[str, int]:
     """Map each id, as text, to its row; refuse missing and repeated ones."""
-    if id_column not in table.frame.columns:
+    series = id_cells(table.frame, id_column)
+    if series is None:
         raise DataError(
             f"{table.name} has no id column {id_column!r}; its columns are "
             f"{', '.join(map(str, table.frame.columns[:12]))}."
             f"{did_you_mean(id_column, map(str, table.frame.columns))}"
         )
-    series = table.frame[id_column]
     codes, texts = read_texts(series)
 
     def place(row: int) -> str:

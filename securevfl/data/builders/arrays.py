@@ -122,7 +122,7 @@ class FromArrays(DatasetContent):
             train=train_part[0],
             test=test_part[0],
             labels=encode_labels(train_part[1], test_part[1], asked.task),
-            names=_column_names(columns, matrix.shape[1]),
+            names=_column_names(columns or _names_of(features), matrix.shape[1]),
             views=None if len(views) == 1 else views,
             parties=parties,
             owners=owners,
@@ -299,6 +299,17 @@ def _real_array(values: object, what: str) -> np.ndarray:
             f"{what}: an array of {array.dtype}; numbers are needed (use from_pandas for texts)."
         )
     return array
+
+
+def _names_of(features: object) -> list[str] | None:
+    """Names of the columns where all features are data frames, else None."""
+    import pandas as pd
+
+    parts = features if isinstance(features, (list, tuple)) else [features]
+    frames = [part for part in parts if isinstance(part, pd.DataFrame)]
+    if not frames or len(frames) < len(parts):
+        return None
+    return [str(name) for frame in frames for name in frame.columns]
 
 
 def _column_names(columns: Sequence[str] | None, width: int) -> tuple[str, ...]:

@@ -134,7 +134,7 @@ def odd_cell(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str
 
 
 def _shown(texts: pd.Series) -> pd.Series:
-    """Which texts are no plain numbers, but numbers as spreadsheets show them."""
+    """Mask of the texts that are numbers as spreadsheets show them, and no plain ones."""
     return texts.str.fullmatch(_SHOWN) & ~texts.str.fullmatch(_NUMBER)
 
 

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from securevfl.data.preparation.cells import id_of, text_of
 from securevfl.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def id_cells(table: object, id_column: str) -> pd.Series | None:
+    """The ids of a data frame, in a column or an index of that name; None where it has none."""
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame):
+        return None
+    if id_column in table.columns:
+        return table[id_column]
+    return table.index.to_series() if table.index.name == id_column else None
 
 
 def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
@@ -17,7 +31,8 @@ def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
     """
     if id_column is None:
         return
-    having = [id_column in getattr(table, "columns", ()) for table in tables]
+    keys = [id_cells(table, id_column) for table in tables]
+    having = [one is not None for one in keys]
     if not any(having):
         return
     ways = (
@@ -29,7 +44,7 @@ def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
             f"table {having.index(True)} has the id column {id_column!r} and table "
             f"{having.index(False)} has not, so that rows cannot be matched; {ways}."
         )
-    first, *others = ([id_of(text_of(key)) for key in table[id_column]] for table in tables)
+    first, *others = ([id_of(text_of(key)) for key in one] for one in keys if one is not None)
     for n, other in enumerate(others, start=1):
         if other == first:
             continue

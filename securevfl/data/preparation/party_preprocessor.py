@@ -181,6 +181,8 @@ class PartyPreprocessor:
         return np.array(self.offset), np.where(divisor > 0, divisor, np.inf)
 
     def _apply_frame(self, frame: pd.DataFrame) -> NDArray[np.float32]:
+        if frame.columns.nlevels == 1:  # numbers for names are texts, as in the training rows
+            frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
         if not frame.columns.is_unique:
             twice = frame.columns[frame.columns.duplicated()][0]
             raise DataError(f"the rows have two columns {twice!r}; rename or drop one.")

@@ -118,17 +118,17 @@ def _without_arrow(frame: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def _without_mask(values: np.ma.MaskedArray[Any, Any]) -> np.ndarray:
+def _without_mask(values: np.ma.MaskedArray) -> np.ndarray:
     """The array with NaN, or None where it holds no numbers, in the place of what is masked."""
     import numpy as np
 
-    if not np.ma.getmaskarray(values).any():
-        return np.asarray(values.data)
-    if values.dtype.kind == "f":
-        return values.filled(np.nan)
-    if values.dtype.kind in "biu":
-        return values.astype(np.float64).filled(np.nan)
-    return values.astype(object).filled(None)
+    mask, data = np.ma.getmaskarray(values), np.asarray(values.data)
+    if not mask.any():
+        return data
+    number = data.dtype.kind in "biuf"
+    made = data.astype(np.result_type(data, np.float32) if number else object)
+    made[mask] = np.nan if number else None
+    return made
 
 
 def as_array(values: object) -> object:
@@ -143,7 +143,7 @@ def as_array(values: object) -> object:
         return _without_mask(values)
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise DataError(
-            f"a sparse matrix of shape {values.shape}; turn it into a dense array with .toarray()"
+            f"a sparse matrix of shape {getattr(values, 'shape', '')}; turn it into a dense array with .toarray()"
         )
     if not (hasattr(values, "detach") and hasattr(values, "layout")):
         return values

@@ -109,3 +109,21 @@ def test_what_is_no_data_frame_is_refused(change):
     bank, shop = frames()
     with pytest.raises(DataError, match=r"party 1: an object of the type \w+ is no table; give a"):
         VerticalDataset.from_pandas([bank, change(shop)], "y")
+
+
+def test_columns_with_numbers_for_names_are_found_in_new_rows():
+    stream = np.random.default_rng(0)
+    frame = pd.DataFrame(stream.random((40, 4)))
+    made = VerticalDataset.from_pandas(frame.assign(y=[0, 1] * 20), "y", parties=2)
+    assert made.columns == (("0", "1"), ("2", "3"))
+    new = made.transform.apply(frame)
+    assert (made.transform.apply(frame.to_numpy())[1] == new[1]).all()
+
+
+def test_frames_in_the_place_of_arrays_keep_their_names():
+    stream = np.random.default_rng(0)
+    parts = [pd.DataFrame(stream.random((40, 2)), columns=list(names)) for names in ("ab", "cd")]
+    made = VerticalDataset.from_numpy(parts, [0, 1] * 20)
+    assert made.columns == (("a", "b"), ("c", "d"))
+    swapped = [part.iloc[:, ::-1] for part in parts]
+    assert (made.transform.apply(swapped)[0] == made.transform.apply(parts)[0]).all()

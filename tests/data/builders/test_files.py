@@ -437,3 +437,16 @@ def test_numbers_among_texts_stay_categories(tmp_path):
     path = tmp_path / "own.csv"
     path.write_text("\n".join(["code,size,y", *rows]))
     assert load_dataset(path, label="y", parties=2).widths == (5, 1)
+
+
+def test_an_index_with_the_name_of_the_id_column_has_the_ids():
+    a, b, y = tables()
+    a, y = a.drop(columns="job"), y.set_index("id")
+    given = {"label": "y", "id_column": "id"}
+    found = VerticalDataset.from_pandas([a, b], label_frame=y, **given)
+    indexed = [one.set_index("id") for one in (a, b)]
+    made = VerticalDataset.from_pandas(indexed, label_frame=y, **given)
+    assert made.fingerprint() == found.fingerprint()
+    made.transform.apply(indexed)
+    with pytest.raises(DataError, match="do not hold the same rows"):
+        made.transform.apply([indexed[0], indexed[1].iloc[::-1]])
