@@ -143,7 +143,8 @@ def as_array(values: object) -> object:
         return _without_mask(values)
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise DataError(
-            f"a sparse matrix of shape {getattr(values, 'shape', '')}; turn it into a dense array with .toarray()"
+            f"a sparse matrix of shape {getattr(values, 'shape', '')}; turn it into a dense array "
+            "with .toarray()"
         )
     if not (hasattr(values, "detach") and hasattr(values, "layout")):
         return values
