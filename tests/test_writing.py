@@ -90,7 +90,7 @@ def test_nothing_is_left_of_a_file_that_could_not_be_written(tmp_path):
 
 
 # Caches: what they hold is compared with a checksum or its source before it is used.
-UNSYNCED = {"field/kernels/objects.py", "runs/folders/intersections.py", "writing.py"}
+UNSYNCED = {"field/kernels/objects.py", "writing.py"}
 
 
 def test_nothing_is_renamed_elsewhere():
