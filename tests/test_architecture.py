@@ -373,7 +373,7 @@ MOST_LINES = {
     "privacy": 1265,
     "protocols": 20321,
     "report": 2633,
-    "runs": 8523,
+    "runs": 8520,
     "studies": 1583,
     "testing": 1583,
     "verified": 8049,

@@ -246,9 +246,7 @@ class Run:
         own = getattr(self.protocol.config, "own_loss", "")
         classes = 0 if own or data.task == "regression" else data.num_classes
         result["notices"] = [
-            *told_by_sums(
-                self.released, self.events, len(self.history), self.protocol.config.rounds
-            ),
+            *sums_told(self.released, self.events, len(self.history), self.protocol.config.rounds),
             *differ_in_case(data.classes),
             *_alone_in_residues(self.protocol),
             *filter(None, [self.protocol.told_apart]),
@@ -399,7 +397,7 @@ def _alone_in_residues(protocol: Protocol) -> list[str]:
     return [found] if found else []
 
 
-def told_by_sums(released: Odometer | None, events: History, rounds: int, asked: int) -> list[str]:
+def sums_told(released: Odometer | None, events: History, rounds: int, asked: int) -> list[str]:
     """Sentences on what the sums gave, where that is much or their budget ended the run."""
     if released is None:
         return []

@@ -86,9 +86,8 @@ def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
     """Invitations by "server", "party 0", ..., and the manifest's fingerprint, by "fingerprint".
 
     Where somebody decodes sums, "sums" says what they will tell. All parties compare the
-    fingerprint. Relays are addresses, as ``securevfl relay init`` prints
-    them. ConfigurationError for a manifest without terms or relay keys, and for addresses that are
-    none.
+    fingerprint. Relays are addresses, as ``securevfl relay init`` prints them. ConfigurationError
+    for a manifest without terms or relay keys, and for addresses that are none.
     """
     found = Manifest.read(manifest)
     terms = Terms.of(found)

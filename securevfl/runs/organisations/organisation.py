@@ -44,7 +44,7 @@ from securevfl.runs.organisations.parties import (
     measuring,
 )
 from securevfl.runs.organisations.terms import Terms
-from securevfl.runs.result import told_by_sums
+from securevfl.runs.result import sums_told
 from securevfl.runs.spec import CONFIG, ORGANISATIONS, RunSpec
 from securevfl.runs.storage import (
     HISTORY,
@@ -379,7 +379,7 @@ class Organisation:
                 for claim in (*given_sums(made.claims, released), *measured, *link_claims(True))
             ],
             "released": None if released is None else released.to_dict(),
-            "notices": told_by_sums(released, events, len(rows), made.config.rounds),
+            "notices": sums_told(released, events, len(rows), made.config.rounds),
             "sealed": True,
             "engine": ORGANISATIONS,
             "bytes_by_kind": transcript.bytes_by_kind(),
