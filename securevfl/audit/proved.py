@@ -132,7 +132,7 @@ def judged_by_proof(
     """The weakest verdict of the coalitions that a claim is about; NOT TESTED if there are none.
 
     Where an output is one party's own, such as an embedding that is sent as it is, an asset on
-    which it depends is NOT PROTECTED.
+    which it depends is NOT PROTECTED, unless the claim grants it (`Claim.given`).
 
     Parameters
     ----------
@@ -170,6 +170,11 @@ def _weakest(
     return min(words, key=_WORST.index, default="NOT PROVED")
 
 
+def _granted(claim: Claim, name: str) -> bool:
+    """Whether a claim grants the output "X of N" of one party N by the name X."""
+    return any(name == given or name.startswith(f"{given} of ") for given in claim.given)
+
+
 def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
     coalition = frozenset(one.coalition)
     if one.verdict not in _WORST:
@@ -177,7 +182,9 @@ def _word(claim: Claim, one: Proved, world: Trace) -> Verdict:
     if claim.strength == "none":
         return "NOT PROTECTED"
     given = world.outputs_of(coalition)
-    alone = [output for output in given if output.name in one.clear]
+    alone = [
+        output for output in given if output.name in one.clear and not _granted(claim, output.name)
+    ]
     own = assets_in(world, alone, coalition, [output for output in given if not output.alone])
     if claim.asset in own:
         return "NOT PROTECTED"

@@ -86,7 +86,8 @@ class Claim:
     reason : str
         The theorem, or why nothing is claimed.
     given : tuple of str
-        What the adversary is granted besides, such as "decoded sums".
+        What the adversary is granted besides, such as "decoded sums". A name "X" also grants
+        each declared output "X of N" of one party N.
     guarantees : tuple of Guarantee
         Of a differential claim: epsilon and delta of each mechanism that protects the asset.
     tells : str
@@ -158,14 +159,26 @@ class Claim:
 
 
 SUMS = "decoded sums"  # among what an adversary is granted
+COUNTS = "number of independent columns"  # of each party, which a budget of sums tells all
 
 
 def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Claim, ...]:
-    """The claims; each that grants decoded sums gets a sentence on what these give away."""
+    """The claims; each that grants decoded sums gets a sentence on what these give away.
+
+    With a budget, perfect claims about features grant the numbers that it tells.
+    """
     if odometer is None:
         return tuple(claims)
     sentence = f"What these sums tell: {odometer.sentence()}"
-    return tuple(replace(c, tells=sentence) if SUMS in c.given else c for c in claims)
+    said = [replace(c, tells=sentence) if SUMS in c.given else c for c in claims]
+    if not odometer.budget:
+        return tuple(said)
+    return tuple(
+        replace(c, given=(*c.given, COUNTS))
+        if (c.asset, c.strength) == ("features", "perfect") and COUNTS not in c.given
+        else c
+        for c in said
+    )
 
 
 def budget_claims(odometer: Odometer | None, stories: int = 1) -> tuple[Claim, ...]:

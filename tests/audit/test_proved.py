@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 import securevfl
-from securevfl.audit.proved import assets_in, coalitions_against, traced_options
+from securevfl.audit.proved import assets_in, coalitions_against, judged_by_proof, traced_options
 from securevfl.privacy.adversary import Adversary
+from securevfl.privacy.claims import COUNTS, Claim
 from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.testing.runs import tiny_data
 from securevfl.verified import SERVER, World
+from securevfl.verified.verdicts import Verdict
 
 ROLES = {"server": (SERVER,), "client": (0, 1, 2, 3), "key_holder": (3,), "active party": (0, 1)}
 ROLES |= {"passive": (2, 3), "embedding owner": (0, 1, 2, 3)}
@@ -72,6 +74,15 @@ def test_the_claims_of_a_card_are_judged_by_proofs(install):
     }
     assert "given sum 1" in report.claims[0].words
     assert all(one.evidence for one in report.claims)
+
+
+@pytest.mark.parametrize(("granted", "verdict"), [((COUNTS,), "PROVED"), ((), "NOT PROTECTED")])
+def test_a_value_of_one_party_that_the_claim_grants_is_no_gap(granted, verdict):
+    world, name = World(97), f"{COUNTS} of 0"
+    world.output(name, world.spec(world.secret(0, "columns", (2, 2))), alone=True)
+    one = Verdict("NOT PROTECTED", (SERVER,), (name,), clear=(name,))
+    claim = Claim("server", "features", "perfect", "a theorem", given=granted)
+    assert judged_by_proof(claim, [one], [([one], world)]).verdict == verdict
 
 
 @pytest.mark.usefixtures("nobody_late")

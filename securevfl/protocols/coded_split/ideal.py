@@ -9,6 +9,7 @@ import numpy as np
 
 from securevfl.engine.party import SERVER
 from securevfl.models.split import Centre
+from securevfl.privacy.claims import COUNTS
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.coded_split.messages import piece_of, pieces_of
 from securevfl.protocols.coded_split.parameters import Parameters
@@ -121,7 +122,7 @@ def declare(world: World, public: Parameters, steps: int, centre: Centre) -> Non
         for n in ideal.owners:
             X = world.the(n, "train columns")
             told = X.map(independent_columns, unit, shape=(), dtype=int)
-            world.output(f"independent columns of {n}", told, alone=True)
+            world.output(f"{COUNTS} of {n}", told, alone=True)
     for t in range(1, steps + 1):
         ideal.step(t)
     if config.secure:

@@ -13,6 +13,7 @@ import numpy as np
 from securevfl.engine.party import ANNOUNCE, SERVER
 from securevfl.models.polynomial_network import expanded_width
 from securevfl.models.pretraining.trainer import Pretraining
+from securevfl.privacy.claims import COUNTS
 from securevfl.privacy.released_equations import independent_columns
 from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.base.pretraining import (
@@ -152,7 +153,7 @@ def declare(
         for n in ideal.clients:
             X = world.the(n, COLUMNS["train"])
             told = X.map(independent_columns, unit, shape=(), dtype=np.int64)
-            world.output(f"independent columns of {n}", told, alone=True)
+            world.output(f"{COUNTS} of {n}", told, alone=True)
     announced, attempts = world.told(ANNOUNCE), world.told("attempt")
     uploads = Counter(m.round for m in world.messages if m.kind == "embedding")
     gradients = world.took("gradient")

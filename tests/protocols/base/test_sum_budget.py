@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from securevfl.privacy.claims import COUNTS, given_sums
 from securevfl.protocols.base.sum_budget import odometer, unknowns_of
 from securevfl.testing.runs import make
 
@@ -41,6 +42,17 @@ def test_a_budget_ends_the_count():
     config = SimpleNamespace(**vars(CONFIG), budget=1.0)
     assert (odometer(config, 10, 21, 4).visits, odometer(config, 10, 21, 4).state) == (4, "below")
     assert odometer(CONFIG, 10, 21, 4, 5).visits == 2
+
+
+@pytest.mark.parametrize("protocol", ["fedvs", "coded_split"])
+def test_a_budget_grants_the_numbers_of_columns_that_it_tells(protocol):
+    made = make(protocol, rounds=2, sum_budget=0.9, width=1)
+    claims = given_sums(made.claims, made.released())  # a second time, as a run does at its end
+    perfect = [claim for claim in claims if claim.strength == "perfect"]
+    assert {claim.given.count(COUNTS) for claim in perfect if claim.asset == "features"} == {1}
+    assert not any(COUNTS in claim.given for claim in perfect if claim.asset != "features")
+    free = make(protocol, rounds=2, sum_budget=0, width=1)
+    assert not any(COUNTS in claim.given for claim in free.claims)
 
 
 @pytest.mark.parametrize("protocol", ["fedvs", "coded_split", "secagg_split", "he_split"])

@@ -28,7 +28,7 @@ MODES = {
 }
 # Modes with values of single parties that are told as they are, and the first words of these.
 TELLING = {
-    "budget": (4, {"sum_budget": 0.9}, "independent columns of"),
+    "budget": (4, {"sum_budget": 0.9}, "number of independent columns of"),
     "released": (4, {"release": True}, "model of"),
 }
 
