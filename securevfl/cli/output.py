@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from securevfl.cli.options import power_form
@@ -34,6 +34,8 @@ _LABELS = NAMES | {
     "planned": "plan and measurement",
     "derived": "parameters",
 }
+_FIGURE = 11  # letters of a number with its unit, such as 625.47 kB
+_WORD = 13  # least width of a column of words: "computational"
 _ELSEWHERE = ("claims", "rounds_asked", "party_names")
 _STATES = {"below": "green", "beyond": "yellow", "spanned": "red"}  # of an odometer
 _ONLY_IF_SET = (
@@ -129,19 +131,43 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: st
     table, for nobody can widen it.
     """
     from rich.box import SIMPLE_HEAD
-    from rich.table import Column
 
+    console = out()
+    cells = [tuple(map(printable, row)) for row in rows]
     folding = [Column(name, overflow="fold") for name in columns]
+    if console.is_terminal:
+        _give_room(folding, cells, console.width)
     table = Table(
         *folding, box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False
     )
-    for row in rows:
-        table.add_row(*map(printable, row))
-    console = out()
+    for row in cells:
+        table.add_row(*row)
     if not console.is_terminal:
         console.width = 10_000
         console.width = console.measure(table).maximum
     console.print(table)
+
+
+def _give_room(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> None:
+    """Keep figures beside their units, and all that is left for sentences of the last column."""
+    longest = [
+        max((Text.from_markup(row[place]).cell_len for row in rows), default=0)
+        for place in range(len(columns))
+    ]
+    fixed = [
+        max(length, *map(len, str(column.header).split()), 1) if length <= _FIGURE else 0
+        for column, length in zip(columns, longest, strict=True)
+    ]
+    place = width - 3 * len(columns)
+    if sum(longest) <= place:
+        return
+    others = [min(length, _WORD) for length, own in zip(longest, fixed, strict=True) if not own]
+    rest = place - sum(fixed) - sum(others[:-1])
+    if longest[-1] > width and rest > _WORD:
+        fixed[-1], others = rest, others[:-1]
+    if sum(fixed) + sum(others) <= place:
+        for column, own in zip(columns, fixed, strict=True):
+            column.width = own or None
 
 
 def print_brief(summary: Mapping[str, Any]) -> None:
@@ -258,6 +284,8 @@ def _shown(key: str, value: Any) -> str:
         return coloured(value["words"], value["state"])
     if key in ("notes", "notices"):
         return escape(printable("\n".join(value)))
+    if key == "bytes_by_kind":
+        return "  ".join(f"{name} {size(item)}" for name, item in value.items())
     if isinstance(value, Mapping):
         return "  ".join(f"{name}={power_form(item)}" for name, item in value.items())
     if isinstance(value, bool):
@@ -364,9 +392,9 @@ def print_datasets(entries: Sequence[Any]) -> None:
     )
     if not all(entry.available for entry in entries):
         out().print(
-            "The files of the others belong in a folder that --data-dir or SECUREVFL_DATA names;\n"
-            "`securevfl datasets NAME` says which files, and where they come from.",
-            soft_wrap=True,
+            "The files of the others belong in a folder that --data-dir or SECUREVFL_DATA "
+            "names;\n`securevfl datasets NAME` says which files, and where they come from.",
+            soft_wrap=not out().is_terminal,
         )
 
 

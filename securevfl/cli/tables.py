@@ -262,7 +262,7 @@ def print_plan(found: Forecast, given: str) -> None:
     if found.levels:
         _print_levels(found)
     if told := _told_by_sums(found):
-        console.print(told, soft_wrap=True)
+        console.print(told, soft_wrap=not console.is_terminal)
     for warning in found.warnings:
         console.print(f"warning: {warning}")
     words = " ".join(filter(None, (given, found.command)))

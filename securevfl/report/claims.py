@@ -38,8 +38,9 @@ def claims(record: Record) -> list[dict[str, Any]]:
     for claim in record.summary.get("claims", ()):
         own = verdicts.get(_key(claim), {})
         verdict = own.get("verdict", NOT_VERIFIED) if claim["notion"] != "none" else NO_CLAIM
-        if claim.get("tells") and record.attacked:
-            claim = {**claim, "source": f"{claim['source']}. {record.attacked}"}
+        if claim.get("tells") and record.summary.get("released"):  # which the page says once
+            reason = claim["source"].removesuffix(f". {claim['tells']}")
+            claim = {**claim, "source": f"{reason}. What these sums tell stands above"}
         made.append(_finding({**own, **claim, "verdict": verdict}))
     return made
 

@@ -189,15 +189,19 @@ def confusion(found: Evaluation) -> Figure:
 def _matrix(
     cells: Any, names: Sequence[str], form: str, ends: tuple[str, str], unit: str
 ) -> Figure:
-    size = min(max(3.2, 0.42 * len(names) + 1.8), 12.0)
-    figure, axes = _figure(size + 0.9, size)
+    written = len(names) <= _WRITTEN  # numbers in the cells: letters are larger in less place
+    size = min(max(3.2, (0.28 if written else 0.42) * len(names) + 1.4), 12.0)
+    figure, axes = _figure(size + 0.9 * (not written), size)
     image = axes.imshow(cells, cmap="Blues", vmin=0)
     axes.set(xlabel=ends[0], ylabel=ends[1])
     turned: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
     axes.set_xticks(range(len(names)), names, **(turned if max(map(len, names)) > 3 else {}))
     axes.set_yticks(range(len(names)), names)
-    figure.colorbar(image, label=unit, shrink=0.8)
-    if len(names) <= _WRITTEN:
+    if written:
+        axes.set_title(unit, fontsize="medium")
+    else:
+        figure.colorbar(image, label=unit, shrink=0.8)
+    if written:
         for row, column in zip(*cells.nonzero(), strict=True):
             dark = cells[row, column] > cells.max() / 2
             text, ink = form.format(cells[row, column]), "white" if dark else "black"
@@ -208,14 +212,14 @@ def _matrix(
 def calibration(found: Evaluation) -> Figure:
     """Accuracy against confidence of the bins, and the rows of each; exact lies on the diagonal."""
     bins = found.calibration
-    figure, axes = _figure(4.2, 3.6)
+    figure, axes = _figure(4.2, 3.9)
     axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="exact")
     axes.plot(bins.confidence, bins.accuracy, color=COLOURS[0], marker="o", label="accuracy")
     rows = max(sum(bins.rows), 1)
     shares = [count / rows for count in bins.rows]
     axes.bar(bins.confidence, shares, 0.03, color="0.8", label="part of the rows", zorder=0)
     axes.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1.02), ylim=(0, 1.02))
-    axes.legend(frameon=False, loc="upper left")
+    figure.legend(frameon=False, fontsize="small", ncols=3, loc="outside lower center")
     return figure
 
 

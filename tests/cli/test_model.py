@@ -561,6 +561,20 @@ def test_a_redirected_table_is_as_wide_as_its_cells(capsys):
     assert any(line.split() == ["x" * 40] * 13 for line in lines)
 
 
+def test_a_terminal_keeps_figures_beside_units_and_leaves_room_for_sentences(capsys, monkeypatch):
+    monkeypatch.setattr(
+        show, "out", lambda: Console(force_terminal=True, width=80, color_system=None)
+    )
+    reason = "between parties " * 12
+    row = ("[yellow]server; server + T clients[/]", "625.47 kB", "perfect, given sums", reason)
+    show.print_table(("against", "sent", "secrecy", "why"), [row])
+    shown = capsys.readouterr().out
+    assert "625.47 kB" in shown
+    assert "between parties between" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count("between") == 12
+
+
 def test_a_narrow_terminal_folds_cells_and_cuts_none(capsys, monkeypatch):
     narrow = Console(force_terminal=True, width=30, color_system=None)
     monkeypatch.setattr(show, "out", lambda: narrow)

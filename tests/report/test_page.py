@@ -405,7 +405,13 @@ def test_what_sums_told_is_coloured_and_stands_with_the_claims(visits, state, tm
     told = Odometer(4, 13, 27, visits, 9, 10, budget=False)
     folders = []
     for name in ("a", "b"):
-        folder = write_run(tmp_path / name, TWO_ROWS, claims=[{**CLAIM, "given": ["decoded sums"]}])
+        tells = f"What these sums tell: {told.sentence()}"
+        granted = {
+            "given": ["decoded sums"],
+            "tells": tells,
+            "source": f"{CLAIM['source']}. {tells}",
+        }
+        folder = write_run(tmp_path / name, TWO_ROWS, claims=[{**CLAIM, **granted}])
         summary = json.loads((folder / "summary.json").read_text())
         notices = [f"{TOLD}: {told.sentence()}", "another"]
         summary |= {"released": told.to_dict(), "notices": notices}
@@ -414,6 +420,7 @@ def test_what_sums_told_is_coloured_and_stands_with_the_claims(visits, state, tm
     text = page(folders[0], out=tmp_path / "one.html")
     assert text.count(f'data-sums="{state}"') == 1
     assert text.count(told.sentence()) == 1
+    assert "What these sums tell stands above" in text
     assert "<p>Another.</p>" in text
     assert "<td>perfect, given decoded sums</td>" in text
     assert ("To stay below: width &lt;= 1" in text) is (state != "below")
