@@ -187,8 +187,10 @@ def read_evidence(path: Path) -> Evidence:
     """
     try:
         read = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"evidence: {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"evidence: {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"evidence: {path} is no evidence of securevfl: {error}") from None
     version = read.get("version") if isinstance(read, dict) else None
     if version != VERSION:
         raise ConfigurationError(

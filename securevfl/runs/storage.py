@@ -191,6 +191,8 @@ def read_transcript(folder: Path) -> Transcript:
     ConfigurationError when the run kept none; CheckpointError when the file is damaged.
     """
     path = folder / MESSAGES
+    if not folder.is_dir():
+        raise ConfigurationError(f"load: {folder} is no folder; name the folder of a run")
     if not path.exists():
         raise ConfigurationError(
             f"load: {folder} has no {MESSAGES}: the run did not end, or the file was removed"

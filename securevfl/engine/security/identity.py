@@ -387,8 +387,14 @@ class Manifest:
         """
         try:
             text = path.read_text()
+        except FileNotFoundError:
+            raise ConfigurationError(
+                f"manifest: there is no file {path}; check the path, or write one by "
+                "`securevfl keys manifest`"
+            ) from None
         except (OSError, ValueError) as error:
-            raise ConfigurationError(f"manifest: {path} is none: {error}") from None
+            why = (isinstance(error, OSError) and error.strerror) or error
+            raise ConfigurationError(f"manifest: {path} cannot be read: {why}") from None
         return cls.from_toml(text, str(path))
 
     @classmethod
@@ -428,7 +434,10 @@ class Manifest:
         except (KeyError, TypeError, AttributeError, OverflowError, *NOT_PARSED) as error:
             if isinstance(error, ConfigurationError):
                 raise
-            raise ConfigurationError(f"manifest: {path} is none: {error}") from None
+            why = f"it has no {error}" if isinstance(error, KeyError) else error
+            raise ConfigurationError(
+                f"manifest: {path} is no manifest: {why}; `securevfl keys manifest` writes one"
+            ) from None
 
 
 def _digest_of(value: object) -> bytes:

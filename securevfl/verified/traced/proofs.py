@@ -454,8 +454,10 @@ def read_certificate(path: str | Path) -> dict[str, Any]:
     """
     try:
         read = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"check: {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"check: {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ConfigurationError(f"check: {path} is no certificate of securevfl: {error}") from None
     if not isinstance(read, dict) or read.get("format") != FORMAT:
         raise ConfigurationError(f"check: {path} is no certificate of securevfl")
     if read.get("version") != VERSION:

@@ -152,8 +152,16 @@ def test_manifests_that_cannot_be_are_refused(entries, said):
 def test_files_that_are_no_manifest_are_refused(tmp_path, text):
     path = tmp_path / "m.toml"
     path.write_text(text)
-    with pytest.raises(ConfigurationError, match="manifest"):
+    with pytest.raises(ConfigurationError, match=r"m\.toml is no manifest: .*keys manifest"):
         Manifest.read(path)
+
+
+def test_a_manifest_that_is_not_there_is_named_in_words(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"there is no file .*m\.toml; check") as caught:
+        Manifest.read(tmp_path / "m.toml")
+    assert "Errno" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match=r"cannot be read: Is a directory"):
+        Manifest.read(tmp_path)
 
 
 def with_relay(identities):
