@@ -65,11 +65,6 @@ def predict(
         found = predict_files(run, files, coded=coded, code=code or ())
     for name, count in found["left_out"].items():
         output.say(f"securevfl: {name}: {count} rows left out, whose id is not in every file")
-    for name, count in found["unseen"].items():
-        output.say(
-            f"securevfl: column {name}: {count} of {found['rows']} rows have a text that the "
-            "training rows lack; it counts as none of theirs"
-        )
     rows = list(_rows(found))
     if out is not None:
         with out.open("w", newline="") as file:

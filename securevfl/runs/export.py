@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.tables import as_frame
 from securevfl.engine.network import SERVER
-from securevfl.errors import ConfigurationError, DataError
+from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 from securevfl.models.aggregation import gather, make_aggregation
 from securevfl.models.client_networks import make_client_network
 from securevfl.models.polynomial_network import expand, expanded_width
@@ -174,7 +175,10 @@ class ClientModel(ExportedModel):
 
     def values(self, rows: Table) -> np.ndarray:
         """Embedding as by `embed`, without ids."""
-        features = self.preprocessing.apply(rows).astype(np.float64)
+        told: list[str] = []
+        features = self.preprocessing.apply(rows, told).astype(np.float64)
+        for sentence in told:
+            warnings.warn(sentence, SecureVFLWarning, stacklevel=2)
         spec = self._network()
         if spec["kind"] == "pn" and not spec["own"]:
             weight = self._polynomial  # which compares the depth before rows are expanded

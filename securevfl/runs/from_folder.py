@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from securevfl.data.preparation.party_preprocessor import Table
+    from securevfl.runs.spec import RunSpec
 
 
 def predict_files(
@@ -39,11 +40,10 @@ def predict_files(
     for `securevfl.load_run`.
 
     The result has ``run_folder``, ``rows``, ``coded``, ``id_column`` and ``ids`` (None without),
-    ``left_out`` (rows of each file whose id is not in every file), ``unseen`` (rows with a text
-    that the training rows lack, which counts as none, by column; of several files by file and
-    column, ``bank.csv, colour``), ``predictions`` (of ``class_values``, the labels as the user gave
-    them), ``classes`` (their names), ``probabilities`` (None for a regression), and of a coded
-    prediction ``virtual_seconds``, ``messages``, ``bytes``.
+    ``left_out`` (rows of each file whose id is not in every file), ``predictions`` (of
+    ``class_values``, the labels as the user gave them), ``classes`` (their names),
+    ``probabilities`` (None for a regression), and of a coded prediction ``virtual_seconds``,
+    ``messages``, ``bytes``.
 
     DataError for another number of files than of parties, files without the run's id column,
     repeated ids, and none that is in all files.
@@ -55,10 +55,9 @@ def predict_files(
         model: Run | JointModel = load_run(folder, code=code)
     else:
         model = kept
-    options = {} if spec.source is None else spec.source.options
     frames = [read_table(file) for file in files]
     _check_columns(files, frames, model, summary)
-    id_column = options.get("id_column")
+    id_column = _id_column(spec, model)
     left_out: dict[str, int] = {}
     if len(frames) > 1 and id_column is not None:
         named = [PartyTable(file.name, frame) for file, frame in zip(files, frames, strict=True)]
@@ -66,13 +65,7 @@ def predict_files(
     known = id_column is not None and id_column in frames[0].columns
     ids = frames[0][id_column].tolist() if known else None
     rows = frames[0] if len(frames) == 1 else frames
-    unseen: dict[str, int] = {}
-    for n, one in enumerate(_fitted(model)):
-        place = n % len(frames)
-        where = f"{files[n].name}, " if len(files) > 1 else ""
-        unseen |= {f"{where}{name}": rows for name, rows in one.unseen(frames[place]).items()}
-    told = {"id_column": id_column if known else None, "ids": ids}
-    told |= {"left_out": left_out, "unseen": unseen}
+    told = {"id_column": id_column if known else None, "ids": ids, "left_out": left_out}
     return _predictions(folder, model, rows, coded, told)
 
 
@@ -107,6 +100,16 @@ def _predictions(
         "probabilities": shares,
         **cost,
     }
+
+
+def _id_column(spec: RunSpec, model: Run | JointModel) -> str | None:
+    """Column of the ids by which the run's tables were joined, on disk or by the caller."""
+    options = {} if spec.source is None else spec.source.options
+    if isinstance(model, JointModel):
+        kept = model.server.about.get("id_column")
+    else:
+        kept = model.protocol.data.transform.id_column
+    return options.get("id_column") or kept
 
 
 def _fitted(model: Run | JointModel) -> list[PartyPreprocessor]:

@@ -129,7 +129,7 @@ def test_every_example_is_understood(line, monkeypatch, tmp_path):
         lambda *a, **_: called.append(a) or (pd.DataFrame(), PartyNames()),
     )
     nothing = {"classes": (), "probabilities": None, "predictions": (), "ids": None, "left_out": {}}
-    nothing |= {"unseen": {}, "class_values": ()}
+    nothing |= {"class_values": ()}
     monkeypatch.setattr("securevfl.runs.from_folder.predict_files", lambda *_, **__: nothing)
     monkeypatch.setattr(
         "securevfl.runs.from_folder.export_folder", lambda run, out, **_: called.append(out) or []

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from securevfl.data.preparation.cells import first_non_number, odd_cell, read_numbers, read_texts
+from securevfl.data.preparation.cells import (
+    first_non_number,
+    odd_cell,
+    read_numbers,
+    read_texts,
+    row_name,
+)
 from securevfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -169,16 +175,33 @@ def one_hot(
     return np.array([text is None for text in texts])[codes]
 
 
-def unseen_texts(column: Column, series: pd.Series, missing: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Mask of the rows whose text the training rows lack; none of numbers and category codes.
+def told_of_new(
+    column: Column, series: pd.Series, missing: tuple[str, ...], absent: NDArray[np.bool_]
+) -> list[str]:
+    """Sentences on values of new rows of which the training rows have none of the kind.
 
-    A text without a code may be one of the rarer ones of the training rows.
+    `absent` (rows,) says where a value is missing. A column of category codes has a code for all.
     """
-    if column.categories is None or column.coded:
-        return np.zeros(len(series), bool)
-    codes, texts = read_texts(series, missing)
-    known = {None, "", *column.categories}
-    return np.array([text not in known for text in texts], bool)[codes]
+    said = []
+    if absent.any() and not column.indicator:
+        first = row_name(series, int(np.argmax(absent)))
+        so = "each counts as no text" if column.categories else "each is filled with their median"
+        said.append(
+            f"column {column.name!r}: {int(absent.sum())} of {len(absent)} rows have no value, "
+            f"first {first}, where the training rows have all; {so}"
+        )
+    if column.categories is not None:
+        codes, texts = read_texts(series, missing)
+        known = {None, "", *column.categories}
+        new = np.array([text not in known for text in texts], bool)[codes]
+        if new.any():
+            at = int(np.argmax(new))
+            said.append(
+                f"column {column.name!r}: {int(new.sum())} of {len(new)} rows have a text that the "
+                f"training rows lack, first {texts[codes[at]]!r} in {row_name(series, at)}; each "
+                "counts as none of theirs"
+            )
+    return said
 
 
 def listed_names(given: Sequence[str] | str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from securevfl.data.preparation.columns import (
     code_numbers,
     filled,
     one_hot,
-    unseen_texts,
+    told_of_new,
 )
 from securevfl.data.preparation.forest import Forest
 from securevfl.data.preparation.stored import StoredPreprocessing
@@ -83,13 +83,17 @@ class PartyPreprocessor:
         sizes = [len(column.encoded) for column in self.columns]
         return tuple(int(end) for end in np.concatenate([[0], np.cumsum(sizes)]))
 
-    def apply(self, rows: Table) -> NDArray[np.float32]:
+    def apply(self, rows: Table, told: list[str] | None = None) -> NDArray[np.float32]:
         """Encode and scale this party's raw rows.
 
         Parameters
         ----------
         rows : DataFrame, or array of shape (m, number of source columns)
             A frame may hold further columns, which are ignored; an array must be numeric.
+        told : list of str, optional
+            Gets a sentence on each column with values of a kind that the training rows lack: other
+            texts, which count as none of theirs, and missing values, which are filled with their
+            median, or count as no text. Category codes are not looked at: they have one for these.
 
         Returns
         -------
@@ -101,28 +105,20 @@ class PartyPreprocessor:
             For absent columns, texts among numbers, infinite values, and for missing values in a
             column for which no filling was fitted.
         """
-        return self.leaves.apply(self._encoded(rows))
+        return self.leaves.apply(self._encoded(rows, told))
 
-    def _encoded(self, rows: Table) -> NDArray[np.float32]:
+    def _encoded(self, rows: Table, told: list[str] | None) -> NDArray[np.float32]:
         """The rows encoded and scaled, without leaf columns."""
         import pandas as pd
 
         if isinstance(rows, pd.DataFrame):
-            return self._apply_frame(rows)
+            return self._apply_frame(rows, told)
         matrix = numeric_matrix(rows, len(self.columns))
-        if any(column.categories is not None or column.indicator for column in self.columns):
+        filling = told is not None and any(c.fill is not None for c in self.columns)
+        if filling or any(c.categories is not None or c.indicator for c in self.columns):
             names = [column.name for column in self.columns]
-            return self._apply_frame(pd.DataFrame(matrix, columns=names))
+            return self._apply_frame(pd.DataFrame(matrix, columns=names), told)
         return self.scale_matrix(matrix)
-
-    def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
-        """Number of rows whose text the training rows lack, of each column that has such rows.
-
-        They are prepared as none of the known texts. Columns of category codes are not looked at.
-        """
-        texts = [column for column in self.columns if column.categories is not None]
-        counts = {c.name: int(unseen_texts(c, frame[c.name], self.missing).sum()) for c in texts}
-        return {name: count for name, count in counts.items() if count}
 
     def scale_matrix(self, matrix: np.ndarray) -> NDArray[np.float32]:
         """Fill and scale a numeric matrix (m, d_n) whose columns are encoded one to one.
@@ -180,7 +176,7 @@ class PartyPreprocessor:
         divisor = np.array(self.divisor)
         return np.array(self.offset), np.where(divisor > 0, divisor, np.inf)
 
-    def _apply_frame(self, frame: pd.DataFrame) -> NDArray[np.float32]:
+    def _apply_frame(self, frame: pd.DataFrame, told: list[str] | None) -> NDArray[np.float32]:
         if frame.columns.nlevels == 1:  # numbers for names are texts, as in the training rows
             frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
         if not frame.columns.is_unique:
@@ -210,6 +206,8 @@ class PartyPreprocessor:
                 absent = one_hot(column, series, self.missing, low, high, out[:, here])
             if column.indicator:
                 out[:, stop - 1] = np.where(absent, high[-1], low[-1])
+            if told is not None:
+                told += told_of_new(column, series, self.missing, absent)
         return self._within_float32(out)
 
     def _levels(

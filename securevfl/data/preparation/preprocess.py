@@ -6,6 +6,7 @@ party's columns and nothing else; a `Preprocessor` divides whole rows among them
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +24,7 @@ from securevfl.data.preparation.ids import refuse_other_rows
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor, numeric_matrix
 from securevfl.data.preparation.scaling import Scaling
 from securevfl.data.preparation.tables import as_frame
-from securevfl.errors import DataError
+from securevfl.errors import DataError, SecureVFLWarning
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +85,20 @@ class Preprocessor:
         DataError
             If the rows do not have the columns or values that were fitted, and if the parties'
             tables hold other rows or another order.
+
+        Warns
+        -----
+        SecureVFLWarning
+            For texts and missing values in columns whose training rows have none of the kind.
         """
+        told: list[str] = []
+        parts = self._apply(rows, told)
+        for sentence in told:
+            warnings.warn(sentence, SecureVFLWarning, stacklevel=2)
+        return parts
+
+    def _apply(self, rows: RawRows, told: list[str]) -> tuple[NDArray[np.float32], ...]:
+        """As `apply`, with its warnings in `told`."""
         import pandas as pd
 
         if isinstance(rows, (list, tuple)) and len(rows) == len(self.parties):
@@ -92,7 +106,7 @@ class Preprocessor:
         rows = as_frame(rows)
         if _one_table_per_party(rows, len(self.parties)):
             refuse_other_rows(rows, self.id_column)
-            parts = [p.apply(r) for p, r in zip(self.parties, rows, strict=True)]
+            parts = [p.apply(r, told) for p, r in zip(self.parties, rows, strict=True)]
             if len({len(part) for part in parts}) > 1:
                 raise DataError(
                     f"the parties' tables have {[len(part) for part in parts]} rows; "
@@ -109,10 +123,10 @@ class Preprocessor:
                 ) from None
         if isinstance(rows, pd.DataFrame):
             refuse_repeated(self.columns, "give a list of one table per party")
-            return tuple(part.apply(rows) for part in self.parties)
+            return tuple(part.apply(rows, told) for part in self.parties)
         matrix = numeric_matrix(rows, len(self.columns))
         return tuple(
-            part.apply(take_columns(matrix, positions))
+            part.apply(take_columns(matrix, positions), told)
             for part, positions in zip(self.parties, self.positions, strict=True)
         )
 

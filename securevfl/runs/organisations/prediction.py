@@ -9,6 +9,7 @@ asks. The server decodes the rows' scores; another party that asks is sent them.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from securevfl.engine.realtime.assignment import own_folder
 from securevfl.engine.realtime.host import PartyHost
 from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
-from securevfl.errors import ConfigurationError, DataError
+from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 from securevfl.models.scores import decided, probabilities
 from securevfl.protocols.base.protocol import Protocol
 from securevfl.protocols.base.registry import get_protocol
@@ -146,7 +147,10 @@ class PredictingOrganisation(Organisation):
                     "prediction is one sum of a row more than the budget (sum_budget) counts. "
                     "Leave them out"
                 )
-        found: np.ndarray = self.dataset.transform.parties[self.index].apply(table.frame)
+        told: list[str] = []
+        found: np.ndarray = self.dataset.transform.parties[self.index].apply(table.frame, told)
+        for sentence in told:
+            warnings.warn(f"{table.name}: {sentence}", SecureVFLWarning, stacklevel=1)
         return found
 
     def trained(self, party: Party) -> Party:

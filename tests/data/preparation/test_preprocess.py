@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from securevfl.data.dataset import VerticalDataset
 from securevfl.data.preparation.fit import fit_frame, fit_matrix
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
-from securevfl.errors import DataError
+from securevfl.errors import DataError, SecureVFLWarning
 
 numbers = st.floats(-1e30, 1e30, allow_nan=False, width=64)
 matrices = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=8), elements=numbers)
@@ -149,3 +150,35 @@ def test_a_party_needs_only_its_own_part():
     part = fit_frame(frame, "minmax")
     stored = json.loads(json.dumps(part.to_json()))
     assert np.array_equal(PartyPreprocessor.from_json(stored).apply(frame), part.apply(frame))
+
+
+def test_values_of_a_new_kind_are_told_when_rows_are_predicted():
+    """Not when a data set is built, whose notes say how its columns were prepared."""
+    n = 40
+    frame = pd.DataFrame(
+        {"size": np.arange(n) / n, "city": ["Rome", "Oslo"] * (n // 2), "kind": np.arange(n) % 2}
+    )
+    transform = VerticalDataset.from_pandas(frame, "kind", parties=2).transform
+    transform.apply(frame)
+    new = frame.astype({"city": object})
+    new.loc[3, "size"] = np.nan
+    new.loc[[5, 6], "city"] = ["Lima", None]
+    with pytest.warns(SecureVFLWarning) as told:
+        parts = transform.apply(new)
+    assert sorted(str(one.message) for one in told) == [
+        "column 'city': 1 of 40 rows have a text that the training rows lack, first 'Lima' in row "
+        "5; each counts as none of theirs",
+        "column 'city': 1 of 40 rows have no value, first row 6, where the training rows have all; "
+        "each counts as no text",
+        "column 'size': 1 of 40 rows have no value, first row 3, where the training rows have all; "
+        "each is filled with their median",
+    ]
+    assert all(np.isfinite(part).all() for part in parts)
+
+
+def test_gaps_of_a_numeric_array_are_told_where_the_training_rows_can_be_filled():
+    frame = pd.DataFrame({"a": np.arange(8.0), "b": np.arange(8.0), "y": np.arange(8) % 2})
+    transform = VerticalDataset.from_pandas(frame, "y", parties=2).transform
+    new = np.array([[1.0, np.nan], [2.0, 3.0]])
+    with pytest.warns(SecureVFLWarning, match="column 'b': 1 of 2 rows have no value, first row 0"):
+        transform.apply(new)
