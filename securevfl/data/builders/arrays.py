@@ -23,7 +23,7 @@ from securevfl.data.base.partition import (
     split_stratified,
 )
 from securevfl.data.preparation.columns import refuse_repeated, take_columns
-from securevfl.data.preparation.fit import fit_matrix
+from securevfl.data.preparation.fit import fit_matrix, refuse_flattened
 from securevfl.data.preparation.preprocess import Preprocessor
 from securevfl.data.preparation.scaling import SCALING_RULES
 from securevfl.data.preparation.tables import as_array
@@ -192,6 +192,8 @@ def from_matrix(
     for party, columns in zip(positions, owned, strict=True):
         block = take_columns(train, party)
         fitted.append(fit_matrix(block, columns, rule))
+        if rule != "none":
+            refuse_flattened(block, columns)
         scaled.append(fitted[-1].scale_matrix(block))
     notes = (*about.notes, *labels.notes)
     return kind(

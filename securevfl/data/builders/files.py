@@ -13,6 +13,7 @@ from securevfl.data.base.origin import About
 from securevfl.data.base.partition import named_owners
 from securevfl.data.builders.frame_columns import label_column, listed
 from securevfl.data.builders.frames import from_frame, from_parties
+from securevfl.data.preparation.columns import column_name
 from securevfl.data.preparation.tables import read_table
 from securevfl.errors import DataError
 
@@ -68,6 +69,7 @@ class FromFiles(DatasetContent):
             raise DataError(
                 f"{path.name}: label= is missing; name the label column, one of {listed(frame)}."
             )
+        label = column_name(label, "label")
         label_column(frame, label, path.name)  # before the test rows are read
         test = None if test_file is None else read_table(Path(test_file), separator)
         return from_frame(cls, frame, test, label, parties, owners, asked, path.name)

@@ -20,6 +20,7 @@ from securevfl.data.builders.frame_columns import (
     label_column,
 )
 from securevfl.data.builders.tabular import Alone, Rows, build, split_rows
+from securevfl.data.preparation.columns import column_name
 from securevfl.data.preparation.tables import as_frame
 from securevfl.errors import DataError
 
@@ -146,6 +147,8 @@ def from_parties(
     the rows are taken as aligned. Rows whose id is not in every table are dropped, or kept as
     unaligned rows (``alone``), as `unmatched` says.
     """
+    label = column_name(label, "label")
+    id_column = None if id_column is None else column_name(id_column, "id_column")
     keep = unmatched == "kept"
     _check_unmatched(unmatched, options)
     if label_table is None and id_column is not None:
@@ -249,6 +252,7 @@ def from_frame(
     `frame` has the training rows, or all rows, and was checked by `checked_frame`; `test_frame` is
     as the user gave it. Messages call the table `what`, or by the name of the data set.
     """
+    label = column_name(label, "label")
     name, group, missing = what or options.name, options.group, options.missing
     labels = read_labels(label_column(frame, label, name), label, missing)
     groups = None if group is None else group_codes(frame, group, name, missing)

@@ -13,11 +13,12 @@ from securevfl.data.base.labels import RawLabels, encode_labels
 from securevfl.data.base.options import TableOptions
 from securevfl.data.base.partition import Positions, split_groups
 from securevfl.data.builders.arrays import draw_test_rows
-from securevfl.data.preparation.cells import read_numbers, refuse_odd_cells
+from securevfl.data.preparation.cells import read_numbers, refuse_odd_cells, row_name
+from securevfl.data.preparation.columns import filled
 from securevfl.data.preparation.fit import describe, fit_frame
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
 from securevfl.data.preparation.preprocess import Preprocessor
-from securevfl.data.preparation.scaling import SCALING_RULES
+from securevfl.data.preparation.scaling import SCALING_RULES, flattened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -148,8 +149,23 @@ def _encoded(train: pd.DataFrame, test: pd.DataFrame, options: TableOptions) -> 
         coding=options.coding,
     )
     notes = _id_notes(train, options.missing) + _name_notes(fitted, train)
-    notes += _test_gap_notes(fitted, test)
+    notes += _test_gap_notes(fitted, test) + _far_notes(fitted, train)
     return _EncodedPart(fitted, fitted.apply(train), fitted.apply(test), notes)
+
+
+def _far_notes(fitted: PartyPreprocessor, train: pd.DataFrame) -> list[str]:
+    """Say which column of numbers one far value stretches, so that most rows are nearly one."""
+    notes = []
+    for column in fitted.columns if fitted.clip else ():
+        if column.categories is None:
+            values, _ = filled(column, train[column.name], fitted.missing)
+            if (found := flattened(values[:, None], 1e-3)) is not None:
+                where = row_name(train[column.name], found[1])
+                notes.append(
+                    f"column {column.name!r}: most rows lie within a thousandth of its range, "
+                    f"which {found[2]:g} in {where} stretches; correct it, or take logarithms"
+                )
+    return notes
 
 
 def _numbers_of(

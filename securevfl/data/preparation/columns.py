@@ -204,6 +204,16 @@ def told_of_new(
     return said
 
 
+def column_name(given: object, option: str) -> str:
+    """Name of one column as a text, which a number becomes, too; DataError for several."""
+    if isinstance(given, str | int | np.integer):
+        return str(given)
+    raise DataError(
+        f"{option}={given!r}: the name of one column is needed; make one of several in every "
+        "table, such as of the texts 'Ada' and '1990' the text 'Ada 1990'."
+    )
+
+
 def listed_names(given: Sequence[str] | str) -> tuple[str, ...]:
     """Names of columns; a single text is one name."""
     return (given,) if isinstance(given, str) else tuple(given)

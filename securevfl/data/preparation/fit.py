@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from securevfl.data.preparation.cells import MISSING_TEXTS
+from securevfl.data.preparation.cells import MISSING_TEXTS, row_name
 from securevfl.data.preparation.columns import Column, filled, fit_column, one_hot
 from securevfl.data.preparation.party_preprocessor import PartyPreprocessor
-from securevfl.data.preparation.scaling import Scaling, fit_scaling
+from securevfl.data.preparation.scaling import Scaling, fit_scaling, flattened
+from securevfl.errors import DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,12 +61,28 @@ def fit_frame(
             if column.indicator:
                 encoded[:, -1] = absent
         low, width = fit_scaling(encoded, scaling, column.encoded)
+        if column.categories is None and scaling != "none":
+            refuse_flattened(encoded[:, :1], (column.name,), partial(row_name, series))
         columns.append(column)
         offset.extend(low)
         divisor.extend(width)
     return PartyPreprocessor(
         tuple(columns), tuple(offset), tuple(divisor), scaling == "minmax", missing
     )
+
+
+def refuse_flattened(
+    block: np.ndarray, names: Sequence[str], row_of: Callable[[int], str] = "training row {}".format
+) -> None:
+    """Refuse training rows (M, d) of which one value is so far that scaling makes others one."""
+    found = flattened(block)
+    if found is not None:
+        column, row, value = found
+        raise DataError(
+            f"column {names[column]!r}, {row_of(row)}: the value is {value:g}, so far from the "
+            "others that scaling makes these one number; correct it, or leave the cell empty if "
+            "the value is unknown. Or take logarithms, or scaling='none'."
+        )
 
 
 def describe(columns: Sequence[Column]) -> list[str]:

@@ -18,11 +18,35 @@ SCALING_RULES: dict[str, str] = {
 }
 
 
+_TOLD = 2.0**-24  # of 1: what float32 can tell apart
+
+
 def check_scaling(scaling: str) -> Scaling:
     """Return `scaling` if it is a rule that exists; DataError for any other text."""
     if scaling not in get_args(Scaling):
         raise DataError(f"scaling={scaling!r} does not exist; use minmax, standard or none.")
     return cast("Scaling", scaling)
+
+
+def flattened(block: np.ndarray, share: float = _TOLD) -> tuple[int, int, float] | None:
+    """First column of finite numbers (M, d) that a far value flattens, that row, and its value.
+
+    Half or more of the rows then lie within `share` of its range around one typical row, though
+    their values differ. By default it is what float32 can tell: scaled they are one number. None
+    where no column is so.
+    """
+    if block.dtype.kind != "f" or not len(block):
+        return None
+    typical = np.median(block[:: max(1, len(block) // 100)].astype(np.float64), axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):  # a range beyond float64 is refused apart
+        reach = (block.max(axis=0).astype(np.float64) - block.min(axis=0)) * share
+        for k in np.flatnonzero(np.isfinite(reach)):
+            away = np.abs(block[:, k] - typical[k])
+            lost = np.unique(block[(away > 0) & (away <= reach[k]), k], return_counts=True)[1]
+            if len(lost) > 1 and 2 * int(lost.sum()) >= len(block):
+                row = int(np.argmax(away))
+                return int(k), row, float(block[row, k])
+    return None
 
 
 def fit_scaling(

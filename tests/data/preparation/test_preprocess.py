@@ -182,3 +182,45 @@ def test_gaps_of_a_numeric_array_are_told_where_the_training_rows_can_be_filled(
     new = np.array([[1.0, np.nan], [2.0, 3.0]])
     with pytest.warns(SecureVFLWarning, match="column 'b': 1 of 2 rows have no value, first row 0"):
         transform.apply(new)
+
+
+@pytest.mark.parametrize("far", [1e300, -1e9, 1.7e308])
+def test_a_value_that_would_make_all_others_one_number_is_refused(far):
+    """1e300 among numbers near 1 left a column of zeros with a single 1."""
+    values = np.random.default_rng(0).normal(size=(60, 2))
+    values[30, 1] = far
+    frame = pd.DataFrame({"a": values[:, 0], "b": values[:, 1], "y": np.arange(60) % 2})
+    given = {"labels": frame["y"].to_numpy(), "test_features": values[:8], "parties": 2}
+    given["test_labels"] = given["labels"][:8]
+    with pytest.raises(DataError, match=r"'x1', training row 30: the value is .* makes these one"):
+        VerticalDataset.from_numpy(values, **given)
+    with pytest.raises(DataError, match=r"'b', row 30: the value is .* makes these one"):
+        VerticalDataset.from_pandas(frame, "y", test_frame=frame[:8], parties=2)
+    if abs(far) < 1e300:
+        VerticalDataset.from_numpy(values, **given, scaling="none")
+
+
+def test_a_value_that_stretches_a_column_is_named_and_sparse_columns_are_not():
+    values = np.random.default_rng(0).normal(size=60)
+    values[30] = 1e5
+    mostly_zero = np.where(np.arange(60) % 9, 0.0, values)
+    frame = pd.DataFrame({"a": values, "b": mostly_zero, "y": np.arange(60) % 2})
+    made = VerticalDataset.from_pandas(frame, "y", test_frame=frame[:8], parties=2)
+    told = [note for note in made.about.notes if "stretches" in note]
+    assert len(told) == 1
+    assert told[0].startswith("column 'a': most rows")
+    assert "100000 in row 30" in told[0]
+
+
+@pytest.mark.parametrize("names", [["y"], ("a", "b"), {"y"}])
+def test_several_names_for_one_column_are_refused(names):
+    frame = pd.DataFrame({"id": range(8), "a": range(8), "y": [0, 1] * 4})
+    with pytest.raises(DataError, match=r"label=.* name of one column is needed"):
+        VerticalDataset.from_pandas(frame, names, parties=2)
+    with pytest.raises(DataError, match=r"id_column=.* name of one column is needed"):
+        VerticalDataset.from_pandas([frame, frame[["id", "a"]]], "y", id_column=names)
+
+
+def test_a_number_that_names_a_column_names_the_label():
+    frame = pd.DataFrame({0: range(8), 1: [0, 1] * 4, 2: range(8)})
+    assert VerticalDataset.from_pandas(frame, 1, parties=2).columns == (("0",), ("2",))
