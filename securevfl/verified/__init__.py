@@ -73,12 +73,14 @@ from securevfl.verified.values import (
 )
 
 if TYPE_CHECKING:
+    from securevfl.verified.counting import Counted, count
     from securevfl.verified.verdicts import Judge, Verdict, decide
 
 __all__ = [
     "SERVER",
     "UNDISTURBED",
     "Chance",
+    "Counted",
     "Element",
     "FlowError",
     "Judge",
@@ -96,6 +98,7 @@ __all__ = [
     "bare_of",
     "combination",
     "concatenate",
+    "count",
     "decide",
     "picked",
     "stack",
@@ -105,8 +108,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """The names of the search for proofs, which a run does not import."""
-    if name not in ("Judge", "Verdict", "decide"):
+    if name in ("Judge", "Verdict", "decide"):
+        from securevfl.verified import verdicts as module
+    elif name in ("Counted", "count"):
+        from securevfl.verified import counting as module
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from securevfl.verified import verdicts
-
-    return getattr(verdicts, name)
+    return getattr(module, name)

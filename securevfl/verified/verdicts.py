@@ -11,6 +11,7 @@ import numpy as np
 from securevfl.errors import SecureVFLError
 from securevfl.verified.check import Atom, Entries, Given, Poly, Refused, check, faithful
 from securevfl.verified.costs import price
+from securevfl.verified.counting import count
 from securevfl.verified.forms import Algebra, unfaithful
 from securevfl.verified.prove import Found, Step, erring, remembering, search, view_of
 from securevfl.verified.trace import OPENED, Output, Trace, name_of
@@ -40,7 +41,7 @@ class Scope:
     path : bool
         Whether the run opens values, and decides on them.
     schedules : int
-        Schedules of who is late and down.
+        Schedules of who is late and down; 0 for one trace, whatever its schedule.
     """
 
     releases: int
@@ -48,7 +49,7 @@ class Scope:
     clear: tuple[str, ...]
     prf: bool
     path: bool
-    schedules: int = 1
+    schedules: int = 0
 
     @classmethod
     def joined(cls, some: Sequence[Scope]) -> Scope:
@@ -75,7 +76,8 @@ class Scope:
     @property
     def words(self) -> str:
         """The verdict with its scope."""
-        many = f"schedules ({self.schedules})" if self.schedules > 1 else "schedule"
+        runs = {0: "this run", 1: "one undisturbed run"}
+        many = runs.get(self.schedules, f"schedules ({self.schedules})")
         where = f"for these batches, shapes and {many}{', this path' * self.path}"
         where += ", ideal PRF" * self.prf
         paid = f"{self.releases} releases, {self.price}, given the weights"
@@ -121,6 +123,8 @@ class Verdict:
         The certificate.
     schedules : tuple of str
         Schedules that it is for; empty for that of one trace.
+    counted : str
+        Of "NOT PROVED": what exact counting showed of the program, or why it cannot be counted.
     """
 
     verdict: str
@@ -136,6 +140,7 @@ class Verdict:
     steps: tuple[Step, ...] = ()
     messages: tuple[str, ...] = field(default=(), repr=False)
     schedules: tuple[str, ...] = ()
+    counted: str = ""
 
     @property
     def sure(self) -> bool:
@@ -152,8 +157,7 @@ class Verdict:
         """Scope of a verdict that has a certificate."""
         prf = any(one.startswith(IDEAL_PRF) for one in self.assumptions)
         path = any(one.startswith(PATH) for one in self.assumptions)
-        many = max(1, len(self.schedules))
-        return Scope(self.releases, self.price, self.clear, prf, path, many)
+        return Scope(self.releases, self.price, self.clear, prf, path, len(self.schedules))
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -232,6 +236,7 @@ class Judge:
             clear,
             tuple(found.steps) if sure else (),
             tuple(found.messages),
+            counted=count(self.world, some, given).text if found.verdict == OPEN else "",
         )
 
     def _strangers(self, coalition: frozenset[int]) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from securevfl.verified import decide
 from tests.outsider.programs import LEAKING, SOUND
+from tests.verified.leaks import agrees
 
 UNNAMED = "the text names the upload, not the message by which the key was opened"
 OPENED = {
@@ -23,6 +24,7 @@ def test_there_are_thirty_mistakes_and_twelve_sound_protocols() -> None:
 def test_a_mistake_is_not_proved(name: str) -> None:
     found = decide(*LEAKING[name].run())
     assert found.verdict in ("NOT PROVED", "VIOLATED"), LEAKING[name].leaks
+    agrees("outsider", name, found.verdict, found.text)
 
 
 @pytest.mark.parametrize("name", sorted(set(LEAKING) - set(OPENED)))

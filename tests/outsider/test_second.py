@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,7 @@ from securevfl.verified.schedules import UNDISTURBED
 from securevfl.verified.traced import proofs
 from securevfl.verified.traced.proofs import Traced, prove_protocol
 from tests.outsider.second import CHANGES, KNOWN, LEAKS, SOUND, VARIANTS, Change, Program
+from tests.verified.leaks import agrees
 
 P = 2**31 - 1
 TRACED = {"rounds": 1, "batch": 3, "width": 1}
@@ -28,35 +30,36 @@ def named(programs: Any) -> Any:
     return pytest.mark.parametrize("program", programs, ids=lambda one: one.name)
 
 
-@pytest.fixture
-def verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
+def verdict_of(change: Change, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> tuple[str, str]:
     """The verdict on a change of the example: its name, and its text.
 
     What is not proved where nobody is late or down is not proved under all schedules.
     """
+    path = tmp_path / f"{change.name}.py"
+    path.write_text(change.source())
+    module = ModuleType(change.name)
+    module.__file__ = str(path)
+    monkeypatch.setitem(sys.modules, change.name, module)
+    exec(compile(change.source(), str(path), "exec"), module.__dict__)
+    monkeypatch.setattr(proofs, "get_protocol", lambda _: module.ProvedSplit)
+    try:
+        parties = 4 if len(change.coalition) > 2 else 3
+        rounds = {"rounds": 2 if change.name == "cached_tapes" else 1}
+        for schedules in (lambda made: (UNDISTURBED,), module.ProvedSplit.schedules):
+            monkeypatch.setattr(module.ProvedSplit, "schedules", schedules)
+            traced = Traced("proved_split", TRACED | rounds, parties)
+            (found,) = prove_protocol(traced, fresh=False).verdicts
+            if not found.sure:
+                break
+    except FlowError as why:
+        return "refused", str(why)
+    return found.verdict, found.text
 
-    def of(change: Change) -> tuple[str, str]:
-        path = tmp_path / f"{change.name}.py"
-        path.write_text(change.source())
-        module = ModuleType(change.name)
-        module.__file__ = str(path)
-        monkeypatch.setitem(sys.modules, change.name, module)
-        exec(compile(change.source(), str(path), "exec"), module.__dict__)
-        monkeypatch.setattr(proofs, "get_protocol", lambda _: module.ProvedSplit)
-        try:
-            parties = 4 if len(change.coalition) > 2 else 3
-            rounds = {"rounds": 2 if change.name == "cached_tapes" else 1}
-            for schedules in (lambda made: (UNDISTURBED,), module.ProvedSplit.schedules):
-                monkeypatch.setattr(module.ProvedSplit, "schedules", schedules)
-                traced = Traced("proved_split", TRACED | rounds, parties)
-                (found,) = prove_protocol(traced, fresh=False).verdicts
-                if not found.sure:
-                    break
-        except FlowError as why:
-            return "refused", str(why)
-        return found.verdict, found.text
 
-    return of
+@pytest.fixture
+def verdict(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
+    """The verdict on a change of the example."""
+    return partial(verdict_of, monkeypatch=monkeypatch, tmp_path=tmp_path)
 
 
 @named(LEAKS)
@@ -64,6 +67,7 @@ def test_a_leak_is_not_proved_and_the_text_names_its_message(program: Program) -
     found = decide(program.make(), program.coalition)
     assert found.verdict in ("NOT PROVED", "VIOLATED"), program.why
     assert any(name in found.text for name in program.names), found.text
+    agrees("second outsider", program.name, found.verdict, found.text)
 
 
 @named(CHANGES)
@@ -73,6 +77,7 @@ def test_a_change_that_leaks_is_not_proved_and_the_text_names_it(
     found, text = verdict(program)
     assert found in ("NOT PROVED", "VIOLATED", "refused"), program.why
     assert any(name in text for name in program.names), text
+    agrees("second outsider", program.name, "TYPE" if found == "refused" else found, text)
 
 
 def test_a_scale_that_no_traced_input_changes_is_not_proved(verdict: Any) -> None:

@@ -82,7 +82,7 @@ def test_the_example_is_proved_in_a_process_of_its_own_and_its_certificate_is_re
     assert set(verdicts(proof).values()) == {"PROVED"}
     assert set(verdicts(proof)) >= {"server", "server + client 0", "client 2"}
     text = "\n".join(lines(proof))
-    assert "PROVED for these batches, shapes and schedule" in text
+    assert "PROVED for these batches, shapes and schedules (" in text
     assert "server: PROVED\n" not in text
     assert "does not bound what these outputs tell" in text
     path = tmp_path / "certificate.json"
@@ -126,7 +126,7 @@ def test_a_damaged_certificate_is_refused(proved, tmp_path, monkeypatch):
 
     for change in (without_a_step, another_trace, other_outputs, other_sizes):
         assert refused(change), change.__name__
-    path.write_text(whole.replace('"version": 2', '"version": 1'))
+    path.write_text(whole.replace('"version": 3', '"version": 2'))
     with pytest.raises(ConfigurationError, match="version"):
         check_certificate(path)
 
@@ -419,7 +419,7 @@ def test_what_is_sent_as_it_is_makes_no_claim_proved():
     assert (server.verdict, server.clear) == ("NOT PROTECTED", ("x of party 0",))
     assert server.scope == (
         "NOT PROTECTED: x of party 0 is sent as it is; nothing beside it (proved, for these "
-        "batches, shapes and schedule)"
+        "batches, shapes and this run)"
     )
     assert server.steps
     assert decide(world, {1}).verdict == "PROVED"

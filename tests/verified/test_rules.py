@@ -9,6 +9,7 @@ import pytest
 
 import securevfl
 from securevfl.verified.rules import problems, problems_of
+from tests.verified.leaks import agrees
 
 ROOT = Path(securevfl.__file__).parent
 
@@ -63,6 +64,7 @@ def test_an_escape_is_named_with_its_line(name):
     found = problems(BAD[name], "author.py")
     assert found
     assert all(text.startswith("author.py:") for text in found)
+    agrees("author's module", name, "RULE", found[0])
 
 
 def test_the_line_is_the_one_that_breaks_the_rule():

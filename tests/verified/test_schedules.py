@@ -11,29 +11,39 @@ import pytest
 import securevfl.verified.traced.proofs as proofs
 from securevfl.verified.schedules import UNDISTURBED, usual
 from securevfl.verified.traced.proofs import Traced, check_certificate, lines, prove_protocol
+from tests.verified.leaks import agrees
 from tests.verified.some import DOWN, Few, GivesUp, SameRows, SomeSum, TapeAgain
 
-WHEN = ("within round 1", "before round 2", "within round 2")
+BACK = [
+    f"client 3 goes down {when}, and comes back"
+    for when in ("within round 1", "before round 2", "within round 2")
+]
+DOWNS = "client 0 is late in every round", "client 0 is down from round 2 on", DOWN
+LEAKS = {
+    "a sum of the same rows": (SameRows, "server", *DOWNS),
+    "a tape in a checkpoint": (TapeAgain, "client 0", *BACK),
+}
+
+
+def proof_of(monkeypatch, cls, *names):
+    """Under all schedules, or the undisturbed one and those that are named."""
+
+    class Some(cls):
+        __module__ = cls.__module__  # rules are looked at in its source
+
+        def schedules(self):
+            found = super().schedules()
+            some = [one for one in found if one.name in names]
+            assert len(some) == len(names)
+            return (UNDISTURBED, *some) if names else found
+
+    monkeypatch.setattr(proofs, "get_protocol", lambda _: Some)
+    return prove_protocol(Traced("some", {}), fresh=False)
 
 
 @pytest.fixture
 def prove(monkeypatch):
-    def proof(cls, *names):
-        """Under all schedules, or the undisturbed one and those that are named."""
-
-        class Some(cls):
-            __module__ = cls.__module__  # rules are looked at in its source
-
-            def schedules(self):
-                found = super().schedules()
-                some = [one for one in found if one.name in names]
-                assert len(some) == len(names)
-                return (UNDISTURBED, *some) if names else found
-
-        monkeypatch.setattr(proofs, "get_protocol", lambda _: Some)
-        return prove_protocol(Traced("some", {}), fresh=False)
-
-    return proof
+    return functools.partial(proof_of, monkeypatch)
 
 
 @functools.cache
@@ -81,19 +91,19 @@ def test_a_sum_of_those_who_are_there_is_proved_under_all_schedules(prove):
 
 
 def test_a_sum_of_the_same_rows_fails_where_a_client_is_down(prove):
-    names = "client 0 is late in every round", "client 0 is down from round 2 on", DOWN
-    found = {v.claim: v for v in prove(SameRows, *names).verdicts}
+    found = {v.claim: v for v in prove(SameRows, *DOWNS).verdicts}
     assert found["client 0"].verdict == "PROVED"
     assert found["server"].verdict == "NOT PROVED"
     assert found["server"].text.startswith("where client 0 is down from round 2 on: outputs")
+    agrees("schedules", "a sum of the same rows", "NOT PROVED", found["server"].text)
 
 
 def test_a_tape_in_a_checkpoint_fails_where_a_client_comes_back(prove):
-    back = [f"client 3 goes down {when}, and comes back" for when in WHEN]
-    found = {v.claim: v for v in prove(TapeAgain, *back).verdicts}
+    found = {v.claim: v for v in prove(TapeAgain, *BACK).verdicts}
     assert found["client 0"].verdict == "VIOLATED"
     assert found["client 0"].text.startswith("where client 3 goes down within round 2, and comes")
     assert found["client 3"].verdict == "PROVED"
+    agrees("schedules", "a tape in a checkpoint", "VIOLATED", found["client 0"].text)
 
 
 def test_a_certificate_holds_the_steps_of_each_schedule(accepted):

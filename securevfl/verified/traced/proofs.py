@@ -52,12 +52,13 @@ from securevfl.verified.verdicts import (
     who,
 )
 
-FORMAT, VERSION = "securevfl certificate", 2
+FORMAT, VERSION = "securevfl certificate", 3
 OUTPUTS_TELL = (
     "The proof does not bound what these outputs tell. Sums of embeddings are equations about each "
     "row, and as many as there are columns can give the columns away (docs/sums.md); gradients "
     "tell of labels."
 )
+OR_PLAY = "A game tells two inputs apart by the views of runs (securevfl.audit.games)."
 NOT_COVERED = (
     "parties that deviate",
     "time that computing takes",
@@ -652,6 +653,8 @@ def lines(proof: Proof) -> list[str]:
             "NOT PROVED is no accusation: the messages named could not be explained by tapes and "
             "outputs. Look at these first."
         )
+        counted = dict.fromkeys(v.counted for v in proof.verdicts if v.counted)
+        found += [f"{said[0].upper()}{said[1:]}. {OR_PLAY}" for said in counted]
     distinct = len(set(proof.traces.values()))
     if len(proof.traces) > 1:
         names = "; ".join(proof.traces)
