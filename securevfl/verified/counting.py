@@ -88,14 +88,14 @@ class _All:
 
     def __init__(self, world: Trace) -> None:
         self.world, self.p = world, int(world.field.modulus)
-        if world.faults:
-            raise _Uncountable(world.faults[0])
         if any(message.kind.startswith(OPENED) for message in world.messages):
             raise _Uncountable("the run opens a value, and another input may lead it elsewhere")
         self.places: dict[Any, tuple[int, int]] = {}  # of leaves: first column and size
         self.used = 0
         for node in world.nodes:
             self._place(node)
+        if world.faults:
+            raise _Uncountable(world.faults[0])
         self.cases = self.p**self.used
         numbers = np.arange(self.cases)
         self.every = np.stack(
@@ -118,9 +118,8 @@ class _All:
             if node.op == "prf" and len(node.args) > 1:
                 raise _Uncountable("a key follows from a protected value")
             return
-        if node.kind not in ("field", "real") or (node.op in ("secret", "prf")
-                                                  and node.kind != "field"):  # fmt: skip
-            kind = {"real": "real numbers", "noised": "a release with noise"}.get(node.kind)
+        if node.kind not in ("field", *(("real",) if node.op == "map" else ())):
+            kind = {"real": "of real numbers", "noised": "a release with noise"}.get(node.kind)
             raise _Uncountable(f"{node.name or node.op}{who} is {kind or 'a ' + node.kind}")
         if node.op not in ("secret", "uniform", "prf"):
             if any(arg.kind not in ("field", "real") for arg in node.args):

@@ -102,7 +102,7 @@ def errs(world, alice, x):
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        (real, "h of party 0 is real numbers"),
+        (real, "h of party 0 is of real numbers"),
         (many, "3^12 cases or more are too many"),
         (key, "a key is computed with"),
         (opens, "the run opens a value"),
