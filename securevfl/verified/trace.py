@@ -500,11 +500,14 @@ class Trace:
         return found
 
     def _bare_inputs(self, public: Any) -> None:
-        """Refuse numbers of an input that are sent as public ones, beside their wrapper."""
+        """Refuse numbers of an input that are sent as public ones, beside their wrapper.
+
+        Equal numbers are no sign of it: who holds all rows says so by as many as there are labels.
+        """
         if isinstance(public, dict | list):
             for one in public.values() if isinstance(public, dict) else public:
                 self._bare_inputs(one)
-        elif isinstance(public, np.ndarray) and public.size > 1:
+        elif isinstance(public, np.ndarray) and (public != public.reshape(-1)[:1]).any():
             for (owner, name), value in self.inputs.items():
                 if isinstance(value._value, np.ndarray) and np.array_equal(value._value, public):
                     raise FlowError(

@@ -435,6 +435,16 @@ def test_what_a_coalition_has_anyway_is_not_told():
     assert decide(world, {SERVER, 0}).verdict == "PROVED"
 
 
+def test_an_input_is_not_sent_as_public_numbers():
+    world, (alice, _), _ = two_parties()
+    world.party(SERVER)
+    world.secret(0, "labels", np.array([0, 1, 1]), real=True)
+    world.secret(1, "ones", np.ones(3, int), real=True)
+    alice.send(SERVER, "held", np.full(3, True))  # as the ones are, by chance
+    with pytest.raises(FlowError, match="is the input labels of party 0"):
+        alice.send(SERVER, "labels", np.array([0, 1, 1]))
+
+
 def doubled(x):
     """An array of field elements, times two."""
     return (x * 2 % (2**31 - 1)).astype(x.dtype)
