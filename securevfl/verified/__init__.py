@@ -52,6 +52,7 @@ schedule. `docs/proof.md` has the argument.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from securevfl.verified.chance import Chance
@@ -106,12 +107,14 @@ __all__ = [
 ]
 
 
+_LATER = {
+    **dict.fromkeys(("Judge", "Verdict", "decide"), "verdicts"),
+    **dict.fromkeys(("Counted", "count"), "counting"),
+}
+
+
 def __getattr__(name: str) -> Any:
     """The names of the search for proofs, which a run does not import."""
-    if name in ("Judge", "Verdict", "decide"):
-        from securevfl.verified import verdicts as module
-    elif name in ("Counted", "count"):
-        from securevfl.verified import counting as module
-    else:
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(module, name)
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)

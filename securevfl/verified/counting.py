@@ -29,7 +29,7 @@ _HOW = (
 
 @dataclass(frozen=True)
 class Counted:
-    """What counting showed of a coalition's view.
+    """Result of counting a coalition's views.
 
     Attributes
     ----------
@@ -167,7 +167,9 @@ class _All:
         elif node.op == "matmul":
             found = args[0] @ args[1]
         else:
-            found = sum(a * (int(c) % self.p) for a, c in zip(args, node.data, strict=True))
+            found = np.zeros(whole, np.int64)
+            for arg, c in zip(args, node.data, strict=True):
+                found = found + arg * (int(c) % self.p)
         return np.asarray(found % self.p).reshape(whole)
 
     def _reduced(self, array: Any) -> Array:
@@ -199,7 +201,7 @@ class _All:
     # -- views -------------------------------------------------------------------------------
 
     def compared(self, coalition: frozenset[int], outputs: Sequence[Output]) -> Counted:
-        """Whether inputs with equal outputs have views of one distribution."""
+        """Comparison of the views of inputs with equal outputs."""
         inputs = [node for node in self.world.nodes if node.op == "secret"]
         own = [self.of[node.number] for node in inputs if node.owner in coalition]
         given = _codes([self.of[output.node.number] for output in outputs] + own, self.cases)
@@ -235,7 +237,7 @@ class _All:
         )
 
     def _view(self, coalition: frozenset[int]) -> list[Array]:
-        """What the coalition draws and receives, and the streams of keys that it has."""
+        """Values that the coalition draws and receives, and streams of keys that it has."""
         parts = [
             part
             for message in self.world.messages
