@@ -47,7 +47,8 @@ one honest party alone make no verdict better than NOT PROVED.
 it), "DP" (it was, beside values that are released with noise and counted), "NOT PROVED" (with the
 messages that could not be explained), "VIOLATED" (two inputs with equal outputs for which the
 messages differ, found by running the functions). They hold for the traced batches, shapes and
-schedule. `docs/proof.md` has the argument.
+run. ``count(world, {SERVER})`` counts a program of small p and few entries over all of its inputs
+and draws, and names two inputs that leak. `docs/proof.md` has the argument.
 """
 
 from __future__ import annotations

@@ -91,11 +91,16 @@ def test_a_sum_of_those_who_are_there_is_proved_under_all_schedules(prove):
 
 
 def test_a_sum_of_the_same_rows_fails_where_a_client_is_down(prove):
-    found = {v.claim: v for v in prove(SameRows, *DOWNS).verdicts}
+    proof = prove(SameRows, *DOWNS)
+    found = {v.claim: v for v in proof.verdicts}
     assert found["client 0"].verdict == "PROVED"
     assert found["server"].verdict == "NOT PROVED"
     assert found["server"].text.startswith("where client 0 is down from round 2 on: outputs")
     agrees("schedules", "a sum of the same rows", "NOT PROVED", found["server"].text)
+    counted = [line for line in lines(proof) if line.startswith("Not counted: ")]
+    assert len(counted) == 1
+    assert "of real numbers" in counted[0]
+    assert "p = 2, 3 or 5" in counted[0]
 
 
 def test_a_tape_in_a_checkpoint_fails_where_a_client_comes_back(prove):
