@@ -168,9 +168,9 @@ def predict(
 ) -> None:
     """Predict new rows on shares, by the models of a session that has ended.
 
-    All parties give it with the same --for and --name. Rows that all have are predicted. The
-    server computes the scores, and nobody else sees them but who asks. A process that was stopped
-    goes on when the same command is given again.
+    All parties give it with the same --for and --name. Rows that all have are predicted. Only who
+    asks learns the scores; where it is a party, the server sends it its network. A process that
+    was stopped goes on when the same command is given again.
     """
     from securevfl.runs.organisations.invitation import Invitation
     from securevfl.runs.organisations.prediction import predict as take_part

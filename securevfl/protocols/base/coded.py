@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from securevfl.engine.party import SERVER, Party
+from securevfl.errors import ConfigurationError
+from securevfl.protocols.base.blinding import blind_share, draw_blind
 from securevfl.protocols.base.protocol import Part, Protocol
 from securevfl.protocols.base.schedule import Shape
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from securevfl.field import LagrangeCode
     from securevfl.field.prss import Prss
 
@@ -64,6 +69,50 @@ class OnShares(Protocol):
     def points(self) -> dict[int, int]:
         """Evaluation point alpha_n of each client's shares."""
         return {n: int(alpha) for n, alpha in enumerate(self.code.alphas)}
+
+    @classmethod
+    def check_blinded(cls, config: Any) -> None:
+        """Refuse options with which a client that asks cannot keep scores from the server.
+
+        ConfigurationError.
+        """
+        if not getattr(config, "masked", True):
+            raise ConfigurationError(
+                "predict: with masked = false the server reads more than sums; only it can ask"
+            )
+        if config.security == "active":
+            raise ConfigurationError(
+                "predict: with security = active only the server can ask: another party that asks "
+                "could have others' uploads look wrong, and they would be blamed"
+            )
+
+    @abstractmethod
+    def predicting(self, rows: int) -> Self:
+        """A copy with the parameters of a coded prediction of so many rows."""
+
+    def draw_blind(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers that blind a prediction of so many rows, and all clients' shares of them."""
+        return draw_blind(self.predicting(rows).public)
+
+    def blind(self, party: Party, rows: int, asker: int, share: Any) -> None:
+        """Have a party of a prediction blind the sums by its share; the server has none."""
+        made: Any = party
+        public = self.predicting(rows).public
+        made.blind = party.index == SERVER or blind_share(party, public, asker, share)
+
+    @abstractmethod
+    def opened_scores(self, rows: int, told: Any, blind: np.ndarray) -> np.ndarray:
+        """Raw scores of a prediction, (rows, outputs) float32, at the client that asked.
+
+        ProtocolError or RangeError for what the server cannot have decoded.
+
+        Parameters
+        ----------
+        told : tuple
+            What the server sent.
+        blind : ndarray, (K, length, h)
+            Of `draw_blind`.
+        """
 
 
 class CodedProtocol(OnShares):

@@ -124,6 +124,7 @@ class Holder(KeyParticipant):
         self.released: tuple[Secret, ...] = ()  # an owner's own models, if they are released
         self.unknowns = 0
         self.named: tuple[Any, ...] = ()
+        self.blind: Element | None = None  # of a prediction: its share of what hides the sums
         self.sworn: tuple[Any, ...] = ()  # at the covert level: signing key, verifying keys
         self.dealings: tuple[Any, ...] = ()  # of the set-up, while it lasts
         self.roots: tuple[Any, ...] = ()  # of these
@@ -476,6 +477,8 @@ class Holder(KeyParticipant):
         """Upload sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j), Y_j of line 5."""
         W, _, _, digest = self.model
         psi = self.data_shares[label.part].rows(rows) @ W
+        if self.blind is not None:
+            psi = psi + self.blind.rows(rows)
         told, prss = label.told(rows), self.public.prss
         if self.index in prss.dealers:  # others wait for it
             self.deal_masks(round, told, psi.shape, prss.receivers)

@@ -39,7 +39,7 @@ from securevfl.protocols.coded_split.evaluation import (
 from securevfl.protocols.coded_split.ideal import declare
 from securevfl.protocols.coded_split.options import REFUSED, CodedSplitConfig
 from securevfl.protocols.coded_split.parameters import Parameters, check_numbers, make_parameters
-from securevfl.protocols.coded_split.prediction import PredictingServer
+from securevfl.protocols.coded_split.prediction import PredictingServer, opened_scores
 from securevfl.protocols.coded_split.quantisation import (
     Preparation,
     preparation_of,
@@ -321,6 +321,11 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
             else replace(one, shape=None)
             for one in every
         )
+
+    def opened_scores(self, rows: int, told: Any, blind: np.ndarray) -> np.ndarray:
+        """Scores from what the server of a blinded prediction decoded, at the client that asked."""
+        made = self.predicting(rows)
+        return opened_scores(made.public, made.centre(), told, blind)
 
     def predicting(self, rows: int) -> Self:
         """A copy with the parameters of a coded prediction of so many rows."""

@@ -595,12 +595,14 @@ class Server(Participant):
             self.give_up(str(error), tuple(uploads))
             return None
         self.given_up = 0
-        point, bits = public.model_point, public.config.data_bits + public.config.model_bits
+        return self.mean(sums, len(attempt.sharers))
+
+    def mean(self, sums: Element, sharers: int) -> Secret:
+        """Joint embedding H, (K |B|, h) float64, from the sums over so many clients."""
         shape = sums.shape[0] * sums.shape[1], sums.shape[2]
-        mean: Secret = sums.map(
-            mean_of_sums, point, bits, len(attempt.sharers), shape=shape, real=True
-        )
-        return mean
+        how = mean_of_sums, self.public.model_point, self.public.sum_bits, sharers
+        found: Secret = sums.map(*how, shape=shape, real=True)
+        return found
 
     def train(self, batch: Batch, attempt: Attempt, embedding: Secret) -> None:
         """Update W_0 and broadcast dL/dH (line 31); padded rows have no loss and no gradient."""

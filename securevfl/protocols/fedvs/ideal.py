@@ -90,8 +90,7 @@ class Ideal:
         for k in range(public.code.segments):
             sums.append(sum(self.X[part][n][k].rows(batch.rows) @ models[n] for n in sharers))
             self.world.output(f"sums {self.round}, segment {k}", sums[k], to=[SERVER])
-        bits = public.config.data_bits + public.config.model_bits
-        scale = public.model_point, bits, len(sharers)
+        scale = public.model_point, public.sum_bits, len(sharers)
         shape = len(sums) * len(batch.rows), width
         found: Secret = stack(sums).map(mean_of_sums, *scale, shape=shape, real=True)
         return found

@@ -173,6 +173,11 @@ class Parameters:
         """The prime field F_p."""
         return self.code.field
 
+    @property
+    def sum_bits(self) -> int:
+        """Binary places of decoded sums: lx + lw."""
+        return self.config.data_bits + self.config.model_bits
+
     @functools.cached_property
     def threshold(self) -> int:
         """Results that decode a sum: R = 2 (K + T - 1) + 1 (Theorem 5.1), or R' if covert."""

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
 
 from securevfl.models.split import Centre
+from securevfl.protocols.base.blinding import Told, blinded, unblinded
 from securevfl.protocols.base.decoding import rows_in_order
 from securevfl.protocols.fedvs.algorithm import Client, Server
-from securevfl.protocols.fedvs.parameters import Parameters
-from securevfl.protocols.fedvs.quantisation import nearest_weights
-from securevfl.verified import Element, Secret
+from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.parameters import Parameters, inference_step
+from securevfl.protocols.fedvs.quantisation import mean_of_sums, nearest_weights
+from securevfl.protocols.fedvs.steps import scores_of
+from securevfl.verified import Element, Secret, bare_of
 
 
 class PredictingClient(Client):
-    """Client n of a prediction: shares its columns of new rows, and evaluates them."""
+    """Client n of a prediction: shares its columns of new rows, and evaluates them.
+
+    `blind` is its share of what hides the sums from the server, or None.
+    """
+
+    blind: Element | None = None
 
     def quantised_model(self) -> Element:
         """Weights W-bar, rounded to the nearest, so that a prediction has no chance in it."""
@@ -23,31 +33,65 @@ class PredictingClient(Client):
         made: Element = self.network.call(*how, shape=shape, field=self.field)
         return made
 
+    def evaluate(self, batch: Batch, attempt: Attempt, shares: Mapping[int, Element]) -> Element:
+        """Upload before masking, plus the own share of what hides the sum."""
+        upload = super().evaluate(batch, attempt, shares)
+        return upload if self.blind is None else upload + self.blind.rows(batch.rows)
+
 
 class PredictingServer(Server):
     """Server of a prediction: decodes the sums of new rows, as of test rows, and scores them.
 
-    All rows are scored at once, so that the last digits do not depend on the number of parts.
+    All rows are scored at once, so that the last digits do not depend on the number of parts. Where
+    it is `blind` the sums are uniform to it, and are for who asked.
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Server.kept, "embeddings")
 
     def __init__(self, peers: Sequence[int], public: Parameters, centre: Centre) -> None:
         super().__init__(peers, public, centre, {})
-        self.embeddings: dict[int, Secret] = {}
+        self.embeddings: dict[int, Any] = {}
         self.predicted: tuple[Secret, Secret] | None = None
+        self.blind = False
 
     async def run(self) -> None:
         """Decode the rows' sums from their shares, and score the rows."""
         await self.infer()
         self.conclude()
 
-    def score(self, number: int, embedding: Secret) -> None:
-        """Store the joint embedding of a part of the rows."""
+    def mean(self, sums: Element, sharers: int) -> Any:
+        """Mean embedding H; of blinded sums these themselves."""
+        return sums if self.blind else super().mean(sums, sharers)
+
+    def score(self, number: int, embedding: Any) -> None:
+        """Store the joint embedding of a part of the rows, or its blinded sums."""
         self.embeddings[number] = embedding
 
     def report_inference(self, step: int) -> None:
         """Store embeddings and scores in the order of the rows; there are no labels."""
-        embedding = rows_in_order(self.public.batches["test"], self.embeddings, step)
-        self.predicted = (embedding, self.scores(embedding))
+        if not self.blind:
+            embedding = rows_in_order(self.public.batches["test"], self.embeddings, step)
+            self.predicted = (embedding, self.scores(embedding))
         self.record("predicted", rows=self.public.batches["test"].rows)
+
+    def told(self) -> Told:
+        """Message to who asked."""
+        sums = [self.embeddings[number] for number in sorted(self.embeddings)]
+        return blinded(sums, bare_of(self.centre))
+
+
+def opened_scores(public: Parameters, centre: Centre, told: Any, blind: np.ndarray) -> np.ndarray:
+    """Raw scores of the rows, (m, outputs) float32, at who asked; `told` is by the server.
+
+    ProtocolError for what is no such thing.
+    """
+    batches, clients = public.batches["test"], public.code.parties
+    step = inference_step(batches.coded, batches.segments)
+    starts = range(0, batches.length, step)
+    pieces = [np.arange(start, min(start + step, batches.length)) for start in starts]
+    sums, _ = unblinded(public, centre, told, blind, pieces)
+    found = {
+        n: mean_of_sums(one, public.model_point, public.sum_bits, clients)
+        for n, one in enumerate(sums)
+    }
+    return scores_of(centre, rows_in_order(batches, found, step))

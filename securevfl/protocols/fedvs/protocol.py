@@ -49,7 +49,11 @@ from securevfl.protocols.fedvs.parameters import (
     prss_of,
     refuse_any_sharers,
 )
-from securevfl.protocols.fedvs.prediction import PredictingClient, PredictingServer
+from securevfl.protocols.fedvs.prediction import (
+    PredictingClient,
+    PredictingServer,
+    opened_scores,
+)
 from securevfl.protocols.fedvs.quantisation import row_sum_of, segments_of
 from securevfl.protocols.fedvs.schedule import (
     attempts,
@@ -314,6 +318,11 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def segments(public: Parameters, part: str, features: np.ndarray) -> np.ndarray:
         """Powers of rows as field elements X-bar, in the K segments of a part of the data."""
         return segments_of(features, public.config.degree, public.data_point, public.order(part))
+
+    def opened_scores(self, rows: int, told: Any, blind: np.ndarray) -> np.ndarray:
+        """Scores from what the server of a blinded prediction decoded, at the client that asked."""
+        made = self.predicting(rows)
+        return opened_scores(made.public, made.centre(), told, blind)
 
     def predicting(self, rows: int) -> Self:
         """A copy with the parameters of a coded prediction of so many rows."""

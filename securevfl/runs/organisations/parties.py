@@ -73,12 +73,13 @@ class PredictingMaker:
     """Makes this organisation's party of a coded prediction, of the test rows if `rows` is None.
 
     `make` makes the configured protocol anew, as this organisation has it; `trained` gives its
-    trained party for one that was newly made.
+    trained party for one that was newly made. `blind` blinds a party of so many rows.
     """
 
     make: Callable[[], Protocol]
     trained: Callable[[Party], Party]
     rows: Sequence[np.ndarray] | None = None
+    blind: Callable[[Party], None] | None = None
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
         """The party; of the others there are placeholders, which are dropped."""
@@ -86,7 +87,11 @@ class PredictingMaker:
         assert isinstance(secrets, OwnEntropy)
         made.secrets = WithPlaceholders(secrets)
         party = self.trained(made.parties()[index])
-        return made.predictor(index, party, made.data.test if self.rows is None else self.rows)
+        rows = made.data.test if self.rows is None else self.rows
+        predicting = made.predictor(index, party, rows)
+        if self.blind is not None:
+            self.blind(predicting)
+        return predicting
 
 
 class Embedding(Party):

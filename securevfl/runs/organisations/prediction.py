@@ -3,14 +3,15 @@
 A prediction is a session of its own among the same parties. Its manifest is that of the training
 under another name, which says how the prediction is called and who asks for it; all sign it anew.
 Owners find the new rows that all of them have by private set intersection, with the server if that
-asks. The server decodes the rows' scores; another party that asks is sent them.
+asks. The server then decodes the rows' sums and scores them. Where another party asks, that party
+blinds the sums beforehand: the server decodes uniform numbers, and sends them on with its network.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from securevfl.data.alignment.join import own_ids
 from securevfl.data.alignment.psi import id_order, intersect
 from securevfl.data.local_tables import ROWS, TableOwner, Tables
 from securevfl.engine.carriers.base import Carrier
+from securevfl.engine.checkpoint import read_file, write_file
 from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.organisations.phase import Phase
 from securevfl.engine.party import Party
@@ -30,8 +32,10 @@ from securevfl.engine.security.identity import Manifest
 from securevfl.engine.streams import Secrets
 from securevfl.errors import ConfigurationError, DataError, SecureVFLWarning
 from securevfl.models.scores import decided, probabilities
+from securevfl.protocols.base.blinding import Told
+from securevfl.protocols.base.coded import OnShares
 from securevfl.protocols.base.protocol import Protocol
-from securevfl.protocols.base.registry import get_protocol
+from securevfl.protocols.base.registry import get_protocol, make_config
 from securevfl.reading import read_arrays
 from securevfl.runs.engines.own_tables import TableOwnerFactory
 from securevfl.runs.folders.checksums import Summary, replaced_together, write_summary
@@ -44,8 +48,9 @@ from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import PARTIES, SUMMARY, read_parties
 from securevfl.verified import bare_of
 
-ALIGNING, PREDICTING, TELLING = "new rows", "prediction", "scores"
+ALIGNING, BLINDING, PREDICTING, TELLING = "new rows", "blinding", "prediction", "scores"
 PREDICTIONS = "predictions.csv"
+_DRAWN = "drawn.svfl"  # what blinds the sums, at who asks
 _NO_DEADLINE = "9999-12-31T00:00:00+00:00"
 
 
@@ -84,23 +89,30 @@ class NewRowsOwner(TableOwner):
             self.facts = dict(await self.receive("facts", sender=self.asker))
 
 
-class ScoresHolder(Party):
-    """Party of the last phase, in which the server sends the party `asker` the scores."""
+class Handing(Party):
+    """Party of a phase in which `sender` hands each of `receivers` its own of `values`."""
 
-    kept: ClassVar[tuple[str, ...]] = ("scores",)
+    kept: ClassVar[tuple[str, ...]] = ("value",)
 
     def __init__(
-        self, index: int, peers: Sequence[int], asker: int, scores: np.ndarray | None
+        self,
+        index: int,
+        sender: int,
+        receivers: Sequence[int],
+        values: Mapping[int, np.ndarray | Told] | None,
     ) -> None:
-        super().__init__(index, peers)
-        self.asker, self.scores = asker, scores
+        super().__init__(index, sorted({sender, *receivers} - {SERVER}))
+        self.sender, self.receivers, self.values = sender, receivers, values or {}
+        self.value = self.values.get(index)
 
     async def run(self) -> None:
-        """Send the scores, or receive them."""
-        if self.index == SERVER:
-            self.send(self.asker, "scores", self.scores)
-        elif self.index == self.asker:
-            self.scores = await self.receive("scores", sender=SERVER)
+        """Send what the others get, or receive the own value."""
+        if self.index == self.sender:
+            for n in self.receivers:
+                if n != self.index:
+                    self.send(n, "value", self.values[n])
+        elif self.index in self.receivers:
+            self.value = await self.receive("value", sender=self.sender)
 
 
 def new_ids(tables: Tables, index: int) -> list[str]:
@@ -115,11 +127,12 @@ class PredictingOrganisation(Organisation):
     DataError for rows that cannot be prepared, and for training rows where a budget counts them.
     """
 
-    phases: ClassVar[tuple[str, ...]] = (ALIGNING, PREDICTING, TELLING)
+    phases: ClassVar[tuple[str, ...]] = (ALIGNING, BLINDING, PREDICTING, TELLING)
     doing = {  # noqa: RUF012
         ALIGNING: "finds the new rows that all tables have",
+        BLINDING: "shares what hides the scores from the server",
         PREDICTING: "predicts them on shares",
-        TELLING: "tells the scores",
+        TELLING: "gives who asked the hidden sums and the server's network",
     }
 
     def __init__(self, *given: Any, home: OwnFolder, new: Path | None, asker: int) -> None:
@@ -159,7 +172,7 @@ class PredictingOrganisation(Organisation):
         return party
 
     def phase(self, name: str) -> Phase | None:
-        """A phase as this party carries it out; None for `TELLING` if the server is the asker."""
+        """A phase as this party carries it out; nothing is blinded where the server asks."""
         if name == ALIGNING:
             _ = self.rows  # what is wrong with them is said before anything is told of them
             everybody = sorted(self.manifest.entries)
@@ -169,9 +182,14 @@ class PredictingOrganisation(Organisation):
         if name == PREDICTING:
             made = self.make(waiting=True)
             make = functools.partial(self.make, waiting=True)
-            predicting = PredictingMaker(make, self.trained, self._rows(made))
-            return self._phase(name, predicting, made, self._keep_scores)
-        return None if self.asker == SERVER else self._phase(name, self._teller, None, self._told)
+            blind = None if self.asker == SERVER else self._blind
+            predicting = PredictingMaker(make, self.trained, self._rows(made), blind)
+            return self._phase(name, predicting, made, self._keep_decoded)
+        if self.asker == SERVER:
+            return None
+        if name == BLINDING:
+            return self._phase(name, self._blinding, None, self._keep_share)
+        return self._phase(name, self._telling, None, self._told)
 
     def _keep_rows(self, host: PartyHost) -> None:
         party: Any = host.party
@@ -187,34 +205,75 @@ class PredictingOrganisation(Organisation):
 
     def _rows(self, made: Protocol) -> list[np.ndarray]:
         """The common rows as the networks read them; of others there are zeros."""
-        count = self.folder.result(ALIGNING)["rows"]
-        every = [np.zeros((count, d), np.float32) for d in made.data.widths]
+        every = [np.zeros((self._count, d), np.float32) for d in made.data.widths]
         if self.rows is not None:
             every[self.index] = self.rows[self._kept_rows()]
         return every
 
-    def _keep_scores(self, host: PartyHost) -> None:
-        party: Any = host.party
-        scores = bare_of(party.predicted)[1] if self.index == SERVER else None
-        self.folder.write_result(PREDICTING, scores)
+    @functools.cached_property
+    def _on_shares(self) -> OnShares:
+        made = self.make(waiting=True)
+        assert isinstance(made, OnShares)
+        return made
 
-    def _teller(self, index: int, secrets: Secrets) -> Party:
+    @property
+    def _count(self) -> int:
+        return int(self.folder.result(ALIGNING)["rows"])
+
+    def _go_back(self, phase: str, at: int | None) -> None:
+        """Forget what follows from a phase, too: no numbers blind the sums of two lists of rows."""
+        for one in self.phases[self.phases.index(phase) :]:
+            super()._go_back(one, at if one == phase else None)
+
+    @property
+    def _drawn(self) -> Path:
+        return self.folder.path / "phases" / BLINDING / _DRAWN
+
+    def _blinding(self, index: int, secrets: Secrets) -> Party:
+        """The party that draws what blinds the sums and deals its shares, or receives one."""
         clients = [n for n in sorted(self.manifest.entries) if n != SERVER]
-        return ScoresHolder(index, clients, self.asker, self.folder.result(PREDICTING))
+        if index != self.asker:
+            return Handing(index, self.asker, clients, None)
+        blind, shares = self._on_shares.draw_blind(self._count)
+        write_file(self._drawn, blind)
+        return Handing(index, self.asker, clients, dict(enumerate(shares)))
+
+    def _keep_share(self, host: PartyHost) -> None:
+        assert isinstance(host.party, Handing)
+        self.folder.write_result(BLINDING, host.party.value)
+
+    def _blind(self, party: Party) -> None:
+        self._on_shares.blind(party, self._count, self.asker, self.folder.result(BLINDING))
+
+    def _keep_decoded(self, host: PartyHost) -> None:
+        party: Any = host.party
+        found = None
+        if self.index == SERVER:
+            asks = self.asker == SERVER
+            found = bare_of(party.predicted)[1] if asks else party.told()
+        self.folder.write_result(PREDICTING, found)
+
+    def _telling(self, index: int, secrets: Secrets) -> Party:
+        decoded = self.folder.result(PREDICTING)
+        values = {self.asker: decoded} if index == SERVER else None
+        return Handing(index, SERVER, [self.asker], values)
 
     def _told(self, host: PartyHost) -> None:
-        party: Any = host.party
-        self.folder.write_result(TELLING, party.scores if self.index == self.asker else None)
+        scores = None
+        if self.index == self.asker:
+            assert isinstance(host.party, Handing)
+            blind = read_file(self._drawn)
+            scores = self._on_shares.opened_scores(self._count, host.party.value, blind)
+        self.folder.write_result(TELLING, scores)
 
     def save(self) -> Summary:
         """Write the predictions, if this party is the asker; returns its summary."""
-        rows = self.folder.result(ALIGNING)["rows"]
         summary: Summary = {
             "session": self.manifest.session,
             "protocol": self.manifest.protocol,
             "party": "server" if self.index == SERVER else self.index,
             "parties": self.parties,
-            "predicted_rows": rows,
+            "predicted_rows": self._count,
             "asked_by": name_of(self.asker),
         }
         with replaced_together(self.folder.path, last=SUMMARY, own=True) as beside:
@@ -261,6 +320,8 @@ def _check_asked(manifest: Manifest, index: int, new: Path | None, name: str, as
         raise ConfigurationError(
             f"predict: {name_of(asker)} cannot ask: the server can, or an owner of a table"
         )
+    if asker != SERVER and issubclass(cls, OnShares):
+        cls.check_blinded(make_config(cls, terms.options))
     if Path(name).name != name or not name.isprintable():
         raise ConfigurationError(f"predict: --name {name!r}: give a name that a folder can have")
     has = asker == SERVER if index == SERVER else index < owners

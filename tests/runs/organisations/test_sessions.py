@@ -33,6 +33,7 @@ from securevfl.report.loading import read_records
 from securevfl.report.reproduce import how_to_reproduce
 from securevfl.runs.alignment import data_source
 from securevfl.runs.organisations import join as joins
+from securevfl.runs.organisations.folder import OwnFolder
 from securevfl.runs.organisations.invitation import Invitation, invite
 from securevfl.runs.organisations.join import Member
 from securevfl.runs.organisations.organisation import Organisation
@@ -223,13 +224,21 @@ def new_rows(tmp_path_factory):
     [
         ("shared", SERVER, 0, range(210, 230)),
         ("shared", 1, 3, range(205, 230)),
-        ("coded", 1, None, range(205, 230)),
+        ("coded", 1, 1, range(205, 230)),
     ],
 )
 def test_new_rows_are_predicted_on_shares_for_who_asks_alone(
-    session, asker, killed, rows, in_one_process, new_rows, request
+    session, asker, killed, rows, in_one_process, new_rows, request, monkeypatch
 ):
     meeting, _ = request.getfixturevalue(session)
+    write, kept = OwnFolder.write_result, []
+
+    def writing(own, phase, result):
+        if own.index == SERVER:
+            kept.append(result)
+        write(own, phase, result)
+
+    monkeypatch.setattr(OwnFolder, "write_result", writing)
     new = {n: file for n, file in new_rows.items() if n != SERVER or asker == SERVER}
     with one_thread():
         asyncio.run(predicted(meeting, asker, new, killed))
@@ -242,6 +251,8 @@ def test_new_rows_are_predicted_on_shares_for_who_asks_alone(
     tables = [pd.read_csv(new_rows[n], index_col="id").loc[told.index] for n in range(3)]
     wanted = probabilities("multiclass", run.infer(tables).scores)
     assert (told.filter(like="p(").to_numpy() == wanted).all()
+    assert any(isinstance(one, np.ndarray) for one in kept) == (asker == SERVER)  # scores
+    assert any(isinstance(one, tuple) for one in kept) == (asker != SERVER)
 
 
 @pytest.mark.parametrize(
