@@ -114,6 +114,7 @@ class Process:
         self._rounds: tuple[int, ...] = ()
         self._origin: tuple[int, ...] = ()
         self._begun = self._result = self._back = False
+        self._known = False  # whether others have heard of the present life
         self._from: int | None = None  # the round of the checkpoint that the host began from
         self._server_done_at: float | None = None
 
@@ -207,8 +208,11 @@ class Process:
 
     async def _step(self, phase: Phase) -> None:
         """Look at what was heard, and do what follows from it."""
-        if self.roster.known_life() > self.roster.life:
+        known = self.roster.known_life()
+        if known > self.roster.life:
+            self._refuse_another()
             await self._catch_up(phase)
+        self._known = self._known or known == self.roster.life
         failed = self.roster.failed()
         if failed:
             raise OthersFailedError(
@@ -232,6 +236,18 @@ class Process:
         self._tell()
         self._name_silent()
         self._name_restarted()
+
+    def _refuse_another(self) -> None:
+        """End where a later life is not of the past: each of two processes would outbid the other.
+
+        A life that others know of is over before the next one begins, unless the folder was copied.
+        """
+        if self._known:
+            raise RunError(
+                f"session {self.manifest.session!r}: another process takes part as "
+                f"{name_of(self.index)}, with a copy of its key and folder. It began later, and "
+                "the session goes on with it; this one has ended. Keep one of the two folders"
+            )
 
     async def _catch_up(self, phase: Phase) -> None:
         """Take a life that nobody has heard of, in place of one that is over."""

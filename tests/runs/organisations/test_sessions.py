@@ -21,7 +21,7 @@ import securevfl as svfl
 from securevfl.data.alignment.psi import id_order
 from securevfl.data.source import DataSource
 from securevfl.engine.carriers.nats import RelayAddress
-from securevfl.engine.network import SERVER
+from securevfl.engine.network import SERVER, name_of
 from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import Process
 from securevfl.engine.security.identity import Identity, Manifest, ManifestEntry
@@ -42,7 +42,7 @@ from securevfl.runs.organisations.terms import Terms
 from securevfl.runs.storage import read_history
 from securevfl.runs.threads import one_thread
 from securevfl.testing.entropies import simulated_with
-from tests.engine.carriers.memory import Hostility, MemoryCarrier
+from tests.engine.carriers.memory import Hostility, MemoryCarrier, MemoryRelay
 from tests.runs.organisations.sessions import Meeting, name
 
 OPTIONS = {"rounds": 5, "width": 6, "hidden": 8, "batch": 32}
@@ -446,6 +446,59 @@ def test_an_old_copy_of_a_folder_that_comes_back_changes_no_number(n, tmp_path, 
     wanted = simulated(meeting, "split", DataSource("digits", {"parties": 3, "seed": 0}), **options)
     assert losses(meeting) == [row["loss"] for row in wanted.history]
     assert any("put back from an old copy" in text for text in meeting.said[n])
+
+
+class TwoOfOne(MemoryRelay):
+    """A relay at which several processes of one party are connected, and all hear its frames."""
+
+    def __init__(self):
+        super().__init__()
+        self.all = []
+
+    def carrier(self, index):
+        self.all.append(super().carrier(index))
+        return self.all[-1]
+
+    def _arrive(self, receiver, frame):
+        for carrier in self.all:
+            if carrier.index == receiver:
+                carrier.arrive(frame)
+
+
+@pytest.mark.parametrize("n", [1, SERVER])
+def test_of_two_live_copies_of_a_folder_the_earlier_ends_in_one_line(n, tmp_path):
+    """Each took a life after the other's, for ever, and all others began anew with it."""
+    options = OPTIONS | {"rounds": 12}
+    meeting = Meeting(tmp_path, "split", 3, data=DIGITS, options=options)
+    meeting.relay, copy = TwoOfOne(), tmp_path / "copy"
+
+    async def scenario():
+        tasks = {one: asyncio.ensure_future(meeting.take_part(one)) for one in meeting.parties}
+        server = tmp_path / "server" / "events.jsonl"
+        while not server.exists() or server.read_text().count('"round",') < 3:
+            assert not tasks[n].done()
+            await asyncio.sleep(0.01)
+        shutil.copytree(tmp_path / name(n), copy / name(n))
+        shutil.copy(meeting.key(n), copy / meeting.key(n).name)
+        second = Member(
+            meeting.manifest, n, key=copy / meeting.key(n).name, folder=copy / name(n), data=None
+        )
+        late = second.take_part(meeting.relay.carrier(n), [].append)
+        ended = await asyncio.gather(*tasks.values(), late, return_exceptions=True)
+        second.folder.store._lock.release()
+        return dict(zip([*tasks, "copy"], ended, strict=True))
+
+    with one_thread(), meeting.kept_entropies():
+        ended = asyncio.run(asyncio.wait_for(scenario(), 60))
+    first = ended.pop(n)
+    assert isinstance(first, RunError)
+    assert f"another process takes part as {name_of(n)}, with a copy" in str(first)
+    assert not [error for error in ended.values() if isinstance(error, Exception)]
+    place = copy / "server" if n == SERVER else tmp_path / "server"
+    wanted = simulated(meeting, "split", DataSource("digits", {"parties": 3, "seed": 0}), **options)
+    assert [row["loss"] for row in read_history(place)[0]] == [
+        row["loss"] for row in wanted.history
+    ]
 
 
 async def held_with_a_loss(meeting, lost, said):
