@@ -88,7 +88,7 @@ class ExportedModel:
         if network is None:
             raise ConfigurationError(
                 f"model: the models of {self.about['protocol']} are exported as arrays only; use "
-                "`arrays`, or predict with the run itself"
+                "`arrays`, or predict with the run itself, between organisations `party predict`"
             )
         return network
 

@@ -55,7 +55,7 @@ class OwnFolder:
         if self._state.setdefault("session", name) != name:
             raise ConfigurationError(
                 f"session: the folder {path} is of another session, or of another party. Choose "
-                "another with --out"
+                "another with --out, for a prediction with --name"
             )
         self._write_state()
 

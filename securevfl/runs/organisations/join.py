@@ -16,6 +16,7 @@ from securevfl.engine.organisations.manifests import obtain_manifest
 from securevfl.engine.organisations.process import OthersFailedError, Process
 from securevfl.engine.security.identity import Identity, Manifest
 from securevfl.engine.security.used_sessions import list_beside, refuse_used, use_session
+from securevfl.engine.security.words import in_words
 from securevfl.errors import CarrierError, ConfigurationError, RunError
 from securevfl.runs.evidence import keep_evidence
 from securevfl.runs.folders.checksums import Summary, read_summary
@@ -68,6 +69,10 @@ class Member:
         used = list_beside(key), manifest.session, self.folder.store.run_token()
         refuse_used(*used)
         self._use = functools.partial(use_session, *used, folder)
+
+    def agrees_to(self) -> dict[str, str]:
+        """Terms in words, which the party signs."""
+        return self.terms.lines(self.manifest.protocol)
 
     def _use_data(self) -> None:
         """Refuse another table than that whose rows were joined."""
@@ -242,12 +247,10 @@ def take_part(
         parties = len(found.entries) - 1
         signs = "signed" if member.folder.ended else "signs"
         say(f"{signs} the session {found.session!r}: {found.protocol} with {parties} parties")
-        for name, text in member.terms.lines(found.protocol).items():
+        for name, text in member.agrees_to().items():
             say(f"{name}: {text}")
-        say(
-            "Compare this fingerprint with the others over another channel: "
-            f"{invitation.fingerprint}"
-        )
+        words = in_words(found.digest)
+        say(f"Compare this fingerprint with the others over another channel: {words}")
         with names.in_errors():
             return await member.take_part(
                 carrier(), lambda text: say(names.in_text(text)), patience=patience

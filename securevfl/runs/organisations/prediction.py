@@ -370,10 +370,25 @@ class PredictingMember(Member):
         self.home = OwnFolder(folder, manifest, index)
         self.home.use_data(data)
         self.new, self.asker = new, asker
-        session = f"{manifest.session}, prediction {name} for {name_of(asker)}"
+        self.called = f"prediction {name} for {name_of(asker)}"
+        session = f"{manifest.session}, {self.called}"
         terms = {**manifest.terms, "begin_by": _NO_DEADLINE}
         asked = replace(manifest, session=session, signatures={}, terms=terms)
         super().__init__(asked, index, key=key, folder=folder / "predictions" / name, data=data)
+
+    def agrees_to(self) -> dict[str, str]:
+        """Terms in words: which prediction it is, and who learns what."""
+        terms = super().agrees_to()
+        told = f"{name_of(self.asker)} alone learns the scores"
+        if self.asker != SERVER:
+            told += (
+                ", besides one sum of embeddings of each row, and the server's network, which the "
+                "server sends it"
+            )
+        asked = f"{self.called}; all give the same --for and --name, or wait for each other"
+        kept = {name: terms[name] for name in ("parties", "helpers", "version") if name in terms}
+        own = {"asked": asked, "who sees what": told}
+        return kept | {name: self.terms.called.in_text(text) for name, text in own.items()}
 
     def _use_data(self) -> None:
         self.folder.use_data(self.new)
