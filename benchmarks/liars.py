@@ -22,6 +22,7 @@ import numpy as np
 
 import securevfl.protocols.coded_split.covert as covert
 import tests.active.test_fedvs as fedvs
+import tests.active.test_lies_left as left
 import tests.active.test_secagg_split as secagg
 from securevfl.active.dealing import Form, fault, repetitions
 from securevfl.active.judge import BadDealing, LieFoundError, TwoStories, judge
@@ -34,7 +35,6 @@ from securevfl.engine.network import SERVER
 from securevfl.errors import SecureVFLError
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.field.lagrange import interpolation_matrix
-from securevfl.protocols.coded_split import CodedSplit
 from securevfl.testing.runs import simulate
 from securevfl.verified import bare_of
 from tests.active.signing import Signer
@@ -235,16 +235,18 @@ def ran(server: Any = None, liars: Any = None, liar: int = SERVER, **options: An
     return trial
 
 
-def of_fedvs(server: Any = None, liars: Any = None) -> Trial:
-    """A whole run of fedvs at the level covert, whose server tells two stories."""
+def of_fedvs(server: Any = None, liars: Any = None, **options: Any) -> Trial:
+    """A whole run of fedvs at the level covert; a server that decodes a second sum notes it."""
 
     def trial(rng: np.random.Generator, number: int) -> str:
-        given = {"security": "covert", "degree": 1, "rounds": 4, "hidden": 8, "cohorts": 0}
+        given = {"security": "covert", "degree": 1, "rounds": 4, "hidden": 8, **options}
         size = Size(rows=8, batch=4, width=2, victims=1)
         played = play_fedvs(size, server, liars=liars, parties=8, seed=number, **given)
         if isinstance(played.error, LieFoundError):
             keys = dict(bare_of(played.judge.parties[0].sworn[1]))
             return said(judge(played.error.evidence, keys), SERVER)
+        if getattr(played.server, "found", {}):
+            return "a second sum"
         return f"{NOBODY}: {type(played.error).__name__}"
 
     return trial
@@ -268,7 +270,7 @@ LATE = load_conditions("paper", parties=6, batch_rows=10)
 DIGITS = load_dataset("digits", parties=6).subset(40, 10)
 
 
-def honest(level: str) -> Trial:
+def honest(method: str, level: str, **given: Any) -> Trial:
     """An honest run in which parties crash, and messages are lost or late."""
 
     def trial(rng: np.random.Generator, number: int) -> str:
@@ -287,12 +289,12 @@ def honest(level: str) -> Trial:
             pair = tuple(int(one) for one in rng.choice(6, 2, replace=False))
             some = (*some, Outage(pair, rounds=(2, 8)))
         faults = Faults(chains, outages=some, first=2) if chains else Faults(outages=some)
-        options = {"rounds": 7, "batch": 10, "width": 2, "hidden": 3, "degree": 1}
-        options |= {"ask_timeout": 1.5, "sum_budget": 0.0, "security": level}
+        options = {"rounds": 7, "batch": 10, "width": 2, "hidden": 3}
+        options |= {"security": level, **given}
         conditions = LATE if number % 2 else NONE
         try:
             found = simulate(
-                CodedSplit, DIGITS, faults=faults, seed=number, conditions=conditions, **options
+                method, DIGITS, faults=faults, seed=number, conditions=conditions, **options
             )
         except LieFoundError:
             return HONEST_NAMED
@@ -311,6 +313,10 @@ DEALERS = {
     "tiny 1": dealer_of(m=1, p=31),
     "tiny 2": dealer_of(m=2, p=31),
 }
+ASKED = {"degree": 1, "sum_budget": 0.0}
+CODED = {**ASKED, "ask_timeout": 1.5}
+PATIENT = {"share_timeout": 5.0, "result_timeout": 5.0, "max_attempts": 30}
+SHARED = {**PATIENT, **ASKED, "share_timeout": 1.0, "result_timeout": 1.0}
 SIGNERS = [Signer(bytes([j + 1]) * 32) for j in range(12)]
 PARTS: dict[str, Trial] = {
     "12, 21: shares off the polynomial": off_polynomial,
@@ -326,9 +332,17 @@ PARTS: dict[str, Trial] = {
     "soundness at p = 31, m = 2": tiny(2),
 }
 RUNS: dict[str, Trial] = {
-    "1: a run with two sets of sharers": of_fedvs(fedvs.TwoSums),
-    "3: a run with two gradients": of_fedvs(fedvs.TwoGradients),
-    "8: a run with a false history": of_fedvs(liars={fedvs.VICTIM: fedvs.FalseHistory}),
+    "1: a run with two sets of sharers": of_fedvs(fedvs.TwoSums, cohorts=0),
+    "3: a run with two gradients": of_fedvs(fedvs.TwoGradients, cohorts=0),
+    "8: a run with a false history": of_fedvs(liars={fedvs.VICTIM: fedvs.FalseHistory}, cohorts=0),
+    "fedvs: a run with a first gradient for one": of_fedvs(fedvs.FirstToOne, **SHARED, cohorts=0),
+    "5: a run with sharers that cut a cohort": of_fedvs(left.Triples, **left.COHORTS),
+    "7: a run with a resume that is claimed": of_fedvs(left.NextLife, **left.COHORTS),
+    "9: a run with a gradient that never came": of_fedvs(
+        liars={fedvs.VICTIM: left.NeverHeard}, result_timeout=3.0
+    ),
+    "fedvs: a run with a step over other sharers": of_fedvs(left.OtherSharers, **left.COHORTS),
+    "secagg_split: a run with a step over other sharers": of_secagg(secagg.NamesFewer),
     "10: a run with the same rows less a cohort": of_secagg(secagg.Lies),
     "10: the same, after zeros": of_secagg(secagg.ZeroGradient),
     "10: a run of secagg_split with two gradients": of_secagg(secagg.TwoGradients),
@@ -348,8 +362,11 @@ RUNS: dict[str, Trial] = {
     "24: a run with a wrong upload a round": ran(
         *(None, {LIAR: Wrong}, LIAR), security="active", tolerate_corrupt=1
     ),
-    "25: honest runs, covert": honest("covert"),
-    "25: honest runs, active": honest("active"),
+    "25: honest runs of coded_split, covert": honest("coded_split", "covert", **CODED),
+    "25: honest runs of coded_split, active": honest("coded_split", "active", **CODED),
+    "25: honest runs of fedvs, covert": honest("fedvs", "covert", **SHARED),
+    "25: honest runs of fedvs, active": honest("fedvs", "active", **SHARED),
+    "25: honest runs of secagg_split, covert": honest("secagg_split", "covert", **PATIENT),
 }
 
 
