@@ -21,6 +21,7 @@ from securevfl.field import LagrangeCode, PrimeField
 from securevfl.protocols.fedvs.algorithm import Client
 from securevfl.protocols.fedvs.history import TELLING
 from securevfl.protocols.fedvs.messages import Attempt, Batch
+from securevfl.protocols.fedvs.sums import SumLedger
 from securevfl.verified import Secret, bare_of
 from tests.active.relations import relations
 from tests.active.test_coded_split import STORY, Forks, moved, named
@@ -141,6 +142,32 @@ def test_who_says_that_a_gradient_never_came_gets_no_upload_and_names_nobody():
     played = run(liars={VICTIM: NeverHeard}, result_timeout=3.0)
     assert type(played.error) is NotEnoughResultsError
     assert played.judge.uploads <= N + 1  # in the first round, and then the liar's own
+
+
+class Settles(LessACohort):
+    """Says, when all have crashed, that what they uploaded before is settled."""
+
+    says: ClassVar[dict] = {"stepped": 1}
+
+    async def ask(self, batch, sharers=None, **words):
+        await self.sleep(1.0 if sharers else 0.0)
+        return await super().ask(batch, sharers, **words)
+
+    def between(self):
+        return self.says
+
+
+@pytest.mark.parametrize("says", [{"stepped": 1}, {"harmless": (1,)}])
+def test_uploads_before_a_crash_are_not_settled_by_what_the_server_says(monkeypatch, says):
+    """Else the same rows and models are summed again less a cohort, without any gradient."""
+    server = type("Says", (Settles,), {"says": says})
+    down = {"outages": [{"party": n, "seconds": [0.2, 0.5]} for n in range(N)], **COHORTS}
+    played = run(server, **down)
+    assert played.found == {}
+    assert {e.party for e in played.events if e.name == "refused"} == {*range(N)}
+    hears = SumLedger.hear_of_attempt
+    monkeypatch.setattr(SumLedger, "hear_of_attempt", lambda own, said, **_: hears(own, said))
+    assert run(server, **down).found["cohort"] < 1e-3
 
 
 BITS = 8  # of digests here, so that 10 steps are what 254 are at 256 bits

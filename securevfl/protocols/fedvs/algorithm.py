@@ -407,10 +407,10 @@ class Client(KeyParticipant):
 
         The difference of two such sums may be one client's value. The server avoids them. It may
         lie, so a client forgets its uploads only when its own model has moved. Of uploads before
-        its own last crash it believes the server that a round is over, or below the threshold.
-        Without masks always True.
+        its own last crash it believes the server that a round is over, or below the threshold,
+        unless it is told all that it missed. Without masks always True.
         """
-        self.ledger.hear_of_attempt(attempt)
+        self.ledger.hear_of_attempt(attempt, believed=not self.public.covert)
         before = self.ledger.conflict(Sum(batch, attempt))
         if before is None or not self.public.config.masked:
             return True

@@ -24,9 +24,11 @@ gradient of zeros is no step: neither clients nor server forget anything by it. 
 uploads before a crash it believes the server, because it may have missed the gradient. Without
 that, honest crashes would soon leave too few clients that upload (5 of 16 runs reach their end
 instead of 13, with a third of the clients down). A lying server therefore learns one client's
-embedding from clients that crashed in between, and from one tiny gradient up to its step. A server
-that tells clients different things within one attempt is not detected. Nor is one that sends them
-different gradients: sums of the same S then differ by the client that moved (docs/threat-model.md).
+embedding from clients that crashed in between, and from one tiny gradient up to its step. At the
+levels covert and active a client is told all gradients that it missed, and believes neither. At
+semi-honest a server that tells clients different things within one attempt is not detected. Nor is
+one that sends them different gradients: sums of the same S then differ by the client that moved
+(docs/threat-model.md).
 
 A run that is resumed makes rounds again, with the models that they had. Where sharers may be others
 then, server and clients keep a note of each sum over steps (`noted`), and what they noted beyond
@@ -289,17 +291,19 @@ class SumLedger:
         if first and not end:
             self.unsure = (first, round) if first < round else (0, 0)
 
-    def hear_of_attempt(self, attempt: Attempt) -> None:
+    def hear_of_attempt(self, attempt: Attempt, *, believed: bool = True) -> None:
         """Forget uploads of an earlier incarnation if the server calls their rounds settled.
 
         These are rounds before its last step, and rounds below the threshold. Uploads of the
-        present incarnation are forgotten in `hear_of_step` only, whatever the server says.
+        present incarnation are forgotten in `hear_of_step` only, whatever the server says; if it is
+        not believed, the others as well.
         """
-        old = [n for n in self.sums if 0 < n < self.incarnation]
-        self.forget([n for n in old if n <= attempt.stepped or n in attempt.harmless])
+        if believed:
+            old = [n for n in self.sums if 0 < n < self.incarnation]
+            self.forget([n for n in old if n <= attempt.stepped or n in attempt.harmless])
         self.recall(attempt.stepped)
         first, end = self.unsure
-        if end:
+        if end and believed:
             first = max(first, attempt.stepped + 1)
             self.unsure = (first, end) if first < end else (0, 0)
 
@@ -312,10 +316,16 @@ class SumLedger:
         """Note that the server stepped, and whether the client's own model moved with it.
 
         If it moved, all later sums have another model of this client. If not, its uploads are no
-        longer reported, but still count, because only the server says that others stepped.
+        longer reported, but still count, because only the server says that others stepped. A step
+        before the present incarnation, of which a client is told that missed it, undoes no upload
+        of a later round.
         """
         if moved:
-            self.step(0)
+            later = {n for n in self.sums if round < n < self.incarnation}
+            self.forget([n for n in self.sums if n not in later])
+            first, end = max(self.unsure[0], round + 1), self.unsure[1]
+            self.last_step = 0
+            self.unsure = (first, end) if first < end else (0, 0)
             return
         self.last_step = round if self.sums or self.unsure != (0, 0) else 0
         self._merge()

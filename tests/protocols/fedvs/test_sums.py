@@ -172,6 +172,22 @@ def test_only_of_uploads_before_a_crash_a_client_believes_the_server():
     assert back.possible_uploads() == (10,)
 
 
+def test_a_client_that_is_told_all_steps_believes_nothing_and_forgets_up_to_each_step():
+    """It is back from round 3, and missed a step that was made before two of its uploads."""
+    client = SumLedger(parties=6, threshold=1)
+    client.stored_uploads = {4: (rows(0), ONE), 5: (rows(1), ONE), 6: (rows(2), ONE)}
+    client.come_back(3)
+    client.enter(8)
+    client.hear_of_attempt(Attempt((0, 1, 2), harmless=(5,), stepped=7), believed=False)
+    assert client.possible_uploads() == (4, 5, 6, 7)
+    client.hear_of_step(4, moved=True)
+    assert client.possible_uploads() == (5, 6, 7)
+    assert client.conflict(Sum(rows(0), OTHER)) is None
+    assert client.conflict(Sum(rows(1), OTHER)) is not None
+    client.hear_of_step(7, moved=True)
+    assert client.possible_uploads() == ()
+
+
 def test_uploads_before_a_crash_are_remembered_until_the_server_settles_them():
     client = SumLedger(parties=6, threshold=1)
     client.stored_uploads = {4: (rows(0), ONE), 5: (rows(1), ONE), 6: (rows(2), ONE)}
