@@ -223,14 +223,15 @@ def compare(client: Any, message: Any) -> None:
     """
     payload, n = message.payload, message.sender
     forms = tuple(map(type, payload)) if isinstance(payload, tuple) else ()
-    if forms[1:] != (Secret, Secret, Bytes):
+    if forms != (tuple, Secret, Secret, Bytes) or tuple(map(type, payload[0])) != (int, int):
         raise _no_form(client, "history", n, "a signed history")
     h, *own = client.shown.get(message.round, ((),))
-    if own and own[0] == payload[0]:  # else the history of another round
+    if own and own[0][0] == payload[0][0]:  # else the history of another round
         at, *rest = own
         signs = client.signs
         who = client.telling.method, client.index, n, signs.run, signs.verifiers[SERVER]
-        h.map(_compare, *rest, *payload[1:], *at, *who, shape=(0,))
+        lives = at[1], payload[0][1]
+        h.map(_compare, *rest, *payload[1:], at[0], lives, *who, shape=(0,))
 
 
 def _no_form(client: Any, kind: str, sender: int, wanted: str) -> ProtocolError:
@@ -292,7 +293,7 @@ def _compare(
     other_start: np.ndarray,
     other_signature: bytes,
     round: int,
-    life: int,
+    lives: tuple[int, int],
     method: str,
     place: int,
     sender: int,
@@ -300,10 +301,16 @@ def _compare(
     verifier: bytes,
 ) -> np.ndarray:
     """Nothing, or the error of two stories, or of a story that nobody signed."""
-    one = Statement(_subject(start, round, life, run), h.tobytes(), signature)
-    two = Statement(_subject(other_start, round, life, run), other.tobytes(), other_signature)
     if np.array_equal(h, other):  # as of a client that a crash took back, and that caught up
         return np.empty(0)
+    if lives[0] != lives[1] and not np.array_equal(start, other_start):
+        return np.empty(0)  # a round was made again, and one of both is of the life before
+    one, two = (
+        Statement(_subject(begun, round, life, run), said.tobytes(), name)
+        for begun, life, said, name in zip(
+            (start, other_start), lives, (h, other), (signature, other_signature), strict=True
+        )
+    )
     if not two.is_valid({SERVER: verifier}):
         raise RunError(
             f"{method}: what party {sender} shows of round {round} lacks the server's signature. "

@@ -54,8 +54,8 @@ class TwoStories:
     Attributes
     ----------
     one, other : Statement
-        About one subject; or dealings of two steps in a row of one start, of which the second goes
-        on with another chain than the first leaves.
+        About one subject, or one that differs in the life alone; or dealings of two steps in a row
+        of one start, of which the second goes on with another chain than the first leaves.
     """
 
     one: Statement
@@ -153,7 +153,8 @@ def _two_stories(evidence: TwoStories, keys: Mapping[int, bytes]) -> Verdict | N
     if first is not None and second is not None and first.is_beside(second):
         return None
     subject = one.subject
-    what = f"{subject.kind!r} of step {subject.step}, life {subject.life}"
+    lives = " and ".join(map(str, dict.fromkeys((subject.life, other.subject.life))))
+    what = f"{subject.kind!r} of step {subject.step}, life {lives}"
     return Verdict(subject.signer, f"{what}: two stories under one signature")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,8 +84,10 @@ class Statement:
         )
 
     def contradicts(self, other: Statement) -> bool:
-        """Whether both are about one subject, and say different things."""
-        return self.subject == other.subject and self.content != other.content
+        """Whether both are of one start, and say different things of one step, or two lives."""
+        one, two = self.subject, other.subject
+        alike = one == replace(two, life=one.life)  # a start has one life
+        return alike and (one.life, self.content) != (two.life, other.content)
 
 
 def signed(subject: Subject, content: bytes) -> bytes:

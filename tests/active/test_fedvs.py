@@ -1,5 +1,6 @@
 """Lies at the covert level of FedVS, and honest runs in which nobody is named."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -113,7 +114,14 @@ class TwoSums(TwoStoriesTold):
         return Attempt(less, attempt.life, attempt.harmless, attempt.stepped), gradient
 
 
-@pytest.mark.parametrize("server", [TwoGradients, TwoSums])
+class TwoLives(TwoSums):
+    """Another life of its own to half of the clients, in one start."""
+
+    def another(self, attempt, gradient):
+        return replace(attempt, life=attempt.life + 1), gradient
+
+
+@pytest.mark.parametrize("server", [TwoGradients, TwoSums, TwoLives])
 def test_two_stories_name_the_server_before_anything_else_is_uploaded(server):
     played = run(server, cohorts=0)
     assert named(played) == SERVER

@@ -1,5 +1,6 @@
 """Honest runs at the covert level: whatever crashes or is lost, nobody is named."""
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -10,10 +11,11 @@ import pytest
 
 import securevfl as svfl
 import securevfl.protocols.coded_split.covert as covert
+from securevfl.active import history
 from securevfl.active.judge import LieFoundError, read_evidence
 from securevfl.active.signing import exchange_keys, new_start
 from securevfl.data import load_dataset
-from securevfl.engine.conditions import Conditions, Delay
+from securevfl.engine.conditions import NONE, Conditions, Delay
 from securevfl.engine.faults import Chain, Faults, Outage
 from securevfl.engine.network import SERVER
 from securevfl.errors import RunError, SecureVFLError
@@ -158,6 +160,46 @@ def test_a_folder_that_is_put_back_names_nobody(some):
     played = play(size, server, liars=every, parties=6, **options)
     assert not isinstance(played.error, LieFoundError)
     assert played.error is None or isinstance(played.error, SecureVFLError)
+
+
+@pytest.mark.parametrize("method", ["fedvs", "secagg_split"])
+@pytest.mark.parametrize("others", [(), (0, 1, 2), tuple(range(9))])
+def test_a_folder_of_a_told_history_that_is_put_back_names_nobody(monkeypatch, method, others):
+    """The server, and none, a few or all clients with it, forget the third round, their life too.
+
+    So there are two stories of one life and round, of two starts.
+    """
+    sign, hear, older, put_back = history.sign, history.hear, [], []
+
+    def signs(server, *announced, gradient):
+        sign(server, *announced, gradient=gradient)
+        if server.round == 2:
+            older.append((server.story, server.log, server.steps, server.round))
+        if server.round == 3 and len(older) == 1:
+            server.story, server.log, server.steps, server.round = older[0]
+            server.start = new_start(server)
+            older.append(())
+
+    def hears(client, round, *announced, payload):
+        before = client.story, client.attempted, getattr(client, "answered", None)
+        found = hear(client, round, *announced, payload=payload)
+        if round == 3 and client.index in others and client.index not in put_back:
+            client.story, client.attempted, client.answered = before
+            put_back.append(client.index)
+        return found
+
+    monkeypatch.setattr(history, "sign", signs)
+    monkeypatch.setattr(history, "hear", hears)
+    how = {"rounds": 5, "batch": 10, "width": 2, "hidden": 3, "security": "covert", "seed": 1}
+    how |= {"share_timeout": 3.0, "result_timeout": 3.0}
+    how |= {"degree": 1, "sum_budget": 0.0} if method == "fedvs" else {}
+    digits = load_dataset("digits", parties=9).subset(40, 10)
+    with contextlib.suppress(SecureVFLError):
+        try:
+            simulate(method, digits, conditions=NONE, **how)
+        except LieFoundError as found:
+            raise AssertionError(str(found)) from found
+    assert len(older) == 2
 
 
 def test_a_run_that_is_resumed_at_any_time_ends_as_if_it_had_not_been():

@@ -16,7 +16,7 @@ SUBJECT = Subject(b"run", 0, bytes(32), 4, "step", 1)
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("run", b"x"), ("life", 2), ("start", b"y"), ("step", 2), ("signer", 0), ("kind", "k")],
+    [("run", b"x"), ("start", b"y"), ("step", 2), ("signer", 0), ("kind", "k")],
 )
 def test_a_statement_is_about_its_whole_subject(name, value):
     signer = Signer(os.urandom(32))
@@ -26,6 +26,18 @@ def test_a_statement_is_about_its_whole_subject(name, value):
     assert own.is_valid(keys)
     assert not Statement(other, own.content, own.signature).is_valid(keys)
     assert judge(TwoStories(own, signer.state(other, b"other content")), keys) is None
+
+
+def test_two_lives_of_one_start_name_the_signer_and_two_starts_nobody():
+    signer = Signer(os.urandom(32))
+    keys = {4: signer.public}
+    one = signer.state(SUBJECT, b"content")
+    other = dataclasses.replace(SUBJECT, life=2)
+    assert not Statement(other, one.content, one.signature).is_valid(keys)
+    found = judge(TwoStories(one, signer.state(other, b"content")), keys)
+    assert (found.party, "life 0 and 2" in found.why) == (4, True)
+    restored = dataclasses.replace(other, start=b"y")
+    assert judge(TwoStories(one, signer.state(restored, b"other content")), keys) is None
 
 
 def test_two_contents_of_one_subject_name_the_signer_and_a_forged_one_names_nobody():
