@@ -40,11 +40,13 @@ class Route:
     receivers: frozenset[int] | None
     modulus: int | None = None
 
+    def reached(self, sender: int) -> frozenset[int]:
+        """Parties to which one of `senders` may send."""
+        return frozenset((sender,)) if self.receivers is None else self.receivers
+
     def allows(self, sender: int, receiver: int) -> bool:
         """Whether the route allows messages from `sender` to `receiver`."""
-        if sender not in self.senders:
-            return False
-        return receiver == sender if self.receivers is None else receiver in self.receivers
+        return sender in self.senders and receiver in self.reached(sender)
 
 
 class MessageRules:
@@ -90,8 +92,10 @@ class MessageRules:
         receivers = tuple(to)
         if self._sent.get((kind, sender)) == receivers:
             return
+        routes = [route for route in self._routes.get(kind, ()) if sender in route.senders]
+        left = set(receivers).difference(*[route.reached(sender) for route in routes])
         for receiver in receivers:
-            if not self.allows(kind, sender, receiver):
+            if receiver in left:
                 raise UndeclaredMessageError(
                     f"{self.protocol}: {name_of(sender)} sends {kind!r} to {name_of(receiver)}, "
                     f"and {self._declared(kind)}. Add a MessageSpec to the protocol's messages, or "

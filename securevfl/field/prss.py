@@ -153,9 +153,16 @@ class Prss:
     def _held(self) -> dict[int, tuple[int, ...]]:
         return {}
 
+    @cached_property
+    def _dealers(self) -> tuple[int, ...]:
+        keys = range(len(self.blocks))
+        if self.by_dealers:
+            return tuple(key // self.seeded for key in keys)
+        return tuple(map(min, self.holders))
+
     def dealer(self, key: int) -> int:
         """Return the party that draws a key: i, or the lowest outside A."""
-        return key // self.seeded if self.by_dealers else min(self.holders[key])
+        return self._dealers[key]
 
     def dealt(self, party: int) -> tuple[int, ...]:
         """Return the keys that a party draws."""
@@ -165,6 +172,17 @@ class Prss:
         """Return the keys that a dealer sends to another party, whose blocks lack that party."""
         keys = self.dealt(dealer) if dealer != receiver else ()
         return tuple(key for key in keys if receiver in self.holders[key])
+
+    def received(self, party: int) -> dict[int, list[int]]:
+        """Return the keys that others send to a party, by dealer in ascending order.
+
+        It is `sent` of all dealers, without a look at each pair of parties.
+        """
+        found: dict[int, list[int]] = {}
+        for key in self.held(party):
+            if self._dealers[key] != party:
+                found.setdefault(self._dealers[key], []).append(key)
+        return dict(sorted(found.items()))
 
     def held(self, party: int) -> tuple[int, ...]:
         """Return the keys that a party holds."""
@@ -451,8 +469,10 @@ class _Streams:
         """Polynomials of each key's streams, (m, m - |A|), and powers of all alphas, (N, m)."""
         if unknown not in self._tables:
             code = prss.code
+            products = _products(prss)
             columns = [
-                _shifted(prss, A, prss.streams(key, unknown)) for key, A in enumerate(prss.blocks)
+                _shifted(product[: len(A) + 1], prss.streams(key, unknown))
+                for key, (A, product) in enumerate(zip(prss.blocks, products, strict=True))
             ]
             alphas = code.field.elements(list(code.alphas))
             powers = code.field.power(alphas[:, None], np.arange(code.privacy + unknown))
@@ -460,13 +480,29 @@ class _Streams:
         return self._tables[unknown]
 
 
-def _shifted(prss: Prss, A: Sequence[int], count: int) -> Array:
-    """Coefficients of prod_{a in A} (z - alpha_a) z^e, e < count, one polynomial a column."""
-    p, product = prss.code.field.modulus, [1]
-    for a in A:
-        root, shifted = prss.code.alphas[a], [0, *product]
-        product = [(x - root * y) % p for x, y in zip(shifted, [*product, 0], strict=True)]
-    columns = np.zeros((len(A) + count, count), prss.code.field.dtype)
+def _products(prss: Prss) -> Array:
+    """Coefficients of prod_{a in A} (z - alpha_a), a row for each block, lowest first.
+
+    All blocks take a factor at a time: N blocks of u parties would be N u^2 steps of Python.
+    """
+    field, most = prss.code.field, max(map(len, prss.blocks), default=0)
+    alphas = field.elements(list(prss.code.alphas))
+    rows: Array = np.zeros((len(prss.blocks), most + 1), field.dtype)
+    rows[:, 0] = 1
+    for place in range(most):
+        some = [number for number, A in enumerate(prss.blocks) if place < len(A)]
+        roots = alphas[[prss.blocks[number][place] for number in some], None]
+        old = rows[some, : place + 1]
+        new = np.zeros((len(some), place + 2), rows.dtype)
+        new[:, 1:] = old
+        new[:, :-1] = field.subtract(new[:, :-1], field.multiply(roots, old))
+        rows[some, : place + 2] = new
+    return rows
+
+
+def _shifted(product: Array, count: int) -> Array:
+    """A polynomial's coefficients times z^e, e < count, one polynomial a column."""
+    columns = np.zeros((len(product) - 1 + count, count), product.dtype)
     for e in range(count):
         columns[e : e + len(product), e] = product
     return columns

@@ -5,6 +5,7 @@ Each class is mixed into a party of a method, before it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from securevfl.protocols.base.mask_keys import KeyParticipant
@@ -43,17 +44,19 @@ class OfAnotherShape(KeyParticipant):
 class WrongKeys(KeyParticipant):
     """Sends one party other keys than it sends the rest."""
 
-    def send(self, to: int, kind: str, payload: Any, **how: Any) -> None:
+    def broadcast(self, kind: str, payload: Any, to: Sequence[int] | None = None) -> None:
         """Keys of that party are random."""
-        if kind == "key" and to == FRAMED:
-            payload = [self.key(f"other {n} ") for n in range(len(payload))]
-        super().send(to, kind, payload, **how)
+        if kind == "key" and to and FRAMED in to:
+            other = [self.key(f"other {n} ") for n in range(len(payload))]
+            super().broadcast(kind, other, [FRAMED])
+            to = [n for n in to if n != FRAMED]
+        super().broadcast(kind, payload, to)
 
 
 class KeepsKeys(KeyParticipant):
     """Draws keys, and never sends them."""
 
-    def send(self, to: int, kind: str, payload: Any, **how: Any) -> None:
+    def broadcast(self, kind: str, payload: Any, to: Sequence[int] | None = None) -> None:
         """All but keys."""
         if kind != "key":
-            super().send(to, kind, payload, **how)
+            super().broadcast(kind, payload, to)

@@ -7,6 +7,8 @@ client keeps its keys in its own state, and never draws them anew.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,18 +38,18 @@ class KeyParticipant(Participant):
         """Draw and send the keys that this client deals; take those that others deal."""
         drawn = {key: self.key(f"k{key}.") for key in prss.dealt(self.index)}
         self.send(self.index, "own-keys", list(drawn.values()))
-        for j in self.peers:
-            sent = prss.sent(self.index, j)
-            if sent:
-                self.send(j, "key", [drawn[key] for key in sent])
-        dealers = [i for i in self.peers if prss.sent(i, self.index)]
-        found = await self.collect("key", senders=dealers) if dealers else {}
+        sent = ((prss.sent(self.index, j), j) for j in self.peers if drawn)
+        for keys, group in itertools.groupby(sent, operator.itemgetter(0)):
+            if keys:
+                self.broadcast("key", [drawn[key] for key in keys], [j for _, j in group])
+        wanted = prss.received(self.index)
+        found = await self.collect("key", senders=list(wanted)) if wanted else {}
         for i, some in found.items():
-            wanted = len(prss.sent(i, self.index))
-            if not isinstance(some, list) or len(some) != wanted:
+            count = len(wanted[i])
+            if not isinstance(some, list) or len(some) != count:
                 rows = np.empty((len(some), KEY), np.uint8) if isinstance(some, list) else some
-                check_array("the keys of masks", i, rows, (wanted, KEY), np.uint8)
-        received = [zip(prss.sent(i, self.index), some, strict=True) for i, some in found.items()]
+                check_array("the keys of masks", i, rows, (count, KEY), np.uint8)
+        received = [zip(wanted[i], some, strict=True) for i, some in found.items()]
         self.keys = drawn | {key: one for pairs in received for key, one in pairs}
         await self.receive("own-keys", sender=self.index)
 
