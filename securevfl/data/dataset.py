@@ -75,7 +75,7 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
         )
 
     def with_parties(self, parties: int) -> VerticalDataset:
-        """Divide the same source columns, in the same order, among another number of parties.
+        """The same source columns, in the same order, divided among another number of parties.
 
         Image strips stay strips; other columns are divided as `numpy.array_split` does. What was
         fitted on the training rows is kept, so the values do not change, only their owners.
@@ -131,7 +131,7 @@ class VerticalDataset(FromArrays, FromFrames, FromFiles):
         )
 
     def hold_back(self, fraction: float, *, seed: int) -> VerticalDataset:
-        """Put a part of the training rows in the place of the test rows, which nobody then sees.
+        """Replace the test rows by part of the training rows; the real test set stays unseen.
 
         For choices, such as that of a learning rate, that must not be made on test rows. Three rows
         in a row stay together, as recordings of one person often are; the scaling stays the one

@@ -27,7 +27,7 @@ CLASS_LISTS: dict[str, tuple[tuple[int, ...], ...]] = {
 
 
 def told_by_rows(rule: str) -> str:
-    """Words on what public rows of label owners tell of labels; "" where they tell nothing."""
+    """Phrase for what label owners' public row numbers reveal of labels; "" for nothing."""
     if rule == "equal":
         return ""
     return (
@@ -101,7 +101,7 @@ def partition_labels(
 
 
 def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
-    """Refuse sets of row numbers that cannot be those of label owners.
+    """Refuse label owners without labels, with rows out of range, or with rows in common.
 
     An owner has no labels, a row does not exist, or its label has two owners.
     """
@@ -130,7 +130,7 @@ def check_label_sets(sets: Sequence[NDArray[np.int64]], rows: int) -> None:
 def unheld_classes(
     labels: np.ndarray, sets: Sequence[NDArray[np.int64]], test_labels: np.ndarray
 ) -> tuple[int, ...]:
-    """Classes that test rows have and no label owner holds; no model can learn them."""
+    """Class numbers of test rows that no label owner holds, so that no model learns them."""
     held = np.unique(labels[np.concatenate(list(sets))])
     return tuple(int(k) for k in np.setdiff1d(np.unique(test_labels), held))
 
@@ -197,7 +197,7 @@ def _partition_by_class(
     seed: int,
     samples: int | None,
 ) -> list[NDArray[np.int64]]:
-    """Rows of the listed classes: so many of each, or all of them in equal parts."""
+    """Row numbers of each owner's classes: `samples` of each owner, or all rows in equal parts."""
     order = shuffled(len(labels), seed, "labels")
     parts: list[list[NDArray[np.int64]]] = [[] for _ in lists]
     for k in sorted({k for own in lists for k in own}):
@@ -219,7 +219,7 @@ def _partition_by_class(
 
 
 def _quota(samples: int, classes: Sequence[int], k: int) -> int:
-    """Equal parts of the samples; the first classes get one more where they do not divide."""
+    """Samples of class `k`: an equal share, one more for the first classes if some remain."""
     each, rest = divmod(samples, len(classes))
     return each + (sorted(classes).index(k) < rest)
 

@@ -1,4 +1,4 @@
-"""Leaf columns: each party's own trees, grown on its own columns, as a step of preparation."""
+"""Leaf columns: decision trees that each party grows on its own columns before training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_leaves(
     labels_of: str | None = None,
     seed: int = 0,
 ) -> VerticalDataset:
-    """Give each party further columns that say in which leaf of its own trees a row lies.
+    """Add columns to each party that mark the leaf of its own trees in which a row falls.
 
     Each party grows trees on its own training rows, and keeps its columns. Random trees look at no
     label; only the party that is named as the owner of the labels boosts trees on them. Nothing is

@@ -1,4 +1,4 @@
-"""Local tables: each party reads its own file on its own machine, and nobody has the whole.
+"""Local tables: each party reads its own file on its own machine; no machine has all.
 
 What `VerticalDataset.from_files` does in one process, parties do here by messages.
 They find their common rows by private set intersection, order them by the hashes of their ids, and
@@ -89,7 +89,7 @@ class PublicFacts:
 
     @classmethod
     def of_labels(cls, widths: tuple[int, ...], labels: EncodedLabels) -> PublicFacts:
-        """From the parties' widths and what the server knows."""
+        """Public facts from the parties' widths and the server's labels."""
         sizes, classes = (len(labels.train), len(labels.test)), labels.classes
         if classes is None:
             return cls(widths, *sizes, (), labels.task)
@@ -97,7 +97,7 @@ class PublicFacts:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PublicFacts:
-        """Inverse of `plain`."""
+        """Public facts from their plain form (inverse of `plain`)."""
         lists = {"widths": tuple(values["widths"]), "classes": tuple(values["classes"])}
         if values.get("class_values") is not None:
             StoredClassValues.check(values["class_values"])
@@ -106,7 +106,7 @@ class PublicFacts:
 
 @dataclass(frozen=True)
 class Tables:
-    """Paths of the parties' files and options to read them; each path is on its reader's machine.
+    """Paths of the parties' files, each on its party's machine, and options for reading them.
 
     The label file is the server's. Without an id column the rows of all tables are in the same
     order already. `trees` of `tree_depth` are each party's own, without labels, which a client has
@@ -124,7 +124,7 @@ class Tables:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Tables:
-        """From the options of `load_dataset`.
+        """Tables from the options of `load_dataset`.
 
         DataError for options that only one process with all tables can honour, and without a file
         of the server's own for the labels.
@@ -158,7 +158,7 @@ class Tables:
         return PartyTable(path.name, checked_frame(read_table(path, self.separator), path.name))
 
     def checked(self, index: int) -> PartyTable:
-        """The table as `read` gives it, after what its owner can find out alone about it.
+        """A party's table as read, after the checks that need this table only.
 
         DataError for a client's table with the label column, labels that are absent or missing, and
         ids that are absent, missing or repeated.
@@ -179,7 +179,7 @@ class Tables:
         )
 
     def part(self, index: int, train: np.ndarray, test: np.ndarray) -> VerticalDataset:
-        """A party's own columns as a data set of one party; its labels mean nothing."""
+        """A party's own columns as a data set of one party, with placeholder labels."""
         table = self.read(index)
         left_out = {self.id_column, *self.options.drop}
         columns = [name for name in table.frame.columns if name not in left_out]
@@ -200,7 +200,7 @@ class Tables:
         return add_leaves(own, self.trees, depth=self.tree_depth, seed=asked.seed)
 
     def seen_by(self, index: int | None, facts: PublicFacts, place: Path | None) -> VerticalDataset:
-        """The data set as party `index` has it, or as the experimenter has it for None.
+        """The data set as party `index` sees it, or as the experimenter does for None.
 
         `place` is the folder in which the party left its rows. A helper, whose number is after
         those of all owners, has none.
@@ -267,25 +267,25 @@ def _digest(own: VerticalDataset) -> NDArray[np.uint8]:
 
 
 def _no_labels(rows: int) -> RawLabels:
-    """Targets that mean nothing."""
+    """Placeholder regression targets, for a party without labels."""
     numbers = np.arange(rows) % 2.0
     return RawLabels(numbers, "none", numbers)
 
 
 class RemoteColumns(PartyPreprocessor):
-    """Preprocessor of a party whose columns are on another machine: only their number is known."""
+    """Preprocessor for a party on another machine, of which only the column count is known."""
 
     remote: ClassVar[bool] = True
 
     @classmethod
     def of(cls, width: int, *, leaves: bool = False) -> RemoteColumns:
-        """So many columns; whether some of them are leaves, nobody knows how many."""
+        """Preprocessor for `width` unnamed columns; `leaves` says whether some are tree leaves."""
         columns = tuple(Column(f"column {i}") for i in range(width))
         forest = Forest() if leaves else None
         return cls(columns, (0.0,) * width, (1.0,) * width, False, forest=forest)
 
     def apply(self, rows: object) -> NDArray[np.float32]:
-        """Refused."""
+        """Raise DataError: the columns are encoded on their own party's machine."""
         raise DataError(
             "the columns of this party are encoded where its table is, and nobody else knows how; "
             "let the party encode its rows itself"
@@ -293,7 +293,7 @@ class RemoteColumns(PartyPreprocessor):
 
 
 class TableOwner(Party):
-    """Owner of a local table: finds the common rows with the others, and notes where it has them.
+    """Owner of a local table: finds the rows common to all parties and stores their numbers.
 
     In `place` it stores the positions of the common rows in its table, those of training and those
     of test rows (`keep`); the table itself stays in its file. SERVER owns the label table.
@@ -322,10 +322,10 @@ class TableOwner(Party):
         self.send(SERVER, "width", (own.widths[0], dropped))
 
     async def run(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: all work is in `setup`."""
 
     async def common(self, table: PartyTable) -> np.ndarray:
-        """Rows of the table whose id everybody has; all of them where there is no id column.
+        """Rows of the table whose id all parties have; all rows if there is no id column.
 
         Their order is the same for all: by the hashes of ids, which says nothing of anybody's
         table, or that of the tables themselves.
@@ -338,7 +338,7 @@ class TableOwner(Party):
         return ordered
 
     async def partition(self, table: PartyTable, rows: np.ndarray) -> None:
-        """The server: check that all have as many rows, and find what all may know of them."""
+        """Check, at the server, that all parties have as many rows, and collect public facts."""
         counts = await self.collect("common rows", senders=self.peers)
         sizes = [*counts.values(), len(rows)]
         if len(set(sizes)) > 1:
@@ -360,7 +360,7 @@ class TableOwner(Party):
         self.facts = PublicFacts.of_labels(found, labels).plain()
 
     def split(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Training and test rows: each party draws the same ones, of their number and the seed.
+        """Training and test rows; the seed and the row count fix the same draw at each party.
 
         Nobody tells another which they are. A server that did could give one number to different
         people, or name a person twice, and what is counted and masked by number would be undone.
@@ -370,7 +370,7 @@ class TableOwner(Party):
         return rows[train], rows[test]
 
     def keep(self, train: np.ndarray, test: np.ndarray, **more: np.ndarray) -> None:
-        """Store the positions of the own rows, and what else, on the own disk."""
+        """Store row positions, and any further arrays, on this party's disk."""
         make_folder(self.place, mode=0o700)
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, train=train, test=test, **more)

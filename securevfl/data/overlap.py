@@ -1,4 +1,4 @@
-"""Few aligned rows: what parties hold beyond the rows that they share."""
+"""Few aligned rows: rows that parties hold beyond those they share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def limit_overlap(
     local: int | None = None,
     seed: int = 0,
 ) -> VerticalDataset:
-    """Keep few training rows aligned; the parties hold the others alone, in orders of their own.
+    """Keep `aligned` training rows shared; parties hold the rest alone, each in its own order.
 
     Parameters
     ----------

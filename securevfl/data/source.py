@@ -37,7 +37,7 @@ class DataSource:
     join: Join | None = field(default=None, compare=False, repr=False)
 
     def load(self) -> VerticalDataset:
-        """The data set; refused when `align` is unknown, or nobody carries the intersection out."""
+        """The data set; refused if `align` is unknown or needs an alignment that did not run."""
         from securevfl.data import load_dataset
 
         options = dict(self.options)

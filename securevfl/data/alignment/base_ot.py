@@ -47,11 +47,11 @@ class Point(NamedTuple):
         return b"\x04" + self.x.to_bytes(32, "big") + self.y.to_bytes(32, "big")
 
     def negative(self) -> Point:
-        """The point that adds to zero with this one."""
+        """The inverse of this point in the group of the curve: (x, -y)."""
         return Point(self.x, -self.y % _P)
 
     def plus(self, other: Point) -> Point:
-        """Sum of two points (SEC 1, section 2.2.1); ZeroDivisionError where it is zero."""
+        """Sum of two points (SEC 1, 2.2.1); ZeroDivisionError if it is the point at infinity."""
         if self.x != other.x:
             top, bottom = other.y - self.y, other.x - self.x
         elif self.y == other.y:
@@ -64,7 +64,7 @@ class Point(NamedTuple):
 
 
 def hash_to_curve(*parts: bytes) -> Point:
-    """Point of a text, whose discrete logarithm nobody knows: SHA-512, try and increment."""
+    """Curve point derived from bytes by SHA-512, try and increment; its discrete log is unknown."""
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 
     digest = hashlib.sha512(_DOMAIN + b"point" + b"".join(parts))
@@ -81,7 +81,7 @@ def hash_to_curve(*parts: bytes) -> Point:
 
 
 def offer(count: int) -> tuple[list[EllipticCurvePrivateKey], np.ndarray]:
-    """S's keys a of so many transfers, and its message A, uint8 (count, 65)."""
+    """The sender's secret keys and its message of public keys, uint8 (count, 65)."""
     keys = [_new_key() for _ in range(count)]
     return keys, _stack([_point(key.public_key()).encoded() for key in keys])
 
@@ -89,7 +89,7 @@ def offer(count: int) -> tuple[list[EllipticCurvePrivateKey], np.ndarray]:
 def choose(
     session: bytes, offered: np.ndarray, choices: np.ndarray, whose: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """R's seeds, uint8 (count, 16), and its message (r_0, r_1), uint8 (count, 130).
+    """The receiver's seeds, uint8 (count, 16), and its message (r_0, r_1), uint8 (count, 130).
 
     `choices` are 0 or 1, and `session` bytes that no other session has. RunError, which names
     `whose` the message is, when a row of `offered` is no point.
@@ -117,7 +117,7 @@ def both_seeds(
     answers: np.ndarray,
     whose: str,
 ) -> np.ndarray:
-    """S's seeds of both choices, uint8 (2, count, 16). RunError as for `choose`."""
+    """The sender's two seeds of each transfer, uint8 (2, count, 16). RunError as for `choose`."""
     from cryptography.hazmat.primitives.asymmetric.ec import ECDH
 
     seeds: tuple[list[bytes], list[bytes]] = ([], [])
@@ -146,7 +146,7 @@ def _point(key: EllipticCurvePublicKey) -> Point:
 
 
 def _public(encoded: bytes, whose: str) -> EllipticCurvePublicKey:
-    """A point that is checked to lie on the curve."""
+    """Public key of an encoded curve point; RunError if the point is not on the curve."""
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 
     try:

@@ -132,7 +132,7 @@ def _label_owner(tables: Sequence[PartyTable], label_table: PartyTable | None, l
 
 
 def refuse_label(table: PartyTable, label: str) -> None:
-    """Refuse a party's column with the name of the label, where another table holds the labels."""
+    """Refuse a feature column with the label's name where another table holds the labels."""
     if label in table.frame.columns:
         raise DataError(
             f"{table.name} has a column {label!r}, too, and the labels have a file of their own: "
@@ -181,7 +181,7 @@ def join_rows(tables: Sequence[pd.DataFrame], id_column: str) -> list[pd.DataFra
 def common_rows(
     tables: Sequence[PartyTable], id_column: str
 ) -> tuple[list[pd.DataFrame], dict[str, int]]:
-    """Rows whose id is in all tables, in the first one's order, and how many others each had.
+    """Rows whose id is in all tables, in the first table's order, and how many rows each loses.
 
     DataError as for `join_rows`.
     """
@@ -204,7 +204,7 @@ def common_rows(
 def match_plainly(
     ids: Sequence[Sequence[str]],
 ) -> tuple[list[NDArray[np.intp]], list[str]]:
-    """Compare the ids of all tables in plain form."""
+    """Rows of the ids that all tables hold, one array a table; ids are compared in plain form."""
     rows = [{key: row for row, key in enumerate(held)} for held in ids]
     common = set(rows[0]).intersection(*rows[1:])
     return [np.array([held[key] for key in common], dtype=np.intp) for held in rows], []
@@ -250,7 +250,7 @@ def _common_rows(
 def _refuse_other_writing(
     tables: Sequence[PartyTable], ids: Sequence[dict[str, int]], common: set[str]
 ) -> None:
-    """Refuse ids that were not found because another table writes them otherwise.
+    """Refuse a join if ids were left out only because tables write them differently.
 
     Compared are the ids that are not common, without what tables lose or change: capitals, spaces,
     zeros before and after a number, and characters that look alike. Where two ids of one table
@@ -282,7 +282,7 @@ def _bare(key: str) -> str:
 
 
 def _refuse_alike(everyone: Sequence[PartyTable], ids: Sequence[dict[str, int]]) -> None:
-    """Refuse ids that look alike and are different texts, by their code points."""
+    """Refuse ids that look the same but differ in their code points."""
     forms = [{look_of(unicodedata.normalize("NFKC", key)): key for key in own} for own in ids]
     shared = min(set.intersection(*map(set, forms)), default=None)
     if shared is not None:
@@ -333,7 +333,7 @@ _WHOLE, _DECIMAL = r"[+-]?\d+", r"[+-]?\d*\.\d*(e[+-]?\d+)?"
 
 
 def _kind(ids: dict[str, int]) -> str:
-    """Say how the ids are written."""
+    """Phrase for the way in which the ids are written, such as "whole numbers"."""
     if all(re.fullmatch(_WHOLE, key) for key in ids):
         return "whole numbers"
     if all(re.fullmatch(_DECIMAL, key, re.IGNORECASE) for key in ids):

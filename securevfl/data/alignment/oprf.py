@@ -78,12 +78,12 @@ Progress = Callable[[int], None]
 
 
 def unknowns(size: int) -> int:
-    """m, rows of the encoding of a set: at least 1.25 n + 128, in whole words."""
+    """Number m of rows that encode a set of n: at least 1.25 n + 128, a multiple of 64."""
     return -(-(size + -(-size // 4) + BAND) // 64) * 64
 
 
 def rows_sent(size: int) -> int:
-    """Rows of the matrix of a set: its encoding, and 64 that hide the sums of the check."""
+    """Rows of the matrix sent for a set: its encoding, and 64 random rows that mask the check."""
     return unknowns(size) + 64
 
 
@@ -93,12 +93,12 @@ def value_bytes(receiver: int, sender: int) -> int:
 
 
 def work(receiver: int, sender: int) -> int:
-    """Identifiers and rows that both count as progress, each hashed, sent or taken, and valued."""
+    """Units of progress of both sides: identifiers and rows, twice each."""
     return 2 * (receiver + rows_sent(receiver) + sender)
 
 
 class Receiver:
-    """R, with its identifiers, each once. `whose` is the name of S in errors.
+    """Receiver of the oblivious PRF, with distinct identifiers; `whose` names the sender in errors.
 
     `context` says what the function is for, and between whom; S must have the same. So nobody can
     pass the messages of two of its links on to each other, and answer for a set that it has not.
@@ -118,11 +118,11 @@ class Receiver:
         self._t = np.empty((rows_sent(len(identifiers)), _WORDS), np.uint64)
 
     def hello(self) -> tuple[int, bytes, np.ndarray]:
-        """The first message: n_R, a session of its own, and keys of base transfers (512, 65)."""
+        """The first message: number of identifiers, session, keys of base transfers (512, 65)."""
         return len(self._ids), self._told, self._offered
 
     def matrix(self, choices: np.ndarray) -> Iterator[np.ndarray]:
-        """Columns u in parts of `CHUNK` rows, uint64 (512, rows / 64), to S's choices (512, 130).
+        """Masked columns u, uint64 (512, rows / 64) a chunk, in answer to the choices (512, 130).
 
         RunError where these are no points, or the system has no solution.
         """
@@ -138,11 +138,11 @@ class Receiver:
             self._progress(len(part))
 
     def opening(self, challenge: bytes) -> np.ndarray:
-        """Answer to S's challenge: sums of t (words 0 to 7) and P (8, 9), uint64 (64, 10)."""
+        """Answer to the sender's challenge: sums of t (words 0 to 7), P (8, 9), uint64 (64, 10)."""
         return np.concatenate([_summed(challenge, rows) for rows in (self._t, self._p)], axis=1)
 
     def values(self, size: int) -> np.ndarray:
-        """F of the own identifiers, uint8 (n_R, size)."""
+        """PRF values of the own identifiers, uint8 (number of identifiers, size)."""
         starts = _starts(self._hashed, unknowns(len(self._ids)))
         parts = [
             _hash_rows(self._hashed[at], _combined(self._hashed[at], starts[at], self._t), size)
@@ -151,7 +151,7 @@ class Receiver:
         return _joined(parts, size)
 
     def _encoding(self) -> np.ndarray:
-        """P and the random rows after it, uint64 (m + 64, 2)."""
+        """The encoding P of the set, followed by 64 random rows, uint64 (m + 64, 2)."""
         h, m = self._hashed, unknowns(len(self._ids))
         solved = solve_bands(_starts(h, m), h[:, 3:5], _oracle(h), m)
         if solved is None:
@@ -163,7 +163,7 @@ class Receiver:
 
 
 class Sender:
-    """S, with its identifiers, each once; `whose` is the name of R in errors, `context` as R's."""
+    """Sender of the oblivious PRF, with distinct identifiers; `whose`: the receiver's name."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class Sender:
         self._context = context
 
     def choices(self, size: int, told: bytes, offered: np.ndarray) -> np.ndarray:
-        """The answer to R's first message, uint8 (512, 130). RunError where that has no points."""
+        """Answer to the receiver's first message, uint8 (512, 130); RunError for invalid keys."""
         self._m, self._session = unknowns(size), _bound(told, self._context)
         secret = np.frombuffer(os.urandom(CODE_LENGTH // 8), np.uint64)
         bits = np.unpackbits(secret.view(np.uint8), bitorder="little")
@@ -187,23 +187,23 @@ class Sender:
         return message
 
     def part_shapes(self) -> list[tuple[int, int]]:
-        """Shapes of the parts of R's matrix."""
+        """Shapes of the chunks of the receiver's matrix."""
         rows = len(self._q)
         return [(CODE_LENGTH, min(CHUNK, rows - at) // 64) for at in range(0, rows, CHUNK)]
 
     def take(self, number: int, u: np.ndarray) -> None:
-        """A part of R's matrix, in order."""
+        """Add the next chunk u of the receiver's matrix."""
         q = _next_columns(self._streams, u.shape[1]) ^ (u & self._chosen[:, None])
         self._q[number * CHUNK :][: 64 * u.shape[1]] = transpose_bits(q)
         self._progress(64 * u.shape[1])
 
     def challenge(self) -> bytes:
-        """Seed of the masks x_j, which R gets once its whole matrix is here."""
+        """Fresh random seed of the check, sent after the receiver's whole matrix has arrived."""
         self._challenge = os.urandom(CHALLENGE)
         return self._challenge
 
     def check(self, opening: np.ndarray) -> None:
-        """Refuse, by RunError, a matrix whose rows do not differ from t by words of the code."""
+        """Raise RunError unless the rows of the receiver's matrix encode a set."""
         t, p = opening[:, :_WORDS], opening[:, _WORDS:]
         if not np.array_equal(_summed(self._challenge, self._q) ^ t, encode(p) & self._s):
             raise RunError(
@@ -212,7 +212,7 @@ class Sender:
             )
 
     def values(self, size: int) -> np.ndarray:
-        """F of the own identifiers, uint8 (n_S, size)."""
+        """PRF values of the own identifiers, uint8 (number of identifiers, size)."""
         parts = []
         hashed = hash_ids(self._ids, self._session, self._progress)
         starts = _starts(hashed, self._m)
@@ -245,7 +245,7 @@ def hash_ids(identifiers: Sequence[str], session: bytes, progress: Progress) -> 
 
 
 def _oracle(hashed: np.ndarray) -> np.ndarray:
-    """H(x), 76 bits in two words."""
+    """Hash H(x) of each identifier, 76 bits in two words, from its longer hash."""
     found: np.ndarray = hashed[:, :2] & np.array([~np.uint64(0), _TOP])
     return found
 
@@ -260,7 +260,7 @@ def _combined(hashed: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.nd
 
 
 def _hash_rows(hashed: np.ndarray, rows: np.ndarray, size: int) -> bytes:
-    """Values of identifiers from their hashes and rows, `size` bytes each."""
+    """Values of identifiers, `size` bytes each: hashes of their hash and row together."""
     width = 8 * (hashed.shape[1] + rows.shape[1])
     data = np.concatenate([hashed, rows], axis=1).tobytes()
     return b"".join(
@@ -280,7 +280,7 @@ def _slices(count: int, progress: Progress) -> Iterator[slice]:
 
 
 def _streams(seeds: np.ndarray) -> list[CipherContext]:
-    """Key streams of seeds, AES-128 in counter mode, each of which goes on where it ended.
+    """AES-128 key streams in counter mode, one a seed; each continues where its last use ended.
 
     They begin at different counters, so that no search for one key tries it for all streams.
     """
@@ -309,4 +309,4 @@ def _summed(challenge: bytes, rows: np.ndarray) -> np.ndarray:
 
 
 def _ignore(count: int) -> None:
-    """No progress is wanted."""
+    """Progress callback that does nothing."""

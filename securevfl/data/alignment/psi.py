@@ -36,7 +36,7 @@ _PART = 1 << 20  # rows of a message: 12 MiB of values
 
 
 def common_places(sets: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Places of the rows that are in every set, in an order that is the same for all sets.
+    """Positions, in each set, of the rows that all sets have; in one order for all sets.
 
     Sets are uint8 (n_m, bytes); places are int64, in the order of rows. A row that is twice within
     a set counts as common to none: its place would be of another identifier.
@@ -68,7 +68,7 @@ def _words(rows: np.ndarray) -> np.ndarray:
 
 
 def id_order(identifiers: Sequence[str]) -> np.ndarray:
-    """Places of different identifiers in an order that follows from them alone, by their hashes.
+    """Positions of distinct identifiers in an order that depends only on their hashes.
 
     Whoever has the same identifiers finds the same order, however its own rows stand. So it tells
     nobody how the rows of another stand, which may be by their labels.
@@ -79,7 +79,7 @@ def id_order(identifiers: Sequence[str]) -> np.ndarray:
 
 
 def work(sizes: Sequence[int], collector: int) -> int:
-    """Steps of an intersection of such sets, as `progress` counts them at all members together."""
+    """Steps of progress that all members of an intersection of these sets count together."""
     others = [size for member, size in enumerate(sizes) if member != collector]
     return sum(oprf.work(sizes[collector], size) for size in others)
 
@@ -93,7 +93,7 @@ async def intersect(
     progress: oprf.Progress | None = None,
     name: str = "psi",
 ) -> np.ndarray:
-    """Own rows whose identifier every member has; a coroutine of every member's `setup`.
+    """Rows of this party whose identifier every member has; a coroutine for each member's `setup`.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class _Link:
         self.whose = name_of(peer)
 
     def context(self, collector: int, member: int) -> bytes:
-        """Context of the messages: the run, where a manifest names it, and the two ends."""
+        """Bytes that bind messages to their run, if a manifest names it, and to both ends."""
         run = "" if self.party.signing is None else self.party.signing.run.hex()
         return json.dumps([run, self.name, collector, member]).encode()
 
@@ -160,7 +160,7 @@ class _Link:
         return await self.party.receive(f"{self.name} {kind}", sender=self.peer)
 
     def checked(self, found: object, kind: str, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-        """A message that must be an array of this type and shape. RunError for anything else."""
+        """A received array, checked for type and shape; RunError for anything else."""
         if isinstance(found, np.ndarray) and found.dtype == dtype and found.shape == shape:
             return found
         given = f"{getattr(found, 'dtype', type(found).__name__)} {getattr(found, 'shape', '')}"
@@ -170,7 +170,7 @@ class _Link:
         )
 
     def size(self, found: object) -> int:
-        """Size of the peer's set. RunError for what is none."""
+        """A received set size, checked to be an integer in range; RunError for anything else."""
         if type(found) is int and 0 <= found <= oprf.MOST:
             return found
         raise RunError(
@@ -179,7 +179,7 @@ class _Link:
         )
 
     async def send_parts(self, kind: str, parts: Iterable[np.ndarray]) -> None:
-        """Send arrays, each once it is asked for: what a link stores for a slow peer is bounded."""
+        """Send each array when the peer asks for the next, so that little waits for a slow peer."""
         for part in parts:
             await self.receive("more")
             self.send(kind, part)
@@ -198,14 +198,14 @@ class _Link:
 
 
 def _parts(count: int) -> Iterator[tuple[int, int]]:
-    """Beginnings and ends of parts of so many rows."""
+    """First and last row (exclusive) of each part, for `count` rows in all."""
     return ((at, min(at + _PART, count)) for at in range(0, count, _PART))
 
 
 async def _collect(
     links: Sequence[_Link], identifiers: Sequence[str], progress: oprf.Progress | None
 ) -> np.ndarray:
-    """The collector's rows that all others have, each of which is told its own."""
+    """Rows of the collector that all others have; each other party is told its own rows."""
     held = np.ones(len(identifiers), bool)
     found: list[tuple[_Link, np.ndarray, np.ndarray]] = []
     order: np.ndarray | None = None
@@ -226,7 +226,7 @@ async def _collect(
 async def _compare(
     link: _Link, identifiers: Sequence[str], progress: oprf.Progress | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places of the own identifiers in a member's values, or -1; proofs of all; the rows found."""
+    """Positions of own identifiers in a member's values (-1: none), their proofs, rows found."""
     context = link.context(link.party.index, link.peer)
     receiver = oprf.Receiver(identifiers, link.whose, progress, context)
     link.send("keys", receiver.hello())
@@ -257,7 +257,7 @@ async def _compare(
 async def _answer(
     link: _Link, identifiers: Sequence[str], progress: oprf.Progress | None
 ) -> np.ndarray:
-    """Rows of another member that the collector names as common."""
+    """Rows of this member that the collector names as common to all."""
     context = link.context(link.peer, link.party.index)
     sender = oprf.Sender(identifiers, link.whose, progress, context)
     hello = await link.receive("keys")
@@ -293,7 +293,7 @@ async def _answer(
 
 
 def _ascend(words: np.ndarray) -> bool:
-    """Whether each row of words, the most significant first, is greater than the one before."""
+    """Whether rows of words, most significant word first, are strictly increasing."""
     before, after = words[:-1], words[1:]
     greater = np.zeros(len(before), bool)
     for k in reversed(range(words.shape[1])):
@@ -302,7 +302,7 @@ def _ascend(words: np.ndarray) -> bool:
 
 
 def check_places(places: np.ndarray, held: int, member: int, collector: int) -> None:
-    """Refuse an answer of the collector that names no set of own rows.
+    """Refuse row numbers from the collector that are out of range or repeated.
 
     Places are those of the own values, of `held` identifiers, in the order in which they were sent.
     """
@@ -320,7 +320,7 @@ def check_places(places: np.ndarray, held: int, member: int, collector: int) -> 
 
 
 async def _agree(party: Party, ring: Sequence[int], common: Sequence[str], name: str) -> None:
-    """Refuse an intersection that is not the same identifiers in the same order for every member.
+    """Refuse the intersection unless all members have the same identifiers in the same order.
 
     Members send each other a hash of what all of them know.
     """

@@ -88,7 +88,7 @@ def check_alone(
     alone: Sequence[np.ndarray],
     alone_labels: np.ndarray | None,
 ) -> None:
-    """Refuse rows that parties hold alone unless they are finite and as wide as the shared ones.
+    """Refuse unaligned rows of a party unless they are finite and as wide as its aligned rows.
 
     `alone` is empty if no party has any; `alone_labels` are of those of party 0.
     """
@@ -146,7 +146,7 @@ def check_labels(asked: str, labels: np.ndarray, task: str, classes: Sequence[st
 
 
 def frozen_classes(asked: str, values: object, names: Sequence[str]) -> np.ndarray:
-    """The values of the classes as a read-only array; a sequence stands for texts."""
+    """Class values as a read-only array (C,), one for each class name."""
     array = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
     if array.shape != (len(names),):
         raise DataError(
@@ -157,7 +157,7 @@ def frozen_classes(asked: str, values: object, names: Sequence[str]) -> np.ndarr
 
 
 def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence[str]) -> None:
-    """Refuse a party's names of columns unless each column has one of its own, as fitted."""
+    """Refuse column names of a party unless there is one for each column, all different."""
     if len(names) != width:
         raise DataError(f"{asked}: {len(names)} names for {width} columns; one each is needed.")
     refuse_repeated(names, where=f"{asked}: ")
@@ -166,7 +166,7 @@ def check_columns(asked: str, names: Sequence[str], width: int, fitted: Sequence
 
 
 def row_numbers(rows: RowChoice, count: int) -> NDArray[np.int64]:
-    """Numbers of the rows that a subset asks for, int64; an int asks for the first so many.
+    """Row numbers of a subset, int64; an int n asks for the first n rows.
 
     DataError if a row does not exist, or none is asked for.
     """

@@ -1,4 +1,4 @@
-"""Classes as the user gave them: their values, by which rows are predicted, and their names.
+"""Classes as the user gave them: values, which predictions return, and names, which are shown.
 
 A label is what the user gave. Labels from arrays and frames keep their values and type. A CSV file
 has no types, so its labels are what `pandas.read_csv` makes of the column (whole numbers, numbers,
@@ -31,14 +31,14 @@ _Type = Literal[
 
 
 class Classes(NamedTuple):
-    """Classes in the order of their numbers: values (C,) as the user gave them, names as shown."""
+    """Classes in the order of their numbers: values (C,) as the user gave them, and names."""
 
     values: np.ndarray
     names: tuple[str, ...]
 
 
 class Given(NamedTuple):
-    """Labels as they were given, by what they are read as, with the type of their array or column.
+    """Original labels by the key under which each is read, with the type of their column.
 
     `texts` says that they are the texts of a file, which has no types.
     """
@@ -73,7 +73,7 @@ class StoredClassValues(Stored):
 
 
 def given_values(labels: pd.Series) -> np.ndarray:
-    """Labels as they were given, none of them missing: (rows,) of a NumPy type.
+    """Labels as the user gave them, (rows,) of a NumPy type; none is missing.
 
     Categories count as their values, and numbers and truth values of pandas' and Arrow's own types
     as those of NumPy; texts are objects.
@@ -93,7 +93,7 @@ def given_values(labels: pd.Series) -> np.ndarray:
 
 
 def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -> Given:
-    """The one given label that stands behind each key.
+    """The one original label of each key; refuse keys written in several ways.
 
     Keys are what labels are read as: numbers, or texts without surrounding blanks. `texts` says
     that the labels are the texts of a file, which has no types; it is kept in the result. DataError
@@ -109,7 +109,7 @@ def one_each(keys: np.ndarray, given: np.ndarray, column: str, *, texts: bool) -
 
 
 def refuse_other_writing(train: Given, test: Given, column: str) -> None:
-    """Refuse a test label that is given otherwise than the training label that it is read as.
+    """Refuse a test label that is written differently from the training label of its class.
 
     Each test label has the key of a training label.
     """
@@ -125,7 +125,7 @@ def refuse_other_writing(train: Given, test: Given, column: str) -> None:
 
 
 def as_classes(keys: Sequence[Hashable], given: Given, column: str) -> Classes:
-    """Values and names of the classes, whose keys are in the order of the classes' numbers.
+    """Values and names of the classes; keys come in the order of class numbers.
 
     DataError for labels that are no numbers, truth values or texts, equal ones such as 1 and True,
     and texts that only look different to a machine.
@@ -143,7 +143,7 @@ def as_classes(keys: Sequence[Hashable], given: Given, column: str) -> Classes:
 
 
 def capital_notes(names: Sequence[str], column: str) -> list[str]:
-    """A sentence for each few classes whose names differ only in capital letters."""
+    """Sentences on classes whose names differ only in capital letters."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(name.casefold(), []).append(name)
@@ -169,7 +169,7 @@ def stored_classes(values: np.ndarray) -> ClassesOnFile:
 
 
 def restored_classes(content: ClassesOnFile | None, names: Sequence[str] = ()) -> np.ndarray:
-    """Values of classes from what `stored_classes` gave and `StoredClassValues` has checked.
+    """Class values from a file, in the form of `stored_classes`, checked by `StoredClassValues`.
 
     Where nothing was stored the names are the values.
     """
@@ -179,7 +179,7 @@ def restored_classes(content: ClassesOnFile | None, names: Sequence[str] = ()) -
 
 
 def _typed(texts: Sequence[str]) -> np.ndarray:
-    """Texts of a file as `pandas.read_csv` reads them."""
+    """Texts of a file converted to the type that `pandas.read_csv` would give them."""
     bare = [text.strip() for text in texts]
     if all(text.lower() in ("true", "false") for text in bare):
         return np.array([text.lower() == "true" for text in bare])
@@ -194,7 +194,7 @@ def _typed(texts: Sequence[str]) -> np.ndarray:
 
 
 def _array(given: Sequence[object], dtype: np.dtype, column: str) -> np.ndarray:
-    """Labels of arrays and frames, in their own type."""
+    """Labels from arrays or data frames as an array of their own type."""
     if dtype.kind == "U":
         return np.array(given)
     if dtype.kind != "O":
@@ -221,7 +221,7 @@ def _scalar(label: object, column: str) -> bool | int | float | str:
 
 
 def _refuse_look_alikes(names: Sequence[str], column: str) -> None:
-    """Refuse names that differ in their code points and look the same."""
+    """Refuse class names that look the same but differ in code points."""
     seen: dict[str, str] = {}
     for name in names:
         first = seen.setdefault(look_of(name), name)

@@ -32,7 +32,7 @@ ImageShape = tuple[int, int, int]
 
 @dataclass(frozen=True, eq=False)
 class DatasetContent:
-    """Value part of a `VerticalDataset`, which documents the fields.
+    """Fields of a `VerticalDataset`, whose docstring explains them.
 
     Builders derive from it: each is a class method, so that it makes a `VerticalDataset` without
     importing one.
@@ -114,17 +114,17 @@ class DatasetContent:
 
     @property
     def cardinalities(self) -> tuple[tuple[int, ...], ...]:
-        """For each party and column the number of its category codes; 0 where values are sizes."""
+        """Number of category codes of each party's columns; 0 for columns of numeric values."""
         return tuple(part.cardinalities for part in self.transform.parties)
 
     @property
     def has_leaves(self) -> bool:
-        """Whether some columns are leaves of parties' own trees, functions of other columns."""
+        """Whether some columns are leaves of decision trees that parties grew."""
         return any(part.forest is not None for part in self.transform.parties)
 
     @property
     def without_leaves(self) -> Features:
-        """The training columns of each party but for leaves of its trees, (M, d_n)."""
+        """Training columns of each party, (M, d_n), without leaf columns of its trees."""
         return tuple(
             array[:, : array.shape[1] - len(part.leaves.names)]
             for array, part in zip(self.train, self.transform.parties, strict=True)
@@ -132,7 +132,7 @@ class DatasetContent:
 
     @property
     def unseen(self) -> tuple[int, ...]:
-        """Parties whose columns are on another machine, and placeholders here."""
+        """Parties whose columns are on another machine, so that this data set has placeholders."""
         return tuple(n for n, part in enumerate(self.transform.parties) if part.remote)
 
     @property
@@ -147,7 +147,7 @@ class DatasetContent:
 
     @cached_property
     def party_image_shapes(self) -> tuple[ImageShape, ...] | None:
-        """Each party's strip as (channels, height, width); None unless all own whole strips."""
+        """(channels, height, width) of each party's strip; None if a party owns no whole strip."""
         if self.image_shape is None:
             return None
         return strip_shapes(self.image_shape, self.transform.positions)

@@ -45,7 +45,7 @@ MOST_TEXT_CLASSES_PER_ROW = 1 / 5
 
 @dataclass(frozen=True)
 class RawLabels:
-    """Labels as read, before they are numbered.
+    """Labels as read, before classes are numbered.
 
     `values` (rows,) are float64 if every label is a number, else texts; `given` are the labels as
     the user gave them, of the type that they had. `texts` says that they are the texts of a file,
@@ -108,7 +108,7 @@ class RawLabels:
 
 
 class EncodedLabels(NamedTuple):
-    """Numbered classes (int64), or targets (float32), of the two parts of a data set.
+    """Training and test labels: class numbers (int64) or regression targets (float32).
 
     `classes` are in the order of their values (of texts: of their letters); None for a regression.
     """
@@ -120,7 +120,7 @@ class EncodedLabels(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """The fields of a data set that say what its labels are."""
+        """Data set fields for the labels: task, labels, classes and their values."""
         values, names = self.classes or (None, ())
         return {
             "task": self.task,
@@ -237,7 +237,7 @@ def encode_labels(train: RawLabels, test: RawLabels, task: str | None = None) ->
 
 
 def _classes(train: RawLabels, test: RawLabels, keys: Sequence[Hashable]) -> Classes:
-    """The classes behind the sorted values of the training labels."""
+    """Classes for the sorted keys of the training labels."""
     given, tested = (
         one_each(part.values, part.given, part.name, texts=part.texts) for part in (train, test)
     )
@@ -266,7 +266,7 @@ def _targets(train: RawLabels, test: RawLabels) -> tuple[NDArray[np.float32], ND
 
 
 def _refuse_many(series: pd.Series, texts: list[str]) -> None:
-    """Refuse texts of which nearly every row has its own: they are no classes."""
+    """Refuse label texts that differ in nearly every row, since they are no classes."""
     if len(texts) <= MOST_TEXT_CLASSES or MOST_TEXT_CLASSES_PER_ROW * len(series) >= len(texts):
         return
     raise DataError(
@@ -277,7 +277,7 @@ def _refuse_many(series: pd.Series, texts: list[str]) -> None:
 
 
 def _all_truth_texts(series: pd.Series) -> bool:
-    """Whether a label column of texts says true and false, which are names of classes here."""
+    """Whether all labels are the texts "true" and "false", which are read as class names."""
     if series.dtype.kind in "biufc":
         return False
     return all(str(v).strip().lower() in ("true", "false") for v in series.dropna().unique())

@@ -1,4 +1,4 @@
-"""Options that say how a table or an array becomes a data set: names, defaults, checks, and texts.
+"""Options that turn a table or an array into a data set: names, defaults, checks and texts.
 
 `TableOptions` is the value that builders and loaders work with. It is the only place of defaults
 and of the list of parameters. Functions that users call take the same names as keywords, typed by
@@ -34,7 +34,7 @@ class ScalingKeywords(TypedDict, total=False):
 
 
 class SplitKeywords(ScalingKeywords, total=False):
-    """Options of data sets whose test rows are drawn."""
+    """Options of data sets whose test rows are drawn at random."""
 
     test_fraction: float
 
@@ -135,17 +135,17 @@ class TableOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **defaults: Any) -> TableOptions:
-        """From a user's keywords; None means not given, and `defaults` take the place of ours."""
+        """Options from a user's keywords; None means not given; `defaults` replace other values."""
         return cls(**defaults | {key: value for key, value in given.items() if value is not None})
 
     @property
     def origin(self) -> About:
-        """`about`, or that of a user's own data."""
+        """Origin of the data: `about`, or by default "data of the user"."""
         return self.about or own_data("data of the user")
 
     @property
     def scaling_rule(self) -> Scaling:
-        """`scaling`, which was checked."""
+        """The option `scaling` after its check."""
         return check_scaling(self.scaling)
 
     @property
@@ -154,12 +154,12 @@ class TableOptions:
         return tuple(self.missing_values)
 
     def called(self, parties: int) -> tuple[str, ...]:
-        """`party_names` if given, whatever their number is; else "party 0", "party 1", ..."""
+        """Names of parties: `party_names` if given, else "party 0", "party 1", ..."""
         return tuple(self.party_names or (f"party {n}" for n in range(parties)))
 
 
 def own_data(origin: str) -> About:
-    """Origin of the user's own data, before anything was done to them."""
+    """Origin entry for the user's own data, before any step of preparation."""
     return About(origin, "the user's own data", "", "", "")
 
 
@@ -203,7 +203,7 @@ def table_options(keywords: type, **defaults: Any) -> Callable[[Callable[P, R]],
 
 
 def _with_parameters(text: str | None, names: Sequence[str]) -> str | None:
-    """A docstring whose entry ``**options`` is replaced by those of some parameters."""
+    """Docstring in which the documentation of named options replaces the entry ``**options``."""
     if text is None or TableOptions.__doc__ is None:  # python -OO
         return text
     entry = _ENTRY.search(text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class About:
-    """Origin of a data set, and what was done to it; reports show all of it.
+    """Origin of a data set and its steps of preparation; reports show all of it.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def divide_columns(
     parties: int | None = None,
     owners: Sequence[Sequence[str]] | None = None,
 ) -> tuple[Positions, str]:
-    """Divide columns among named owners, or evenly in order; also the sentence for reports.
+    """Divide columns among named owners, or evenly in order; also return a sentence for reports.
 
     `DEFAULT_PARTIES` unless `parties` or `owners` is given; owners together name all columns, each
     once. DataError when both are given and differ, and when a party would own no column.
@@ -40,7 +40,7 @@ def divide_columns(
 
 
 def partition_columns(count: int, parties: int) -> Positions:
-    """Divide columns among parties in order, in parts as equal as those of `numpy.array_split`.
+    """Divide columns among parties in order, as evenly as `numpy.array_split` does.
 
     The first parties get one more where the count does not divide evenly. DataError if some party
     would own no column.
@@ -61,7 +61,7 @@ def partition_columns(count: int, parties: int) -> Positions:
 
 
 def side_by_side(widths: Sequence[int]) -> Positions:
-    """Positions of the columns of parties whose parts of a row follow one another.
+    """Positions of each party's columns where the parties' columns follow one another.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def side_by_side(widths: Sequence[int]) -> Positions:
 def named_owners(
     owners: Sequence[_T] | Mapping[str, _T] | None, party_names: Sequence[str] | None
 ) -> tuple[Sequence[_T] | None, Sequence[str] | None]:
-    """Split a mapping of party names to what they own; return a sequence as it is.
+    """Split a mapping from party names to columns; return a sequence unchanged.
 
     DataError when the parties are named twice.
     """
@@ -90,7 +90,7 @@ def named_owners(
 
 
 def owned_columns(columns: Sequence[str], owners: Sequence[Sequence[str]]) -> Positions:
-    """Positions of the columns that each party is said to own: together all columns, each once.
+    """Positions of each party's columns, which together must be all columns, each once.
 
     DataError for an empty party, an unknown name, and a column with no owner or with two.
     """
@@ -140,7 +140,7 @@ def strip_columns(shape: tuple[int, int, int], parties: int, strips: Strips) -> 
 def divide_images(
     shape: tuple[int, int, int], parties: int | None, strips: Strips
 ) -> tuple[Positions, str]:
-    """Divide images into strips, and say so: `strip_columns` with the sentence for reports."""
+    """Divide images into strips by `strip_columns`; also return a sentence for reports."""
     count = min(DEFAULT_PARTIES, int(np.prod(shape))) if parties is None else parties
     rule = f"{count} image strips of pixel {strips}, numpy.array_split"
     return strip_columns(shape, count, strips), rule
@@ -166,7 +166,7 @@ def pixel_names(shape: tuple[int, int, int]) -> list[str]:
 def strip_shapes(
     shape: tuple[int, int, int], positions: Sequence[Sequence[int]]
 ) -> tuple[tuple[int, int, int], ...] | None:
-    """Each party's part of an image as (channels, height, width).
+    """(channels, height, width) of each party's part of an image.
 
     None unless every party owns one whole rectangle in C order.
     """
@@ -194,7 +194,7 @@ def split_random(
 def split_stratified(
     labels: np.ndarray, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Training and test rows, int64 in random order, with the same part of every class held out.
+    """Training and test rows, int64 in random order; the test has the same fraction of each class.
 
     Labels (rows,) may be of any type that can be sorted. Every class keeps at least one training
     row. The same seed, 0 or more, gives the same split on every machine. DataError if the fraction
@@ -223,7 +223,7 @@ def split_stratified(
 def split_groups(
     groups: np.ndarray, labels: np.ndarray, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hold out whole groups of rows, for example people; a group counts as its first row's class.
+    """Draw whole groups of rows, such as persons, for the test; a group has its first row's class.
 
     Training and test rows come in random order of groups, the rows of a group side by side.
     """
@@ -237,7 +237,7 @@ def split_groups(
 
 
 def shuffled(count: int, seed: int, purpose: str) -> NDArray[np.int64]:
-    """The numbers 0 to count - 1, int64, in a random order of `seed` and `purpose` alone.
+    """The numbers 0 to count - 1, int64, in a random order fixed by `seed` and `purpose`.
 
     The order sorts the raw output of Philox, whose stream NumPy guarantees over its versions, as it
     does not for `Generator.permutation`. The seed is 0 or more; each purpose has a stream of its
@@ -265,7 +265,7 @@ def _check_fraction(test_fraction: float) -> None:
 
 
 def _apportion(sizes: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
-    """Share out round(fraction * rows) test rows by largest remainders, one row kept per class."""
+    """Test rows of each class by largest remainders; at least one row of a class stays."""
     # Largest remainders (Hamilton): each class gets floor(n_k f), and what is left of round(M f)
     # goes to the largest fractional parts, so that the total is exact and no class is off by a row
     # or more.

@@ -218,7 +218,7 @@ def from_matrix(
 def draw_test_rows(
     labels: RawLabels, options: TableOptions
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
-    """Training and test rows, stratified by class where it is asked, and a sentence for reports."""
+    """Training rows, test rows and a sentence for reports; stratified by class if asked."""
     fraction, seed = options.test_fraction, options.seed
     if not options.stratified or (options.task or labels.task()) == "regression":
         train, test = split_random(len(labels), fraction, seed)
@@ -251,7 +251,7 @@ def _positions(
     image_shape: ImageShape | None,
     strips: Strips | None,
 ) -> tuple[Positions, str]:
-    """Choose who owns which column, and say by which rule."""
+    """Column owners, and a phrase for reports on the rule that chose them."""
     if owners is not None:
         return divide_columns(names, parties, owners)
     if views is not None and parties in (None, len(views)):
@@ -266,7 +266,7 @@ def _positions(
 def _as_matrix(
     features: object, what: str
 ) -> tuple[np.ndarray, tuple[int, ...], ImageShape | None]:
-    """Return all columns side by side, the width of each party's part, and the image shape."""
+    """All columns in one matrix, the width of each party's part, and the image shape."""
     if isinstance(features, (list, tuple)):
         features = [as_array(part) for part in features]
     if isinstance(features, list) and all(np.ndim(part) == 2 for part in features):

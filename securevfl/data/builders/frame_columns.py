@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def checked_frame(frame: pd.DataFrame, what: str) -> pd.DataFrame:
-    """The frame with its column names as texts.
+    """The data frame with column names as texts; DataError if it is no data frame.
 
     DataError for what is no data frame, without rows, and for repeated or layered names.
     """
@@ -48,14 +48,14 @@ def label_column(frame: pd.DataFrame, label: str, what: str) -> pd.Series:
 
 
 def listed(frame: pd.DataFrame, most: int = 12) -> str:
-    """Return the names of the first columns, for messages."""
+    """Names of the first columns of a table, for error messages."""
     names = [str(c) for c in frame.columns]
     more = f", ... ({len(names)} in all)" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def feature_columns(frame: pd.DataFrame, leave_out: Sequence[str], what: str) -> pd.DataFrame:
-    """The table without label, group and dropped columns; all must exist, and one must be left."""
+    """The table without label, group and dropped columns; DataError if none is left."""
     unknown = [c for c in leave_out if c not in frame.columns]
     if unknown:
         raise DataError(

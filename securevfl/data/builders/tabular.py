@@ -78,7 +78,7 @@ def build(
     alone: Alone | None = None,
     id_column: str | None = None,
 ) -> D:
-    """Fit each party's columns on its training rows and encode both sides.
+    """Fit each party's columns on its training rows; encode training and test rows.
 
     `positions` say where each party's columns stand in a whole row; `split` and `partition` are
     sentences for reports. Training rows of single parties (`alone`) are fitted on too. New tables
@@ -119,7 +119,7 @@ def build(
 
 
 def _with_rows(train: Rows, alone: Alone) -> Rows:
-    """The training rows, followed in each part by those that its party holds alone."""
+    """Training rows followed, in each party's part, by rows that only this party holds."""
     import pandas as pd
 
     both = zip(train.parts, alone.parts, strict=True)
@@ -130,7 +130,7 @@ def _with_rows(train: Rows, alone: Alone) -> Rows:
 
 
 class _EncodedPart(NamedTuple):
-    """A party's columns on both sides, what was fitted on its training rows, and notes of it."""
+    """A party's training and test columns, the fitted preprocessing, and notes for reports."""
 
     fitted: PartyPreprocessor
     train: NDArray[np.float32]
@@ -139,7 +139,7 @@ class _EncodedPart(NamedTuple):
 
 
 def _encoded(train: pd.DataFrame, test: pd.DataFrame, options: TableOptions) -> _EncodedPart:
-    """Fit a party's columns on its training rows and encode both sides."""
+    """Fit one party's columns on its training rows; encode training and test rows."""
     train, test = _numbers_of(train, test, options.missing)
     fitted = fit_frame(
         train,
@@ -171,7 +171,7 @@ def _far_notes(fitted: PartyPreprocessor, train: pd.DataFrame) -> list[str]:
 def _numbers_of(
     train: pd.DataFrame, test: pd.DataFrame, missing: tuple[str, ...]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One party's part on both sides, its columns of numbers in text form as numbers.
+    """One party's training and test columns, with numeric texts converted to numbers.
 
     What a column is follows from all of its rows, so that no split makes one wrong cell a category
     where another split makes it an error.
@@ -192,7 +192,7 @@ def _numbers_of(
 
 
 def _test_gap_notes(preprocessor: PartyPreprocessor, test: pd.DataFrame) -> list[str]:
-    """Say where only test rows miss values, which no column marks."""
+    """Notes on columns where only test rows miss values, for which there is no indicator column."""
     notes = []
     for column in preprocessor.columns:
         series = test[column.name]
@@ -208,7 +208,7 @@ def _test_gap_notes(preprocessor: PartyPreprocessor, test: pd.DataFrame) -> list
 
 
 def _id_notes(train: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:
-    """Say which columns look like row numbers; they are kept."""
+    """Notes on columns that look like row numbers; they stay features."""
     return [
         f"column {name!r} has a different whole number in every training row and may be an id: "
         f"kept as a feature; drop=[{name!r}] leaves it out"
@@ -218,7 +218,7 @@ def _id_notes(train: pd.DataFrame, missing: tuple[str, ...]) -> list[str]:
 
 
 def _name_notes(preprocessor: PartyPreprocessor, train: pd.DataFrame) -> list[str]:
-    """Say which columns of texts look like names of rows; they are kept."""
+    """Notes on text columns that look like names of rows; they stay features."""
     texts = [column.name for column in preprocessor.columns if column.categories]
     different = {name: train[name].nunique() for name in texts}
     return [

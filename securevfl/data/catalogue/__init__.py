@@ -1,4 +1,4 @@
-"""Data sets that are known by name: where they lie, their checksums, their loaders.
+"""Data sets that are known by name: where their files are, checksums, loaders.
 
 A loader returns a `VerticalDataset`, and raises `DataError` if the set is not to be had or a file
 is damaged.

@@ -31,7 +31,7 @@ DIGITS = Facts(
 
 @functools.lru_cache(maxsize=1)
 def bundled_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The images (1797, 64), values 0 to 16, and the digits; nobody may write to them.
+    """The images (1797, 64), values 0 to 16, and the digits; both arrays are read-only.
 
     The file lies here, byte for byte as in scikit-learn, which a first run need not have.
     """

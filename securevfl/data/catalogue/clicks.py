@@ -104,7 +104,7 @@ def load_avazu(
     verify: bool = True,
     **options: Unpack[CodedKeywords],
 ) -> VerticalDataset:
-    """Load Avazu: 22 texts, the hour of the day among them; 17 % of the whole set are clicks.
+    """Load Avazu: 22 text columns, one of them the hour of day; 17 % of all rows are clicks.
 
     Of three parties, as in VFLHLP, two have 7 fields each and one the others; `id` is dropped. The
     file is ``train.gz`` or ``train.csv`` as distributed, or a part of it; the sample is as for
@@ -166,7 +166,7 @@ def _file(facts: Facts, data_dir: str | Path | None, verify: bool) -> tuple[Path
 
 
 def _pieces(path: Path, separator: str, names: Sequence[str] | None) -> Iterator[pd.DataFrame]:
-    """The file, some rows at a time; texts as they stand, so that 05db9164 is no number."""
+    """Pieces of the file as data frames; text columns stay texts, so 05db9164 is no number."""
     import pandas as pd
 
     numbers = dict.fromkeys((LABEL, *CRITEO_NUMBERS), "float64") if names else {LABEL: "float64"}
@@ -192,7 +192,7 @@ def _sample(
     seed: int,
     notes: list[str],
 ) -> pd.DataFrame:
-    """So many rows of the file, uniform and in its order; memory holds no more but one piece.
+    """Uniform sample of `rows` rows in file order; memory holds the sample and one piece.
 
     Each row draws a number, and those with the smallest ones are kept.
     """

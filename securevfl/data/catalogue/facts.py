@@ -22,7 +22,7 @@ _SECONDS = 30.0  # without a byte
 
 @dataclass(frozen=True)
 class Facts:
-    """Metadata of a published data set: sizes, terms of use, files and where to get them.
+    """Facts of a published data set: sizes, terms of use, files and where to get them.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Facts:
         return self.bundled or self.locate(data_dir) is not None
 
     def locate(self, data_dir: str | Path | None = None) -> dict[str, Path] | None:
-        """Find the files of the first form that is complete.
+        """Files of the first complete form of the data set, by name; None if none is complete.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Facts:
     def find(
         self, data_dir: str | Path | None, *, verify: bool, download: bool = False
     ) -> tuple[dict[str, Path] | None, list[str]]:
-        """The files and notes about them; None where the set is to be downloaded, which it may be.
+        """The files and notes on them; None in place of files if the set is to be downloaded.
 
         DataError if it may not, or a file is not the known one.
         """
@@ -161,7 +161,7 @@ class Facts:
         return [f"no checksum is known for {', '.join(unknown[:4])}"] if unknown else []
 
     def absent(self, reason: str = "") -> DataError:
-        """Return the error that says where to get the set and where to put it."""
+        """The error that names the source of a missing data set and the folder for its files."""
         files = self.forms[0] if len(self.forms[0]) <= 6 else (*self.forms[0][:2], "...")
         return DataError(
             f"data set {self.name!r} is not on this machine{reason}; get it from {self.obtain}, "
@@ -188,7 +188,7 @@ def cache_folder() -> Path:
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path | None:
-    """The folder of data sets that argument or environment name; DataError if it is not there."""
+    """The folder of data sets from the argument or environment; DataError if it does not exist."""
     named = data_dir if data_dir is not None else os.environ.get(FOLDER_VARIABLE)
     if not named:
         return None

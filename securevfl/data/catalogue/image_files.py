@@ -49,7 +49,7 @@ def _idx_array(path: Path) -> NDArray[np.uint8]:
 
 
 def read_emnist(files: dict[str, Path], test: str) -> Images:
-    """Read the official files, which lie transposed, or the upright part of them."""
+    """Read EMNIST: the official files, whose images are transposed, or the upright extract."""
     part = files.get("emnist_balanced_part.npz")
     if part is None:
         images = read_idx(files, test)

@@ -187,7 +187,7 @@ def load_images(
 
 
 def _values(kind: _Kind) -> np.ndarray:
-    """Numbers of digits; the names of anything else."""
+    """Class values: numbers for digits, names for other classes."""
     numbers = kind.classes is _DIGITS
     return np.arange(len(kind.classes)) if numbers else np.array(kind.classes, dtype=object)
 

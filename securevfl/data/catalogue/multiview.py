@@ -139,7 +139,7 @@ def _load(
 
 
 def _handwritten_files(files: dict[str, Path], notes: tuple[str, ...]) -> _Views:
-    """Read CSV files with a label column, or the original ones: blanks, classes in equal blocks."""
+    """Read CSV files with a label column, or the original files (blanks, equal class blocks)."""
     arrays, held = [], []
     for path in files.values():
         if path.suffix == ".gz":
@@ -176,7 +176,7 @@ def _handwritten_openml() -> _Views:
 def _same_labels(
     arrays: Sequence[np.ndarray], held: Sequence[RawLabels], notes: tuple[str, ...]
 ) -> _Views:
-    """Refuse views whose rows are not in the same order, as far as their labels tell."""
+    """Refuse views whose rows differ in order, as their labels show."""
     for view, labels in zip(_VIEWS, held, strict=True):
         if not np.array_equal(labels.values, held[0].values):
             raise DataError(
@@ -187,7 +187,7 @@ def _same_labels(
 
 
 def _matlab_views(path: Path, notes: tuple[str, ...]) -> _Views:
-    """Read a cell X of 1 x 6 views, rows x features, and labels Y."""
+    """Read a MATLAB file: cell X of 1 x 6 views (rows, features), and labels Y."""
     needs("MATLAB's files", "sklearn", "scipy")
     from scipy.io import loadmat
 

@@ -24,7 +24,7 @@ _FILE_SUFFIXES = (".csv", ".tsv", ".tab", ".txt", ".data", ".gz", ".bz2", ".xz")
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """One line of ``securevfl datasets``.
+    """One row of the table that ``securevfl datasets`` prints.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _load(
 
 
 def loaders() -> Mapping[str, Loadable]:
-    """Facts about each data set, and the function that loads it, by name.
+    """Facts and loader function of each data set, by name.
 
     Those of installed packages are among them: an entry point of the group ``securevfl.datasets``
     names a pair of `Facts` and a function. The function takes ``parties`` and ``data_dir``, which

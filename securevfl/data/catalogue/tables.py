@@ -288,7 +288,7 @@ def _single_table(
     download: bool,
     header: int = 0,
 ) -> tuple[pd.DataFrame, str, list[str]]:
-    """Return the table of a one-file set, the name of its label column, and notes."""
+    """Table of a set that is one file, the name of its label column, and notes."""
     files, notes = facts.find(data_dir, verify=verify, download=download)
     if files is not None:
         return read_csv(next(iter(files.values())), header=header), label, notes
@@ -300,7 +300,7 @@ def _single_table(
 
 
 def _three_in_a_row(frame: pd.DataFrame, label: str) -> NDArray[np.int64]:
-    """Number people by three consecutive rows, whose class and gender must agree."""
+    """Person number of each row: three consecutive rows, of one class and gender, are a person."""
     people = np.arange(len(frame)) // 3
     fixed = [c for c in (label, "gender") if c in frame.columns]
     alike = frame[fixed].astype(str).groupby(people).nunique().le(1).to_numpy().all()
@@ -340,7 +340,7 @@ def _adult_openml(seed: int) -> tuple[pd.DataFrame, pd.DataFrame, str]:
 
 
 def _bundled_breast() -> list[pd.DataFrame]:
-    """Return scikit-learn's copy cut as FATE cut it: worst values, then means and errors."""
+    """Breast cancer data as FATE splits it: worst values for one party, the rest for the other."""
     needs("the bundled set breast", "sklearn", "sklearn")
     from sklearn.datasets import load_breast_cancer as bundled
 

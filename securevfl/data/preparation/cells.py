@@ -55,7 +55,7 @@ def id_of(text: str) -> str:
 
 
 def look_of(text: str) -> str:
-    """A text as people see it: all spaces are one, and what is not printed is left out."""
+    """A text as it looks: kinds of spaces become one, and invisible characters go."""
     kinds = ((one, unicodedata.category(one)) for one in unicodedata.normalize("NFC", text))
     return "".join(" " if kind == "Zs" else one for one, kind in kinds if kind != "Cf")
 
@@ -63,7 +63,7 @@ def look_of(text: str) -> str:
 def read_texts(
     series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS
 ) -> tuple[NDArray[np.intp], list[str | None]]:
-    """Read a column as texts, each distinct one once.
+    """A column as codes and its distinct texts; None stands for a missing value.
 
     Returns the place of each row's text, intp (rows,), and the distinct texts. The last of these is
     None, which stands for a missing value. DataError for dates, and for a cell that says NaN.
@@ -104,7 +104,7 @@ def read_texts(
 
 
 def odd_cell(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str:
-    """Sentence about a column of texts of which half are numbers, or such with a decimal comma.
+    """Sentence on a text column half of whose cells are numbers, also with decimal comma; or "".
 
     For example ``" All but 2 of 1875 are numbers; 'n/a?' in bank.csv, line 5 is none."``
     """
@@ -134,7 +134,7 @@ def odd_cell(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str
 
 
 def _shown(texts: pd.Series) -> pd.Series:
-    """Mask of the texts that are numbers as spreadsheets show them, and no plain ones."""
+    """Mask of texts that are numbers in spreadsheet style (such as 1,000 or 5 %) but not plain."""
     return texts.str.fullmatch(_SHOWN) & ~texts.str.fullmatch(_NUMBER)
 
 
@@ -192,7 +192,7 @@ def read_numbers(
 
 
 def first_non_number(series: pd.Series, missing: tuple[str, ...] = MISSING_TEXTS) -> str:
-    """First cell of a column of no numbers, such as ``"bank.csv, line 17 holds 'abc'"``."""
+    """Place and text of the first cell that is no number: "bank.csv, line 17 holds 'abc'"."""
     codes, texts = read_texts(series, missing)
     bad = [text is not None and _parse([text]) is None for text in texts]
     position = int(np.argmax(np.array(bad)[codes]))

@@ -49,7 +49,7 @@ class Column:
 
     @property
     def cardinality(self) -> int:
-        """Number of different category codes; 0 where encoded values are sizes."""
+        """Number of category codes of the column; 0 if encoded values are numeric."""
         return len(self.categories or ()) + 1 if self.coded else 0
 
     @property
@@ -119,7 +119,7 @@ def fit_column(
 def _commonest(
     codes: NDArray[np.intp], texts: Sequence[str | None], categories: Sequence[str], most: int
 ) -> tuple[str, ...]:
-    """The commonest texts in alphabetical order; of equally common ones the first."""
+    """The most frequent texts, in alphabetical order; ties go to the first."""
     if len(categories) <= most:
         return tuple(categories)
     counts = dict.fromkeys(categories, 0)
@@ -140,7 +140,7 @@ def code_numbers(column: Column, series: pd.Series, missing: tuple[str, ...]) ->
 def filled(
     column: Column, series: pd.Series, missing: tuple[str, ...]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Read a numeric column and fill what is missing; also say where it was missing."""
+    """A numeric column with missing values filled, and a mask of the missing ones."""
     values = read_numbers(series, missing)
     if values is None:
         raise DataError(
@@ -164,7 +164,7 @@ def one_hot(
     high: NDArray[np.float64],
     out: NDArray[np.float32],
 ) -> NDArray[np.bool_]:
-    """Write `high` where a row has the category and `low` elsewhere; say where it was missing."""
+    """Write one-hot columns: `high` for the row's category, else `low`; return the missing mask."""
     codes, texts = read_texts(series, missing)
     place = {text: k for k, text in enumerate(column.categories or ())}
     # A category that the training rows lack has no column: the row keeps `low` everywhere.
@@ -222,14 +222,14 @@ def listed_names(given: Sequence[str] | str) -> tuple[str, ...]:
 def refuse_repeated(
     names: Sequence[str], remedy: str = "rename or drop one", *, where: str = ""
 ) -> None:
-    """Refuse names of columns of which one occurs twice; DataError names the first such."""
+    """Refuse repeated column names; DataError names the first."""
     if len(set(names)) < len(names):
         twice = next(name for k, name in enumerate(names) if name in names[:k])
         raise DataError(f"{where}two columns are called {twice!r}; {remedy}.")
 
 
 def take_columns(matrix: np.ndarray, positions: Sequence[int]) -> np.ndarray:
-    """Return the columns at `positions`, as a view where they stand side by side."""
+    """Columns at `positions`, as a view if they are adjacent."""
     if len(positions) and list(positions) == list(range(positions[0], positions[-1] + 1)):
         return matrix[:, positions[0] : positions[-1] + 1]
     return matrix[:, list(positions)]

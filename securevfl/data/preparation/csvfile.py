@@ -94,7 +94,7 @@ def read_csv(
 
 
 def _separator(path: Path, comment: str | None) -> str:
-    """The mark that the first line has in place of commas, if it has one; else a comma."""
+    """Separator found in the first line, or a comma."""
     first = ""
     try:
         refuse_other_kind(path)
@@ -114,7 +114,7 @@ def _separator(path: Path, comment: str | None) -> str:
 def _decimal_points(
     names: Sequence[str], columns: list[Sequence[str]], file: str
 ) -> list[Sequence[str]]:
-    """Columns with decimal points; where some had commas, 1.234 in others could be two numbers."""
+    """Columns with decimal points for commas; refuse if 1.234 elsewhere could mean two numbers."""
     made = [_with_points(cells) for cells in columns]
     if all(new is old for new, old in zip(made, columns, strict=True)):
         return made
@@ -142,7 +142,7 @@ def _with_points(cells: Sequence[str]) -> Sequence[str]:
 def _read(
     path: Path, separator: str, header: int | None, comment: str | None
 ) -> tuple[list[str], list[int], list[list[str]]]:
-    """Return the column names, and the line number and the cells of every row."""
+    """Column names, line number of each row, and cells of each row."""
     names: list[str] | None = None
     lines: list[int] = []
     rows: list[list[str]] = []
@@ -199,7 +199,7 @@ def _rows(
 
 
 def _bounded(stream: IO[str], path: Path) -> Iterator[str]:
-    """Lines of a packed file; one that unpacks to far more than its size is refused."""
+    """Lines of a compressed file; DataError if it expands to far more than its size."""
     left = most_unpacked(path)
     while line := stream.readline(left + 1):
         left -= len(line)

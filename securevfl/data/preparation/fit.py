@@ -86,7 +86,7 @@ def refuse_flattened(
 
 
 def describe(columns: Sequence[Column]) -> list[str]:
-    """Say in sentences what was done to columns that are not plain numbers."""
+    """Sentences on the encoding of columns that are not plain numbers."""
     notes = []
     coded = [c for c in columns if c.coded]
     if coded:

@@ -1,4 +1,4 @@
-"""Trees of one party on its own columns: the leaf of each row as further columns.
+"""Decision trees of one party on its own columns; the leaf of a row becomes further columns.
 
 scikit-learn grows them; what is kept is numbers, which need no scikit-learn and are read without
 running code. A row goes left where its float32 value is at most the threshold, as there.
@@ -22,7 +22,7 @@ _LEAST_ROWS = (
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree: for each node its column, threshold and children; children of -1 are a leaf's."""
+    """One decision tree: column, threshold and children of each node; child -1 marks a leaf."""
 
     column: tuple[int, ...]
     threshold: tuple[float, ...]
@@ -49,7 +49,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class Forest:
-    """Trees of one party, each with two leaves or more; it may have none."""
+    """Decision trees of one party, each with at least two leaves; possibly none."""
 
     trees: tuple[Tree, ...] = ()
 
@@ -61,7 +61,7 @@ class Forest:
         )
 
     def apply(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The rows, (m, d) encoded and scaled, followed by their leaf columns, 0 or 1."""
+        """Rows (m, d), encoded and scaled, followed by their leaf columns, which are 0 or 1."""
         if not self.trees:
             return rows
         return np.ascontiguousarray(np.hstack([rows, *(one.apply(rows) for one in self.trees)]))
@@ -72,14 +72,14 @@ class Forest:
 
     @classmethod
     def from_json(cls, trees: Sequence[Mapping[str, Any]]) -> Self:
-        """Rebuild from what `to_json` returned."""
+        """Forest from its JSON form (inverse of `to_json`)."""
         return cls(tuple(Tree(**{k: tuple(v) for k, v in one.items()}) for one in trees))
 
 
 def grow(
     rows: NDArray[np.float32], trees: int, depth: int, seed: int, labels: np.ndarray | None = None
 ) -> Forest:
-    """Grow trees on a party's encoded training rows; those without a split are left out.
+    """Grow trees on a party's encoded training rows; drop trees without a split.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Check by id columns that tables of several parties hold the same rows in the same order."""
+"""Checks of id columns: several parties' tables have the same rows in the same order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def id_cells(table: object, id_column: str) -> pd.Series | None:
-    """The ids of a data frame, in a column or an index of that name; None where it has none."""
+    """Ids of a data frame from the column or index of that name; None if there is neither."""
     import pandas as pd
 
     if not isinstance(table, pd.DataFrame):
@@ -24,7 +24,7 @@ def id_cells(table: object, id_column: str) -> pd.Series | None:
 
 
 def refuse_other_rows(tables: Sequence[Any], id_column: str | None) -> None:
-    """Refuse parties' tables whose rows are not of the same people in the same order.
+    """Refuse parties' tables unless their rows have the same ids in the same order.
 
     Tables without the id column cannot be compared: their rows count as aligned. DataError when
     some tables have the column and others have not, and when the ids differ.

@@ -1,4 +1,4 @@
-"""Kinds of files, and how to read in Python those that are not read here."""
+"""File formats that are refused, and how to read each in Python."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _BEGINNINGS = {
 
 
 def refuse_other_kind(path: Path) -> None:
-    """Refuse a file that is known to be no CSV file, saying what it is and how it can be read.
+    """Refuse a file in a known other format; the error names the format and a way to read it.
 
     A file that is not there passes.
     """
@@ -68,7 +68,7 @@ def refuse_other_kind(path: Path) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """Ending that files of this one's kind have, by its name or else its first bytes.
+    """Usual ending of the format of a file, from its name or else its first bytes.
 
     "" for a file that may be a CSV file, and where there is no file.
     """

@@ -73,13 +73,13 @@ class PartyPreprocessor:
 
     @property
     def cardinalities(self) -> tuple[int, ...]:
-        """For each encoded column the number of its category codes; 0 where values are sizes."""
+        """Number of category codes of each encoded column; 0 for numeric columns."""
         codes = (column.cardinality for column in self.columns for _ in column.encoded)
         return (*codes, *(0 for _ in self.leaves.names))
 
     @cached_property
     def bounds(self) -> tuple[int, ...]:
-        """First encoded column of each source column, and their end; length columns + 1."""
+        """First encoded column of each source column, and the end; length columns + 1."""
         sizes = [len(column.encoded) for column in self.columns]
         return tuple(int(end) for end in np.concatenate([[0], np.cumsum(sizes)]))
 
@@ -144,7 +144,7 @@ class PartyPreprocessor:
         return self._within_float32(out)
 
     def to_json(self) -> dict[str, object]:
-        """Return everything as JSON types."""
+        """All fields as JSON types."""
         return {
             "columns": [column.to_json() for column in self.columns],
             "offset": list(self.offset),
@@ -156,7 +156,7 @@ class PartyPreprocessor:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> PartyPreprocessor:
-        """Rebuild a party's part from what `to_json` returned.
+        """Preprocessing of one party from its JSON form (inverse of `to_json`).
 
         ValueError names the first field that is not as `to_json` writes it.
         """
@@ -172,7 +172,7 @@ class PartyPreprocessor:
 
     @property
     def _parameters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Offset, and divisor with inf where a constant column must become 0."""
+        """Offset and divisor of each column; the divisor inf makes a constant column 0."""
         divisor = np.array(self.divisor)
         return np.array(self.offset), np.where(divisor > 0, divisor, np.inf)
 
@@ -213,12 +213,12 @@ class PartyPreprocessor:
     def _levels(
         self, offset: NDArray[np.float64], divisor: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what an encoded 0 and an encoded 1 are scaled to."""
+        """Scaled values of an encoded 0 and of an encoded 1."""
         low, high = (0.0 - offset) / divisor, (1.0 - offset) / divisor
         return (np.clip(low, 0, 1), np.clip(high, 0, 1)) if self.clip else (low, high)
 
     def _within_float32(self, out: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Refuse numbers that overflowed on their way to float32; clipped ones cannot."""
+        """Refuse scaled values beyond the range of float32, unless scaling clips."""
         if not self.clip and not np.isfinite(out).all():
             column = int(np.argwhere(~np.isfinite(out))[0, 1])
             raise DataError(

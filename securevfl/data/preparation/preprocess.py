@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """The whole table's preprocessing: one part per party, and where each part's columns stand.
+    """Preprocessing of the whole table: one part per party, and the positions of its columns.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class Preprocessor:
         )
 
     def deal(self, positions: Sequence[Sequence[int]]) -> Preprocessor:
-        """Divide the same fitted columns among other parties.
+        """The same fitted columns divided among other parties.
 
         Parameters
         ----------

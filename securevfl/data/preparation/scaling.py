@@ -22,7 +22,7 @@ _TOLD = 2.0**-24  # of 1: what float32 can tell apart
 
 
 def check_scaling(scaling: str) -> Scaling:
-    """Return `scaling` if it is a rule that exists; DataError for any other text."""
+    """A checked `scaling` rule; DataError for an unknown one."""
     if scaling not in get_args(Scaling):
         raise DataError(f"scaling={scaling!r} does not exist; use minmax, standard or none.")
     return cast("Scaling", scaling)

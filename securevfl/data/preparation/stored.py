@@ -1,4 +1,4 @@
-"""Preprocessing as files hold it: what is compared before anything is made of a stranger's file."""
+"""Preprocessing in files: checks of untrusted content before objects are made."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def as_frame(table: Any) -> Any:
 
 
 def _without_arrow(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with numbers and objects in the place of Arrow's columns."""
+    """The frame with Arrow columns converted to NumPy columns."""
     import numpy as np
     import pandas as pd
 
@@ -119,7 +119,7 @@ def _without_arrow(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _without_mask(values: np.ma.MaskedArray) -> np.ndarray:
-    """The array with NaN, or None where it holds no numbers, in the place of what is masked."""
+    """The array with masked values as NaN, or None in an array that is not numeric."""
     import numpy as np
 
     mask, data = np.ma.getmaskarray(values), np.asarray(values.data)
@@ -132,7 +132,7 @@ def _without_mask(values: np.ma.MaskedArray) -> np.ndarray:
 
 
 def as_array(values: object) -> object:
-    """A tensor of torch as an array of numbers that NumPy has; anything else as it is.
+    """A tensor or masked array as a plain NumPy array; other values unchanged.
 
     What a masked array hides is missing. DataError for a tensor without values, and for sparse
     matrices of SciPy, whose dense form may not fit.
