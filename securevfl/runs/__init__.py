@@ -1,1 +1,1 @@
-"""One run: what determines it, how it is started, kept, loaded, used."""
+"""One run: its specification, start, storage, loading and use."""

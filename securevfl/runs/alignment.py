@@ -26,7 +26,7 @@ _EVERY = 2.0  # seconds from one text about progress to the next
 
 
 class Member(Party):
-    """Holds identifiers, finds its rows of the common ones, and ends."""
+    """Party that holds identifiers and finds its rows of the common ones."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Member(Party):
         self.rows = np.empty(0, np.intp)
 
     async def setup(self) -> None:
-        """Take part; the last table, that of the labels where they have one, compares."""
+        """Take part in the intersection; the last member compares."""
         from securevfl.data.alignment.psi import intersect
 
         members = self.peers
@@ -54,13 +54,13 @@ class Member(Party):
         )
 
     async def run(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: the work is in `setup`."""
 
 
 def intersection(
     sets: Sequence[Sequence[str]], progress: Callable[[int], None] | None = None
 ) -> tuple[list[np.ndarray], Transcript]:
-    """Rows of the common identifiers in each set, in one order, and what was sent.
+    """Rows of the common identifiers in each set, in one order, and the messages sent.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def intersection(
 def match_privately(
     ids: Sequence[Sequence[str]], tell: Callable[[str], None] | None = None
 ) -> tuple[list[np.ndarray], list[str]]:
-    """`intersection` as the joiner of party files wants it, with a note of what it cost.
+    """`intersection` in the form that the join of party files needs, with a note on its cost.
 
     One that was found before for the same identifiers is taken again. The rows are put into the
     order of the table with the labels, so that a seed splits them alike in every run: its owner
@@ -119,14 +119,14 @@ def match_privately(
 
 
 class Teller:
-    """A count of steps that says every other second how many there are."""
+    """Counter of steps that reports their number every other second."""
 
     def __init__(self, total: int, tell: Callable[[str], None]) -> None:
         self._total, self._tell, self._done = total, tell, 0
         self._started = self._told = time.perf_counter()
 
     def __call__(self, steps: int) -> None:
-        """Count steps."""
+        """Add `steps` to the count."""
         self._done += steps
         now = time.perf_counter()
         if now - self._told < _EVERY or not self._done:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LocalTables:
-    """Tables that stay with the parties of a run, after these have aligned them.
+    """Tables that stay at the parties of a run, after their alignment.
 
     `cluster` has the actors that aligned them and go on with the training; None for a run that is
     resumed.
@@ -46,7 +46,7 @@ class LocalTables:
 
 @dataclass(frozen=True)
 class Assembled:
-    """A run that is ready to start: what an engine needs of it.
+    """A run that is ready to start: everything that an engine needs.
 
     The protocol is configured, with its data and secrets. `folder` is None where nothing is kept.
     `tables` are there where the parties read tables of their own, which needs a folder.
@@ -65,7 +65,7 @@ def specify(
     conditions: str,
     source: DataSource | None,
 ) -> RunSpec:
-    """The specification of a run, with a value for all that was left open.
+    """The specification of a run, with a value for every option left open.
 
     `asked` has options of the run by name, checked, None where the run chooses; `conditions` are
     those where none were asked for. The source is None for a data set that was passed as an object.
@@ -90,7 +90,7 @@ def specify(
 
 
 def sealing_of(spec: RunSpec, parties: Mapping[int, Party]) -> Sealing | None:
-    """The sealed links of a run, if it has them."""
+    """The sealed (encrypted) links of a run; None if it has none."""
     return Sealing(spec.protocol, spec.run_id, parties) if spec.sealed else None
 
 
@@ -125,7 +125,7 @@ def check_default_dtype() -> None:
 def rules_of(
     protocol: Protocol, messages: Sequence[MessageSpec] | None = None
 ) -> MessageRules | None:
-    """Rules of the messages that an engine lets pass; None where the protocol declares none.
+    """Rules by which an engine lets messages pass; None if the protocol declares no messages.
 
     They are those of a run unless `messages` are given. ConfigurationError when a declaration names
     a role that the protocol has not.
@@ -152,7 +152,7 @@ def _route(protocol: Protocol, declared: MessageSpec) -> Route:
 
 
 def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bool = True) -> None:
-    """Refuse a run whose predicted memory exceeds what is available (WouldNotFitError).
+    """Refuse a run whose predicted memory exceeds the available memory (WouldNotFitError).
 
     All but the newest messages of a simulation with a folder are there. The list of all messages
     counts 43 bytes each (`transcript_bytes`), unless `messages` is False: where a run ends at a
@@ -196,7 +196,7 @@ def transcript_bytes(protocol: Protocol, folder: Path | None) -> int:
 
 
 def tolerates(made: Protocol) -> bool:
-    """Whether a protocol, with these options, goes on without a client that is away."""
+    """Whether a protocol, with these options, goes on while a client is absent."""
     fields = type(made.config).model_fields
     # Numbers, such as that of groups, only say how many clients can be spared.
     names = [n for n, value in made.fault_options.items() if type(value) is not int]

@@ -1,4 +1,4 @@
-"""Results of built-in attacks on a run: the sentence beside what its decoded sums tell."""
+"""Results of built-in attacks on a run, as a sentence beside that on its decoded sums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEED = "equality solving of sums"  # whose secret seed is known: no attack on a
 
 
 class Cell(TypedDict):
-    """Fields of a result of an attack that the sentence names."""
+    """Fields of an attack's result that the sentence uses."""
 
     role: str
     about: str
@@ -29,7 +29,7 @@ class Cell(TypedDict):
 
 
 def attacked(folder: Path | str | None, protocol: str, *, own_data: bool = False) -> str:
-    """Sentence on what attacks got of the columns, or on the command that makes them.
+    """Sentence on what attacks recovered of the columns, or on the command that runs them.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def attacked(folder: Path | str | None, protocol: str, *, own_data: bool = False
 
 
 def got(cells: Sequence[Cell]) -> str:
-    """The strongest result of a server on features with nothing known, and with other rows known.
+    """The server's best attack result on features, with nothing known and with some rows known.
 
     Parameters
     ----------

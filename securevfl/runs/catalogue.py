@@ -1,4 +1,4 @@
-"""Choices of the user: protocols with their cards, data sets, and conditions."""
+"""Choices for the user: protocols with their cards, data sets, and conditions."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = [
 
 
 def protocols() -> dict[str, type[Protocol]]:
-    """All protocols by name, those of installed packages included."""
+    """All protocols by name, including those of installed packages."""
     return find_protocols()
 
 
 def is_own_data(name: str) -> bool:
-    """Whether a text names a file that is there, or a folder and no data set that is known."""
+    """Whether a text names an existing file, or a folder but no known data set."""
     from securevfl.data.catalogue.registry import loaders
 
     path = Path(name)
@@ -52,7 +52,7 @@ def is_own_data(name: str) -> bool:
 
 
 def conditions() -> tuple[str, ...]:
-    """Names of conditions, those of installed packages included."""
+    """Names of all conditions, including those of installed packages."""
     return tuple(CONDITIONS.all())
 
 
@@ -83,7 +83,7 @@ def describe_conditions(
 
 
 def _named(name: str) -> dict[str, str]:
-    """Name, text and source of conditions; those of other packages have their documentation."""
+    """Name, description and source of conditions; other packages' description is a docstring."""
     if name in MEASURED:
         return {"name": name, "what": MEASURED[name].what, "source": MEASURED[name].source}
     make = CONDITIONS.all().get(name)
@@ -110,7 +110,7 @@ def describe_protocol(protocol: type[Protocol]) -> dict[str, Any]:
 
 
 def default_claims(protocol: type[Protocol]) -> list[dict[str, str]]:
-    """Claims with the default options on digits, and those of links; none where it needs more."""
+    """Claims with default options on digits, and of the links; empty if that set is unfit."""
     try:
         made = protocol(make_config(protocol, {}), load_dataset("digits"), seed=0)
     except ConfigurationError:

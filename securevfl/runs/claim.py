@@ -1,4 +1,4 @@
-"""The claim on a run's folder: one process at a time writes into it.
+"""Lock on a run's folder: only one process at a time writes to it.
 
 A run that begins takes an empty folder and leaves a marker there, ``run.begun``, until it has
 ended. Only where that marker stands is anything removed that an earlier process has left.
@@ -74,7 +74,7 @@ def claimed(folder: Path | None, *, new: bool) -> Iterator[None]:
 
 
 def _refuse_other_lock(path: Path) -> None:
-    """Refuse a file of the lock's name with content: to lock a file empties it."""
+    """Refuse a file with the lock's name that has content, since locking would empty it."""
     if path.is_file() and path.stat().st_size:
         raise ConfigurationError(
             f"run: {path} is no lock of a run: it has content. Choose another folder; nothing was "
@@ -83,7 +83,7 @@ def _refuse_other_lock(path: Path) -> None:
 
 
 def is_begun(folder: Path) -> bool:
-    """Whether a run has begun in a folder that was empty, and has not ended."""
+    """Whether a run has begun in this folder, which was empty, and has not ended."""
     try:
         return (folder / MARKER).read_text() == MARK
     except (OSError, ValueError):
@@ -91,12 +91,12 @@ def is_begun(folder: Path) -> bool:
 
 
 def unmark(folder: Path) -> None:
-    """Remove the marker: what lies in the folder is to stay."""
+    """Remove the marker of an unfinished run, so that the folder's content stays."""
     (folder / MARKER).unlink(missing_ok=True)
 
 
 def refuse_used(folder: Path) -> None:
-    """Refuse a folder that is not empty, unless a run began there and came to no checkpoint.
+    """Refuse a folder that is not empty, unless an earlier run there reached no checkpoint.
 
     What such a run left is removed, but tables that parties prepared.
     """
@@ -126,7 +126,7 @@ def _may_be_left(path: Path) -> bool:
 
 
 def _has_progress(folder: Path) -> bool:
-    """Whether there is something that a resume goes on from, or a result."""
+    """Whether the folder has a result, or a checkpoint from which a run can resume."""
     parties = any(folder.glob("parties/*/round-*.svfl"))
     return (folder / SUMMARY).exists() or has_checkpoint(folder) or parties
 

@@ -1,4 +1,4 @@
-"""Embeddings of new rows on their way from their party to the server: matched by id, or refused."""
+"""Embeddings of new rows sent from their party to the server: matched by id, or refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Embeddings = Mapping[int, "np.ndarray | pd.DataFrame"]
 
 
 def named(values: np.ndarray, rows: pd.DataFrame, id_column: str, party: int) -> pd.DataFrame:
-    """An embedding whose rows have the ids of the rows that it was computed from, as texts.
+    """An embedding as a data frame, indexed by the ids of its rows.
 
     Its columns are ``party_0_0``, ``party_0_1``, ...: whose they are, and their place. DataError
     for missing and repeated ids.
@@ -37,7 +37,7 @@ def _columns(party: int, width: int) -> list[str]:
 def matched(
     embeddings: Embeddings, id_column: str | None
 ) -> tuple[dict[int, np.ndarray], pd.Index[str] | None]:
-    """The embeddings (m, h) row by row, and the ids of these rows; None where they have none.
+    """The embeddings (m, h), rows matched by id, and these ids; None for embeddings without ids.
 
     Ids are the index of a frame, called `id_column`. Rows with ids are matched by them: the common
     ones remain, in the order of the first party. Without that column all rows count as aligned.
@@ -76,7 +76,7 @@ def _refuse_other_index(frames: Mapping[int, pd.DataFrame], id_column: str) -> N
 
 
 def _refuse_others_columns(frames: Mapping[int, pd.DataFrame]) -> None:
-    """Refuse what `named` wrote for another party, and columns in another order."""
+    """Refuse embeddings that `named` wrote for another party, or columns in another order."""
     for n, frame in frames.items():
         found, wanted = [*map(str, frame.columns)], _columns(n, frame.shape[1])
         if found != wanted and any(name.startswith("party_") for name in found):
@@ -89,7 +89,7 @@ def _refuse_others_columns(frames: Mapping[int, pd.DataFrame]) -> None:
 
 
 def _refuse_other_shapes(values: Mapping[int, np.ndarray], *, rows: bool) -> None:
-    """Refuse embeddings of other widths than the first one's, and of other lengths for `rows`."""
+    """Refuse embeddings whose width (or, for `rows`, length) differs from that of the first."""
     first = min(values)
     wanted = values[first].shape
     for n, value in values.items():

@@ -1,4 +1,4 @@
-"""Evidence of a lie: kept in a run's folder, and judged without the run."""
+"""Evidence of a lie: stored in a run's folder, and judged without the run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from securevfl.runs.storage import EVIDENCE
 
 
 def judged(file: str | Path, manifest: str | Path) -> Verdict | None:
-    """The guilty party by its key in a manifest, which all have signed; None for nobody.
+    """Verdict on the guilty party, by its key in the signed manifest; None if nobody is guilty.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def judged(file: str | Path, manifest: str | Path) -> Verdict | None:
 
 
 def keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
-    """Write the evidence of a lie into a folder; the error that says where it is."""
+    """Write the evidence of a lie to a folder; return the error with the file's path."""
     try:
         path = _written(error.evidence, folder)
     except OSError:
@@ -53,7 +53,7 @@ def keep_evidence(error: LieFoundError, folder: Path) -> LieFoundError:
 
 
 def keep_wrong_uploads(server: Any, folder: Path) -> list[Path]:
-    """Write evidence against all whose wrong uploads a server found, a file each; the files.
+    """Write evidence against each party whose wrong uploads the server found; return the files.
 
     They hold all uploads of a label, which tell its sums.
 

@@ -1,4 +1,4 @@
-"""Each party's model in a file of its own, and predictions from these files alone.
+"""Each party's model in a file of its own, and predictions from these files.
 
 A file is a NumPy archive of arrays, read without pickle; its array ``about`` is JSON text. A
 client's holds its network and how its own raw columns become the network's rows. The server's holds
@@ -72,11 +72,11 @@ class ExportedModel:
     arrays: Mapping[str, np.ndarray] = field(repr=False)
 
     def save(self, path: Path) -> None:
-        """Write the file, whole or not at all, for the owner's eyes only (mode 0600)."""
+        """Write the file completely or not at all, readable by its owner only (mode 0600)."""
         write_durably(path, self.to_bytes(), mode=0o600)
 
     def to_bytes(self) -> bytes:
-        """Content of the file; the same for the same model."""
+        """Content of the file; equal models give equal bytes."""
         text = np.frombuffer(json.dumps(self.about).encode(), np.uint8)
         content: Any = {ABOUT: text, **self.arrays}
         buffer = io.BytesIO()
@@ -93,7 +93,7 @@ class ExportedModel:
         return network
 
     def _weights(self, prefix: str) -> dict[str, np.ndarray]:
-        """Arrays by the names that follow the prefix, each of finite numbers."""
+        """Arrays whose names start with `prefix`, by the rest of the name; all must be finite."""
         found = {k[len(prefix) :]: v for k, v in self.arrays.items() if k.startswith(prefix)}
         for name, values in found.items():
             if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
@@ -112,7 +112,7 @@ class ClientModel(ExportedModel):
 
     @functools.cached_property
     def preprocessing(self) -> PartyPreprocessor:
-        """Preprocessing that was fitted on its training rows."""
+        """Preprocessing that was fitted on the client's training rows."""
         return PartyPreprocessor.from_json(self.about["preprocessing"])
 
     @functools.cached_property
@@ -200,7 +200,7 @@ class ClientModel(ExportedModel):
 
 
 class ServerModel(ExportedModel):
-    """The server model, and its scores of embeddings."""
+    """The server model, which computes scores from embeddings."""
 
     @functools.cached_property
     def _centre(self) -> Module:
@@ -276,7 +276,7 @@ class ServerModel(ExportedModel):
 
     @functools.cached_property
     def class_values(self) -> np.ndarray:
-        """The classes in order as the user gave them, (C,)."""
+        """Class values as the user gave them, (C,), in order of class numbers."""
         return restored_classes(self.about.get("class_values"), self.about["classes"])
 
     def predict(self, embeddings: Embeddings) -> np.ndarray | pd.Series:
@@ -291,7 +291,7 @@ class ServerModel(ExportedModel):
         return pd.Series(found, index=scores.index) if isinstance(scores, pd.DataFrame) else found
 
     def predict_proba(self, embeddings: Embeddings) -> np.ndarray | pd.DataFrame:
-        """Probabilities of the classes, (m, C) float64; with ids a frame, a column for each class.
+        """Class probabilities, (m, C) float64; a data frame with a column a class if rows have ids.
 
         The columns are called as `predict` calls the classes.
 
@@ -313,7 +313,7 @@ class ServerModel(ExportedModel):
 
 @dataclass(frozen=True)
 class JointModel:
-    """All parties' models together, as only an experimenter has them.
+    """All parties' models together, which only an experimenter has.
 
     Attributes
     ----------
@@ -337,7 +337,7 @@ class JointModel:
 
     @property
     def class_values(self) -> np.ndarray:
-        """The classes in order as the user gave them, (C,)."""
+        """Class values as the user gave them, (C,), in order of class numbers."""
         return self.server.class_values
 
     def scores(self, rows: Table | Sequence[Table]) -> np.ndarray:
@@ -386,13 +386,13 @@ class JointModel:
         return [first, *(one.save_onnx(folder / f"party-{n}.onnx") for n, one in parts)]
 
     def named(self) -> dict[str, ExportedModel]:
-        """The models by the names of their files."""
+        """The models by file name."""
         clients = {f"party-{n}.npz": model for n, model in enumerate(self.clients)}
         return {"server.npz": self.server, **clients}
 
 
 def export_models(protocol: Protocol, parties: Mapping[int, Party], folder: Path) -> list[Path]:
-    """Write each party's own model into a file of its own: ``server.npz``, ``party-0.npz``, ...
+    """Write each party's model to a file of its own: ``server.npz``, ``party-0.npz``, ...
 
     A protocol is exported as arrays only, unless it has one network a client and a server model.
 
@@ -418,7 +418,7 @@ def export_models(protocol: Protocol, parties: Mapping[int, Party], folder: Path
 
 
 def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, folder: Path) -> Path:
-    """Write the model of one party, and return its file; the others need not be trained.
+    """Write the model of one party and return its file; other parties may be untrained.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ def _save_all(
 
 
 def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | None:
-    """The models of a finished run's folder, without its data; None where no party had them all.
+    """Models from a finished run's folder, without its data; None if no party had all its models.
 
     Parameters
     ----------
@@ -486,7 +486,7 @@ def kept_models(folder: Path, *, code: Collection[str] = ()) -> JointModel | Non
 
 
 def export_kept(folder: Path, out: Path) -> list[Path] | None:
-    """Write a finished run's models as `export_models`; None where no party had them all."""
+    """Write a finished run's models as `export_models` does; None if no descriptions are stored."""
     abouts = read_descriptions(folder)
     return _save_all(abouts, read_arrays(folder / MODELS), out) if abouts else None
 

@@ -76,7 +76,7 @@ def _predictions(
     coded: bool,
     told: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Result of `predict_files` for rows that were read; `told` is what is known of them."""
+    """Result of `predict_files` for rows in memory; `told` is the facts known of them."""
     from securevfl.models.scores import decided, probabilities
 
     cost: dict[str, object] = {}
@@ -113,7 +113,7 @@ def _id_column(spec: RunSpec, model: Run | JointModel) -> str | None:
 
 
 def _fitted(model: Run | JointModel) -> list[PartyPreprocessor]:
-    """Preprocessing of each party."""
+    """Preprocessing of each party's columns."""
     if isinstance(model, JointModel):
         return [client.preprocessing for client in model.clients]
     return list(model.protocol.data.transform.parties)
@@ -162,7 +162,7 @@ def _check_count(files: Sequence[Path], summary: Summary) -> None:
 def export_folder(
     folder: Path, out: Path, *, code: Collection[str] = (), onnx: bool = False
 ) -> list[Path]:
-    """Write the model of each party of a finished run into a file of its own, below `out`.
+    """Write each party's model of a finished run to a file of its own in folder `out`.
 
     With `onnx` also as ONNX files (`JointModel.save_onnx`).
     """
@@ -174,7 +174,7 @@ def export_folder(
 def trace_folder(
     folder: Path, *, sender: str | None, receiver: str | None, **chosen: Any
 ) -> tuple[pd.DataFrame, PartyNames]:
-    """Messages of a run's folder, and what people call its parties.
+    """Messages of a run from its folder, and the names of its parties.
 
     A party is named by its name, ``party-3``, ``3`` or ``server``. The others are as for
     `securevfl.runs.trace.trace`.
@@ -189,7 +189,7 @@ def trace_folder(
 
 
 def _party(names: PartyNames, word: str | None, last: int) -> int | None:
-    """Party that a word names; `last` is the number of the last client, as far as it is known."""
+    """Number of the party that a word names; `last` is the last client's number, if known."""
     if word is None:
         return None
     found = names.number(word)

@@ -48,21 +48,21 @@ class History(list[dict[str, Any]]):
     """
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row an entry, one column a key; NaN where an entry has none."""
+        """Data frame with a row an entry and a column a key; NaN where a key is absent."""
         import pandas as pd
 
         return pd.DataFrame(list(self))
 
 
 def row_of(event: Event) -> Row:
-    """An event as a history has it, with its time in seconds."""
+    """An event as a row of the history, its time in seconds."""
     known = {"event": event.name, "party": event.party, "round": event.round}
     return {**known, "time": event.time / 1e9, **event.fields}
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a run, reported once a server step.
+    """Progress of a run, reported after each server step.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def measures_of(protocol: Protocol, scores: np.ndarray) -> dict[str, float]:
 
 
 def measures_in(measures: Row, data: VerticalDataset) -> dict[str, float]:
-    """Measures of a row or of coded inference as a summary calls them, such as ``test_rmse``."""
+    """Measures under their names in a summary, such as ``test_rmse``."""
     found = {f"test_{name}": measures[name] for name in MEASURES if name in measures}
     found |= {name: measures[name] for name in QUALITY if name in measures}
     if "rmse" in measures:  # which coded inference tells alone
@@ -180,7 +180,7 @@ class HistoryRecorder:
             _LOG.log(logging.INFO if event.name in _TROUBLE else logging.DEBUG, "%s", entry)
 
     def _add_again(self, entry: Row) -> None:
-        """Add the row of a step that a server tells of again, if it was not heard of before."""
+        """Add the row of a step that a restarted server reports again, unless it is there."""
         if not self.rows or entry["step"] > self.rows[-1]["step"]:
             self._evaluate()
             if self.transcript is not None:
@@ -188,7 +188,7 @@ class HistoryRecorder:
             self._add({**entry, "event": "round"})
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Evaluate once all clients are through with the round of the newest row."""
+        """Evaluate once all clients have finished the newest row's round."""
         if left:
             self.events.append(
                 {"event": "left", "party": party, "round": round, "time": time / 1e9}
@@ -207,7 +207,7 @@ class HistoryRecorder:
         self._settled()
 
     def _settled(self) -> None:
-        """Pass the newest row, which is now complete, to the tracker."""
+        """Pass the newest row, now complete, to the tracker."""
         if self.track is not None and self.rows:
             self.track(self.rows[-1])
 
@@ -224,7 +224,7 @@ class HistoryRecorder:
             self._tell()
 
     def _tell(self) -> None:
-        """Report the newest step, once."""
+        """Report the newest step once to the `progress` callback."""
         if self.progress is None or not self._untold:
             return
         self._untold, row = False, self.rows[-1]
@@ -243,7 +243,7 @@ class HistoryRecorder:
         )
 
     def _watch_loss(self, row: Row) -> None:
-        """Tell once that the training loss has grown beyond a thousand times the first."""
+        """Warn, once, that the training loss exceeds a thousand times its first value."""
         first, loss = self.rows[0].get("loss"), row.get("loss")
         if first is None or loss is None or self._diverging:
             return
@@ -260,7 +260,7 @@ class HistoryRecorder:
         return any(event["event"] == _DIVERGING for event in self.events)
 
     def _due(self, row: Row) -> bool:
-        """Whether a new row is to be evaluated; the rows before it are in `rows`."""
+        """Whether a new row is due for evaluation; `rows` holds the rows before it."""
         if self.eval_seconds is None:
             return bool(row["step"] % self.eval_every == 0)
         before = self.rows[-1]["time"] if self.rows else 0.0
@@ -290,12 +290,12 @@ class HistoryRecorder:
 
     @property
     def newest(self) -> int:
-        """Nanoseconds of the run at its newest row or event; 0 before the first."""
+        """Virtual time, in nanoseconds, of the newest row or event; 0 before the first."""
         seconds = max((entry["time"] for entry in (*self.rows, *self.events)), default=0.0)
         return round(seconds * 1e9)
 
     def state(self) -> dict[str, Any]:
-        """Content for a checkpoint."""
+        """State of the recorder for a checkpoint."""
         return {
             "rows": list(self.rows),
             "events": list(self.events),
@@ -305,7 +305,7 @@ class HistoryRecorder:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Restore the recorder from `state`."""
         self.rows = History(state["rows"])
         self.events = History(state["events"])
         self._pending = state["pending"]
@@ -313,7 +313,7 @@ class HistoryRecorder:
         self._newest = dict(state["newest"])
 
     def go_back(self, round: int) -> None:
-        """Forget what came after a round, which will be made again."""
+        """Delete rows and events after a round, which the run repeats."""
         events = [event for event in self.events if event["round"] <= round]
         rows = [row for row in self.rows if row["round"] <= round]
         if len(rows) < len(self.rows):  # then those that are left have been evaluated

@@ -1,4 +1,4 @@
-"""A run read back from its folder."""
+"""A finished run read from its folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def load_run(
     folder: Path | str, *, data: VerticalDataset | None = None, code: Collection[str] = ()
 ) -> Run:
-    """Read a finished run back, to predict with it, to look at it, or to export its models.
+    """Read a finished run from its folder, to predict, inspect or export.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def load_run(
 
 
 def read_finished(folder: Path) -> tuple[RunSpec, Summary]:
-    """Specification and summary of a finished run, whose files are undamaged.
+    """Specification and summary of a finished run, after a check of its files.
 
     ConfigurationError when there is none; CheckpointError when its files are damaged.
     """
@@ -95,7 +95,7 @@ def read_finished(folder: Path) -> tuple[RunSpec, Summary]:
 def load_run_data(
     spec: RunSpec, folder: Path, data: VerticalDataset | None, what: str = "load"
 ) -> VerticalDataset:
-    """The data set of a run: loaded as it was, or the one that is given, if it is the same."""
+    """The data set of a run, loaded again; or the given one, if it is the same."""
     if spec.engine == ORGANISATIONS:
         raise ConfigurationError(
             f"{what}: {folder} is the folder of one party of a session, and nobody has the models "

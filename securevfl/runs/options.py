@@ -96,13 +96,13 @@ def option_of(info: FieldInfo) -> Option | None:
 
 
 def options_of(model: type[BaseModel]) -> dict[str, Option]:
-    """The options of a model by name, in the order of their declaration."""
+    """Options of a model by name, in the order of their declaration."""
     found = {name: option_of(info) for name, info in model.model_fields.items()}
     return {name: declared for name, declared in found.items() if declared is not None}
 
 
 def default_words(info: FieldInfo) -> str:
-    """The default of an option in words; empty if there is none to name."""
+    """Default value of an option in words; empty if there is none."""
     declared = option_of(info)
     if declared is not None and declared.default_text:
         return declared.default_text
@@ -129,7 +129,7 @@ def may_be_none(info: FieldInfo) -> bool:
 
 
 def check_values(model: type[BaseModel], values: Mapping[str, object], place: str) -> None:
-    """Refuse values that options of a model cannot have; None stands for the default.
+    """Refuse values that options of a model do not permit; None stands for the default.
 
     Values that are read from a file, such as conditions, are checked where they are read.
     """
@@ -160,7 +160,7 @@ def _checker(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
 
 
 def requirement(info: FieldInfo) -> str:
-    """Requirement of a value, in words.
+    """Requirement on a value of an option, in words, such as "a finite number of 1 or more".
 
     Examples
     --------
@@ -184,7 +184,7 @@ def requirement(info: FieldInfo) -> str:
 
 
 def documents_options(*models: type[BaseModel]) -> Callable[[_F], _F]:
-    """Put the options of models in the place of ``{options}`` in a function's docstring."""
+    """Decorator that replaces ``{options}`` in a docstring by the documentation of options."""
     text = "\n".join(_entry(name, model) for model in models for name in options_of(model))
 
     def write(function: _F) -> _F:
@@ -209,10 +209,10 @@ def _entry(name: str, model: type[BaseModel]) -> str:
 
 
 def pick(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some values that belong to options of a model."""
+    """Entries of `values` that are options of a model."""
     return {name: values[name] for name in options_of(model) if name in values}
 
 
 def per_job(model: type[BaseModel]) -> Sequence[str]:
-    """Names of the options that each run of a study may have of its own."""
+    """Names of the options that may differ between the runs of a study."""
     return tuple(name for name, declared in options_of(model).items() if declared.per_job)

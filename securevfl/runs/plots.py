@@ -162,7 +162,7 @@ def draw_band(
     measure: str,
     unit: float = 1.0,
 ) -> float:
-    """Draw a run's mean and range over seeds, in the run's colour; where its curve ends."""
+    """Draw a run's mean and range over seeds, in its colour; return the end of its curve."""
     where, low, mean, high = _band(seeds, axis, measure)
     look = _look(number)
     if where[0] < where[-1]:
@@ -178,7 +178,7 @@ def draw_band(
 
 
 def _look(number: int) -> dict[str, Any]:
-    """Colour and line of a run, by its place among the runs."""
+    """Colour and line style of the run with this number."""
     line = _STYLES[number // len(COLOURS) % len(_STYLES)]
     return {"color": COLOURS[number % len(COLOURS)], "linestyle": line}
 

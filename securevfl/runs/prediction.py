@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """Result of a coded prediction, and its cost.
+    """Result of a coded prediction, with its cost.
 
     Attributes
     ----------
@@ -63,11 +63,11 @@ class _Recorder:
         self.events = History()
 
     def record(self, event: Event) -> None:
-        """Keep an event."""
+        """Store an event."""
         self.events.append(row_of(event))
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Nothing is kept of it."""
+        """Do nothing: the end of a round is not stored."""
 
 
 def infer(
@@ -77,7 +77,7 @@ def infer(
     rows: RawRows,
     conditions: str | Path | Mapping[str, object] | Conditions | None = None,
 ) -> Inference:
-    """Predict rows by the protocol itself, on secret shares.
+    """Predict rows on secret shares, by the protocol itself.
 
     Parameters
     ----------

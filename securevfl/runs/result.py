@@ -1,4 +1,4 @@
-"""The result of a run: its history, its models, and what is written of it."""
+"""Result of a run: history, models, and the files written."""
 
 from __future__ import annotations
 
@@ -119,34 +119,34 @@ class Run:
 
     @property
     def class_values(self) -> np.ndarray:
-        """The classes in order as the user gave them, (C,); none for a regression."""
+        """Class values as the user gave them, (C,), in order of numbers; empty for a regression."""
         return self.protocol.data.class_values
 
     @property
     def names(self) -> PartyNames:
-        """Names of the parties, for people; numbers where the data set names none."""
+        """Names of the parties for people; numbers if the data set has no names."""
         return PartyNames(self.protocol.data.party_names)
 
     @property
     def virtual_seconds(self) -> float:
-        """Time at which the server had all it needed."""
+        """Virtual time, in seconds, at which the server had everything it needed."""
         own = [e["time"] for e in self.history + self.events if e["party"] == SERVER]
         return float(max(own, default=0.0))
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of the protocol in this configuration, and of its links."""
+        """Claims of the protocol in this configuration, and of the links between parties."""
         stated = given_sums(self.protocol.claims, self.released)
         return stated + link_claims(self.spec.sealed)
 
     @functools.cached_property
     def released(self) -> Odometer | None:
-        """Equations that the decoded sums gave about a row; None where nobody decodes sums."""
+        """Count of equations that decoded sums revealed about a row; None if none are decoded."""
         return self.protocol.released(self.history[-1]["round"] if self.history else 0)
 
     @functools.cached_property
     def quality(self) -> dict[str, float]:
-        """Measures of the trained model beside those of its history, on test rows in the clear.
+        """Further measures of the trained model, on plain test rows.
 
         `securevfl.models.quality.quality` says which; empty where nobody evaluates in the clear.
         """
@@ -176,7 +176,7 @@ class Run:
 
     @functools.cached_property
     def planned(self) -> dict[str, Any] | None:
-        """Prediction of the planner beside what was measured; None without a message schedule."""
+        """Prediction of the planner beside the measured values; None without message schedule."""
         from securevfl.planning.comparison import held_against
 
         if self.spec.faults is not None:
@@ -261,7 +261,7 @@ class Run:
 
     @property
     def _attacked(self) -> dict[str, str]:
-        """Sentence on attacks, which stands behind what the sums tell."""
+        """Sentence on attacks, which follows that on what the sums reveal."""
         own_data = self.spec.source is None
         return {"attacks": attacked(self.folder, self.protocol.name, own_data=own_data)}
 
@@ -319,7 +319,7 @@ class Run:
         rows: RawRows,
         conditions: str | Path | Mapping[str, object] | Conditions | None = None,
     ) -> Inference:
-        """Predict rows by the protocol itself, on secret shares, and say what it took.
+        """Predict rows on secret shares, by the protocol itself, and report the cost.
 
         Parameters
         ----------
@@ -334,7 +334,7 @@ class Run:
             return infer(self.protocol, self.parties, self.spec, rows, conditions)
 
     def export(self, folder: Path | str) -> list[Path]:
-        """Write each party's own model into a file of its own.
+        """Write each party's model to a file of its own.
 
         See `securevfl.runs.export.export_models`.
         """
@@ -343,7 +343,7 @@ class Run:
         return export_models(self.protocol, self.parties, Path(folder))
 
     def trace(self, **chosen: Any) -> pd.DataFrame:
-        """The messages of the run, one a row; `securevfl.runs.trace.trace` says how to choose."""
+        """Messages of the run, one a row; `securevfl.runs.trace.trace` explains the filters."""
         from securevfl.runs.trace import trace
 
         return trace(self.transcript, self.events, **chosen)
@@ -388,7 +388,7 @@ class Run:
 
 
 def _alone_in_residues(protocol: Protocol) -> list[str]:
-    """Warning where few clients are in the sums modulo some number."""
+    """Warning if few clients contribute to the sums modulo some number."""
     numbers = sum(own.size for own in protocol.data.train)
     if not isinstance(protocol, (CodedProtocol, SharedModels)) or numbers > _QUICKLY_ROUNDED:
         return []
@@ -398,7 +398,7 @@ def _alone_in_residues(protocol: Protocol) -> list[str]:
 
 
 def sums_told(released: Odometer | None, events: History, rounds: int, asked: int) -> list[str]:
-    """Sentences on what the sums gave, where that is much or their budget ended the run."""
+    """Sentences on what decoded sums revealed, if it is much or their budget ended the run."""
     if released is None:
         return []
     ends = [event for event in events if event["event"] == "sum_budget"]
@@ -410,7 +410,7 @@ def sums_told(released: Odometer | None, events: History, rounds: int, asked: in
 
 
 def differ_in_case(classes: Sequence[str]) -> list[str]:
-    """A sentence where names of classes differ in capital letters alone."""
+    """Sentence on class names that differ only in capital letters; empty if there are none."""
     same: dict[str, list[str]] = {}
     for name in classes:
         same.setdefault(name.casefold(), []).append(name)
@@ -421,7 +421,7 @@ def differ_in_case(classes: Sequence[str]) -> list[str]:
 
 
 def many_classes(classes: int, rows: int) -> list[str]:
-    """A sentence where the classes are so many that they may be no classes."""
+    """Sentence if there are so many classes that the labels may be no classes; else empty."""
     if classes <= MOST_NUMERIC_CLASSES or rows > _ROWS_PER_CLASS * classes:
         return []
     return [
@@ -431,7 +431,7 @@ def many_classes(classes: int, rows: int) -> list[str]:
 
 
 def few_test_rows(rows: int) -> list[str]:
-    """A sentence where the test rows are so few that a measure on them says little."""
+    """Sentence if there are too few test rows for a meaningful measure; else empty."""
     if not 0 < rows < _FEW_TEST_ROWS:
         return []
     return [
@@ -441,7 +441,7 @@ def few_test_rows(rows: int) -> list[str]:
 
 
 def one_test_class(labels: np.ndarray, classes: Sequence[str]) -> list[str]:
-    """A sentence where all test rows are of one class."""
+    """Sentence if all test rows are of one class; else empty."""
     if not classes or not len(labels) or (labels != labels[0]).any():
         return []
     return [
@@ -451,7 +451,7 @@ def one_test_class(labels: np.ndarray, classes: Sequence[str]) -> list[str]:
 
 
 def notices(summary: Mapping[str, Any], classes: int = 0) -> list[str]:
-    """Sentences about a finished run, each with its numbers and what to change.
+    """Sentences for the user about a finished run, with numbers and what to change.
 
     `classes` are those of which the training loss is the cross-entropy; else 0.
     """
@@ -487,13 +487,13 @@ def notices(summary: Mapping[str, Any], classes: int = 0) -> list[str]:
 
 
 def ended_by_rounds(summary: Mapping[str, Any]) -> bool:
-    """Whether a run made all the rounds that it was asked for; unknown for older summaries."""
+    """Whether a run made all rounds asked for; False for summaries without their number."""
     asked = summary.get("rounds_asked")
     return asked is not None and summary["rounds"] >= asked
 
 
 def no_slack(derived: Mapping[str, Any]) -> str:
-    """A sentence where a coded protocol waits for all of its parties; empty where it does not."""
+    """Sentence if a coded protocol needs all of its parties in each round; else ""."""
     R, N, A = (derived.get(name, 0) for name in ("R", "N", "A"))
     if not R or R + 2 * A < N:
         return ""

@@ -1,4 +1,4 @@
-"""The specification of a run: everything that determines it, and its form on disk."""
+"""Specification of a run: everything that determines it, and its form on disk."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _faults_to_file(faults: Faults) -> dict[str, object]:
 
 
 class RunSpec(BaseModel):
-    """Everything that determines a run. ``config.toml`` is its image.
+    """Everything that determines a run; ``config.toml`` stores it.
 
     Each option of a run is declared here, in one call of `option`. The command line, study files,
     jobs, ``config.toml``, the report's command and the docstring of `securevfl.run` derive from the
@@ -126,7 +126,7 @@ class RunSpec(BaseModel):
 
     @property
     def secret_choices(self) -> str:
-        """Sentence about the source of secret choices, and what their knowledge gives away."""
+        """Sentence on the source of secret choices, and on what knowing it would reveal."""
         if self.engine != "simulation":
             return "each party's, from its own entropy"
         seed = f"the secret seed {self.seed} (the run's own)"
@@ -135,7 +135,7 @@ class RunSpec(BaseModel):
         return f"derived from {seed}. {SECRET_SEED_KNOWN}"
 
     def to_toml(self, derived: Mapping[str, object]) -> str:
-        """Text of ``config.toml``; `derived` and versions are shown in it and not read back."""
+        """Text of ``config.toml``; `derived` and versions in it are not read back."""
         import tomli_w
 
         from securevfl._version import __version__
@@ -163,7 +163,7 @@ class RunSpec(BaseModel):
         return tomli_w.dumps(content)
 
     def _image(self) -> tuple[dict[str, object], dict[str, object]]:
-        """Options for the file: those that are always written, and those that may be None."""
+        """Options for the file: those always written, and those that may be None."""
         always: dict[str, object] = {}
         optional: dict[str, object] = {}
         for name, declared in options_of(type(self)).items():
@@ -176,7 +176,7 @@ class RunSpec(BaseModel):
 
     @classmethod
     def from_toml(cls, path: Path) -> RunSpec:
-        """Specification of a run, from its ``config.toml``.
+        """Specification of a run from its ``config.toml``.
 
         ConfigurationError when there is none; CheckpointError when it is damaged or of another
         format.
@@ -227,7 +227,7 @@ class RunSpec(BaseModel):
 
 
 def reads_local_tables(source: DataSource | None, engine: str) -> bool:
-    """Whether a run is one whose parties read tables of their own: party files on a cluster."""
+    """Whether the run's parties read tables of their own: party files on a cluster."""
     return engine != "simulation" and source is not None and "party_files" in source.options
 
 

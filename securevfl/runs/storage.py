@@ -1,4 +1,4 @@
-"""A finished run on disk: what its parties hold, every message, and the way back to a `Run`."""
+"""A finished run on disk: state of its parties, every message, and the way back to a `Run`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_ROWS = {name: np.empty(0, code) for name, code in COLUMNS.items()}
 
 
 def write_parties(path: Path, parties: Mapping[int, Party]) -> None:
-    """Write what the parties keep: models, their optimisers, counters; no data and no mask.
+    """Write the parties' state: models, optimisers and counters; no data and no masks.
 
     Of models that exist in shares only, those shares.
     """
@@ -55,7 +55,7 @@ def _kept(party: Party) -> dict[str, object]:
 
 
 def read_parties(path: Path, parties: Mapping[int, Party]) -> None:
-    """Give new parties of the same protocol what those of a run kept.
+    """Restore the stored state of a run into new parties of the same protocol.
 
     CheckpointError when the file is damaged, or of another version of the protocol.
     """
@@ -90,12 +90,12 @@ def _give_back(path: Path, saved: dict[int, dict[str, Any]], parties: Mapping[in
 
 
 def write_config(path: Path, text: str) -> None:
-    """Write a run's specification for its owner alone: the seed of its secrets stands in it."""
+    """Write a run's specification, readable by its owner only, since it holds the secret seed."""
     write_durably(path, text, mode=0o600)
 
 
 def write_history(path: Path, rows: Rows, events: Rows) -> None:
-    """Write rows and other events, both in the order in which they were recorded.
+    """Write history rows and other events, both in the order of recording.
 
     The event of a round follows the row of it. Times say nothing of the order: a clock may be set.
     """
@@ -104,7 +104,7 @@ def write_history(path: Path, rows: Rows, events: Rows) -> None:
 
 
 def read_history(folder: Path) -> tuple[History, History]:
-    """Rows of the history, and all other events, in the order in which they were recorded.
+    """History rows, and all other events, in the order of recording.
 
     ConfigurationError when the folder has none; CheckpointError when it is damaged, or its steps do
     not ascend.
@@ -149,7 +149,7 @@ _EVENT: dict[str, Any] = {"event": str, "party": int, "round": int, "time": (int
 
 
 def _is_step(entry: object, number: int) -> bool:
-    """Whether an entry is a row of the history; it is refused if it is no event at all."""
+    """Whether an entry is a history row; refuse an entry that is no event."""
     row = isinstance(entry, dict) and (entry.get("event"), entry.get("party")) == ("round", SERVER)
     for name, kind in (_EVENT | {"step": int} if row else _EVENT).items():
         if not isinstance(entry, dict) or not isinstance(entry.get(name), kind):
@@ -161,7 +161,7 @@ def _is_step(entry: object, number: int) -> bool:
 
 
 def write_transcript(folder: Path, transcript: Transcript) -> None:
-    """Write every message, compressed; ``messages.csv`` has their sums."""
+    """Write every message, compressed; ``messages.csv`` holds the totals."""
     kinds = np.array(transcript.kinds, dtype=np.str_)
     with zipfile.ZipFile(folder / MESSAGES, "w", zipfile.ZIP_DEFLATED) as archive:
         with archive.open("kinds.npy", "w", force_zip64=True) as file:
@@ -178,7 +178,7 @@ def write_transcript(folder: Path, transcript: Transcript) -> None:
 
 
 def messages_bytes(folder: Path) -> int:
-    """Memory that the columns of all messages take; 0 where the file is damaged."""
+    """Memory, in bytes, of the columns of all messages; 0 if the file is damaged."""
     try:
         return count_rows(folder / MESSAGES, COLUMNS) * ROW_BYTES
     except (OSError, ValueError):
@@ -186,7 +186,7 @@ def messages_bytes(folder: Path) -> int:
 
 
 def read_transcript(folder: Path) -> Transcript:
-    """Every message of a finished run; many of them stay in their file until they are wanted.
+    """Every message of a finished run; large transcripts stay on disk until they are used.
 
     ConfigurationError when the run kept none; CheckpointError when the file is damaged.
     """

@@ -55,7 +55,7 @@ def few_collections() -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _libraries(modules: int) -> Any:
-    """The libraries of this process that have threads of their own.
+    """The libraries of this process that have thread pools.
 
     To look for them takes 2 ms, as long as a small run. It is done again whenever the number of
     imported modules has changed, for a library comes with a module that is imported.

@@ -1,4 +1,4 @@
-"""The messages of a run: when, from whom, to whom, of what kind, and what became of each."""
+"""Messages of a run: time, sender, receiver, kind, and whether each arrived."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def trace(
     receiver: int | None = None,
     fate: str | None = None,
 ) -> pd.DataFrame:
-    """Messages of a run in the order in which they were sent, or some of them.
+    """Messages of a run, all or chosen ones, in the order of sending.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _check_numbers(
 
 
 def _fates(columns: Mapping[str, np.ndarray], events: Rows) -> np.ndarray:
-    """Index into FATES of every message; those that were lost are named by events.
+    """Index into FATES of every message; events name those that were lost.
 
     Work that its sender dropped (`Conditions.delay_mode`) has no bytes; all else has an envelope.
     """

@@ -1,1 +1,1 @@
-"""The start of a run, and the ways of carrying it out: virtual time here, or a Ray cluster."""
+"""Start of a run, and its engines: virtual time in this process, or a Ray cluster."""

@@ -18,7 +18,7 @@ _GROWING = ("rows", "events")
 
 
 def read_autosave(folder: Path) -> dict[str, Any]:
-    """Content of the newest whole checkpoint, with the history's older entries."""
+    """Content of the newest complete checkpoint, with the older entries of the history."""
     state = read_checkpoint(folder)
     history = state.get("historian")
     if isinstance(history, dict):
@@ -35,7 +35,7 @@ def _entries_file(folder: Path, name: str, number: int) -> Path:
 
 
 class Autosave:
-    """Decides when a checkpoint is due, and writes it."""
+    """Writer of checkpoints, which also decides when one is due."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Autosave:
 
     @property
     def spent(self) -> float:
-        """Real seconds of the run, those before a resume included."""
+        """Real seconds of the run, including those before a resume."""
         return time.monotonic() - self._started
 
     def pause(self) -> bool:
@@ -79,7 +79,7 @@ class Autosave:
         return False
 
     def keep_ended(self) -> None:
-        """Write a checkpoint of a run that has ended, whose result could not be saved."""
+        """Write a checkpoint of a finished run whose result could not be saved."""
         if self.simulation.finished:
             self._ask(stop=False, needed=True)
 
@@ -111,7 +111,7 @@ class Autosave:
         self.simulation.request_state(write)
 
     def _newest_history(self, folder: Path) -> dict[str, Any]:
-        """The history's state; older entries are in files, which are written once.
+        """State of the history; its older entries are in files, each written once.
 
         The last entry may still change, by an evaluation.
         """

@@ -1,4 +1,4 @@
-"""Interface of engines: one carries out an assembled run, and names the options it supports."""
+"""Interface of engines, which carry out an assembled run and name the options they support."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Course:
-    """Course of a run on an engine; nothing of it changes the result.
+    """Settings for the course of a run on an engine; none of them changes the result.
 
     The options are of the engine's type `Options`. `resume_from` is what its `read` returned, to go
     on with a run; checkpoints are written every so many real seconds. `pause` is asked often; when
@@ -34,7 +34,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that came to its end.
+    """Outcome of a run that reached its end.
 
     Its real seconds include those before a resume where they are known. `keep` writes what is
     needed to resume the run at its end, where its result cannot be saved.
@@ -46,7 +46,7 @@ class Ended:
 
 
 class Engine(Protocol):
-    """Carries out a run. It refuses before the start what it cannot do.
+    """An engine: carries out a run, or refuses before the start.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Engine(Protocol):
         """
 
     def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
-        """Run to the end; None if `pause` stopped the run before.
+        """Run to the end; return None if `pause` stopped the run before.
 
         The recorder holds the parties as they are at the start, and observes.
         """

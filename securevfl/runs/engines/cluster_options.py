@@ -1,4 +1,4 @@
-"""Options of runs on a Ray cluster: where it is, and who takes part."""
+"""Options of runs on a Ray cluster: its address, and the parties' places and keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClusterOptions(BaseModel):
-    """Options of a cluster: places and keys of the parties. None influences what they compute."""
+    """Options of a cluster: places and keys of parties; none changes what they compute."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Runs on a cluster whose parties read their own tables; the driver never has any.
+"""Runs on a cluster whose parties read their own tables, which the driver never holds.
 
 First every party's actor reads its table and takes part in finding the common rows
 (`securevfl.data.local_tables`); what all may know goes into ``facts.json`` of the run's
@@ -44,7 +44,7 @@ _MADE: dict[tuple[str, str, int], Protocol] = {}  # of this process, which is a 
 
 @dataclass(frozen=True)
 class TableOwnerFactory:
-    """Makes who prepares a table, where the table is.
+    """Factory of the party that prepares a table, on the table's machine.
 
     `folder` is that of the run, on each party's own machine; `kind` makes the party.
     """
@@ -54,14 +54,14 @@ class TableOwnerFactory:
     kind: Callable[[int, Sequence[int], Tables, Path], TableOwner] = TableOwner
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
-        """The party."""
+        """Create the party that prepares table `index`."""
         place = own_folder(self.folder, index)
         return self.kind(index, range(len(self.tables.party_files)), self.tables, place)
 
 
 @dataclass(frozen=True)
 class LocalTableFactory:
-    """Makes a party of a protocol from its own table, where that is."""
+    """Factory of a protocol's party that reads its own table, on the table's machine."""
 
     protocol: str
     options: Mapping[str, object]
@@ -71,13 +71,13 @@ class LocalTableFactory:
     folder: str
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
-        """The party."""
+        """Create party `index` with its secrets."""
         made = self.made(index)
         made.secrets = secrets
         return made.party(index)
 
     def made(self, index: int) -> Protocol:
-        """The protocol as a party has it; its table is read once in a process."""
+        """The protocol with this party's data; each table is read once in a process."""
         key = self.folder, self.protocol, index
         if key not in _MADE:
             data = self.tables.seen_by(index, self.facts, own_folder(self.folder, index))
@@ -87,12 +87,12 @@ class LocalTableFactory:
 
 @dataclass(frozen=True)
 class OwnEmbedding:
-    """Asks a party for the embedding of its own test rows, (m, h)."""
+    """Request to a party for the embedding of its own test rows, (m, h)."""
 
     factory: LocalTableFactory
 
     def __call__(self, party: Party) -> np.ndarray:
-        """The embedding."""
+        """Compute the embedding at the party."""
         made = self.factory.made(party.index)
         embedding: np.ndarray = made.embed(party, made.data.test[party.index])
         return embedding
@@ -100,7 +100,7 @@ class OwnEmbedding:
 
 @dataclass(frozen=True)
 class Measures:
-    """Asks the server what the embeddings of all test rows are worth."""
+    """Request to the server for measures of the models, from embeddings of all test rows."""
 
     factory: LocalTableFactory
     embeddings: Mapping[int, np.ndarray]
@@ -112,26 +112,26 @@ class Measures:
 
 
 def known_embeddings(embeddings: Mapping[int, np.ndarray]) -> dict[int, Any]:
-    """Stand-ins of clients whose embeddings of the rows in question are known."""
+    """Substitutes for clients whose embeddings of these rows are known."""
     return {n: _KnownEmbedding(embedding) for n, embedding in embeddings.items()}
 
 
 class _KnownEmbedding:
-    """Stands for a client whose embedding of the rows in question is known."""
+    """Substitute for a client with a known embedding."""
 
     def __init__(self, embedding: np.ndarray) -> None:
         self.embedding = embedding
         self.network = self.learner = self
 
     def forward(self, rows: np.ndarray) -> np.ndarray:
-        """The embedding."""
+        """The known embedding, whatever `rows` are."""
         return self.embedding
 
     encode = forward
 
 
 def tables_of(source: DataSource, protocol: str) -> Tables:
-    """Files of the parties, and options to read them.
+    """Files of the parties, and options for reading them.
 
     ConfigurationError for a protocol whose parties need more than their own columns; DataError for
     options that need all columns in one process.
@@ -223,12 +223,12 @@ def facts_of(folder: Path) -> PublicFacts:
 
 
 def driver_dataset(local: LocalTables) -> VerticalDataset:
-    """The data set as the driver has it: its shape, and nothing in it."""
+    """The data set as the driver has it: right sizes, with zeros for all values."""
     return local.tables.seen_by(None, local.facts, None)
 
 
 def measured(cluster: Cluster, factory: LocalTableFactory) -> dict[str, float]:
-    """The models as they stand, evaluated where the data are; nothing while a party is down."""
+    """Measures of the current models, computed where the data are; empty while a party is down."""
     peers = range(len(factory.tables.party_files))
     try:
         embeddings = {n: cluster.ask(n, OwnEmbedding(factory)) for n in peers}

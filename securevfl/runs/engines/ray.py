@@ -1,4 +1,4 @@
-"""Runs whose parties are Ray actors: made where they live, watched from here, and resumed."""
+"""Runs whose parties are Ray actors: created on their nodes, watched by the driver, resumed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNTOLD = 2  # rounds that may be over before the driver has written of any
 
 @dataclass(frozen=True)
 class PartyFactory:
-    """Makes a party on its own node, by its own secrets; data are loaded there."""
+    """Factory of a party on its own node, with its own secrets; it loads the data there."""
 
     protocol: str
     options: Mapping[str, object]
@@ -47,7 +47,7 @@ class PartyFactory:
     data: DataSource | VerticalDataset
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
-        """The party."""
+        """Create party `index`."""
         with few_collections():  # torch is imported here
             data = self.data.load() if isinstance(self.data, DataSource) else self.data
             made, _ = make_protocol(self.protocol, self.options, data, self.seed)
@@ -56,7 +56,7 @@ class PartyFactory:
 
 
 class Driver:
-    """One run on a cluster, as the driver sees it.
+    """The driver's side of one run on a cluster.
 
     Without a folder, parties that die do not come back; they are started again `restarts` times, as
     for `Cluster`. The recorder evaluates copies of the parties' models, as they stand when it is
@@ -105,7 +105,7 @@ class Driver:
         self._began = time.monotonic()
 
     def _cluster(self, assembled: Assembled, options: ClusterOptions) -> Cluster:
-        """The cluster whose actors have aligned the tables, or a new one."""
+        """The cluster whose actors aligned the tables, or a new one."""
         spares = self.protocol.can_spare
         go_back = None if comes_back_alone(self.protocol) else self._go_back
         if assembled.tables is not None and assembled.tables.cluster is not None:
@@ -122,7 +122,7 @@ class Driver:
         )
 
     def run(self, pause: Callable[[], bool] | None = None, *, resumed: bool = False) -> bool:
-        """Run to the end; False if `pause` stopped it before."""
+        """Run to the end; return False if `pause` stopped the run before."""
         try:
             at = self._take_up() if resumed else None
             ended = self.cluster.run(
@@ -146,7 +146,7 @@ class Driver:
 
     @property
     def spent(self) -> float:
-        """Real seconds of the run, those of earlier drivers included."""
+        """Real seconds of the run, including those of earlier drivers."""
         return time.monotonic() - self._began
 
     def _on_event(self, event: Event) -> None:
@@ -170,7 +170,7 @@ class Driver:
         self._due = now + max(_WRITE, _SHARE * (now - began))
 
     def _take_up(self) -> int | None:
-        """The round from which all parties go on; None where the run had not begun.
+        """The round from which all parties continue; None if the run had not begun.
 
         What cannot be taken up is refused, and left as it is.
         """
@@ -186,7 +186,7 @@ class Driver:
         return at
 
     def _go_back(self, kept: Mapping[int, Sequence[int]], *, known: bool = True) -> int | None:
-        """Take the history back to the newest round of which everybody has a checkpoint.
+        """Truncate the history to the newest round of which all parties have a checkpoint.
 
         `kept` are the rounds of which each party has one; `known` says whether there is a history.
         None stands for the beginning, where next to nothing was done. CheckpointError when to begin
@@ -202,7 +202,7 @@ class Driver:
         return at
 
     def _refuse_loss(self, kept: Mapping[int, Sequence[int]], newest: int) -> None:
-        """Refuse to begin anew where there is work that this would delete."""
+        """Refuse to start from the beginning if that would delete work."""
         most = max((max(rounds, default=0) for rounds in kept.values()), default=0)
         if max(most, newest) <= _UNTOLD:
             return
@@ -218,7 +218,7 @@ class Driver:
         )
 
     def _finish(self, ended: EndedCluster) -> None:
-        """Copy the parties' models, put their transcripts together, and evaluate."""
+        """Copy the parties' models, join their transcripts, and evaluate."""
         self.recorder.parties = self._mirror(ended.states)
         self.transcript = Transcript.joined(ended.transcripts.values())
         self.recorder.transcript = self.transcript
@@ -227,14 +227,14 @@ class Driver:
         self.recorder.finish()
 
     def _mirror(self, states: Mapping[int, Mapping[str, object]]) -> dict[int, Party]:
-        """The parties as they are where they live, without what never changes."""
+        """Copies, at the driver, of the parties with their present states from the cluster."""
         self._mirrors = self._mirrors or self.protocol.parties()
         for index, state in states.items():
             restored_copy(self._mirrors[index], state)
         return self._mirrors
 
     def _measured(self) -> dict[str, float]:
-        """Measures of the models as they stand; none while a party is down that they need."""
+        """Measures of the present models; empty while a party that they need is down."""
         states = self.cluster.states()
         if not self.protocol.can_spare(set(self.job.parties) - set(states)):
             return {}
@@ -242,7 +242,7 @@ class Driver:
 
 
 def comes_back_alone(protocol: Protocol) -> bool:
-    """Whether a client that died comes back while the others go on.
+    """Whether a client that died restarts alone while the others go on.
 
     They do where its timeouts let them, where they do not wait for a message of everybody, and
     where the result needs no model of one client. Else one that died between its upload and the

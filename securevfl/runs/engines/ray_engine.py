@@ -1,4 +1,4 @@
-"""The engine of a Ray cluster as others see it; what runs there is imported when it is used."""
+"""The engine of a Ray cluster; its implementation is imported on first use."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class RayEngine:
     conditions: ClassVar[str] = "none"
 
     def read(self, folder: Path) -> State:
-        """An empty state: the driver and each party read what they have written themselves."""
+        """Return an empty state: the driver and each party read their own files."""
         return {}
 
     def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
-        """Run to the end; None if `pause` stopped the run before.
+        """Run to the end; return None if `pause` stopped the run before.
 
         The parties write a checkpoint after every round, whatever `checkpoint_seconds` says.
         """
@@ -43,7 +43,7 @@ class RayEngine:
         return Ended(driver.transcript, driver.spent)
 
     def clear(self, folder: Path) -> None:
-        """Remove checkpoints and the driver's own history; a finished run keeps no shares."""
+        """Remove checkpoints and the driver's history, so that a finished run stores no shares."""
         from securevfl.runs.engines.ray import HISTORY
 
         for name in (HISTORY, FACTS):

@@ -1,4 +1,4 @@
-"""The engines by name, and the check of what they support."""
+"""Engines by name, and checks of the options and conditions that each supports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check_conditions(engine: Engine, conditions: Conditions) -> None:
 
 
 def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:
-    """Those of some values that are options of an engine.
+    """Options of an engine among `values`; refuse options of other engines.
 
     ConfigurationError for options of another engine, and values of the wrong type.
     """
@@ -77,5 +77,5 @@ def engine_options(engine: Engine, values: Mapping[str, Any]) -> BaseModel:
 
 
 def _is_given(value: object) -> bool:
-    """Whether an option has a value; an empty mapping of places is none."""
+    """Whether an option has a value; None and an empty mapping count as none."""
     return value is not None and value != {}

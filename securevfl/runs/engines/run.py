@@ -1,4 +1,4 @@
-"""Start a run, watch it, interrupt it, resume it."""
+"""Start, watch, interrupt and resume a run."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def _carry_out(
     track: Callable[[Row], None] | None,
     progress: Callable[[Progress], None] | None,
 ) -> Run:
-    """Let an engine carry out a run, and keep its result."""
+    """Carry out a run on an engine, and store its result."""
     recorder = HistoryRecorder(
         job.protocol,
         _parties_of(job),
@@ -341,7 +341,7 @@ def _keep_wrong_uploads(parties: Mapping[int, Party], folder: Path) -> list[Path
 
 
 def _kept(error: SecureVFLError, recorder: HistoryRecorder, folder: Path) -> SecureVFLError:
-    """The error, with what was kept of the run: evidence of lies, or the last good models."""
+    """The error, extended by what was stored: evidence of lies, or the last good models."""
     from securevfl.active.judge import LieFoundError
 
     wrong = _keep_wrong_uploads(recorder.parties, folder)
@@ -361,7 +361,7 @@ def _kept(error: SecureVFLError, recorder: HistoryRecorder, folder: Path) -> Sec
 
 
 def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
-    """Write the last good models of a run that diverged; the sentence that says where they are."""
+    """Write the last finite models of a run that diverged; return a sentence on their place."""
     with suppress(OSError):
         (folder / MODELS).touch(mode=0o600)
         np.savez(folder / MODELS, **arrays)
@@ -371,7 +371,7 @@ def _keep_good(step: int, arrays: Mapping[str, Any], folder: Path) -> str:
 
 
 def _save(result: Run, folder: Path, ended: Ended) -> None:
-    """Save a result; one that cannot be written is kept as a checkpoint, if that can be.
+    """Save a result; if that fails, save a checkpoint instead, if possible.
 
     RunError when the folder cannot be written, as on a full disk.
     """

@@ -19,7 +19,7 @@ from securevfl.runs.threads import few_collections, one_thread
 
 
 class NoOptions(BaseModel):
-    """The simulation has no options of its own."""
+    """Empty options: the simulation has none of its own."""
 
 
 class SimulationEngine:
@@ -33,11 +33,11 @@ class SimulationEngine:
     conditions: ClassVar[str] = "paper"
 
     def read(self, folder: Path) -> State:
-        """Content of the newest whole checkpoint."""
+        """Content of the newest complete checkpoint."""
         return read_autosave(folder)
 
     def run(self, job: Assembled, recorder: HistoryRecorder, course: Course) -> Ended | None:
-        """Run to the end; None if `pause` stopped the run before."""
+        """Run to the end; return None if `pause` stopped the run before."""
         recorder.keep_models = job.folder is not None
         state, seconds = course.resume_from, course.checkpoint_seconds
         simulation = _simulation(job, recorder, state)
@@ -62,7 +62,7 @@ class SimulationEngine:
 
 
 def _simulation(job: Assembled, recorder: HistoryRecorder, state: State | None) -> Simulation:
-    """The simulation at its start, or as a checkpoint has it."""
+    """The simulation at its start, or restored from a checkpoint's state."""
     parties = dict(recorder.parties)
     recorder.parties = parties  # who comes back after a crash is put into it
     parts: dict[str, Any] = {

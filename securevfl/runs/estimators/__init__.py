@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: a protocol behind `fit` and `predict`."""
+"""Estimators for scikit-learn: any protocol behind `fit` and `predict`."""
 
 from securevfl.errors import needs
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # type: ignore[misc]
-    """Train any protocol on the rows of one matrix whose columns are divided among parties.
+    """Classifier that trains any protocol on one matrix, its columns divided among parties.
 
     All parties are simulated in this process, so that a method can be put beside other classifiers,
     in pipelines and in searches of parameters. All rows of `fit` are trained on.
@@ -92,7 +92,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
     def fit(
         self, X: ArrayLike | pd.DataFrame, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Train.
+        """Train on rows X and labels y.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
         return self
 
     def _weights(self, y: np.ndarray) -> dict[str, object]:
-        """Option of the protocol that `class_weight` stands for; none without."""
+        """Protocol option for `class_weight`; empty if it is None."""
         weight = self.class_weight
         if weight is None:
             return {}
@@ -152,8 +152,7 @@ class VFLClassifier(ScoredByWeights, ClassifierMixin, VerticalEstimator):  # typ
 
 
 class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type: ignore[misc]
-    """Train any protocol that knows regressions; the parameters are those of `VFLClassifier`
-    but for ``class_weight``.
+    """Regressor that trains any protocol that supports regression on one matrix.
 
     The target is trained on as it is. Where its values are large, put the estimator into
     `sklearn.compose.TransformedTargetRegressor` with a scaler.
@@ -171,7 +170,7 @@ class VFLRegressor(ScoredByWeights, RegressorMixin, VerticalEstimator):  # type:
     def fit(
         self, X: ArrayLike | pd.DataFrame, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Train.
+        """Train on rows X and targets y.
 
         Parameters
         ----------

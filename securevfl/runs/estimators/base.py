@@ -38,14 +38,14 @@ _MOST_HELPERS = 64
 
 
 def _remedy(features: int, parties: int) -> str:
-    """Advice where helpers are too many."""
+    """Advice for the case of too many helpers."""
     if features <= parties:
         return f"X has {features} columns, of which each party needs one"
     return "give more parties, or a smaller privacy or segments"
 
 
 class ScoredByWeights:
-    """Score of an estimator whose weights of rows are checked as in `fit`."""
+    """Scoring mixin whose `sample_weight` is checked as in `fit`."""
 
     def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy of classes, or R squared of a regression.
@@ -92,7 +92,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         weights: ArrayLike | None = None,
         **more: object,
     ) -> None:
-        """Train on prepared columns and targets, and keep what the protocol gives.
+        """Train on prepared columns and targets, and store the run's results.
 
         `weights` are those of rows, and rows of weight 0 are left out; `more` are options of the
         protocol that depend on the targets.
@@ -126,7 +126,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = len(self.run_.history)
 
     def _dataset(self, X: np.ndarray | pd.DataFrame, y: np.ndarray, task: str) -> VerticalDataset:
-        """All rows as training rows; the first also stands for the test rows, which a set has."""
+        """Data set of all rows for training; the first row also fills the required test part."""
         parts = self._parts(X)
         if isinstance(X, np.ndarray):
             return VerticalDataset.from_numpy(
@@ -152,7 +152,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _checked(self, X: object, y: object = None, *, fitting: bool = False) -> Any:
-        """X as numbers, (rows, features) float64, or as a data frame if it has other columns."""
+        """X as numbers, (rows, features) float64, or as a data frame if a column is not numeric."""
         table = as_frame(X)
         given = {"y": y, "y_numeric": is_regressor(self)} if fitting else {}
         if fitting:
@@ -172,7 +172,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         return frame, y
 
     def _chosen(self, more: Mapping[str, object]) -> dict[str, Any]:
-        """Options of the protocol."""
+        """Options of the protocol from the estimator's parameters."""
         named = {name: getattr(self, name) for name in ("rounds", "batch", "lr")}
         own = {name: value for name, value in named.items() if value is not None} | dict(more)
         given = dict(self.options or {})
@@ -212,7 +212,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         return owners + [[] for _ in range(helpers)]
 
     def _helpers(self, owners: int) -> int:
-        """Parties with one constant column that a coded protocol needs besides the owners."""
+        """Number of helpers, parties with one constant column, that a coded protocol needs."""
         cls = get_protocol(self.protocol)
         if not issubclass(cls, CodedProtocol):
             return 0
@@ -257,7 +257,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def has_texts(X: object) -> bool:
-    """Whether X is a data frame with a column that holds anything but numbers."""
+    """Whether X is a data frame with a column that is not numeric."""
     kinds = getattr(X, "dtypes", None)
     if kinds is None or not hasattr(X, "columns"):
         return False

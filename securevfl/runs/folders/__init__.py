@@ -1,1 +1,1 @@
-"""The folder of a run: who may write into it, and whether its files are whole."""
+"""The folder of a run: lock on writing, and check that its files are complete."""

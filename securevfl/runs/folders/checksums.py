@@ -1,4 +1,4 @@
-"""Checksums of a run's files: they stand in ``summary.json``, which is written last.
+"""Checksums of a run's files, stored in ``summary.json``, which is written last.
 
 A summary without them, which no run has written, is read without a check.
 """
@@ -43,7 +43,7 @@ class _Summary(Stored):
 
 @contextmanager
 def replaced_together(folder: Path, last: str, *, own: bool) -> Iterator[Path]:
-    """A folder within `folder` whose files are moved up when all of them are whole.
+    """Context manager: a subfolder whose files move up to `folder` once all are written.
 
     Nothing is moved if one cannot be written, as on a full disk. The file `last` is moved last: it
     says that the others are there. With `own` the folder is the run's, and what lies there may be
@@ -79,7 +79,7 @@ def _not_replaced(path: Path) -> ConfigurationError:
 
 
 def _is_result(summary: Path) -> bool:
-    """Whether a file is a summary of this library: it has its own checksum."""
+    """Whether a file is a summary of this library, with a correct checksum of itself."""
     try:
         content = json.loads(summary.read_text(encoding="utf-8"))
         return bool(content.pop(_OWN) == _own(content))
@@ -88,14 +88,14 @@ def _is_result(summary: Path) -> bool:
 
 
 def write_summary(path: Path, summary: Mapping[str, object]) -> None:
-    """Write a summary with the checksums of all files beside it, and its own."""
+    """Write a summary with checksums of all files in its folder, and of itself."""
     files = {other.name: _digest(other) for other in sorted(path.parent.iterdir())}
     content = {**summary, _FILES: files}
     path.write_text(json.dumps({**content, _OWN: _own(content)}, indent=1) + "\n")
 
 
 def read_summary(path: Path) -> Summary:
-    """The summary of a run, without the checksums, once all files were found to fit to them.
+    """The summary of a run without checksums, after all files passed them.
 
     A file that is missing is not damaged: who needs it says so. ConfigurationError when it cannot
     be read; CheckpointError when it or another file is damaged, naming them.
@@ -132,7 +132,7 @@ def read_summary(path: Path) -> Summary:
 
 
 def _own(content: Mapping[str, object]) -> str:
-    """Checksum of a summary's other content, whatever the spaces in its file."""
+    """Checksum of a summary's content, independent of spaces in the file."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

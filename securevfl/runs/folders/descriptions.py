@@ -39,7 +39,7 @@ def file_of(party: int) -> str:
 
 
 def described(protocol: Protocol, parties: Mapping[int, Party]) -> dict[int, About]:
-    """The descriptions of all parties with their trained models, in JSON types, by party number."""
+    """Descriptions of all parties and their trained models, in JSON types, by party number."""
     plain, own = _is_plain(protocol, parties), set(_with_columns(protocol))
     found = {SERVER: _about_server(protocol, parties, plain)}
     for n in sorted({*parties} - {SERVER}):  # helpers have no columns, nor have hosts of DVFL, say
@@ -49,7 +49,7 @@ def described(protocol: Protocol, parties: Mapping[int, Party]) -> dict[int, Abo
 
 
 def write_descriptions(folder: Path, protocol: Protocol, parties: Mapping[int, Party]) -> None:
-    """Write each party's description into a file of its own, for its owner's eyes only."""
+    """Write each party's description to a file of its own, readable by its owner only."""
     for party, about in described(protocol, parties).items():
         path = folder / file_of(party)
         path.touch(mode=0o600)  # names and ranges of columns
@@ -57,7 +57,7 @@ def write_descriptions(folder: Path, protocol: Protocol, parties: Mapping[int, P
 
 
 def read_descriptions(folder: Path) -> dict[int, About]:
-    """The descriptions in a run's folder, those of parties in order; empty where there are none.
+    """Descriptions in a run's folder, parties in order; empty if there are none.
 
     CheckpointError when one is damaged.
     """
@@ -75,7 +75,7 @@ def read_descriptions(folder: Path) -> dict[int, About]:
 
 
 def own_arrays(arrays: Mapping[str, np.ndarray], party: int) -> dict[str, np.ndarray]:
-    """Arrays of one party among those of a run, as `Run.models` names them."""
+    """Arrays of one party, from those of a run, named as in `Run.models`."""
     prefix = "server/" if party == SERVER else f"client-{party}/"
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
@@ -86,7 +86,7 @@ def _with_columns(protocol: Protocol) -> list[int]:
 
 
 def _is_plain(protocol: Protocol, parties: Mapping[int, Party]) -> bool:
-    """Whether scores are those of the server model on the joined embeddings of the clients."""
+    """Whether scores are those of the server model on the clients' joined embeddings."""
     kind = type(protocol)
     # Provable's own takes the protection off the parties' models, and calls the next class's.
     scores = next(vars(c)["scores"] for c in kind.mro() if "scores" in vars(c) and c != Provable)
@@ -135,13 +135,13 @@ def _about_client(protocol: Protocol, n: int, plain: bool) -> About:
 
 
 def _ids(protocol: Protocol) -> dict[str, str]:
-    """Name of the id column by which the training rows were joined, if they were."""
+    """Name of the id column that joined the training rows; empty if there was none."""
     column = protocol.data.transform.id_column
     return {} if column is None else {"id_column": column}
 
 
 def _about_helper(protocol: Protocol, n: int) -> About:
-    """Of a party without columns of its own."""
+    """Description of a helper: a party without columns."""
     common = {"format": FORMAT, "role": "client", "protocol": protocol.name, "party": n}
     return common | {"name": f"party {n}", "network": None, "preprocessing": None}
 

@@ -1,4 +1,4 @@
-"""Intersections that were found before, by the identifiers of all sets.
+"""Cache of intersections, by the identifiers of all sets.
 
 An entry holds the rows of the common identifiers in each set, and what the intersection cost. Its
 name is a hash of the sets. What is read is compared with the sets, so that a damaged entry, or a
@@ -30,7 +30,7 @@ Rows = list[np.ndarray]
 
 
 def cache_folder() -> Path | None:
-    """Folder of the entries; None where none are to be kept, or there is no home."""
+    """Folder of the cache; None if it is switched off or there is no home folder."""
     named = os.environ.get(VARIABLE)
     if named == "none":
         return None
@@ -43,7 +43,7 @@ def cache_folder() -> Path | None:
 
 
 def kept_intersection(sets: Sequence[Sequence[str]]) -> tuple[Rows, str] | None:
-    """Rows and note of an entry for these sets; None where there is none that is right."""
+    """Rows and note of the cached intersection of these sets; None if none is valid."""
     folder = _folder_for(sets)
     if folder is None:
         return None
@@ -57,7 +57,7 @@ def kept_intersection(sets: Sequence[Sequence[str]]) -> tuple[Rows, str] | None:
 
 
 def keep_intersection(sets: Sequence[Sequence[str]], rows: Rows, note: str) -> None:
-    """Keep an entry, for this user's eyes only; nothing is said where that is impossible."""
+    """Cache an intersection, readable by this user only; a failure to write is ignored."""
     folder = _folder_for(sets)
     if folder is None:
         return
@@ -77,7 +77,7 @@ def _folder_for(sets: Sequence[Sequence[str]]) -> Path | None:
 
 
 def _name(sets: Sequence[Sequence[str]]) -> str:
-    """File of an entry: a hash of the form and of every identifier, in order."""
+    """File name of a cache entry: a hash of format version and all identifiers in order."""
     digest = hashlib.sha256(_FORM.encode())
     for own in sets:
         digest.update(json.dumps(list(own)).encode())
@@ -85,7 +85,7 @@ def _name(sets: Sequence[Sequence[str]]) -> str:
 
 
 def _is_right(rows: Rows, sets: Sequence[Sequence[str]]) -> bool:
-    """Whether the rows are those of all common identifiers, each at the same place in every set."""
+    """Whether the rows are those of all common identifiers, in one order for all sets."""
     wanted, _ = match_plainly(sets)
     first = rows[0]
     if not all(own.dtype == np.int64 and own.shape == wanted[0].shape for own in rows):

@@ -1,4 +1,4 @@
-"""The trained models of a run as arrays by name, as ``model.npz`` has them."""
+"""Trained models of a run as arrays by name, as in ``model.npz``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model_arrays(parties: Mapping[int, Party]) -> dict[str, np.ndarray]:
 
 
 def _no_model(value: object) -> bool:
-    """Whether what a party keeps is state of its steps, and no network."""
+    """Whether a value that a party stores is not a network but state of its steps."""
     return isinstance(value, NO_MODELS) or getattr(value, "no_model", False)
 
 

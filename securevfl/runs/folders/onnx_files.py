@@ -24,7 +24,7 @@ _PACKAGES = ("onnx", "onnxscript")
 
 
 def polynomial(weight: np.ndarray, degree: int) -> nn.Module:
-    """A polynomial network of weights (d D + 1, h) as a module of torch."""
+    """A polynomial network with weights (d D + 1, h), D its degree, as a torch module."""
     import torch
     from torch import nn
 

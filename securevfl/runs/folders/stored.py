@@ -1,4 +1,4 @@
-"""Descriptions of trained models as files hold them: what is compared before a model is made."""
+"""Descriptions of trained models in files: checks before a model is made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Number = Annotated[int, Field(ge=0)]
 
 
 class _Network(Stored):
-    """A client's network."""
+    """Description of a client's network."""
 
     kind: Kind
     features: _Size
@@ -71,7 +71,7 @@ class _Client(_Description):
 
 
 class _Centre(Stored):
-    """A server model."""
+    """Description of a server model."""
 
     name: str
     width: _Size
@@ -113,5 +113,5 @@ class _Server(_Description):
 
 
 def check_description(about: About) -> None:
-    """Compare a description with what this version writes; ValueError names the wrong field."""
+    """Check a description against this version's format; ValueError names the wrong field."""
     (_Server if about.get("role") == "server" else _Client).check(about)

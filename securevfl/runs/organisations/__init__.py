@@ -1,1 +1,1 @@
-"""Runs whose parties are processes of organisations: their terms, phases, folders and results."""
+"""Sessions: runs whose parties are processes of organisations, with terms, phases, results."""

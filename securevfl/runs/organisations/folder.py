@@ -75,7 +75,7 @@ class OwnFolder:
 
     @property
     def phase(self) -> int:
-        """Number of the phase in which the session is, as far as this party knows."""
+        """Number of the session's present phase, as far as this party knows."""
         return int(self._state.get("phase", 0))
 
     @phase.setter
@@ -85,7 +85,7 @@ class OwnFolder:
 
     @property
     def ended(self) -> bool:
-        """Whether the session has ended, and its result was written."""
+        """Whether the session has ended and its result is written."""
         return (self.path / SUMMARY).exists()
 
     def origin(self, phase: str) -> int:
@@ -97,7 +97,7 @@ class OwnFolder:
         return int(origins[phase])
 
     def use_data(self, file: Path | None) -> None:
-        """Refuse another table than that whose rows were joined with the others' (`pin_data`)."""
+        """Refuse a table that differs from the one whose rows were joined (`pin_data`)."""
         self._data = None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
         if self._state.get("data", self._data) != self._data:
             raise ConfigurationError(
@@ -106,12 +106,12 @@ class OwnFolder:
             )
 
     def pin_data(self) -> None:
-        """Keep to the table in use: all parties found theirs good, and the rows are joined."""
+        """Fix the table in use for the whole session, once the rows are joined."""
         self._state["data"] = self._data
         self._write_state()
 
     def manifest(self, known: Manifest) -> Manifest:
-        """The manifest with all signatures, where they were gathered; else as it is known."""
+        """The manifest with all signatures, if stored; else `known`."""
         path = self.path / SESSION
         if not path.exists():
             return known
@@ -123,15 +123,15 @@ class OwnFolder:
         write_durably(self.path / SESSION, manifest.to_toml())
 
     def phase_store(self, phase: str) -> CheckpointStore:
-        """Checkpoints of a phase."""
+        """Store of checkpoints of a phase."""
         return CheckpointStore(self.path / "phases" / phase)
 
     def write_result(self, phase: str, result: object) -> None:
-        """Write the result of a phase, whole or not at all."""
+        """Write the result of a phase, completely or not at all."""
         write_file(self.path / "phases" / phase / RESULT, result)
 
     def result(self, phase: str) -> Any:
-        """The result of a phase; CheckpointError when it is not there, or damaged."""
+        """The result of a phase; CheckpointError if it is missing or damaged."""
         return read_file(self.path / "phases" / phase / RESULT)
 
     def has_result(self, phase: str) -> bool:
@@ -147,7 +147,7 @@ class OwnFolder:
         (self.path / "phases" / phase / RESULT).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Remove what only a restart needs, and all shares of rows.
+        """Remove all shares of rows and all files that serve restarts only.
 
         Which of the own rows are common, and what all know of them, is kept for predictions.
         """
@@ -179,7 +179,7 @@ class EventLog:
         self._file = path.open("a")
 
     def add(self, phase: str, event: Event) -> None:
-        """Write an event at once: it is there before the checkpoint that follows it."""
+        """Append an event to the file at once, before the checkpoint that follows."""
         entry = {"phase": phase, "event": event._asdict()}
         self._entries.append(entry)
         self._file.write(json.dumps(entry) + "\n")
@@ -187,11 +187,11 @@ class EventLog:
         os.fsync(self._file.fileno())
 
     def events(self, *phases: str) -> list[Event]:
-        """Events of phases, in the order in which they were recorded."""
+        """Events of the phases, in the order of their recording."""
         return [Event(**entry["event"]) for entry in self._entries if entry["phase"] in phases]
 
     def go_back(self, phase: str, at: int | None) -> None:
-        """Forget what a phase recorded after a round; all of it for None."""
+        """Delete events of a phase after round `at`, or all for None."""
         last = -1 if at is None else at
         self._entries = [
             entry

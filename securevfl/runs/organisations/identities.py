@@ -1,4 +1,4 @@
-"""Identities and manifests for ``securevfl keys``: they are made, signed and checked here."""
+"""Identities and manifests for ``securevfl keys``: creation, signature, checks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from securevfl.runs.organisations.terms import Terms
 
 
 def create(file: Path) -> dict[str, str]:
-    """Make a key pair; where its public half lies, and its fingerprint."""
+    """Create a key pair; return the path of its public half, and its fingerprint."""
     public = Identity.create(file).public
     return {"public_file": str(public_file(file)), "fingerprint": fingerprint(public)}
 
 
 def write_public(file: Path) -> dict[str, str]:
-    """Write the public half of a key file again; where it lies, and its fingerprint."""
+    """Write the public half of a key file again; return its path and fingerprint."""
     found = Identity.read(file)
     found.write_public(public_file(file))
     return {"public_file": str(public_file(file)), "fingerprint": fingerprint(found.public)}
@@ -49,7 +49,7 @@ def write_manifest(
     session: str | None,
     terms: Callable[[int, Sequence[str]], Mapping[str, object]] | None = None,
 ) -> dict[str, str]:
-    """Write the list of those who take part into a file that is not there yet; who they are.
+    """Write the manifest of the participants to a new file; return who they are.
 
     A party is ``N=FILE`` or ``N=FILE@POINT``; or ``NAME=FILE``, where all have names: their numbers
     are then those of their order. The session has a random name if none is given. `terms` gives the
@@ -82,7 +82,7 @@ def write_manifest(
 
 
 def _names(parties: Sequence[str]) -> list[str]:
-    """Names of the parties; none where they have numbers."""
+    """Names of the parties; empty if they are given by numbers."""
     words = [text.partition("=")[0] for text in parties]
     numbers = [word for word in words if word.isdigit()]
     if len(numbers) == len(words):
@@ -106,7 +106,7 @@ def _entry(file: Path, point: int | None = None) -> ManifestEntry:
 
 
 def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
-    """Sign a manifest in place, as a party's number or "server"; who takes part."""
+    """Sign a manifest in place, as a party number or "server"; return who takes part."""
     if party != "server" and not party.isdigit():
         raise ConfigurationError(f"keys: --as {party!r}: write a party number, or server")
     index = SERVER if party == "server" else int(party)
@@ -116,7 +116,7 @@ def sign(manifest: Path, key: Path, party: str) -> dict[str, str]:
 
 
 def described(manifest: Manifest) -> dict[str, str]:
-    """Texts about those who take part, about signatures, and about the terms."""
+    """Texts on the participants, the signatures and the terms."""
     missing = set(manifest.unsigned)
     lines = {"session": manifest.session, "protocol": manifest.protocol}
     for index, entry in sorted(manifest.entries.items()):
@@ -130,14 +130,14 @@ def described(manifest: Manifest) -> dict[str, str]:
 
 
 def named(lines: Mapping[str, str], manifest: Path) -> dict[str, str]:
-    """Lines about parties under the names that a manifest gives them, for people."""
+    """Lines of text by party, under the party names of a manifest."""
     found = Manifest.read(manifest)
     called = Terms.of(found).called if found.terms else PartyNames()
     return {called.in_text(party): text for party, text in lines.items()}
 
 
 def look(manifest: Path) -> tuple[dict[str, str], Manifest]:
-    """Texts about those who take part, and the manifest.
+    """Texts on the participants of a manifest file, and the manifest.
 
     Its `check` refuses a manifest that is not signed by all. Of one with terms there is the
     fingerprint of the session as well, and it needs no signature before its parties join."""

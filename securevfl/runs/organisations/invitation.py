@@ -1,4 +1,4 @@
-"""Invitations: one line for each party, which says where, to what and as whom it joins."""
+"""Invitations: a line of text for each party that names session, relays and party."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIGEST = 64  # hexadecimal digits of a manifest's digest
 
 @dataclass(frozen=True)
 class Invitation:
-    """The line by which a party joins, besides its key and its data.
+    """The line by which a party joins a session, beside its key and its data.
 
     It holds no secret. Whoever changes it on its way is found out: the party compares the
     fingerprint of the session with the others over another channel. `digest` is that of the
@@ -40,7 +40,7 @@ class Invitation:
 
     @classmethod
     def parse(cls, text: str) -> Invitation:
-        """Inverse of `str`."""
+        """Invitation from its text (inverse of `str`)."""
         # `securevfl invite` prints whose line it is before it, and a whole line is what one copies.
         words = text.strip().rpartition(" ")[2].split("/")
         if len(words) != _WORDS or words[0] != _FORM:
@@ -68,11 +68,11 @@ class Invitation:
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen words for who takes part and on which terms, for people to compare."""
+        """Sixteen words for participants and terms, for people to compare."""
         return in_words(self.digest)
 
     def check(self, manifest: Manifest) -> Manifest:
-        """The manifest, if it is the one of the invitation."""
+        """The manifest, if it is that of the invitation; else ConfigurationError."""
         if manifest.digest != self.digest:
             raise ConfigurationError(
                 f"invitation: it is to the manifest {self.fingerprint}, and this one of session "

@@ -1,4 +1,4 @@
-"""A party joins a session: it checks what it was invited to, waits for all, and takes part."""
+"""A party that joins a session: checks the invitation, waits for the others, takes part."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _AGAIN = 10.0  # seconds at most in which a party whose session is over tells ot
 
 
 class Member:
-    """A party that was invited to a session, before it speaks to anybody.
+    """A party invited to a session, before its first message.
 
     Signatures of the manifest may be missing. The list of used sessions lies beside the key's file.
     `data` is its own table, where the terms say that each party has one.
@@ -75,11 +75,11 @@ class Member:
         return self.terms.lines(self.manifest.protocol)
 
     def _use_data(self) -> None:
-        """Refuse another table than that whose rows were joined."""
+        """Refuse a table that differs from the one whose rows were joined."""
         self.folder.use_data(self.data)
 
     def _check_data(self, data: Path | None, *, helps: bool) -> None:
-        """Refuse a table that is not there, and one where none belongs."""
+        """Refuse a missing table, or one for a party that needs none."""
         if (self.terms.own_tables and not helps) == (data is not None):
             return
         if data is None:
@@ -95,7 +95,7 @@ class Member:
     async def take_part(
         self, carrier: Carrier, say: Callable[[str], None], *, patience: float = 15.0
     ) -> Summary:
-        """Carry the session out; the summary of what this party has of it.
+        """Carry out the session; return this party's summary.
 
         `say` is called with sentences for the user. After `patience` seconds without a sign of a
         party it is named. RunError when a party's code ended in an error.
@@ -120,7 +120,7 @@ class Member:
                 self._organisation.log.close()
 
     async def _from_open_to_leave(self, process: Process, say: Callable[[str], None]) -> Summary:
-        """Connect, carry the session out, and tell the others how it ended."""
+        """Connect, carry out the session, and report its end to the other parties."""
         if self.folder.ended:
             self.folder.clear()  # a process that was killed at its very end has left its shares
             say(f"this session is over, and its result stands in {self.folder.path}")
@@ -141,7 +141,7 @@ class Member:
         return summary
 
     async def _over(self, process: Process) -> Summary:
-        """Tell whoever missed the end, where a relay can be reached; the summary."""
+        """Report the end to parties that missed it, if a relay is reachable; return the summary."""
         try:
             async with asyncio.timeout(_AGAIN):
                 await process.open()
@@ -165,17 +165,17 @@ class Member:
         return own.save()
 
     def _organise(self, manifest: Manifest, say: Callable[[str], None]) -> Organisation:
-        """This party with its data, once all have signed."""
+        """This party with its data, after all have signed."""
         return self.kind(manifest, self.terms, self.index, self.folder, self.data, say)
 
     def _record(self, name: str, fields: dict[str, object]) -> None:
-        """Keep an event of the process itself."""
+        """Record an event of the process itself."""
         if self._organisation is not None:
             self._organisation.note(name, fields)
 
 
 def kept_manifest(folder: Path, invitation: Invitation) -> Manifest:
-    """The manifest that a party has in its folder since all signed it."""
+    """The manifest in a party's folder, stored when all had signed it."""
     found = Manifest.read(folder / SESSION)
     if found.digest != invitation.digest:
         raise ConfigurationError(
@@ -195,7 +195,7 @@ def join(
     say: Callable[[str], None],
     patience: float = 15.0,
 ) -> Summary:
-    """Take part in the session of an invitation, over its relays; the summary of this party.
+    """Take part in the session of an invitation over its relays; return this party's summary.
 
     A party that was stopped goes on in the same folder. The server has the manifest; the others ask
     the server if they have none. The rest is as for `Member`. RunError also when the folder's disk
@@ -232,7 +232,7 @@ def take_part(
     *,
     patience: float,
 ) -> Summary:
-    """Make a member, tell the user to what it agrees, and let it take part over the relays.
+    """Create a member, show the user the terms, and take part over the relays.
 
     RunError also when the disk is full.
     """

@@ -1,4 +1,4 @@
-"""One organisation in a session: its data, its party of each phase, and what it writes at the end.
+"""One organisation in a session: its data, its party in each phase, and its final files.
 
 The server party does what a driver does elsewhere: it has the rounds and the history. But nobody
 has another's model: the models are measured by messages, as `measuring` says.
@@ -70,7 +70,7 @@ _SAID = 2.0  # seconds at least between two sentences about rounds
 
 
 class Organisation:
-    """One party of a session with its data and its folder; the manifest is signed by all.
+    """One party of a session with its data and folder; the manifest is signed by all.
 
     `file` is its own table; None where the data are a set by name. `home` is the folder in which it
     has the rows that its table shares with the others'.
@@ -108,7 +108,7 @@ class Organisation:
 
     @functools.cached_property
     def dataset(self) -> VerticalDataset:
-        """The data set as this party has it; the tables must have been aligned before."""
+        """The data set as this party sees it, after the tables were aligned."""
         if not self.terms.own_tables:
             return self.terms.source(self.parties).load()
         tables = self.terms.tables(self.index, self._file, self.parties)
@@ -126,13 +126,13 @@ class Organisation:
         return cls(make_config(cls, options), self.dataset, seed=self.terms.seed)
 
     def training_party(self, index: int, secrets: Secrets) -> Party:
-        """This organisation's party of the training."""
+        """This organisation's party in the training."""
         made = self.make()
         made.secrets = secrets
         return made.party(index)
 
     def trained(self, party: Party) -> Party:
-        """A newly made party with what the trained one has kept."""
+        """A new party, given the stored state of the trained one."""
         path = self.folder.path / "phases" / TRAINING / "result.svfl"
         read_parties(path, {self.index: party})
         return party
@@ -140,7 +140,7 @@ class Organisation:
     # -- phases --------------------------------------------------------------------------------
 
     def phase(self, name: str) -> Phase | None:
-        """A phase as this party carries it out; None where the session has no such phase."""
+        """A phase for this party; None if the session has no such phase."""
         if name == TABLES:
             return self._tables() if self.terms.own_tables else None
         check_default_dtype()
@@ -212,7 +212,7 @@ class Organisation:
         )
 
     def _say_sums(self, made: Protocol) -> None:
-        """Say what all rounds will tell of a row, before the first one, now that rows are known."""
+        """Report, before the first round, what all decoded sums will reveal of a row."""
         released = made.released()
         if released is not None:
             below = "" if released.state == "below" else f". To stay below: {released.ways_below()}"
@@ -235,7 +235,7 @@ class Organisation:
                 )
 
     def passed(self, phase: str) -> int:
-        """Nanoseconds since a phase began, whatever lay between this party's processes.
+        """Nanoseconds since a phase began, including pauses between this party's processes.
 
         What stands in the history has one clock, from the session's beginning on. Never less than
         the newest event has: the machine's clock may have been set back.
@@ -245,7 +245,7 @@ class Organisation:
         return max(newest, time.time_ns() - self.folder.origin(phases[-1]))
 
     def note(self, name: str, fields: dict[str, object]) -> None:
-        """Record an event of the process itself, in the round of the training in which it is."""
+        """Record an event of the process itself, with the present round of training."""
         newest = max((event.round for event in self.log.events(TRAINING)), default=0)
         self.log.add(PROCESS, Event(self.passed(PROCESS), self.index, newest, name, fields))
 
@@ -255,7 +255,7 @@ class Organisation:
             self._loss = event.fields.get("loss")
 
     def _advance(self, phase: str, host: PartyHost) -> None:
-        """Keep evidence of wrong uploads as it is found; say in which round of training it is."""
+        """Store evidence of wrong uploads once found; report the present round of training."""
         found = len(getattr(host.party, "caught", ()))
         if found > self._caught:
             self._caught = found
@@ -289,7 +289,7 @@ class Organisation:
     # -- results -------------------------------------------------------------------------------
 
     def save(self) -> Summary:
-        """Write what this party has of the session; its summary."""
+        """Write this party's files of the session; return its summary."""
         made = self.make()
         parties = made.parties()
         self.trained(parties[self.index])
@@ -311,7 +311,7 @@ class Organisation:
         return summary
 
     def _history(self, made: Protocol) -> tuple[History, History]:
-        """Rows of the server's history, none elsewhere, and the other events of this party."""
+        """The server's history rows (elsewhere none), and other events of this party."""
         recorder = HistoryRecorder(made, {}, eval_every=1 << 62, progress=None)
         recorder.measured = dict
         for event in self.log.events(*TOLD):

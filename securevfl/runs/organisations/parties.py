@@ -1,4 +1,4 @@
-"""The parties of each phase, as one organisation makes its own: tables, training, evaluation."""
+"""The parties of each phase in one organisation's process: tables, training, evaluation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Measuring = Literal["coded inference", "embeddings of test rows", "none"]
 
 
 class SharingTableOwner(TableOwner):
-    """Owner of a local table who learns from the server what all may know of the data.
+    """Owner of a local table, which receives the public facts of the data from the server.
 
     `helpers` parties besides the owners have no tables, and learn the same.
     """
@@ -37,12 +37,12 @@ class SharingTableOwner(TableOwner):
         self.all_clients = range(len(peers) + helpers)
 
     async def setup(self) -> None:
-        """Find the common rows, split them, and fit the own columns; a helper has none."""
+        """Find the common rows, split them and fit the own columns; a helper has none."""
         if self.index < len(self.peers):
             await super().setup()
 
     async def run(self) -> None:
-        """The server tells the facts, and the others keep them."""
+        """Send the public facts (server), or receive and store them (others)."""
         if self.index == SERVER:
             self.broadcast("facts", self.facts, to=self.all_clients)
         else:
@@ -58,7 +58,7 @@ SENT_TO_MEASURE = tuple(
 
 
 def measuring(made: Protocol) -> Measuring:
-    """The way in which models are measured where nobody sees another's model.
+    """How models are measured when no party sees another's: by shares, by embeddings, or not.
 
     A protocol with coded inference measures by it; where its own run does so already, or needs more
     than each party's own models and columns, nothing is added.
@@ -82,7 +82,7 @@ class PredictingMaker:
     blind: Callable[[Party], None] | None = None
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
-        """The party; of the others there are placeholders, which are dropped."""
+        """Create party `index`; placeholders for the others are dropped."""
         made = self.make()
         assert isinstance(secrets, OwnEntropy)
         made.secrets = WithPlaceholders(secrets)
@@ -95,19 +95,19 @@ class PredictingMaker:
 
 
 class Embedding(Party):
-    """A client of an evaluation by embeddings: it sends those of its own test rows, (m, h)."""
+    """Client of an evaluation: sends the embedding of its own test rows, (m, h)."""
 
     def __init__(self, index: int, peers: Sequence[int], embedding: np.ndarray) -> None:
         super().__init__(index, peers)
         self.embedding = embedding
 
     async def run(self) -> None:
-        """Send them to the server."""
+        """Send the embedding to the server."""
         self.send(SERVER, "test embedding", self.embedding)
 
 
 class EmbeddingJudge(Party):
-    """The server of an evaluation: it scores the embeddings by client with its own model."""
+    """Server of an evaluation: scores the clients' embeddings with its model."""
 
     def __init__(
         self, peers: Sequence[int], score: Callable[[dict[int, np.ndarray]], np.ndarray]
@@ -130,7 +130,7 @@ class EmbeddingMaker:
     trained: Callable[[Party], Party]
 
     def __call__(self, index: int, secrets: Secrets) -> Party:
-        """The party."""
+        """Create party `index`."""
         made = self.make()
         assert isinstance(secrets, OwnEntropy)
         made.secrets = secrets
@@ -148,7 +148,7 @@ class EmbeddingMaker:
 def evaluation_maker(
     made: Protocol, make: Callable[[], Protocol], trained: Callable[[Party], Party]
 ) -> Callable[[int, Secrets], Party] | None:
-    """Maker of an organisation's party of the evaluation; None where nothing is measured."""
+    """Factory of this organisation's party in the evaluation; None if nothing is measured."""
     how = measuring(made)
     if how == "none":
         return None

@@ -55,7 +55,7 @@ _NO_DEADLINE = "9999-12-31T00:00:00+00:00"
 
 
 class NewRowsOwner(TableOwner):
-    """Party in the search for the new rows of all; `asker` tells `everybody` their number."""
+    """Party in the search for common new rows; `asker` sends their number to `everybody`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class NewRowsOwner(TableOwner):
         self.facts = {"rows": len(rows)}
 
     async def run(self) -> None:
-        """Send, as the asker, how many rows there are; receive it, as another party."""
+        """Send the number of rows, as the asker; receive it, as another party."""
         if self.index == self.asker:
             self.broadcast("facts", self.facts, to=[n for n in self.everybody if n != self.index])
         else:
@@ -122,7 +122,7 @@ def new_ids(tables: Tables, index: int) -> list[str]:
 
 
 class PredictingOrganisation(Organisation):
-    """A party of a prediction; `home` is its folder of the training, `new` its table of new rows.
+    """Party in a prediction: `home` is its folder of the training, `new` its table of new rows.
 
     DataError for rows that cannot be prepared, and for training rows where a budget counts them.
     """
@@ -143,7 +143,7 @@ class PredictingOrganisation(Organisation):
 
     @functools.cached_property
     def rows(self) -> np.ndarray | None:
-        """All own new rows as the network reads them, (m, d); None for server and helpers."""
+        """All own new rows as network inputs, (m, d); None for server and helpers."""
         if not self._has_rows:
             return None
         tables = self.terms.tables(self.index, self._file, self.parties)
@@ -167,7 +167,7 @@ class PredictingOrganisation(Organisation):
         return found
 
     def trained(self, party: Party) -> Party:
-        """A newly made party with what the trained one has kept."""
+        """A new party, given the stored state of the trained one."""
         read_parties(self.home.path / PARTIES, {self.index: party})
         return party
 
@@ -198,7 +198,7 @@ class PredictingOrganisation(Organisation):
         self._say(f"{party.facts['rows']} new rows are common to all tables")
 
     def _kept_rows(self) -> np.ndarray:
-        """Places of the common rows in the own table."""
+        """Positions of the common rows in this party's table."""
         place = own_folder(str(self.folder.path), self.index)
         rows: np.ndarray = read_arrays(place / ROWS)["train"]
         return rows
@@ -286,7 +286,7 @@ class PredictingOrganisation(Organisation):
         return summary
 
     def _write(self, path: Path, scores: np.ndarray) -> None:
-        """Predictions by id, and of classes their probabilities, for the asker's eyes only."""
+        """Write predictions, and class probabilities, by id to a file for the asker only."""
         import pandas as pd
 
         data, tables = self.dataset, self._tables_of_new
@@ -342,7 +342,7 @@ def _refuse_unended(folder: Path) -> None:
 
 
 class PredictingMember(Member):
-    """A party of a session that has ended, which takes part in a prediction by its models.
+    """Party of an ended session that takes part in a prediction with its models.
 
     `folder` is its folder of the session, and `data` the table that it trained on. `new` is its
     table of new rows; helpers have none, and the server has one only if it asks.
@@ -410,7 +410,7 @@ def predict(
     say: Callable[[str], None],
     patience: float = 15.0,
 ) -> Summary:
-    """Take part in a prediction by an ended session's models; returns this party's summary.
+    """Take part in a prediction by an ended session's models; return this party's summary.
 
     All parties give the same `name`, a new one for each prediction, and `asker`: "server",
     or the name or number of a party. Besides what `PredictingMember` refuses: RunError when the

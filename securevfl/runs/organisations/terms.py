@@ -1,4 +1,4 @@
-"""The terms of a session: what all parties sign besides who takes part.
+"""Terms of a session: everything that all parties sign beside the list of participants.
 
 They say which version runs with which options on which data, and until when it must have begun.
 Data are tables of the parties' own, described by what all know of them (names of the id and label
@@ -32,7 +32,7 @@ _LONGEST = 40  # characters of a party's name
 
 
 class _Stored(Stored):
-    """The terms in a manifest; `Terms` says what they are."""
+    """Terms as stored in a manifest; `Terms` explains the fields."""
 
     version: str
     begin_by: str
@@ -114,7 +114,7 @@ class Terms:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Terms:
-        """The terms of a manifest; refused when it has none."""
+        """The terms of a manifest; refused if it has none."""
         terms = manifest.terms
         try:
             _Stored.check(terms)
@@ -148,7 +148,7 @@ class Terms:
         }
 
     def lines(self, protocol: str) -> dict[str, str]:
-        """The terms in words, for whoever signs them: options that are no defaults, and data."""
+        """Terms in words, for the signers: options that differ from defaults, and data."""
         fields = get_protocol(protocol).Config.model_fields
         own = [
             f"{name} = {value}"
@@ -178,12 +178,12 @@ class Terms:
         }
 
     def sums(self, protocol: str) -> str:
-        """Sentences on what decoded sums will tell; empty where nobody decodes any."""
+        """Sentences on what decoded sums will reveal; empty if nobody decodes sums."""
         cls = get_protocol(protocol)
         return sums_to_come(cls, make_config(cls, self.options))
 
     def check(self, protocol: str, parties: int) -> None:
-        """Refuse terms of another version, and those that the protocol cannot carry out."""
+        """Refuse terms of another version, and terms that the protocol cannot carry out."""
         if self.version != __version__:
             raise ConfigurationError(
                 f"session: its manifest is of version {self.version} of securevfl, and this is "
@@ -206,7 +206,7 @@ class Terms:
             )
 
     def _check_names(self, parties: int) -> None:
-        """Refuse names of more or fewer parties, and those that two share."""
+        """Refuse party names that repeat or differ in number from the parties."""
         if self.names and len(set(self.names)) != parties:
             raise ConfigurationError(
                 f"session: {parties} parties have {len(set(self.names))} different names, "
@@ -220,7 +220,7 @@ class Terms:
 
     @property
     def helpers(self) -> int:
-        """Number of parties without columns, which are the last ones."""
+        """Number of helpers: parties without columns, numbered last."""
         found = self.options.get("helpers", 0)
         return found if type(found) is int and found > 0 else 0
 
@@ -230,7 +230,7 @@ class Terms:
         return _TABLES in self.data
 
     def tables(self, index: int, file: Path | None, parties: int) -> Tables:
-        """The parties' tables, of which a party knows its own file alone."""
+        """The parties' tables; this party knows only the path of its own file."""
         own = str(file) if file is not None else "own"
         owners = range(parties - self.helpers)
         files = [own if n == index else f"table of party {n}" for n in owners]
@@ -238,13 +238,13 @@ class Terms:
         return Tables.of(given | {"party_files": files, "label_file": own})
 
     def source(self, parties: int) -> DataSource:
-        """The set that every party loads by its name."""
+        """Source of the public data set, which every party loads by name."""
         given = {"seed": self.seed, "parties": parties - self.helpers}
         given |= dict(self.data.get("options", {}))
         return DataSource(str(self.data["name"]), given)
 
     def seconds_left(self) -> float:
-        """Seconds until the session must have begun."""
+        """Seconds left until the latest permitted start of the session."""
         return (self.begin_by - datetime.now(UTC)).total_seconds()
 
 
