@@ -1,4 +1,4 @@
-"""Feasible numbers K of segments, and what each is expected to cost.
+"""Feasible numbers K of segments, and the expected cost of each.
 
 K is feasible if as many results as decoding needs can arrive: ``R = 2(K+T-1)+1 <= N - 2A``. Bytes
 and times come from `message_bytes` and `message_times` beside it, memory from the sizes of shares.
@@ -25,7 +25,7 @@ from securevfl.protocols.base.schedule import Needs, Outline, Shape
 
 @dataclass(frozen=True)
 class Choice:
-    """A feasible K and what it is expected to cost.
+    """A feasible number K of segments and its expected cost.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Choice:
 
 
 def feasible_segments(parties: int, config: Any, shape: Shape) -> list[int]:
-    """All K with R + 2A <= N and a row for each segment, or the one that was asked for."""
+    """All K with R + 2A <= N and at least one row a segment, or only the K that was asked for."""
     found = [K for K in range(1, shape.rows + 1) if _wanted(config, K) <= parties]
     if not found:
         raise ConfigurationError(
@@ -96,7 +96,7 @@ def feasible_segments(parties: int, config: Any, shape: Shape) -> list[int]:
 
 
 def _wanted(config: Any, segments: int) -> int:
-    """R + 2A = 2(K+T-1) + 1 + 2A."""
+    """Parties needed for K segments: R + 2A = 2(K+T-1) + 1 + 2A, A corrupt results tolerated."""
     return int(2 * (segments + config.privacy - 1) + 1 + 2 * config.tolerate_corrupt)
 
 
@@ -108,7 +108,7 @@ def choice_of(
     sealed: bool,
     seed: int,
 ) -> Choice:
-    """Expected cost of the configured K, for a protocol whose clients share data and models."""
+    """Expected cost of the configured K for a protocol whose clients share data and models."""
     outline = cls.outline(config, shape)
     assert outline is not None
     N, K = len(shape.widths), config.segments
@@ -127,7 +127,7 @@ def choice_of(
 
 
 def memory(config: Any, shape: Shape, batch_rows: int) -> tuple[int, int]:
-    """Bytes of the largest client on its own machine, and of a simulation of all of them.
+    """Memory, in bytes, of the largest client and of a simulation of all clients.
 
     A client holds its rows and everyone's data shares; while it deals its data it has the powers,
     field elements, their copy in segments and N shares of them; in a round the model shares of
@@ -213,7 +213,7 @@ def _of_times(
     memory: tuple[int, int],
     **more: Any,
 ) -> Choice:
-    """The choice whose messages these are."""
+    """The `Choice` with its bytes, times and memory filled in from these messages."""
     total = sent.total
     return Choice(
         segments=segments,

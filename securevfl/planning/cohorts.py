@@ -14,7 +14,7 @@ _SHARE = 0.9  # of the clients, in the mean over rounds
 
 
 def cost_of_cohorts(cohorts: Cohorts, conditions: Conditions, *, seed: int = 0) -> str:
-    """Sentence on the `share_timeout` that keeps nearly all clients in sums over whole cohorts.
+    """Sentence on the `share_timeout` that keeps nearly all clients in sums, with cohorts.
 
     Empty where the conditions delay nobody.
 
@@ -45,7 +45,7 @@ def cost_of_cohorts(cohorts: Cohorts, conditions: Conditions, *, seed: int = 0) 
 
 @functools.lru_cache(maxsize=8)
 def _delays(conditions: Conditions, seed: int, parties: int) -> np.ndarray:
-    """Seconds of sharing of each round and client, (rounds, N); a plan asks again and again."""
+    """Delays of sharing in seconds, (rounds, N); cached, since a plan asks repeatedly."""
     rounds = range(1, max(20, _DRAWN // parties) + 1)
     every = [[conditions.delay(seed, n, k, "share") / 1e9 for n in range(parties)] for k in rounds]
     return np.array(every)

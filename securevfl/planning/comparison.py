@@ -1,4 +1,4 @@
-"""The comparison of a run that ended with what the planner predicts of it."""
+"""Comparison of a finished run with the planner's prediction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def held_against(
     sealed: bool,
     seed: int,
 ) -> dict[str, Any] | None:
-    """Prediction of the planner beside what was measured, for a run that ended.
+    """Prediction of the planner beside the measured values, for a finished run.
 
     Parameters
     ----------

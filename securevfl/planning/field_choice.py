@@ -44,7 +44,7 @@ class Bits:
 
 @dataclass(frozen=True)
 class RowSums:
-    """Bound on one client's row sums of |X_pow|, the ones column included.
+    """Bound on one client's row sums of |X_pow| (powers of the features and a column of ones).
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class RowSums:
 
 
 def row_sum(features: np.ndarray, degree: int) -> float:
-    """Largest row sum of |X_pow|, ones column included: max_i sum_j |X_pow[i,j]|, float64."""
+    """Largest row sum of |X_pow| with its column of ones: max_i sum_j |X_pow[i,j]|, float64."""
     largest = 0.0
     for start in range(0, len(features), 8192):
         rows = np.abs(features[start : start + 8192].astype(np.float64))
@@ -79,7 +79,7 @@ def choose_bits(
     accuracy_bits: int,
     options: Mapping[str, Any],
 ) -> Bits:
-    """The smallest field with room for `accuracy_bits` on both sides, and as many more as fit.
+    """Smallest field with `accuracy_bits` bits for data and weights, and the most bits that fit.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def _filled(
     lw: int,
     options: Mapping[str, Any],
 ) -> tuple[int, int]:
-    """Add bits in turn while there is room, up to 20 and 24; those that were given stay."""
+    """Data and weight bits raised in turn while the field has room; options that were set stay."""
     limit = (prime - 1) // 2
     grown = True
     while grown:

@@ -1,4 +1,4 @@
-"""Plan a run before it is started: which K, which field, how many bytes, how long.
+"""Plan of a run before it starts: segments, field, bytes and time.
 
 The module `field_choice` takes the field and the fractional bits from the bound that rules out a
 wrap; `choices` says which K are feasible and what each costs. No data is needed; a data set, where
@@ -42,7 +42,7 @@ _WRITTEN = dict(zip(USUAL, ("2^31-1", "2^50-2^14+1", "2^61-1"), strict=True))
 
 @dataclass(frozen=True)
 class Forecast:
-    """Forecast of a run: what `plan` returns.
+    """Forecast of a run, returned by `plan`.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ def plan(
 
 
 def _check_plannable(cls: type[Protocol], config: Any, shape: Shape) -> None:
-    """Refuse a protocol without a schedule or without K and T to choose, and one left to chance."""
+    """Refuse a protocol without message schedule or without K and T, or with a random schedule."""
     start = f"plan: {cls.name} cannot be planned"
     if cls.outline.__func__ is Protocol.outline.__func__:  # type: ignore[attr-defined]
         raise ConfigurationError(
@@ -199,7 +199,7 @@ def _by_needs(
     seed: int,
     options: Mapping[str, Any],
 ) -> Forecast:
-    """The plan of a protocol that says its numbers itself, for the K asked for or all feasible."""
+    """The forecast for a protocol that states its own numbers: the K asked for, or all feasible."""
     tried = [config.segments] if "segments" in options else range(1, shape.rows + 1)
     configs: list[Any] = []
     needs: list[Needs] = []
@@ -240,7 +240,7 @@ def _forecast(
     choices: tuple[Choice, ...],
     settings: Mapping[str, Any],
 ) -> Forecast:
-    """The forecast whose command has these settings and the segments of the best choice."""
+    """The forecast; its command has these settings and the segments of the best choice."""
     best, config, shape = _fastest(choices), planned.config, planned.shape
     changes = remedies(planned, best)
     helped = best.helpers or any(one.helpers for one in changes)
@@ -270,7 +270,7 @@ def _forecast(
 
 
 def _warnings(planned: Planned, best: Choice, parties: int, released: Odometer | None) -> list[str]:
-    """Warnings of what sums give away, and the cost of cohorts in stragglers."""
+    """Warnings about what decoded sums reveal and about the cost of cohorts."""
     cls, config, shape = planned.protocol, planned.config, planned.shape
     found = [*told_by_sums(released)]
     cohorts = cls.cohorts(config, parties)
@@ -285,7 +285,7 @@ def _warnings(planned: Planned, best: Choice, parties: int, released: Odometer |
 def released_by(
     protocol: type[Protocol], config: Any, shape: Shape, segments: int
 ) -> Odometer | None:
-    """Equations that a whole run with K segments gives (`Odometer`); None without decoded sums."""
+    """Count of equations that a run with K segments reveals; None without decoded sums."""
     if not protocol.tells_sums:
         return None
     length = math.ceil(shape.rows / segments)
@@ -298,7 +298,7 @@ def released_by(
 
 
 def sums_to_come(protocol: type[Protocol], config: Any) -> str:
-    """Sentences on what decoded sums will tell, before anybody knows rows and columns.
+    """Sentences on what decoded sums will reveal, when rows and columns are not yet known.
 
     Parameters
     ----------
@@ -333,7 +333,7 @@ def sums_to_come(protocol: type[Protocol], config: Any) -> str:
 
 
 def told_by_sums(released: Odometer | None) -> tuple[str, ...]:
-    """Warning where sums give a row at least as many equations as it has unknowns."""
+    """Warning if sums give at least as many equations of a row as it has unknowns; else empty."""
     if released is None or released.state == "below":
         return ()
     return (f"{released.sentence()}. To stay below: {released.ways_below()}",)

@@ -1,4 +1,4 @@
-"""Bytes of a run, from the outline of its messages alone.
+"""Bytes of a run, computed from the outline of its messages.
 
 They are those of `securevfl.engine.wire.size` on skeletons, so they are exact.
 """
@@ -19,19 +19,19 @@ _FRAME_HEAD = 1024  # most bytes of a frame besides its message: the run's name,
 
 
 def message_bytes(kind: str, payload: object, *, sealed: bool, modulus: int | None = None) -> int:
-    """Size of a message as the transcript has it; elements of the field of `modulus` are packed."""
+    """Bytes of a message as in the transcript; elements of the field of `modulus` are packed."""
     return envelope(kind) + size(payload, modulus=modulus) + (OVERHEAD if sealed else 0)
 
 
 def post_bytes(post: Post, client: int, *, sealed: bool) -> int:
-    """Bytes of a planned message, envelope included, when a client (or the server) sends it."""
+    """Bytes of a planned message with its envelope, sent by a client or the server."""
     payload = post.payloads[client if len(post.payloads) > 1 else 0]
     return message_bytes(post.kind, payload, sealed=sealed, modulus=post.modulus)
 
 
 @dataclass(frozen=True)
 class Sent:
-    """Bytes that each party sends, by its number; `SERVER` is the server's.
+    """Bytes that each party sends, by party number; `SERVER` is the server.
 
     Attributes
     ----------

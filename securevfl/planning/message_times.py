@@ -1,4 +1,4 @@
-"""Virtual time of a run, from the outline of its messages alone.
+"""Virtual time of a run, computed from the outline of its messages.
 
 Times follow from the rules of `securevfl.engine.simulation.simulator`: a message leaves after its
 sender's delay and queues on its sender's uplink behind what left before, and one of the server then
@@ -135,7 +135,7 @@ class Timeline:
         return self._conditions.transfer(nbytes, client) / 1e9
 
     def _received(self, post: Post, to: Sequence[int], sent: np.ndarray) -> np.ndarray:
-        """Times at which clients have a post that left the server at `sent`, (runs, to)."""
+        """Arrival times at clients of a message that left the server at `sent`, (runs, to)."""
         nbytes = post_bytes(post, SERVER, sealed=self._sealed)
         takes = np.array([self._conditions.download(nbytes, n) / 1e9 for n in to])
         if not takes.any():
@@ -145,7 +145,7 @@ class Timeline:
         return arrived
 
     def _setup(self, posts: Sequence[Post], *, waits: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Times when each client has everything of its peers, and when its uplink is free."""
+        """Times when each client has all of its peers' messages, and when its uplink is free."""
         N = self._parties
         ready, free, busy = np.zeros(N), np.zeros(N), np.zeros(N)
         for post in posts:
@@ -179,7 +179,7 @@ class Timeline:
         return ends
 
     def _serve(self, posts: Sequence[Post]) -> np.ndarray:
-        """The server sends to all clients in turn; arrivals of the last post, (runs, N)."""
+        """Send posts from the server to all clients; return arrivals of the last one, (runs, N)."""
         arrivals = np.zeros((len(self.now), self._parties))
         for post in posts:
             self._server_busy = np.maximum(self._server_busy, self.now) + self._server_work(post)
@@ -203,7 +203,7 @@ class Timeline:
         self._busy = np.where(stale.any(axis=2), np.minimum(self._busy, hears), self._busy)
 
     def _serve_in_order(self, posts: Sequence[Post]) -> np.ndarray:
-        """As `_serve`, each message by itself, to the clients that answered most often first."""
+        """As `_serve`, message by message, first to the clients that answered most often first."""
         N, runs = self._parties, np.arange(len(self.now))
         takes, work = np.zeros(N), np.zeros(N)
         for post in posts:
@@ -222,7 +222,7 @@ class Timeline:
         return arrivals
 
     def _clients_work(self, post: Post) -> np.ndarray:
-        """Modelled seconds of computing for a post, (N,)."""
+        """Modelled seconds of computation at each client for a post, (N,)."""
         counts = np.broadcast_to(np.array(post.operations), self._parties)
         work = self._conditions.work
         return np.array([work(int(count), n) / 1e9 for n, count in enumerate(counts)])
@@ -269,7 +269,7 @@ class Timeline:
         self._commit()
 
     def _delay(self, activity: str | None) -> np.ndarray:
-        """Draw the delays of an activity, (runs, N), where a new spell begins."""
+        """Random delays of an activity, (runs, N), drawn where a new spell of delay begins."""
         late = np.zeros((len(self.now), self._parties))
         if activity is None:
             return late
@@ -282,7 +282,7 @@ class Timeline:
         return late * (conditions.share_factor if activity == "share" else 1.0)
 
     def _send(self, leaves: np.ndarray, seconds: np.ndarray) -> None:
-        """Put messages behind those that have not left; sorted by when they leave."""
+        """Queue messages at the uplinks, sorted by the time at which they leave."""
         self._leaves = np.concatenate([self._leaves, leaves[:, :, None]], axis=2)
         takes = np.broadcast_to(seconds[None, :, None], (*leaves.shape, 1))
         self._takes = np.concatenate([self._takes, takes], axis=2)
@@ -291,7 +291,7 @@ class Timeline:
         self._takes = np.take_along_axis(self._takes, order, 2)[:, :, :_LATEST]
 
     def _drained(self, until: np.ndarray) -> np.ndarray:
-        """Time at which each uplink is through with all that leaves up to `until`, (runs, N)."""
+        """Time at which each uplink has sent all messages queued up to `until`, (runs, N)."""
         free = self._free
         for place in range(self._leaves.shape[2]):
             leaves = self._leaves[:, :, place]
@@ -305,7 +305,7 @@ class Timeline:
         return free
 
     def _commit(self) -> None:
-        """Let go what has left by now; nothing that is sent later can leave before."""
+        """Drop messages that have left by now; later ones cannot leave before them."""
         until = self.now[:, None]
         self._free = self._drained(until)
         # Messages are sorted by when they leave, so the queue up to now is settled: whatever is

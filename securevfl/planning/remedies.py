@@ -1,4 +1,4 @@
-"""Changes of a plan with which one straggler does no harm, each with its price."""
+"""Changes of a plan that make it tolerate one straggler, each with its cost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan: its protocol, its options, its data, and what the run is to meet."""
+    """A plan: its protocol, options and data, and the conditions of the run."""
 
     protocol: type[Protocol]
     config: Any
@@ -78,7 +78,7 @@ class Planned:
 
 
 def remedies(planned: Planned, best: Choice) -> tuple[Remedy, ...]:
-    """Changes of a plan with which a straggler is tolerated; none where one is already.
+    """Changes of a plan that make it tolerate a straggler; none if it already tolerates one.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _helped(planned: Planned, best: Choice) -> Iterator[tuple[type[Protocol], An
 
 
 def config_of(protocol: type[Protocol], config: Any, changed: Mapping[str, Any]) -> Any:
-    """Options of a protocol for a changed plan: those of the plan that it has, and the changes."""
+    """Options for a changed plan: options of the plan that the protocol has, and the changes."""
     if isinstance(config, protocol.Config):
         return config.model_copy(update=dict(changed))
     common = {"segments", *config.model_fields_set} & protocol.Config.model_fields.keys()

@@ -1,4 +1,4 @@
-"""Clients that alone are in exact sums of embeddings modulo some number."""
+"""Clients that contribute alone to exact sums of embeddings modulo some number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TRIED = 1 << 16  # divisors that are looked for one by one
 
 
 def steps_of_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray]:
-    """Greatest steps of the columns that each client multiplies with its weights, int64.
+    """Greatest common step of the columns that each client multiplies by weights, int64.
 
     All numbers of a column differ by multiples of its step; that of a constant one is 0. By client,
     (columns,).
@@ -26,7 +26,7 @@ def steps_of_columns(made: CodedProtocol | SharedModels) -> dict[int, np.ndarray
 
 
 def few_in_residues(steps: Mapping[int, int], needed: int) -> str:
-    """Warning that exact sums modulo some number are of fewer clients than needed; else "".
+    """Warning that sums modulo some number involve fewer clients than needed; "" if none.
 
     A column of zeros and ones is a column of multiples of 2^16 with 16 bits. Its products with
     whole weights are multiples, too, so that sums modulo 2^16 have other clients' columns alone.
@@ -54,7 +54,7 @@ def few_in_residues(steps: Mapping[int, int], needed: int) -> str:
 
 
 def _moduli(step: int) -> Iterator[int]:
-    """Powers of primes that divide a number, and what is left of it without small ones."""
+    """Prime-power divisors of a number, and its remaining factor without small primes."""
     for prime in range(2, _TRIED):
         power = 1
         while step > 1 and step % prime == 0:

@@ -1,1 +1,1 @@
-"""Claims that protocols state, the adversaries that they name, and the cost of noise."""
+"""Claims of protocols, adversaries that they name, and the privacy cost of noise."""

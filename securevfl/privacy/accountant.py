@@ -60,7 +60,7 @@ def noise_multiplier(epsilon: float, delta: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
-    """Epsilon of so many releases of the same row, each noised anew; exact.
+    """Epsilon of `releases` releases of one row with fresh noise each; exact.
 
     Adaptively composed Gaussian mechanisms are one with noise multiplier z / sqrt(n).
 
@@ -87,7 +87,7 @@ def gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Released:
-    """Rows that are clipped and noised by the analytic Gaussian mechanism, and what it costs.
+    """Clipping and analytic Gaussian noise of released rows, with the privacy cost.
 
     Attributes
     ----------
@@ -108,11 +108,11 @@ class Released:
 
     @property
     def sigma(self) -> float:
-        """Standard deviation of the noise of each entry: 2 C z, z the `multiplier`."""
+        """Standard deviation of the noise of each entry: 2 C z, C the clip, z the `multiplier`."""
         return self.multiplier * sensitivity(self.clip, "replace")
 
     def refuse_faint_noise(self, method: str) -> None:
-        """Refuse noise that hides next to nothing (C > 200 sigma), as `release_rows` does.
+        """Refuse noise that is too small to hide anything (C > 200 sigma), as `release_rows` does.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Released:
             )
 
     def composed(self, releases: int) -> float:
-        """Epsilon of so many releases of one row together, at the same delta."""
+        """Epsilon of `releases` releases of one row together, at the same delta."""
         if releases == 1:
             return self.epsilon  # what it was calibrated for
         return gaussian_epsilon(self.multiplier, releases, self.delta)

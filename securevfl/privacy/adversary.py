@@ -1,4 +1,4 @@
-"""Adversaries as values: which parties pool what they see, and how they behave."""
+"""Adversaries as values: parties that pool their views, and how they behave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COUNTED = re.compile(r"(\d+|[A-Za-z](?: - \d+)?) (client|upload)s?(?: without t
 
 @dataclass(frozen=True)
 class Adversary:
-    """Parties against whom a claim is made; two are equal where they are the same parties.
+    """Parties against whom a claim is made; adversaries with the same parties are equal.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Adversary:
 
     @classmethod
     def parse(cls, text: str) -> Adversary:
-        """Adversary of a phrase, as claims print it; any other phrase is taken as a role's name."""
+        """Adversary from a phrase of a claim; an unknown phrase is taken as a role's name."""
         server, without = False, ""
         clients = uploads = _NOBODY
         roles: list[str] = []

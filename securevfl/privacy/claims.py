@@ -1,4 +1,4 @@
-"""A privacy claim, in words that a machine can read: against whom, about what, how strong, why."""
+"""Privacy claims in machine-readable form: adversary, asset, strength and reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EXACT = (
 
 @dataclass(frozen=True)
 class Guarantee:
-    """Differential privacy in numbers: what a claim promises of one mechanism.
+    """Differential privacy that a claim promises for one mechanism: epsilon and delta.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Guarantee:
 
 
 def rounded_up(value: float, digits: int = 3) -> str:
-    """Text of a positive number, rounded up to so many digits; its own float error aside."""
+    """Text of a positive number rounded up to `digits` digits, apart from its float error."""
     number = Decimal(value * (1 - _EXACT))
     step = Decimal(1).scaleb(number.adjusted() + 1 - digits)
     return f"{float(number.quantize(step, ROUND_CEILING)):.{digits}g}"
@@ -68,7 +68,7 @@ def rounded_up(value: float, digits: int = 3) -> str:
 
 @dataclass(frozen=True, init=False)
 class Claim:
-    """One line of a protocol's card.
+    """One privacy claim of a protocol's card.
 
     `who`, `about`, `notion` and `source` are the words that summaries and verdicts are written
     with: the phrase of the adversary, and the other three attributes.
@@ -126,7 +126,7 @@ class Claim:
 
     @property
     def who(self) -> str:
-        """Phrase of the adversary."""
+        """Phrase for the adversary."""
         return str(self.against)
 
     @property
@@ -141,11 +141,11 @@ class Claim:
 
     @property
     def source(self) -> str:
-        """The reason, and what the ideal output gives away."""
+        """The reason of the claim, and what its ideal output reveals."""
         return f"{self.reason}. {self.tells}" if self.tells else self.reason
 
     def to_dict(self) -> dict[str, Any]:
-        """The four words that files have, what is granted, and epsilon and delta of noise."""
+        """The claim as files store it: its texts, granted facts, and epsilon and delta."""
         numbers = [asdict(one) for one in self.guarantees]
         return {
             "who": self.who,
@@ -163,7 +163,7 @@ COUNTS = "number of independent columns"  # of each party, which a budget of sum
 
 
 def given_sums(claims: Iterable[Claim], odometer: Odometer | None) -> tuple[Claim, ...]:
-    """The claims; each that grants decoded sums gets a sentence on what these give away.
+    """The claims, with a sentence on what decoded sums reveal added where a claim allows them.
 
     With a budget, perfect claims about features grant the numbers that it tells.
     """
@@ -216,7 +216,7 @@ OPEN_EMBEDDINGS = (
 
 
 def link_claims(sealed: bool) -> tuple[Claim, ...]:
-    """Claims of the engine's links against an outsider, whatever the protocol."""
+    """Claims of the links between parties against an outsider, for any protocol."""
     assets: tuple[Asset, ...] = ("features", "model", "labels")
     if not sealed:
         why = "links are not sealed; K+T shares, or plain embeddings, reveal everything"

@@ -1,4 +1,4 @@
-"""Adversaries as values: the server, some clients, or both."""
+"""Coalitions as values: the server, some clients, or both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SERVER = -1
 
 @dataclass(frozen=True)
 class Coalition:
-    """Parties that pool all they see.
+    """Parties that pool everything they see.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Coalition:
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Numbers of its parties; the server is -1."""
+        """Party numbers of the coalition; the server is -1."""
         return (SERVER,) * self.server + tuple(self.clients)
 
     def __str__(self) -> str:

@@ -87,7 +87,7 @@ def _scale(rows: np.ndarray, bound: float) -> np.ndarray:
 
 
 def gaussian(shape: tuple[int, ...], source: Source = SYSTEM) -> np.ndarray:
-    """Independent standard normal values.
+    """Independent standard normal values of a shape, float64.
 
     Pairs of the Box-Muller transform of 53-bit uniforms; no value lies beyond 8.58, which a normal
     one does with probability 1e-17.
@@ -155,7 +155,7 @@ def release_rows(
 
 
 def noised_rows(clipped: np.ndarray, *, sigma: float, source: Source = SYSTEM) -> np.ndarray:
-    """Rows that were clipped before, with Gaussian noise added, rounded as `release_rows` does.
+    """Rows, already clipped, with Gaussian noise added, rounded as in `release_rows`.
 
     Returns
     -------
@@ -204,7 +204,7 @@ def laplace_by_range(
 
 
 def keep_probability(epsilon: float, classes: int) -> float:
-    """Probability that randomised response tells the true label: ``e^eps / (e^eps + C - 1)``.
+    """Probability that randomised response keeps the true label: ``e^eps / (e^eps + C - 1)``.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def keep_probability(epsilon: float, classes: int) -> float:
 def randomised_response(
     labels: np.ndarray, classes: int, epsilon: float, source: Source = SYSTEM
 ) -> np.ndarray:
-    """Labels of which each is true with `keep_probability`, and else any of the others alike.
+    """Labels, each kept with `keep_probability` and else replaced by a uniform other label.
 
     (epsilon, 0)-DP for each label on its own, whatever it is replaced by: every answer is at most
     e^epsilon times as likely under one label as under another (Warner, 1965; Kairouz et al., 2014).
@@ -286,7 +286,7 @@ def release_gradient(
     sigma: float,
     source: Source = SYSTEM,
 ) -> np.ndarray:
-    """Gradient of a mean loss with each sample's own gradient clipped and noised.
+    """Gradient of a mean loss with each sample's gradient clipped and noised.
 
     Row i of dL/dH is (1/b) dl_i/dH_i, b the number of true rows, which is public. b times the row
     is clipped and noised by `release_rows`, then divided by b: the noise of an entry of the result
@@ -316,7 +316,7 @@ def release_gradient(
 
 
 def own_gradients(gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Each true row's own gradient dl_i/dH_i, (b, h) float32, from that of a mean loss."""
+    """Gradient dl_i/dH_i of each real row, (b, h) float32, from that of the mean loss."""
     true = samples >= 0
     own: np.ndarray = gradient[true] * np.float32(true.sum())
     return own

@@ -16,12 +16,12 @@ _COUNT = np.dtype("<u4")
 
 
 def most_releases(counts: bytes) -> int:
-    """Largest number of releases that one row had."""
+    """Largest number of releases of one row."""
     return int(np.frombuffer(counts, _COUNT).max(initial=0))
 
 
 def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
-    """Counts after another release, in which each of some rows is released once.
+    """Release counts after each row in `rows` is released once more.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def after_release(counts: bytes, rows: np.ndarray, held: int) -> bytes:
 
 
 def refuse_repeated(rows: np.ndarray, who: str) -> None:
-    """Refuse a request that names a row twice: averaging its releases would take the noise off.
+    """Refuse a request that names a row twice, since averaging its releases would remove noise.
 
     Raises
     ------

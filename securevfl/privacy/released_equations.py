@@ -1,4 +1,4 @@
-"""Equations that sums of embeddings give about a row, against the numbers that are unknown in it.
+"""Equations that sums of embeddings reveal about a row, and the number of its unknowns.
 
 A sum of polynomial embeddings is linear in the powers of a row: each time a row stands in a batch,
 whoever decodes the sums learns h numbers about it, h the width of an embedding. After E visits
@@ -40,7 +40,7 @@ SPANNED = (
 
 
 def independent_columns(rows: np.ndarray, unit: float) -> int:
-    """Number of linearly independent columns beside a constant: rank of [X | 1], less 1.
+    """Number of linearly independent columns besides a constant: rank of [X | 1] less 1.
 
     Directions in which the rows differ by less than a unit, in the root mean square, do not count:
     fixed-point numbers of that unit do not have them.
@@ -67,7 +67,7 @@ def independent_columns(rows: np.ndarray, unit: float) -> int:
 
 
 def visits_allowed(unknowns: int, width: int, share: float = 1.0) -> int:
-    """Largest number of visits E of a row with E h below a share of its unknowns.
+    """Largest number E of uses of a row such that E h stays below a share of its unknowns.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def visits_allowed(unknowns: int, width: int, share: float = 1.0) -> int:
 
 @dataclass(frozen=True)
 class Odometer:
-    """Equations released about the row that was used most, against its unknowns.
+    """Count of equations revealed about the most used row, against its unknowns.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class Odometer:
 
     @property
     def equations(self) -> int:
-        """Equations about the row used most: E h, visits times width."""
+        """Equations about the most used row: E h, uses times width."""
         return self.visits * self.width
 
     @property
@@ -125,26 +125,26 @@ class Odometer:
 
     @property
     def full_after(self) -> int:
-        """Last round up to which each row's equations are within the budget, else the unknowns."""
+        """Last round in which each row's equations stay within the budget or the unknowns."""
         return visits_allowed(self.unknowns, self.width, self.budget or 1.0) * self.per_epoch
 
     @property
     def spanned_from(self) -> int | None:
-        """First round by which some row has E h >= r; None where embeddings are no polynomials."""
+        """First round in which a row's equations reach the rank; None if the rank is unknown."""
         if self.rank is None:
             return None
         return (math.ceil(self.rank / self.width) - 1) * self.per_epoch + 1
 
     @property
     def state(self) -> State:
-        """State of the equations: "below" the unknowns, "beyond" them, or "spanned" (the rank)."""
+        """"below" the unknowns, "beyond" them, or "spanned" once equations reach the rank."""
         if self.equations < self.unknowns:
             return "below"
         return "spanned" if self.rank is not None and self.equations >= self.rank else "beyond"
 
     @property
     def words(self) -> str:
-        """Equations and unknowns, and the rounds at which they reach unknowns and rank."""
+        """Equations and unknowns in words, with the rounds in which they reach the limits."""
         most = "at most " * self.at_most
         spanned = self.spanned_from
         return (
@@ -154,7 +154,7 @@ class Odometer:
         )
 
     def ways_below(self, *, shorter: bool = True) -> str:
-        """Changes, in words, each of which keeps the whole run below the unknowns.
+        """Sentence on changes, each of which keeps the whole run below the unknowns.
 
         Parameters
         ----------
@@ -173,7 +173,7 @@ class Odometer:
         return ", or ".join([*ways, wider])
 
     def ended(self, rounds: int, asked: int, spent: Mapping[str, Any]) -> str:
-        """Sentence about a run that its budget ended.
+        """Sentence about a run that ended because its budget of equations was used up.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class Odometer:
         )
 
     def sentence(self) -> str:
-        """Sentence on what the sums gave, with its numbers, for readers of a verdict on them."""
+        """Sentence, for a verdict, on what the decoded sums revealed, with numbers."""
         most = "at most " * self.at_most
         told = (
             f"each row is in at most {self.visits} decoded sums, which are {self.equations} "
