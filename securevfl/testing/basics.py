@@ -1,4 +1,4 @@
-"""A conformance check: its type, and how it fails."""
+"""Conformance checks: their type, and the error of one that fails."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ CHECKS: dict[str, Check] = {
 def check_protocol(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Run all checks.
+    """Run all conformance checks of a protocol.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Checks of what a protocol declares: card, claims, options, source, memory."""
+"""Checks of a protocol's declarations: card, claims, options, source, memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _check_claim(cls: type[Protocol], claim: Claim) -> None:
 def check_config(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that default options work, and nonsense is a ConfigurationError before a run."""
+    """Check that default options work and that invalid ones raise ConfigurationError."""
     cls = class_of(protocol)
     make(cls, data, defaults={}, **options).parties()
     require("rounds" in cls.Config.model_fields, cls, "options: rounds is missing")

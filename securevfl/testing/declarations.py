@@ -1,4 +1,4 @@
-"""A run held against what its protocol declares of its messages."""
+"""Comparison of a run's messages with the protocol's declarations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FAR = 10**6  # a round beyond all others: whoever believes in it leaves the one
 
 
 def sent_messages(outcome: Outcome) -> Iterator[tuple[MessageKey, float, Any]]:
-    """Key, second of sending and payload of each message; the run must have kept payloads."""
+    """Key, time of sending in seconds, and payload of each message of a run that kept payloads."""
     transcript = outcome.simulation.transcript
     columns, payloads = transcript.columns(), transcript.payloads
     assert payloads is not None, "simulate(payloads=True) keeps them"
@@ -29,7 +29,7 @@ def sent_messages(outcome: Outcome) -> Iterator[tuple[MessageKey, float, Any]]:
 
 
 def specs_of(protocol: Protocol, key: MessageKey) -> list[MessageSpec]:
-    """Declarations that fit a message's kind and roles: two if its parties have several roles."""
+    """Declarations that fit a message's kind and roles: two if parties have several roles."""
     roles = protocol.roles()
     return [
         one
@@ -54,7 +54,7 @@ def disagreements(outcome: Outcome) -> list[str]:
 
 
 def _fault(spec: MessageSpec, key: MessageKey, payload: Any) -> str:
-    """Departure of a message from its declaration, in words; empty if there is none."""
+    """Sentence on how a message departs from its declaration; empty if it does not."""
     array = array_of(payload)
     shape = None if spec.shape is None else spec.shape(key)
     if spec.count is not None and spec.count(key) < 1:
@@ -81,7 +81,7 @@ def _link(spec: MessageSpec) -> Link:
 
 
 def forged_messages(outcome: Outcome) -> list[tuple[float, Message]]:
-    """Forged messages: every kind from every party that may not send it; and when each arrives.
+    """Forged messages with arrival times: each kind, from each party that may not send it.
 
     Each stands for a true one: it has its payload and round, and arrives when the first such one
     was sent, thus before it. Besides there is the end of the run, at once and for a far round.

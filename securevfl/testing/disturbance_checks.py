@@ -34,7 +34,7 @@ _FAR = 1000.0  # seconds; far beyond what any other delay of `check_absence` add
 def check_senders(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """No message counts that comes from a party which may not send it, and its sender is named.
+    """Check that messages from parties not allowed to send them are ignored, the sender named.
 
     Every declared kind is sent by every wrong party to every other one, with the payload of a true
     message that comes later. The run must be that without these, bit for bit. A protocol that
@@ -91,7 +91,7 @@ def check_resume(
 def check_absence(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that a client with very late uploads holds training up if and only if the card says so.
+    """Check that late uploads of one client stop training if and only if the card says so.
 
     Where it says "skips", training may also be given up, in an error that names the client.
     """
@@ -118,7 +118,7 @@ def check_absence(
 def check_faults(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that a client going down ends training, by a named error, iff the card waits.
+    """Check that a client's crash ends training, with a named error, iff the card says it waits.
 
     That is, if it says "waits". The client goes down in round 2, for good and for two rounds; where
     the server counts rounds itself, for more than it can count at one instant, two for each party.

@@ -1,4 +1,4 @@
-"""Check that a protocol makes all its steps though some party is late, down or wrong meanwhile."""
+"""Check that a protocol makes all its steps although a party is late, down or wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _VERY_LATE = "one round very late"
 
 @dataclass(frozen=True)
 class _OneRoundLate(Conditions):
-    """Uploads of round 1 come after `_FAR` seconds, and all other messages at once."""
+    """Conditions under which uploads of round 1 are `_FAR` seconds late, and nothing else is."""
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
         """The delay of a message, in nanoseconds."""
@@ -41,7 +41,7 @@ def check_endurance(
     leave_out: Collection[str] = (),
     **options: Any,
 ) -> None:
-    """Check that a protocol that goes on makes all its steps, whoever is late, down or wrong.
+    """Check that a protocol that promises to go on makes all steps despite faults of a party.
 
     These are protocols whose card says "tolerates" or "fills" of absence. They are run in settings
     with the options that these need (`securevfl.testing.settings`): messages come late, parties
@@ -90,7 +90,7 @@ def _settings(made: Any) -> Iterator[Setting]:
 def _is_possible(
     setting: Setting, protocol: ProtocolLike, data: VerticalDataset | None, options: dict[str, Any]
 ) -> bool:
-    """Whether there are parties enough for a setting, such as for wrong uploads."""
+    """Whether there are enough parties for a setting, such as one with wrong uploads."""
     try:
         make(protocol, data, **options | dict(setting.options))
     except ConfigurationError:
@@ -101,7 +101,7 @@ def _is_possible(
 def _run_in(
     setting: Setting, protocol: ProtocolLike, data: VerticalDataset | None, options: dict[str, Any]
 ) -> Outcome:
-    """The run in a setting; an error that ends it is a failure."""
+    """Outcome of a run in a setting; an error that ends the run fails the check."""
     given = options | dict(setting.options)
     cls = _lying(protocol, setting.wrong_uploads) if setting.wrong_uploads else protocol
     try:
@@ -112,7 +112,7 @@ def _run_in(
 
 
 def _lying(protocol: ProtocolLike, liars: int) -> type:
-    """The protocol with as many clients, the first, whose uploads are random elements."""
+    """A subclass of the protocol whose first `liars` clients upload random elements."""
 
     class Lying(class_of(protocol)):  # type: ignore[misc]
         """The protocol with wrong uploads."""
@@ -143,7 +143,7 @@ def _corrupt(party: Party, kinds: Collection[str]) -> None:
 
 
 def _wrong(right: Any, stream: np.random.Generator) -> Any:
-    """Random elements in place of those of a field; what is none as it is."""
+    """Random elements in place of field elements; any other payload unchanged."""
     bare = bare_of(right)
     if not isinstance(bare, np.ndarray) or bare.dtype not in (np.uint32, np.uint64):
         return right

@@ -20,7 +20,7 @@ from securevfl.runs.spec import RunSpec
 
 
 def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
-    """Entropies of the parties of a run that has not ended, by party, from its folder."""
+    """Entropies of the parties, by party, from the folder of an unfinished run."""
     found = {}
     for place in sorted((folder / "parties").iterdir()):
         index = SERVER if place.name == "server" else int(place.name)
@@ -32,7 +32,7 @@ def read_entropies(folder: Path) -> dict[int, OwnEntropy]:
 
 @contextmanager
 def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
-    """Context with a mapping that a run on a cluster inside it fills with entropies at its end.
+    """Context manager: a mapping that a cluster run inside it fills with entropies at its end.
 
     The run needs a folder.
     """

@@ -124,7 +124,7 @@ def _code_of(protocol: type[Protocol]) -> list[str]:
 
 
 def _package_of(module: str) -> str | None:
-    """The folder of a method below `securevfl.protocols` that a module lies in."""
+    """Folder, below `securevfl.protocols`, of the method that a module belongs to."""
     parts = module.split(".")
     return ".".join(parts[:3]) if parts[:2] == ["securevfl", "protocols"] and parts[3:] else None
 
@@ -167,7 +167,7 @@ def _is_refused(name: str, module: str) -> bool:
 
 @functools.cache
 def _parts_of_ours() -> frozenset[str]:
-    """Folders and modules of the library; what else `securevfl` has are public names."""
+    """Names of the library's folders and modules; other names in `securevfl` are public."""
     import securevfl
 
     return frozenset(module.name for module in pkgutil.iter_modules(securevfl.__path__))

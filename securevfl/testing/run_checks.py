@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def check_training(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that it learns: accuracy far above the largest class, or error far below the spread."""
+    """Check that training learns: accuracy well above the largest class, or error below spread."""
     from securevfl.models.split import measure
 
     data = learning_data() if data is None else data
@@ -58,7 +58,7 @@ def check_training(
 def check_determinism(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that the same seed gives the same run, bit for bit, and another seed another one."""
+    """Check that one seed gives one run, bit for bit, and another seed a different run."""
     one = simulate(protocol, data, **options)
     two, other = (simulate(protocol, data, seed=seed, **options) for seed in (0, 1))
     require(one.fingerprint() == two.fingerprint(), protocol, "a seed gives two histories")
@@ -68,7 +68,7 @@ def check_determinism(
 def check_own_entropy(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that parties made one by one from their own entropies run as those made together.
+    """Check that parties made one by one from their own entropies behave as those made together.
 
     What several parties must draw alike has to be public (`Party.stream`, `Protocol.stream`). What
     only one needs has to be secret: other entropy gives another run.
@@ -96,7 +96,7 @@ def check_own_entropy(
 def check_copying(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that parties share no array: nothing changes when payloads are copied."""
+    """Check that parties share no array: copying payloads changes nothing."""
     plain = simulate(protocol, data, **options)
     copied = simulate(protocol, data, copying=True, **options)
     same = plain.fingerprint() == copied.fingerprint()
@@ -106,7 +106,7 @@ def check_copying(
 def check_ownership(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """A party can reach its own columns only, before the run and after it.
+    """Check that a party can reach only its own columns, before and after the run.
 
     All that a party refers to is searched, so a reference to the protocol or to the data set
     counts as holding everybody's columns.
@@ -194,7 +194,7 @@ def check_global_state(
 
 
 def check_end(protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any) -> None:
-    """Check that it ends: without delays, with the paper's, and with slow uplinks too."""
+    """Check that a run ends without delays, with the paper's, and with slow uplinks."""
     slow = replace(paper_conditions(make(protocol, data, **options)), bandwidth=1e6)
     # None is the paper's, as in the plain run, which other checks share.
     for name, conditions in {"none": NONE, "paper": None, "slow uplinks": slow}.items():
@@ -207,7 +207,7 @@ def check_end(protocol: ProtocolLike, data: VerticalDataset | None = None, **opt
 def check_accounting(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that each message has sender, receiver and size, leaves once, and arrives."""
+    """Check that each message has a sender, receiver and size, leaves once, and arrives."""
     outcome = simulate(protocol, data, **options)
     sent = outcome.simulation.transcript
     columns, totals = sent.columns(), sent.totals()

@@ -37,17 +37,17 @@ LEARNING = {"rounds": 40}
 
 
 class History:
-    """An observer that keeps the events."""
+    """Observer that stores the events of a run."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
 
     def record(self, event: Event) -> None:
-        """Keep the event."""
+        """Store the event."""
         self.events.append(event)
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Nothing is kept of it."""
+        """Do nothing: the end of a round is not stored."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Outcome:
         return [event.fields["loss"] for event in self.events if event.name == "round"]
 
     def fingerprint(self) -> bytes:
-        """Everything that must replay: events, final kept state, transcript, clock.
+        """Bytes that must be equal in a replay: events, final stored state, transcript, clock.
 
         Masks are drawn from the operating system and differ between runs, so constants such as
         data shares are no part of it, and neither are payloads.
@@ -100,7 +100,7 @@ class Outcome:
 
 @functools.cache
 def tiny_data() -> VerticalDataset:
-    """Digits, 101 + 41 rows, dealt unevenly to 6 parties; nobody can write to them."""
+    """Digits, 101 + 41 rows, dealt unevenly to 6 parties; read-only."""
     from securevfl.data import load_dataset
 
     data: VerticalDataset = load_dataset("digits", parties=8)
@@ -109,7 +109,7 @@ def tiny_data() -> VerticalDataset:
 
 @functools.cache
 def learning_data() -> VerticalDataset:
-    """Digits, 400 training rows and all test rows, 8 parties; nobody can write to them."""
+    """Digits, 400 training rows and all test rows, 8 parties; read-only."""
     from securevfl.data import load_dataset
 
     data: VerticalDataset = load_dataset("digits", parties=8)
@@ -125,7 +125,7 @@ def make(
     defaults: Mapping[str, Any] = TINY,
     **options: Any,
 ) -> Protocol:
-    """Protocol configured with small default options, those that it has, and `options`."""
+    """Protocol with small default options where it has them, and `options`."""
     cls = class_of(protocol)
     known = {name: value for name, value in defaults.items() if name in cls.Config.model_fields}
     config = make_config(cls, known | dict(cls.check_options) | options)
@@ -197,7 +197,7 @@ def simulate(
 
 
 def class_of(protocol: ProtocolLike) -> type[Protocol]:
-    """Class of a protocol that is given by its name or as the class."""
+    """Protocol class from its name or the class itself."""
     return get_protocol(protocol) if isinstance(protocol, str) else protocol
 
 
@@ -211,14 +211,14 @@ def paper_conditions(protocol: Protocol) -> Conditions:
 def state_at(
     protocol: ProtocolLike, data: VerticalDataset, instant: int, **options: Any
 ) -> tuple[bytes, list[Event]]:
-    """Bytes of a state asked for at an instant (virtual nanoseconds), and the events until it."""
+    """Bytes of the state at an instant (virtual nanoseconds), and the events up to it."""
     return states_at(protocol, data, [instant], **options)[instant]
 
 
 def states_at(
     protocol: ProtocolLike, data: VerticalDataset, instants: Iterable[int], **options: Any
 ) -> dict[int, tuple[bytes, list[Event]]]:
-    """States by the instant of virtual time at which they were asked for, as `state_at` has each.
+    """State and events, as from `state_at`, for each instant of virtual time.
 
     A run is repeated only for instants that passed while a state asked for before was incomplete.
     """

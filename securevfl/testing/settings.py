@@ -1,4 +1,4 @@
-"""Settings in which a protocol is run besides as it is: late, crashed or wrong parties."""
+"""Settings in which a protocol is run besides the plain one: late, crashed or wrong parties."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATIENCE = 3.0  # seconds of timeouts where the configuration has none
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to run a configuration.
+    """Changes of options and conditions under which a configuration is run again.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class _Late(Conditions):
-    """Some messages come late, and all others at once.
+    """Conditions under which listed messages are late and all others arrive at once.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class _Late(Conditions):
 
 
 def settings_of(protocol: Protocol) -> Iterator[Setting]:
-    """Settings that may change what a protocol sends.
+    """Settings under which a protocol may send other messages.
 
     Timeouts that the configuration does not have are set where somebody is late or down
     (`Protocol.fault_options`): without them a run waits.
@@ -89,7 +89,7 @@ def settings_of(protocol: Protocol) -> Iterator[Setting]:
 
 
 def _faults(protocol: Protocol, often: dict[str, Any]) -> Iterator[Setting]:
-    """Crashes of each role that can have them, and lost messages."""
+    """Settings with crashes of each role that can crash, and with lost messages."""
     crashes = Faults({"client": Chain(0.15, 0.5)}, first=3)
     yield Setting("clients crash", often, faults=crashes)
     crashes = Faults({"client": Chain(0.5, 0.9)}, first=2)
@@ -105,7 +105,7 @@ def _faults(protocol: Protocol, often: dict[str, Any]) -> Iterator[Setting]:
 
 
 def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iterator[Setting]:
-    """Attempts on the same rows that chance seldom makes, where sums have sharers in time.
+    """Settings with repeated attempts on the same rows, for methods with share and result timeouts.
 
     First half of the clients upload too late to a sum, and the others, which did not, could upload
     to a sum of other models: they were down, or a share was lost on its way to them. Nobody may
@@ -157,7 +157,7 @@ def _hides_columns(protocol: Protocol) -> bool:
 
 
 def _with_timeouts(protocol: Protocol) -> tuple[dict[str, Any], float] | None:
-    """Options that end waiting, where the configuration has none, and the shortest timeout."""
+    """Options with timeouts where the configuration has none, and the shortest timeout."""
     config = protocol.config
     fields = type(config).model_fields
     options: dict[str, Any] = {}
