@@ -1,1 +1,1 @@
-"""Base classes of protocols, and the declarations that the rest of the library reads."""
+"""Base classes of protocols, and their declarations, which other packages read."""

@@ -11,7 +11,7 @@ Absence = Literal["waits", "skips", "fills", "tolerates"]
 
 @dataclass(frozen=True)
 class Card:
-    """Description of a protocol: its roles, their knowledge, absence, and deviations.
+    """Description of a protocol: its roles, what each sees, absence, and deviations from a paper.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Exposure:
-    """Disclosure: a kind of message whose receiver sees values row by row. Attacks read these.
+    """A kind of message whose receiver sees values row by row; attacks use these.
 
     `Protocol.messages` says which they are; see `MessageSpec.row_by_row`.
 

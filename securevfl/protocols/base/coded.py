@@ -33,12 +33,12 @@ class OnShares(Protocol):
 
     @classmethod
     def settled(cls, config: Any, shape: Shape) -> Any:
-        """The options with width and batch that keep the budget of sums, where these are 0."""
+        """Options whose width and batch, if given as 0, are chosen to keep the budget of sums."""
         return config.settled(sum(shape.widths), shape.rows)
 
     @property
     def code(self) -> LagrangeCode:
-        """The Lagrange code of data and models: evaluation points, K and T."""
+        """Lagrange code of data and models, with its evaluation points, K and T."""
         code: LagrangeCode = self.public.code
         return code
 
@@ -49,7 +49,7 @@ class OnShares(Protocol):
 
     @abstractmethod
     def quantised_columns(self) -> dict[int, np.ndarray]:
-        """X-bar, the training rows in F_p, by client: (K, ceil(M/K), columns)."""
+        """Training rows X-bar in F_p by client: (K, ceil(M/K), columns)."""
 
     @property
     def shared_parts(self) -> tuple[Part, ...]:
@@ -57,12 +57,12 @@ class OnShares(Protocol):
         return ("train", "test") if self.config.secure else ("train",)
 
     def features(self, part: Part) -> tuple[np.ndarray, ...]:
-        """All clients' columns of a part."""
+        """All clients' columns of a part: training rows for "train", else test rows."""
         return self.data.train if part == "train" else self.data.test
 
     @property
     def batch_rows(self) -> int:
-        """|B|: rows of a batch within one segment."""
+        """Batch size |B| in rows of one segment."""
         return int(self.public.batches["train"].coded)
 
     @property
@@ -116,7 +116,7 @@ class OnShares(Protocol):
 
 
 class CodedProtocol(OnShares):
-    """A protocol whose clients share data and models by a `LagrangeCode` and upload psi.
+    """A protocol whose clients share data and models by a `LagrangeCode` and upload sums psi.
 
     Data shares are of kind "train-data", model shares "model", keys of masks "key". A round is
     announced with an object that has `rows` (B), and "attempt" names `sharers` (S).
@@ -124,14 +124,14 @@ class CodedProtocol(OnShares):
 
     @property
     def masked(self) -> bool:
-        """Whether uploads are masked."""
+        """Whether uploads carry pseudo-random masks."""
         return self.prss is not None
 
 
 class SharedModels(OnShares):
-    """A protocol in which models stay in shares, and the server deals its steps."""
+    """A protocol whose models stay in shares; the server sends each step in shares, too."""
 
     @property
     @abstractmethod
     def owners(self) -> int:
-        """Number of clients that have data: they are the first ones."""
+        """Number of clients with data, which are the first ones."""

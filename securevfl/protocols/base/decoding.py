@@ -1,4 +1,4 @@
-"""Decoding of results of coded protocols by their server, with correction of wrong ones."""
+"""Decoding of coded protocols' results by the server, with correction of wrong results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decode_results(
     degree: int,
     corrected: bool,
 ) -> tuple[Element, list[int]]:
-    """Values of the computed polynomial at the data points, and whose results disagree.
+    """Values of the computed polynomial at the data points, and parties with wrong results.
 
     Raises CorruptResultsError, NotEnoughResultsError, ProtocolError.
 
@@ -64,7 +64,7 @@ def decode_results(
 def _wrong(
     server: Participant, code: LagrangeCode, results: Mapping[int, Element], R: int
 ) -> list[int]:
-    """Parties whose results are on another polynomial than the rest.
+    """Parties whose results do not lie on the polynomial of the others.
 
     What those beyond the first R should be is a linear function of these, so honest results open
     whether zeros are zeros, and nothing else.
@@ -91,14 +91,14 @@ def is_any(values: np.ndarray) -> np.bool_:
 def which_wrong(
     first: np.ndarray, field: PrimeField, points: np.ndarray, R: int, *others: np.ndarray
 ) -> np.ndarray:
-    """Mask of the wrong results, (results,) bool: those off the polynomial of most."""
+    """Mask of wrong results, (results,) bool: those off the polynomial that most lie on."""
     flat = np.stack([first, *others]).reshape(1 + len(others), -1)
     good: np.ndarray = error_correction.honest(field, points, flat, R)
     return ~good
 
 
 def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
-    """Values of all rows, in the order of the rows, put together from numbered parts.
+    """Values of all rows, in the order of rows, joined from numbered parts.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def rows_in_order(batches: Batches, parts: Mapping[int, Any], step: int) -> Any:
 def placed(
     first: np.ndarray, rows: int, samples: list[np.ndarray], *others: np.ndarray
 ) -> np.ndarray:
-    """Parts of values, each put at its rows; entries of the row -1, padding, are left out."""
+    """Values of several parts at their row positions; row -1, padding, is left out."""
     values = np.empty((rows, *first.shape[1:]), first.dtype)
     for own, part in zip(samples, (first, *others), strict=True):
         values[own[own >= 0]] = part[own >= 0]

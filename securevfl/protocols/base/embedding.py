@@ -1,4 +1,4 @@
-"""Base class of split methods whose server gets single embeddings and aggregates them."""
+"""Base class of split methods whose server receives each embedding and aggregates them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ S = TypeVar("S", bound=Party)  # class of a server
 
 
 class EmbeddingProtocol(SplitProtocol):
-    """A split method whose server gets single embeddings and aggregates them itself.
+    """A split method whose server receives each client's embedding and aggregates them.
 
     Attributes
     ----------
@@ -51,19 +51,19 @@ class EmbeddingProtocol(SplitProtocol):
             )
 
     def parties(self) -> dict[int, Party]:
-        """The server and N clients; methods with other roles make their own."""
+        """The server and N clients; methods with other roles override this."""
         return {SERVER: self.server()} | {n: self.client(n) for n in self.peers()}
 
     def server(self) -> Party:
-        """The server."""
+        """Create the server."""
         raise NotImplementedError
 
     def client(self, index: int) -> Party:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         raise NotImplementedError
 
     def make_server(self, kind: Callable[..., S], *more: Any, **options: Any) -> S:
-        """Server of the class `kind`, with the arguments of `OpenServer`, then its own."""
+        """Server of class `kind`, from the arguments of `OpenServer` and its own."""
         return kind(
             self.peers(),
             self.layout,
@@ -76,7 +76,7 @@ class EmbeddingProtocol(SplitProtocol):
         )
 
     def most_used(self, parties: Mapping[int, Party], count: int) -> Collection[int]:
-        """The `count` clients whose embeddings the server used most often (`answered`).
+        """The `count` clients whose embeddings the server used most often.
 
         With ``inference = "all"`` all clients.
         """
@@ -182,7 +182,7 @@ class EmbeddingProtocol(SplitProtocol):
         return self.centre(self.aggregation.width(self.config.width), stream=stream)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """Clients whose embeddings the experimenter's evaluation uses."""
+        """Clients whose embeddings enter the experimenter's evaluation."""
         return self.peers()
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
@@ -196,7 +196,7 @@ class EmbeddingProtocol(SplitProtocol):
 
     @property
     def batch_rows(self) -> int:
-        """|B|: rows of a batch within one segment."""
+        """Batch size |B| in rows of one segment."""
         return self.layout.coded
 
     def memory(self) -> int:
@@ -209,5 +209,5 @@ class EmbeddingProtocol(SplitProtocol):
         return needed
 
     def advice(self, available: int) -> str:
-        """Advice for less memory: only the embeddings need it."""
+        """Advice to a user with too little memory, most of which the embeddings take."""
         return "use a smaller width, or fewer rows or parties"

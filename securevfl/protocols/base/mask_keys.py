@@ -1,4 +1,4 @@
-"""Keys of pseudo-random masks in a protocol: how clients agree on them, and what that sends.
+"""Keys of pseudo-random masks: how clients agree on them, and the messages for it.
 
 Each block A of clients has a key k_A, which the clients outside A hold (`securevfl.field.prss`). In
 setup the lowest client outside A draws it and sends it to the others outside A over sealed links. A
@@ -35,7 +35,7 @@ class KeyParticipant(Participant):
     keys: dict[int, Key]
 
     async def agree_on_keys(self, prss: Prss) -> None:
-        """Draw and send the keys that this client deals; take those that others deal."""
+        """Draw and send the keys that this client deals; receive those that others deal."""
         drawn = {key: self.key(f"k{key}.") for key in prss.dealt(self.index)}
         self.send(self.index, "own-keys", list(drawn.values()))
         sent = ((prss.sent(self.index, j), j) for j in self.peers if drawn)
@@ -54,12 +54,12 @@ class KeyParticipant(Participant):
         await self.receive("own-keys", sender=self.index)
 
     def check_keys(self, prss: Prss) -> None:
-        """Refuse keys that do not belong to the blocks of `prss`; see `check_keys`."""
+        """Refuse keys that do not belong to the mask blocks of `prss`; see `check_keys`."""
         check_keys(self.index, self.keys, prss)
 
 
 def check_keys(party: int, keys: Mapping[int, Any], prss: Prss) -> None:
-    """Refuse a party's keys, from a checkpoint, of other blocks than those of `prss`.
+    """Refuse a party's keys from a checkpoint unless they are those of the blocks of `prss`.
 
     A checkpoint of another version may have such keys. Each party sees its own only, but where
     blocks differ, at least one party refuses. Raises CheckpointError.
@@ -74,7 +74,7 @@ def check_keys(party: int, keys: Mapping[int, Any], prss: Prss) -> None:
 
 
 def key_messages(prss: Prss, source: str) -> tuple[MessageSpec, MessageSpec]:
-    """Declaration of the keys: those that are sent, and those that a client draws."""
+    """Declarations of two messages: keys that are sent, and keys that a client draws."""
 
     def count(key: MessageKey) -> int:
         return int(key.round == 0 and bool(prss.sent(key.sender, key.receiver)))
@@ -96,7 +96,7 @@ def key_messages(prss: Prss, source: str) -> tuple[MessageSpec, MessageSpec]:
 
 
 def key_posts(prss: Prss) -> tuple[Post, ...]:
-    """Planned messages of keys in setup, in the order in which each dealer sends them.
+    """Planned messages of keys in set-up, in the order in which each dealer sends them.
 
     One planned message stands for neighbours to whom all dealers send the same number of keys.
     """

@@ -37,7 +37,7 @@ SELF = "itself"  # receiver of a message that a party puts into its own mailbox
 
 
 class MessageKey(NamedTuple):
-    """Name of one message of a run: a party sends each kind once a round to each receiver."""
+    """Key of a message of a run: each party sends each kind once a round to each receiver."""
 
     kind: str
     round: int
@@ -50,7 +50,7 @@ UPLOADS = ("masked_result", "result_share")  # what a client of a coded protocol
 
 @dataclass(frozen=True)
 class MessageSpec:
-    """One kind of message that a protocol may send.
+    """Declaration of one kind of message that a protocol may send.
 
     Attributes
     ----------
@@ -110,13 +110,13 @@ _EXPOSED: Mapping[str, _Exposed] = {
 
 
 def exposures_of(messages: Iterable[MessageSpec]) -> tuple[Exposure, ...]:
-    """Disclosures: messages with values row by row, each kind once, in declared order."""
+    """Messages that show values row by row, each kind once, in declared order."""
     shown = {one.kind: _exposed(one) for one in messages if one.row_by_row}
     return tuple(Exposure(kind, carries) for kind, carries in shown.items())
 
 
 def _exposed(spec: MessageSpec) -> _Exposed:
-    """Content that a message shows; a share of a result from the server is one of its step."""
+    """Content that a message shows; a result share from the server counts as its step."""
     dealt = (spec.sender, spec.carries) == ("server", "result_share")
     return "gradient share" if dealt else _EXPOSED[spec.carries]
 
@@ -144,7 +144,7 @@ def last_word(receiver: str = "client") -> MessageSpec:
 
 
 def in_setup(key: MessageKey) -> int:
-    """Count of a message that is sent once, before the first round."""
+    """Count for a message that is sent once, before round 1: 1 in round 0, else 0."""
     return int(key.round == 0)
 
 
@@ -154,18 +154,18 @@ def in_rounds(key: MessageKey) -> int:
 
 
 def fixed(*shape: int) -> Callable[[MessageKey], tuple[int, ...]]:
-    """Function from any message's key to one shape, the same for all messages of a kind."""
+    """Shape function that gives every message of a kind the same shape."""
     return lambda key: shape
 
 
 def array_of(payload: Any) -> np.ndarray | None:
-    """Array of a payload: the payload, or the second of a pair whose first names the rows."""
+    """Array of a payload: the payload itself, or the second of a pair that names rows first."""
     value = payload[-1] if isinstance(payload, tuple) and len(payload) == 2 else payload
     return value if isinstance(value, np.ndarray) else None
 
 
 def with_history(messages: Iterable[MessageSpec], *fuller: str) -> tuple[MessageSpec, ...]:
-    """The messages of a run in which clients compare a signed history, from those of another.
+    """Message declarations with a signed history added, which clients compare.
 
     Parameters
     ----------

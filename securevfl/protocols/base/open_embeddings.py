@@ -1,4 +1,4 @@
-"""Split training whose server sees single embeddings, with protected values, and what it tells.
+"""Split training whose server sees single embeddings, on protected values, with its outputs.
 
 Nothing hides an embedding from the server, or dL/dH_n from client n. The declared outputs say so,
 and a proof that nothing is learnt beside them.
@@ -104,7 +104,7 @@ class OpenClient(Participant):
         self.update(samples, await self.receive("gradient"))
 
     def embed(self, samples: Any) -> Secret:
-        """H_n of some samples, float32; zeros stand for padding."""
+        """Embedding H_n of the samples, float32; padding gives zeros."""
         shape = (samples.shape[0], self.width)
         found: Secret = self.network.call(embedding, self.features, samples, shape=shape)
         return found
@@ -127,7 +127,7 @@ class OpenClient(Participant):
         return clipped
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        """Multiply-adds of embedding a batch: the forward pass, counted as in FedVS."""
         samples = self.batches.coded * self.batches.segments
         return samples * self.multiply_adds if kind == "embedding" else 0
 
@@ -185,7 +185,7 @@ class OpenServer(Participant):
         return batch
 
     def train(self, batch: Any, embeddings: Mapping[int, Secret]) -> None:
-        """One step: update the server model, answer, write a row of the history.
+        """One step: update the server model, send gradients, write a history row.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class OpenServer(Participant):
         self.record("round", step=self.steps, loss=loss, used=len(gradients), **details)
 
     def samples(self, batch: Any) -> Any:
-        """Row numbers that a batch stands for; see `Batches.samples`."""
+        """Row numbers of a batch; see `Batches.samples`."""
         return self.batches.samples(batch)
 
     def details(self, embeddings: Mapping[int, Secret], samples: Any) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def joint_step(
     embeddings: Mapping[int, Secret],
     *more: Any,
 ) -> tuple[Secret, dict[int, Secret]]:
-    """Loss of a step as `stepped` makes it, and the gradient of each client that sent one."""
+    """Loss of a step made by `stepped`, and the gradient of each client that sent an embedding."""
     public = (samples, aggregation, tuple(embeddings))
     shapes = [(), *(one.shape for one in embeddings.values())]
     given = (labels, *more, *public, *embeddings.values())
@@ -239,7 +239,7 @@ def joint_step(
 
 
 class Ideal:
-    """Outputs of split training: values that a trusted party computes, and who is told them.
+    """Ideal functionality of split training: a trusted party's outputs, and who receives each.
 
     It trains a copy of all models on all inputs, to declare what each party may learn.
     """
@@ -252,7 +252,7 @@ class Ideal:
         self.labels = world.the(SERVER, "labels")
 
     def embed(self, client: int, samples: Any, width: int) -> Secret:
-        """H_n of some samples; declares that the server is told it as it is."""
+        """Embedding H_n of the samples, declared as an output to the server."""
         shape = (samples.shape[0], width)
         made: Secret = self.networks[client].call(
             embedding, self.columns[client], samples, shape=shape
@@ -260,7 +260,7 @@ class Ideal:
         return self.shown(client, made)
 
     def shown(self, client: int, made: Secret) -> Secret:
-        """The same embedding, with the declaration that the server is told it as it is."""
+        """Declare an embedding as an output to the server; return it."""
         self.world.output(f"embedding of party {client}", made, to=[SERVER], alone=True)
         return made
 
@@ -271,7 +271,7 @@ class Ideal:
         *,
         alone: bool = False,
     ) -> None:
-        """Declare that all are told the loss, and each client its gradient; the clients step.
+        """Declare outputs of a step: loss to all, gradient to each client; then the clients step.
 
         With `alone`, or with one client, loss and gradients may stand on the labels alone, beside
         what a client has itself.
@@ -300,7 +300,7 @@ class Ideal:
 
 
 class OpenEmbeddings(Provable):
-    """Declarations of a split method whose server sees single embeddings. Derive from it first."""
+    """Declarations of a split method whose server sees single embeddings; the first base class."""
 
     field: ClassVar[PrimeField] = FIELD
     config: Any

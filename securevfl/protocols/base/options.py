@@ -14,7 +14,7 @@ EQUAL, BALANCED = "none", "balanced"
 
 
 def written(value: Any) -> str:
-    """Option as text: "none", "balanced", or a number for each class, such as "1,2.5".
+    """Class weights as text: "none", "balanced", or a number for each class, such as "1,2.5".
 
     ValueError for another word, for fewer than two numbers, and for one that is not finite and
     above 0 as float32.
@@ -54,7 +54,7 @@ ClassWeights = Annotated[str, BeforeValidator(written)]
 
 
 def read(option: str) -> str | tuple[float, ...]:
-    """Weights that an option says: "none", "balanced", or a number for each class.
+    """Class weights of an option: "none", "balanced", or a number for each class.
 
     Examples
     --------
@@ -265,11 +265,11 @@ class BudgetedConfig(TrainingConfig):
 
     @property
     def budget(self) -> float:
-        """Share of a row's unknowns below which its equations stay; 0 for no budget."""
+        """Limit on a row's equations as a share of its unknowns; 0 for no budget."""
         return self.sum_budget or 0.0
 
     def settled(self, columns: int, rows: int) -> Self:
-        """The options with width and batch, where these are 0, that keep the budget of sums.
+        """The options; width and batch, if 0, are chosen to keep the budget of sums.
 
         Parameters
         ----------
@@ -287,7 +287,7 @@ class BudgetedConfig(TrainingConfig):
 
 
 class EmbeddingConfig(TrainingConfig):
-    """Options of split methods whose server gets the clients' embeddings one by one."""
+    """Options of split methods whose server receives the clients' embeddings one by one."""
 
     client: Kind = Field(
         "pn",
@@ -335,7 +335,7 @@ class EmbeddingConfig(TrainingConfig):
 
     @property
     def client_kind(self) -> str:
-        """The option `client`, or "own" where the network is the user's."""
+        """Kind of client network: the option `client`, or "own" for the user's network."""
         return "own" if self.own_client else self.client
 
     def hidden_layers(self) -> tuple[int, ...]:
@@ -367,7 +367,7 @@ def spare(config: Any, parties: int, threshold: int) -> int:
 
 
 def corrected_or_detected(config: Any) -> None:
-    """Refuse, by a ValueError, 0 < A < T at the level active: an honest party could be named."""
+    """Refuse 0 < A < T at level active (ValueError), as an honest party could be accused."""
     A, T = config.tolerate_corrupt, config.privacy
     if config.security == "active" and 0 < A < T:
         raise ValueError(

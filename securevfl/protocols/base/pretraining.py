@@ -1,4 +1,4 @@
-"""Pre-training of clients on their own rows, before the first round, with protected values.
+"""Pre-training of clients on their own rows, before round 1, with protected values.
 
 FedVS, VFLHLP and others begin so. A client that learns from labels is one organisation with the
 server, which sends it all labels of its rows; it sends the head back that it learnt.
@@ -25,7 +25,7 @@ WITHIN: Mapping[str, str] = {"labels": "real", "head": "real"}
 def pretrain(
     own: Pretraining, streams: Streams, features: np.ndarray, names: list[str], *labels: np.ndarray
 ) -> tuple[Any, ...]:
-    """Pre-train on all own rows; returns its figures, in the order of `names`."""
+    """Pre-train on all own rows; return its figures in the order of `names`."""
     told = own.run(features, streams, *labels)
     return tuple(told[name] for name in names)
 
@@ -41,12 +41,12 @@ def weights_in(own: Pretraining, part: str) -> tuple[np.ndarray, ...]:
 
 
 def joined(labels: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Labels of aligned rows, and of those that client 0 holds alone."""
+    """Labels of aligned rows, followed by those of rows that only client 0 has."""
     return np.concatenate([labels, more])
 
 
 def all_labels(labels: Secret, more: Secret | None) -> Secret:
-    """Labels of all rows of client 0, the aligned ones first, (M + m,)."""
+    """Labels of all rows of client 0, aligned ones first, (M + m,), m the number of others."""
     if more is None:
         return labels
     found: Secret = labels.map(joined, more, shape=(labels.shape[0] + more.shape[0],))
@@ -56,7 +56,7 @@ def all_labels(labels: Secret, more: Secret | None) -> Secret:
 def learnt(
     own: Model, streams: Model, features: Secret, names: Sequence[str], *labels: Secret
 ) -> dict[str, Secret]:
-    """Pre-train a protected model, and return its figures by name, such as the last loss."""
+    """Pre-train a protected model; return its figures, such as the last loss, by name."""
     kinds = [np.int64 if name == "epochs" else np.float64 for name in names]
     shapes = [()] * len(kinds)
     told = own.step(pretrain, streams, features, list(names), *labels, shapes=shapes, of=kinds)
@@ -64,7 +64,7 @@ def learnt(
 
 
 def weights_learnt(own: Model, part: str, shapes: dict[str, tuple[int, ...]]) -> dict[str, Secret]:
-    """Weights of the encoder or the head, by name, once it is trained; their shapes are given."""
+    """Weights of the trained encoder or head by name; `shapes` are given."""
     found = own.call(weights_in, part, shapes=list(shapes.values()))
     return dict(zip(shapes, found, strict=True))
 
@@ -79,7 +79,7 @@ class Beginning:
         self.shapes = shapes_of(own)
 
     async def make(self, features: Secret, **said: Any) -> None:
-        """Pre-train and record its figures; a head that learnt labels is sent to the server."""
+        """Pre-train and record the figures; send a head that learnt from labels to the server."""
         client = self.client
         labels = [await client.receive("labels", sender=SERVER)] if self.supervised else []
         rows = [one.shape[0] for one in labels] or [features.shape[0] + self.alone]
@@ -103,7 +103,7 @@ def shapes_of(own: Pretraining) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def tell(world: World, client: int, names: Sequence[str], *labels: Secret) -> Model:
-    """A client's trained pre-training; declares that all are told the figures that it records."""
+    """A client's trained pre-training model; its recorded figures are outputs to all."""
     own: Model = world.the(client, "pretraining")
     streams = world.the(client, "streams")
     for name, value in learnt(own, streams, world.the(client, "columns"), names, *labels).items():
@@ -112,7 +112,7 @@ def tell(world: World, client: int, names: Sequence[str], *labels: Secret) -> Mo
 
 
 def pretraining_messages(source: str = "ours", head: str = "") -> tuple[MessageSpec, ...]:
-    """Messages between the server and client 0, one organisation, where it learns from labels."""
+    """Messages of labels and head between the server and client 0, one organisation."""
     return (
         MessageSpec("labels", "server", "active", "labels", count=in_setup, source=source),
         MessageSpec("head", "active", "server", "weights", count=in_setup, source=head or source),

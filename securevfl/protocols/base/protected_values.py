@@ -20,12 +20,12 @@ def weight(model: Any, name: str) -> np.ndarray:
 
 
 def loaded(model: Any, names: Sequence[str], *weights: np.ndarray) -> None:
-    """Put weights, in the order of their names, into a model; its optimiser keeps its state."""
+    """Put weights, in the order of their names, into a model; its optimiser state stays."""
     load_weights(model, dict(zip(names, weights, strict=True)))
 
 
 def weights_in(model: Model, shapes: Shapes) -> dict[str, Secret]:
-    """Weights of a protected model by name, whose shapes are given."""
+    """Weights of a protected model by name, with the given shapes."""
     return {name: model.call(weight, name, shape=shape) for name, shape in shapes.items()}
 
 

@@ -118,7 +118,7 @@ class Protocol(ABC):
 
     @classmethod  # noqa: B027
     def check_parties(cls, config: Any, parties: int) -> None:
-        """Refuse options that contradict each other, or that N parties with columns cannot meet.
+        """Refuse options that contradict each other, or that N parties with columns cannot satisfy.
 
         It is asked before there are data: when a session's terms are written, and by `__init__`.
         Raises ConfigurationError.
@@ -126,12 +126,12 @@ class Protocol(ABC):
 
     @classmethod
     def settled(cls, config: Any, shape: Shape) -> Any:
-        """The options with those that follow from the sizes of the data, which are public."""
+        """Options, completed by values that follow from the public sizes of the data."""
         return config
 
     @property
     def secrets(self) -> Secrets:
-        """Source of the parties' secret streams; in a simulation they follow from `seed`.
+        """Source of the parties' secret streams; in a simulation derived from `seed`.
 
         It can be replaced before the first use. `__init__` must not draw from it.
         """
@@ -151,7 +151,7 @@ class Protocol(ABC):
         """New party objects by number; the server is `SERVER`."""
 
     def party(self, index: int) -> Party:
-        """New object of one party, to rejoin after a crash or to run in a process of its own.
+        """New object of one party, for a restart after a crash or a process of its own.
 
         `parties` makes the others as well; they are dropped. Where only this party's secrets are
         known, the others get placeholders (`securevfl.engine.streams.WithPlaceholders`).
@@ -172,11 +172,11 @@ class Protocol(ABC):
         """
 
     def can_spare(self, absent: Collection[int]) -> bool:
-        """Whether the models can be had although these parties are lost for good."""
+        """Whether the trained models are available although these parties are lost for good."""
         return not absent
 
     def settle(self, parties: Mapping[int, Party]) -> None:  # noqa: B027
-        """Bring parties that the run left behind to its last step, before models are written.
+        """Bring parties left behind by the run to its last step, before models are written.
 
         The experimenter does it, who has all of them.
         """
@@ -184,7 +184,7 @@ class Protocol(ABC):
     def predictors(
         self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
     ) -> dict[int, Party]:
-        """New parties that predict rows on shares of them, by the models of `parties`.
+        """New parties that predict rows on shares of them, with the models of `parties`.
 
         ConfigurationError where the protocol has no coded prediction, or cannot predict these rows.
 
@@ -204,7 +204,7 @@ class Protocol(ABC):
         raise ConfigurationError(_NOT_CODED.format(name=self.name))
 
     def predictor(self, index: int, party: Party, features: Sequence[np.ndarray]) -> Party:
-        """One of the `predictors`, where nobody has what the other parties have.
+        """One of the `predictors`, in a process that has only this party's state.
 
         Parameters
         ----------
@@ -218,21 +218,21 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def batch_rows(self) -> int:
-        """|B|: rows of a batch within one segment; the delay of sharing a model depends on it."""
+        """Batch size |B| in rows of one segment, which sets the delay of sharing a model."""
 
     @property
     @abstractmethod
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of this configuration; one of strength "none" where nothing is protected."""
+        """Privacy claims of this configuration; strength "none" where nothing is protected."""
 
     @property
     def paper_claims(self) -> tuple[Claim, ...]:
-        """Claims of the paper, where this implementation claims less."""
+        """Claims of the paper, if this implementation claims less; else empty."""
         return ()
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Disclosures: kinds of message whose receiver sees values row by row, as declared."""
+        """Message kinds whose receiver sees values row by row."""
         return exposures_of(self.messages)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
@@ -259,12 +259,12 @@ class Protocol(ABC):
 
     @classmethod
     def outline(cls, config: Any, shape: Shape) -> Outline | None:
-        """Message schedule of a run, for the planner; None where it depends on chance or data."""
+        """Message schedule of a run, for the planner; None if it depends on chance or data."""
         return None
 
     @classmethod
     def needs(cls, config: Any, shape: Shape) -> Needs | None:
-        """Numbers that the planner shows; None where it computes those of FedVS."""
+        """Numbers that the planner shows; None if it computes them as for FedVS."""
         return None
 
     @classmethod
@@ -303,20 +303,20 @@ class Protocol(ABC):
         return None
 
     def describe(self) -> dict[str, Any]:
-        """Derived parameters that summaries show, such as K, T, R and p."""
+        """Derived parameters for summaries, such as K, T, R and p."""
         return {}
 
     def memory(self) -> int:
-        """Predicted bytes that a simulation needs beyond the data set itself."""
+        """Predicted memory, in bytes, of a simulation beyond the data set."""
         return 0
 
     def advice(self, available: int) -> str:
-        """Advice for a run whose `memory` exceeds the bytes that are available."""
+        """Advice for a run whose predicted `memory` exceeds `available` bytes."""
         return "use fewer rows or parties"
 
     @property
     def points(self) -> dict[int, int]:
-        """Evaluation points of the parties' shares; empty where there are none."""
+        """Evaluation point of each party's shares; empty for protocols without shares."""
         return {}
 
     def roles(self) -> dict[str, tuple[int, ...]]:
@@ -336,7 +336,7 @@ class Protocol(ABC):
         return keyed_stream(self.seed, SERVER, name, *keys)
 
     def secret_stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
-        """Secret stream of party `index`, for its choices that no other party needs.
+        """Secret stream of party `index` for choices that no other party needs to know.
 
         A party that draws later keeps ``functools.partial(self.secrets.stream, index)``, which
         refers to no protocol object, or asks `Party.secret_stream`.

@@ -1,4 +1,4 @@
-"""Checks of what a party is sent, before it computes with it."""
+"""Checks of received messages, before a party computes with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHANGE = "It departs from the protocol, or has other options: give all parties 
 
 
 def refusal(what: str, sender: int, sent: str, wanted: str) -> ProtocolError:
-    """The error for a message of another form; it says what it is, whose, and what it must be."""
+    """Error for a malformed message: what it is, from whom, and the required form."""
     return ProtocolError(
         f"{what} from {name_of(sender)} is {sent}, and must be {wanted}. {_CHANGE}"
     )
@@ -32,7 +32,7 @@ def check_array(
     dtype: Any,
     modulus: int | None = None,
 ) -> None:
-    """Refuse, by a ProtocolError, what is no array of a shape and dtype, or not all below p.
+    """Raise ProtocolError unless a value is an array of a shape and dtype, below p if given.
 
     A protected value may be looked at for this: its form is public, and honest parties' numbers
     always are below p.
@@ -56,7 +56,7 @@ def check_array(
 def check_element(
     what: str, sender: int, value: Any, shape: Sequence[int], field: PrimeField
 ) -> None:
-    """Refuse, by a ProtocolError, what is no Element of this shape.
+    """Raise ProtocolError unless a value is an Element of this shape.
 
     Its numbers need no check: an Element that was received has elements of F_p.
     """
@@ -65,7 +65,7 @@ def check_element(
 
 
 def check_number(what: str, sender: int, value: Any, least: int, most: int) -> None:
-    """Refuse what is no whole number from `least` to `most`.
+    """Raise ProtocolError unless a value is a whole number from `least` to `most`.
 
     Raises ProtocolError.
     """
@@ -74,7 +74,7 @@ def check_number(what: str, sender: int, value: Any, least: int, most: int) -> N
 
 
 def check_rows(what: str, sender: int, rows: Any, length: int) -> None:
-    """Refuse what is no list of different row numbers below `length`, as uint32.
+    """Raise ProtocolError unless rows are different row numbers below `length`, uint32.
 
     Raises ProtocolError.
     """

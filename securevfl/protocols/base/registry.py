@@ -49,7 +49,7 @@ def _modules() -> list[str]:
 
 
 def _of_module(method: str) -> Iterator[type[Protocol]]:
-    """The protocols that a module of this package, or one below it, defines."""
+    """The protocols defined by a method's module, or by modules below it."""
     name = f"securevfl.protocols.{method}"
     for thing in vars(importlib.import_module(name)).values():
         if _is_protocol(thing) and f"{thing.__module__}.".startswith(f"{name}."):
@@ -99,7 +99,7 @@ _PROTOCOLS: Registry[type[Protocol]] = Registry(
 
 @functools.cache
 def _alone(name: str) -> type[Protocol] | None:
-    """A protocol of this package in the module of its name; None where others may have the name."""
+    """The package's protocol of this name; None if installed packages may define it, too."""
     from importlib.metadata import entry_points
 
     if name not in _modules() or entry_points(group=_GROUP):
@@ -129,7 +129,7 @@ def make_config(protocol: type[Protocol], values: Mapping[str, Any]) -> BaseMode
 
 
 def unknown_option(protocol: str, name: str, known: Collection[str]) -> ConfigurationError:
-    """Error for an option that a protocol does not have: why, its name, or the nearest names."""
+    """Error for an unknown option, with the reason or the nearest known names."""
     why = why_refused(protocol, name)
     if why is not None:
         return ConfigurationError(why)
@@ -151,7 +151,7 @@ def why_refused(protocol: str, name: str) -> str | None:
 
 
 def levels_of(protocol: type[Protocol]) -> tuple[str, ...]:
-    """Levels of security that a protocol has: whom its claims are against."""
+    """Security levels of a protocol: "semi-honest", and others if it has the option."""
     field = protocol.Config.model_fields.get("security")
     return ("semi-honest",) if field is None else typing.get_args(field.annotation)
 

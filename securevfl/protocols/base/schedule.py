@@ -1,4 +1,4 @@
-"""Message schedules: the planned messages of a run, with their order, ends and sizes."""
+"""Message schedules: the planned messages of a run, with their order, times and sizes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Needs:
 
 
 def shares_of_one_operator(segments: int, privacy: int) -> str:
-    """A sentence on what an owner has that runs helpers: with T of them, T + 1 shares.
+    """Sentence on helpers run by one owner: with T helpers it holds T + 1 shares.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def shares_of_one_operator(segments: int, privacy: int) -> str:
 
 @dataclass(frozen=True)
 class Post:
-    """Planned message: one to each party of `to`, without its content.
+    """Planned message, one to each party of `to`, without its content.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Post:
 
 @dataclass(frozen=True)
 class Stage:
-    """Messages that one side sends at once, when those of the other side have come.
+    """Messages that one side sends together, once those of the other side have arrived.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class SplitProtocol(Protocol):
 
     @classmethod
     def check_parties(cls, config: Any, parties: int) -> None:
-        """Refuse class weights where the loss has no use for them."""
+        """Refuse class weights for a loss that cannot use them."""
         super().check_parties(config, parties)
         own = "own_loss gives one number for all rows; weigh them in it"
         cls._check_class_weights(config, cls.no_class_weights or (own if config.own_loss else ""))
@@ -64,7 +64,7 @@ class SplitProtocol(Protocol):
 
     @property
     def target(self) -> tuple[float, float] | None:
-        """Mean and deviation by which a regression's training targets are scaled; else None.
+        """Mean and deviation that scale a regression's training targets; None for no scaling.
 
         None also with an own loss, which is told the labels as they are, and where no party has
         all labels.
@@ -74,7 +74,7 @@ class SplitProtocol(Protocol):
         return target_scale(self.data.task, self.data.train_labels, self.data.train_weights)
 
     def check_sizes(self) -> None:
-        """Refuse columns of category codes: a polynomial network would read them as sizes."""
+        """Refuse columns of category codes, which a polynomial network would treat as numeric."""
         for counts in self.data.cardinalities:
             if any(counts):
                 refuse_codes("pn", sum(count > 0 for count in counts))
@@ -130,7 +130,7 @@ class SplitProtocol(Protocol):
     def batches(
         self, segments: int, part: Part = "train", rows: int | None = None, *, short: bool = False
     ) -> Batches:
-        """Layout of the training or test rows in K segments, and the batches of each round.
+        """Layout of training or test rows in K segments, and each round's batch.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class SplitProtocol(Protocol):
 
     @functools.cached_property
     def _unknowns(self) -> tuple[int, int | None, bool]:
-        """Independent columns of all parties, rank of their powers, and whether some are unseen."""
+        """Independent columns of all parties, rank of their powers, whether some are remote."""
         data, remote = self.data, self.data.unseen
         unknowns, rank = unknowns_of(data.train, self.config, remote)
         if data.has_leaves:  # which are functions of other columns, as powers are
@@ -193,5 +193,5 @@ class SplitProtocol(Protocol):
 
 
 def _public_stream(seed: int, part: Part, name: str, *keys: int) -> np.random.Generator:
-    """Stream of the layout of the training or test rows; every party may hold it."""
+    """Public random stream for the layout of training or test rows; all parties have it."""
     return keyed_stream(seed, SERVER, f"{part}/{name}", *keys)

@@ -1,4 +1,4 @@
-"""One step of split training at the party that has the labels and the server model.
+"""One step of split training at the party with the labels and the server model.
 
 Make one embedding of the clients' (a `JointEmbedding`), update the server model with it, and carry
 the gradient back to the clients. Methods differ in the join of the embeddings, and in the choice of
@@ -18,7 +18,7 @@ from securevfl.models.split import Centre
 
 @dataclass(frozen=True, eq=False)
 class JointEmbedding:
-    """Input of the server model, made of several clients' embeddings, and its gradient's way back.
+    """Input of the server model from several embeddings, and how its gradient goes back.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class JointEmbedding:
 
 @dataclass(frozen=True, eq=False)
 class SplitStep:
-    """Result of one step.
+    """Result of one training step.
 
     Attributes
     ----------
@@ -98,5 +98,5 @@ def aggregated(
 def gathered(
     aggregation: Aggregation, embeddings: Mapping[int, np.ndarray], parties: int
 ) -> JointEmbedding:
-    """Joint embedding of the embeddings that came; others are left out and get no gradient."""
+    """Joint embedding of the embeddings received; other parties get no gradient."""
     return aggregated(aggregation, *gather(embeddings, parties), embeddings.keys())

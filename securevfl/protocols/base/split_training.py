@@ -23,7 +23,7 @@ class DownstreamProtocol(EmbeddingProtocol):
     """A method that pre-trains, then trains split on the aligned rows."""
 
     def alone(self, index: int) -> np.ndarray | None:
-        """Unaligned rows of client `index`; None where no party has any."""
+        """Unaligned rows of client `index`; None if no party has any."""
         return self.data.alone[index] if self.data.alone else None
 
     def all_rows(self, index: int) -> np.ndarray:
@@ -31,7 +31,7 @@ class DownstreamProtocol(EmbeddingProtocol):
         return own_rows(self.data.train[index], self.alone(index))
 
     def labelled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of client 0 with a label, the aligned ones first, and the labels."""
+        """Labelled rows of client 0, the aligned ones first, and their labels."""
         data = self.data
         if data.alone_labels is None:
             return data.train[0], data.train_labels
@@ -59,7 +59,7 @@ class DownstreamProtocol(EmbeddingProtocol):
         return Pretraining(self.config, encoder, self.alone(index), means)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N, |B|, and how many rows each client uses."""
+        """Numbers for summaries: N, batch size, and the rows that each client uses."""
         held = [len(self.all_rows(k)) for k in self.peers()]
         return {
             "N": self.data.parties,

@@ -1,4 +1,4 @@
-"""Unknowns of a row, and the budget of sums: parties count what was released of each row.
+"""Unknowns of a row, and the budget of sums: parties count the releases of each row.
 
 They refuse what goes beyond. The count is each party's own: it counts what it shares or uploads
 for, whatever the server says, before the message leaves, and writes the count ahead
@@ -35,7 +35,7 @@ _EXACT_BITS = 20  # of float32 columns in [0, 1]
 def unknowns_of(
     columns: Sequence[np.ndarray], config: Any, unseen: Collection[int] = ()
 ) -> tuple[int, int | None]:
-    """Independent columns of all parties, and the rank of their powers and ones.
+    """Number of independent columns of all parties; rank of their powers with a column of ones.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def unknowns_of(
 
 
 def rounds_allowed(config: Any, unknowns: int, per_epoch: int) -> int:
-    """Rounds of training: all that are asked for, or as many epochs as the sum budget allows."""
+    """Rounds of training: all configured ones, or as many epochs as the sum budget allows."""
     if not config.budget:
         return int(config.rounds)
     allowed = visits_allowed(unknowns, config.width, config.budget)
@@ -81,7 +81,7 @@ def odometer(
     *,
     at_most: bool = False,
 ) -> Odometer:
-    """Odometer after so many rounds of a configuration, all that its budget allows if not given.
+    """Count of revealed equations after `rounds` rounds, or after all that the budget allows.
 
     A row is in one batch of an epoch at most.
     """
@@ -97,7 +97,7 @@ def odometer(
 async def agree_on_unknowns(
     party: Party, protocol: str, own: int | None, columns: Mapping[int, int | None], config: Any
 ) -> int:
-    """Tell all others the number of own independent columns, and add up everybody's.
+    """Send the own number of independent columns to all others; return the sum of all.
 
     ProtocolError where a party tells something else than a number up to that of its columns.
     ConfigurationError where a single sum would be more than the budget.
@@ -164,7 +164,7 @@ def affords(released: Mapping[str, bytes], part: str, rows: np.ndarray, limit: i
 def counted(
     released: Mapping[str, bytes], part: str, rows: np.ndarray, held: int
 ) -> dict[str, bytes]:
-    """Counts of releases, by part, once the rows (of `held` ones) are released once more."""
+    """Counts of releases by part, after one more release of `rows` (of `held` rows)."""
     return {**released, part: after_release(released.get(part, b""), rows, held)}
 
 
@@ -174,7 +174,7 @@ def most_visits(released: Mapping[str, bytes]) -> int:
 
 
 def budget_spent(visits: int, unknowns: int, config: Any) -> dict[str, int | str]:
-    """Fields of the event with which the budget ends a run: what sums gave, and why no more may."""
+    """Fields of the event that ends a run for its budget: what sums revealed, and the limit."""
     equations = visits * config.width
     return {
         "visits": visits,

@@ -1,4 +1,4 @@
-"""Parties of split training whose server learns sums of embeddings, written for a proof.
+"""Parties of split training whose server learns sums of embeddings, in provable form.
 
 How a sum is hidden is a matter of each method: of secagg_split by masks, of he_split by encryption.
 Here is what they share: the client's embedding and step, the server's rounds, and the sums that a
@@ -146,11 +146,11 @@ class SummedClient(Participant):
                 await self.train(self.batches.samples(round_.payload))
 
     async def train(self, samples: np.ndarray) -> None:
-        """One step of split training: send what the server sums, and `update` with dL/dH."""
+        """One training step: send what the server sums, then `update` with dL/dH."""
         raise NotImplementedError
 
     def quantised(self, samples: np.ndarray) -> Element:
-        """Quantised embedding x_n; RangeError where a sum of such could leave its range."""
+        """Quantised embedding x_n; RangeError if a sum of such values could wrap."""
         text = self.refusal.format(round=self.round, client=self.index)
         rest = self.point, self.limit, text
         shape = (len(samples), self.width)
@@ -168,7 +168,7 @@ class SummedClient(Participant):
             self.record("clipped", weights=clipped.map(np.rint, dtype=np.int64), bound=self.bound)
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        """Multiply-adds of embedding a batch: the forward pass, counted as in FedVS."""
         samples = self.batches.coded * self.batches.segments
         return samples * self.multiply_adds if kind == "embedding" else 0
 
@@ -223,7 +223,7 @@ class SummedServer(Participant):
         return self.batches.draw(self.round + 1)
 
     async def aggregate(self) -> tuple[Any, Sequence[int]] | None:
-        """Sum of embeddings, and who is in it; None gives the round up. Here it waits for all."""
+        """Sum of all embeddings, and the clients in it; None, in subclasses, gives up the round."""
         uploads = await self.collect("embedding", senders=self.peers)
         return sum(uploads.values()), tuple(uploads)
 
@@ -232,7 +232,7 @@ class SummedServer(Participant):
         return {}
 
     def train(self, samples: np.ndarray, total: Any, summed: Sequence[int]) -> None:
-        """One step on the sum of some clients' embeddings, their gradients, and the history."""
+        """One step on a sum of embeddings: update the model, send gradients, write history."""
         loss, gradient = self.centre.step(
             *(loss_and_gradient, total, self.labels, samples, self.point, len(summed)),
             len(summed) if self.divides else 1,
@@ -249,13 +249,13 @@ class SummedServer(Participant):
 
 
 def usual_of(made: Any) -> tuple[Schedule, ...]:
-    """The usual schedules for a proof; where sharing has a timeout, some leave late clients out."""
+    """Usual schedules for a proof; if sharing has a timeout, some leave late clients out."""
     shares = getattr(made.config, "share_timeout", None) is not None
     return usual(len(made.peers()), waits=False, shares=shares)
 
 
 class SummedEmbeddings(Provable, EmbeddingProtocol):
-    """A method whose server, or whoever decrypts for it, learns sums of embeddings only.
+    """A method in which the server, or whoever decrypts for it, learns only sums of embeddings.
 
     Attributes
     ----------
@@ -293,19 +293,19 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
 
     @property
     def field(self) -> PrimeField:
-        """The prime field F_p, in which embeddings are summed."""
+        """Prime field F_p in which embeddings are summed."""
         return self.point.field
 
     def server(self) -> Any:
-        """The server."""
+        """Create the server."""
         return self.made_server()
 
     def client(self, index: int) -> Any:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         return self.made_client(index)
 
     def made_client(self, index: int, *more: Any) -> Any:
-        """Client `index`, of `client_kind`; `more` are parameters of its own."""
+        """Client `index` of class `client_kind`; `more` are that class's own parameters."""
         return self.client_kind(
             *(index, self.peers(), self.layout, self.data.train[index]),
             *(self.client_network(index), self.point, self.limit, self.refusal),
@@ -313,19 +313,19 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         )
 
     def made_server(self, *more: Any) -> Any:
-        """The server, of `server_kind`; `more` are parameters of its own."""
+        """Server of class `server_kind`; `more` are that class's own parameters."""
         return self.server_kind(
             *(self.peers(), self.layout, self.joint_centre(), self.data.train_labels),
             *(self.point, self.config.width, self.config.rounds, *more),
         )
 
     def summed(self, world: World) -> Mapping[int, Sequence[int]]:
-        """Clients in the sum of each round that gave a sum, as the traced messages say."""
+        """Clients in the sum of each round that gave a sum, by the traced messages."""
         return dict.fromkeys(world.rounds("embedding"), self.peers())
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: the announcement, what is summed (elements of F_p), the gradient."""
+        """Message declarations: announcement, summed upload (elements of F_p), gradient."""
         opening, upload, gradient = self.step_messages("masked_result", self.field.dtype.name)
         return opening, replace(upload, modulus=self.field.modulus), gradient
 
@@ -334,7 +334,7 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         return total
 
     def open_values(self, world: World, embeddings: Mapping[int, Element], round: int) -> None:
-        """Declare who may have single embeddings; here nobody may."""
+        """Declare who may see single embeddings; here nobody."""
 
     def told_all(self, world: World, name: str, value: Any) -> None:
         """Declare a value that all may have; to who knows the sum it tells of the server alone."""

@@ -1,4 +1,4 @@
-"""Shares with proofs in set-up, and the comparison of all that was dealt in it.
+"""Shares with proofs in set-up, and comparison of everything dealt in set-up.
 
 A party that deals and receives so has `signs` (`securevfl.active.signing.signing_of`), and two
 tuples: `dealings`, of each dealing its form, digest and story, and `roots`, of each its root.
@@ -41,7 +41,7 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
 def share_with_proof(
     owner: Any, own: Dealing, value: Element, start: Secret | None = None, beside: Any = ()
 ) -> Element:
-    """Share an array of K segments, or a model, each share with its proof; c, (K + T, m).
+    """Share K segments of an array, or a model, with a proof for each share; return c, (K + T, m).
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def check_shared(
 
 
 async def echo(holder: Any, method: str) -> Secret:
-    """Compare all that was dealt in set-up with what the other holders were dealt.
+    """Compare digests of everything dealt in set-up with the other holders.
 
     All show a digest of it, and two holders whose digests differ show each other all of it. Each of
     both sees that they differ, so nobody has to ask.
@@ -160,7 +160,7 @@ def _said(*stories: np.ndarray) -> np.ndarray:
 
 
 def echo_messages() -> tuple[MessageSpec, ...]:
-    """Declared messages of `echo`."""
+    """Message declarations of `echo`."""
 
     def once(key: MessageKey) -> int:
         return int(key.round == 0)

@@ -18,7 +18,7 @@ WORD = hollow((DIGEST,), np.uint8)
 
 
 def proof_of(code: LagrangeCode) -> tuple[Any, ...]:
-    """Parts that stand beside a share (`securevfl.active.dealt.PARTS`)."""
+    """Payload parts of the proof beside a share (`securevfl.active.dealt.PARTS`)."""
     m, dtype = repetitions(code), code.field.dtype
     values = hollow((m,), dtype), hollow((code.size, m), dtype)
     path = hollow((depth_of(code.parties), DIGEST), np.uint8)
@@ -26,12 +26,12 @@ def proof_of(code: LagrangeCode) -> tuple[Any, ...]:
 
 
 def signed_upload(share: Any) -> tuple[Any, ...]:
-    """An upload with a name in its label, and a signature."""
+    """Payload of an upload with its label and signature."""
     return WORD, share, bytes(SIGNATURE)
 
 
 def identity_posts(parties: int, *, to_server: bool) -> list[Post]:
-    """Verifying keys of the run to all who check statements."""
+    """Planned messages with verifying keys, to all parties that check statements."""
     key = (bytes(DIGEST),)
     of_server: Any = {"senders": lambda round: [SERVER]}
     of_server |= {"receivers": lambda server: range(parties)}
@@ -43,7 +43,7 @@ def identity_posts(parties: int, *, to_server: bool) -> list[Post]:
 
 
 def told_posts(parties: int, prss: Prss | None) -> list[Post]:
-    """Digests of the set-up that all show each other, after the tags of keys where there are any.
+    """Planned messages with digests of the set-up and, if keys are dealt, tags of keys.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Uploads at the level active: signed with their label, and keys of masks that holders compare.
+"""Uploads at security level active: signed with a label, and mask keys that holders compare.
 
 An upload is wrong by its sender's fault alone where all else that makes it is the same for all
 holders: shares and steps, by the label, and the keys of its mask, by their tags. A label is what is
@@ -44,7 +44,7 @@ PROTECTED: Mapping[str, tuple[str, ...]] = {
 
 
 def undetected(code: LagrangeCode, waited: int, who: str) -> str:
-    """Warning if T parties can upload wrong values together unnoticed; else "".
+    """Warning if T parties together can upload wrong values unnoticed; else "".
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def undetected(code: LagrangeCode, waited: int, who: str) -> str:
 
 
 def signed_messages(prss: Prss) -> tuple[MessageSpec, ...]:
-    """Declared messages that this level has besides: tags of keys, verifying keys to the server."""
+    """Further message declarations of this level: tags of keys, and verifying keys."""
 
     def once(key: MessageKey) -> int:
         return int(key.round == 0)
@@ -89,7 +89,7 @@ def recovery_of(code: LagrangeCode) -> int:
 
 
 async def compare_keys(holder: Any, code: LagrangeCode, prss: Prss, known: Any) -> None:
-    """Sign tags of the keys that a holder drew; check those of the keys that it was sent.
+    """Sign tags of the keys that a holder drew; check the tags of keys that it received.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _keys_of(code: LagrangeCode, dealer: int) -> Dealing:
 def signed_upload(
     holder: Any, code: LagrangeCode, told: bytes, label: tuple[Secret, Secret], upload: Element
 ) -> Signed:
-    """An upload with the name in its label, and the signature of both and of the chain."""
+    """Signed upload: the name in its label, the upload, and a signature of both and the chain."""
     signs, (name, chain) = holder.signs, label
     said = holder.index, encoded(code), told, name, chain, upload, signs.run
     return name, upload, holder.sign(signs.own, upload_text, *said)
@@ -149,7 +149,7 @@ def decode_signed(
     uploads: Mapping[int, Any],
     shape: tuple[int, int],
 ) -> Element:
-    """U_1 to U_K, (K, |B|, h), of signed uploads; wrong ones are corrected, and kept as evidence.
+    """Decoded U_1 to U_K, (K, |B|, h), from signed uploads; wrong ones are corrected and stored.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def _check_signed(
 def _apart(
     chain: np.ndarray, code: bytes, told: bytes, run: bytes, parties: tuple[int, ...], *rest: Any
 ) -> np.ndarray:
-    """Nothing, or the error of uploads that do not count."""
+    """Raise for signed uploads that do not count; return an empty array if all count."""
     n, labels = len(parties), {}
     columns = (rest[i * n : (i + 1) * n] for i in range(4))
     for j, own, upload, signature, verifier in zip(parties, *columns, strict=True):
