@@ -27,7 +27,7 @@ _LEAST_MEMORY, _LEAST_DISK = 1.0, 0.1  # gigabytes; a run of the default size ta
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact of this computer.
+    """One fact about this computer, with advice.
 
     Attributes
     ----------
@@ -44,12 +44,12 @@ class Finding:
     status: str = "ok"
 
     def to_dict(self) -> dict[str, str]:
-        """For JSON."""
+        """The finding as JSON types."""
         return asdict(self)
 
 
 def examine() -> list[Finding]:
-    """All findings, in the order in which they are shown. It takes a second at most."""
+    """All findings, in display order; takes at most a second."""
     return [
         Finding("securevfl", f"{__version__}, commit {commit()}, {Path(__file__).parent}"),
         Finding("python", f"{platform.python_version()} ({sys.executable})"),
@@ -121,7 +121,7 @@ def _kernels() -> Finding:
 
 
 def _kernel_cache() -> Finding:
-    """Folder of compiled kernels: where the next one is kept, and what is there."""
+    """Folder where compiled kernels are stored, and its content."""
     from securevfl.field.kernels import objects
 
     folders = list(objects.folders())
@@ -140,7 +140,7 @@ def _kernel_cache() -> Finding:
 
 
 def writable(folder: Path) -> bool:
-    """Whether files can be made in a folder, or the folder itself can be made."""
+    """Whether files can be created in a folder, or the folder itself can be."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
@@ -159,7 +159,7 @@ def _blas() -> Finding:
 
 
 def _packages() -> Iterator[Finding]:
-    """Required packages and extras: versions, and those that are missing or do not fit."""
+    """Versions of required packages and extras; packages that are missing or unsuitable."""
     from packaging.requirements import Requirement
 
     try:

@@ -33,7 +33,7 @@ from collections.abc import Iterable
 
 
 class SecureVFLWarning(UserWarning):
-    """Something that a user should know of what is done all the same."""
+    """A condition that the user should know about; the work continues."""
 
 
 class SecureVFLError(Exception):
@@ -49,7 +49,7 @@ class MissingPackageError(ConfigurationError, ImportError):
 
 
 def needs(what: str, extra: str, *packages: str) -> None:
-    """Refuse `what` unless the packages that an extra brings are installed.
+    """Raise an error unless the packages of an extra, which feature `what` needs, are installed.
 
     It stands before their import, or before work that would be lost without them, and imports none.
 
@@ -120,7 +120,7 @@ class UnknownNameError(ConfigurationError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Hint at the nearest of some names, as a sentence after a blank; empty where none is like it.
+    """Sentence " Did you mean ...?" for the most similar known name; empty if none is similar.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class WouldOverflowError(ConfigurationError):
 
 
 class WouldNotFitError(ConfigurationError):
-    """A run whose predicted memory exceeds the memory that is available."""
+    """A run whose predicted memory exceeds the available memory."""
 
 
 class PrivacyError(ConfigurationError):
@@ -158,7 +158,7 @@ class CorruptResultsError(RunError):
 
 
 class RangeError(RunError):
-    """A value left its enforced range during a run; the attempt was stopped before it was sent."""
+    """A value that left its permitted range during a run; the attempt stopped before sending it."""
 
 
 class DivergedError(RunError):
@@ -166,7 +166,7 @@ class DivergedError(RunError):
 
 
 class StalledError(RunError):
-    """Every party waits and nothing is on its way."""
+    """A run in which every party waits and no message is on its way."""
 
 
 class CheckpointError(RunError):
@@ -186,7 +186,7 @@ class UndeclaredMessageError(RunError):
 
 
 class ProtocolError(RunError):
-    """A message whose content is not what the protocol says; nothing was computed from it."""
+    """A message whose content breaks the protocol; nothing was computed from it."""
 
 
 class CarrierError(RunError):

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def describe_machine() -> dict[str, Any]:
-    """Processor, cores, GPUs, system, versions and BLAS (where threadpoolctl is there)."""
+    """Processor, cores, GPUs, system, versions, and BLAS if threadpoolctl is installed."""
     result: dict[str, Any] = {
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -27,7 +27,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def gpus() -> list[str]:
-    """Names of the CUDA devices that torch can use; none where torch is not loaded."""
+    """Names of the CUDA devices that torch can use; empty if torch is not imported."""
     torch = sys.modules.get("torch")
     if torch is None:
         return []
@@ -60,7 +60,7 @@ _version = functools.cache(metadata.version)  # which reads a file
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of what computes."""
+    """Versions of Python, NumPy, numba and torch."""
     packages = ("numpy", "numba", "torch")
     return {"python": platform.python_version()} | {name: _version(name) for name in packages}
 
@@ -78,7 +78,7 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """Commit of the working tree that runs, "+" appended if it is changed; "unknown" elsewhere."""
+    """Commit of the source tree ("+" appended if modified); "unknown" if there is none."""
     here = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:

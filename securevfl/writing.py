@@ -1,4 +1,4 @@
-"""Files that are there whole after a crash or a power cut, or as they were before.
+"""Files that, after a crash or power cut, are either complete or unchanged.
 
 A file is written beside its place and synced, put into its place by one step, and its folder is
 synced: else a file system may show the old file, or an empty one, after a power cut, though what
@@ -16,14 +16,14 @@ from pathlib import Path
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether a file could not be written because its disk, or the user's part of it, is full."""
+    """Whether a file could not be written because the disk or the user's quota is full."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_durably(
     path: Path, content: str | bytes | Iterable[bytes], *, mode: int = 0o666, new: bool = False
 ) -> None:
-    """Write a file, whole or not at all; it is on disk on return.
+    """Write a file completely or not at all; it is on disk on return.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def write_durably(
 
 
 def write_beside(path: Path, content: str | bytes | Iterable[bytes], *, mode: int = 0o666) -> Path:
-    """Write a file beside `path`, for `put_in_place`; nothing is left if that fails."""
+    """Write a temporary file beside `path`, for `put_in_place`; a failure leaves no file."""
     pieces = [content.encode()] if isinstance(content, str) else content
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
@@ -70,7 +70,7 @@ def write_beside(path: Path, content: str | bytes | Iterable[bytes], *, mode: in
 
 
 def put_in_place(moves: Iterable[tuple[Path, Path]]) -> None:
-    """Move synced files to their places one after another, and sync the folders of these."""
+    """Move written files to their final paths in turn, and sync the folders."""
     folders = set()
     for source, place in moves:
         os.replace(source, place)
@@ -80,7 +80,7 @@ def put_in_place(moves: Iterable[tuple[Path, Path]]) -> None:
 
 
 def make_folder(path: Path, *, mode: int = 0o777) -> None:
-    """Make a folder with its parents, if it is not there; all of them are on disk on return."""
+    """Create a folder and its parents if absent; all are on disk on return."""
     made = [one for one in (path, *path.parents) if not one.exists()]
     path.mkdir(parents=True, exist_ok=True, mode=mode)
     for one in made:
@@ -88,7 +88,7 @@ def make_folder(path: Path, *, mode: int = 0o777) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring a folder's names onto the disk: what was renamed, made and removed in it."""
+    """Flush a folder's entries (renamed, new and removed names) to disk."""
     if os.name == "nt":  # which opens no folders, and writes names through
         return
     descriptor = os.open(folder, os.O_RDONLY)

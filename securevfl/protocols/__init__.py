@@ -1,4 +1,4 @@
-"""One file for each method; `securevfl.protocols.protocol` finds them."""
+"""One module or folder for each method; `securevfl.protocols.protocol` finds them."""
 
 from __future__ import annotations
 
