@@ -1,1 +1,1 @@
-"""Verdicts on what protocols claim: recorded runs, proofs, statistical tests, attacks."""
+"""Verdicts on protocols' claims: recorded runs, proofs, statistical tests, attacks."""

@@ -1,4 +1,4 @@
-"""Work in a child process that is ended when its time is over.
+"""Work in a child process with a time limit.
 
 What is verified is code that may loop, wait for ever or end its process. None of that may end the
 one that asks.
@@ -23,11 +23,11 @@ Work = Callable[[Callable[[str], None]], Any]
 
 
 class ChildEndedError(Exception):
-    """The child process gave no result; the text says why."""
+    """A child process ended without a result; the text says why."""
 
 
 def in_child(work: Work, limit: float, progress: Callable[[str], None]) -> Any:
-    """Return what `work` returns in a process of its own.
+    """Return the result of `work`, run in a process of its own.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def _work(channel: Connection, work: Work) -> None:
 
 
 def _sendable(error: SecureVFLError) -> SecureVFLError:
-    """The error, or one with its text where its class cannot be made of a text alone."""
+    """The error, or a plain one with its text if its class needs more arguments."""
     try:
         type(error)(str(error))  # as the other process makes it
     except Exception:

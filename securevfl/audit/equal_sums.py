@@ -24,7 +24,7 @@ _NEAR = 1e-11  # of sums that count as equal; they are of order 1
 
 @dataclass(frozen=True)
 class EqualSums:
-    """Two tables with their sums.
+    """Two tables with equal sums of embeddings.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class EqualSums:
 
     @property
     def least_change(self) -> float:
-        """Least Euclidean distance between a row and the other table's same row."""
+        """Smallest Euclidean distance between a row and the same row of the other table."""
         return float(np.linalg.norm(self.rows - self.other, axis=1).min())
 
     @property
@@ -71,7 +71,7 @@ def equal_sums(
     optimizer: str = "adam",
     seed: int = 0,
 ) -> EqualSums:
-    """A table, and another one with the same sums in a whole run.
+    """A table, and another table with the same sums in a whole run.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _another(
     known: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, int]:
-    """Another point of the fibre, and its dimension at the first one."""
+    """Another point with equal sums (on the fibre), and the fibre's dimension at the first one."""
     import torch
 
     def derivative(at: np.ndarray) -> np.ndarray:
@@ -173,7 +173,7 @@ def _train(
 
 
 def _gradients(U: torch.Tensor, head: list[torch.Tensor], labels: torch.Tensor) -> list[Any]:
-    """Gradients of the mean logistic loss of tanh(U A) b, in closed form: of U, A and b."""
+    """Closed-form gradients, for U, A and b, of the mean logistic loss of tanh(U A) b."""
     import torch
 
     A, b = head

@@ -1,4 +1,4 @@
-"""Verdicts on a card's claims by proofs: what was proved of the coalitions that a claim is about.
+"""Verdicts on a card's claims from proofs for the coalitions that each claim names.
 
 A proof is of a coalition and its view (`securevfl.verified`); a card claims something of an asset
 against an adversary. The adversary stands for coalitions, and an asset for inputs, by their names.
@@ -78,7 +78,7 @@ def coalitions_against(
 
 
 def _sizes(count: int | str, clients: int, threshold: int) -> range:
-    """Numbers of clients that a count stands for: at least one, where it is no number."""
+    """Numbers of clients that a count allows: at least one if it is a letter."""
     if isinstance(count, int):
         return range(count, count + 1)
     letter, _, less = count.partition(" - ")
@@ -87,7 +87,7 @@ def _sizes(count: int | str, clients: int, threshold: int) -> range:
 
 
 def _of_role(role: str, roles: Mapping[str, Sequence[int]]) -> list[frozenset[int]]:
-    """Each party of a role, or all of a role in the plural; nobody more, without one."""
+    """Each party of a role, or all parties of a role in the plural; the empty set for no role."""
     if not role:
         return [frozenset()]
     if role in roles:
@@ -109,7 +109,7 @@ def assets_in(
     coalition: frozenset[int],
     known: Iterable[Output] = (),
 ) -> set[str]:
-    """Assets of honest parties that outputs tell of, noised values and `known` outputs aside."""
+    """Honest parties' assets that outputs depend on, except through noise and `known` outputs."""
     todo: list[Node] = [output.node for output in outputs]
     seen = {one.node.number for one in known} - {one.number for one in todo}
     found: set[str] = set()
@@ -160,7 +160,7 @@ def judged_by_proof(
 def _weakest(
     claim: Claim, whole: Proved, traces: Sequence[tuple[Sequence[Proved], Trace]]
 ) -> Verdict:
-    """The weakest verdict on one coalition of all traces, each with its own outputs."""
+    """The weakest verdict on a coalition over all traces, each with its outputs."""
     words: list[Verdict] = [
         _word(claim, one, world)
         for verdicts, world in traces
@@ -204,7 +204,7 @@ def proved_report(
     library: str,
     examine: Callable[[Claim], list[Evidence]],
 ) -> Report:
-    """Prove a protocol's claims, and say of each what was proved.
+    """Prove a protocol's claims, and report what was proved of each.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def proved_report(
 
 
 def traced_options(made: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the trace that a verdict on a protocol is of: its own, but for the sizes.
+    """Options for the trace behind a verdict: the protocol's own, with small sizes.
 
     Options of roles and messages are those with which it was made, be they given or chosen.
     """
@@ -271,12 +271,12 @@ def traced_options(made: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_evidence(found: ClaimVerdict, more: Sequence[Evidence]) -> ClaimVerdict:
-    """A verdict by proof with evidence of verifiers beside it; what accuses decides."""
+    """A verdict by proof with further evidence of verifiers; accusing evidence decides."""
     if any(one.effect == "accuses" for one in more):
         return conclude(found.claim, (*more, *found.evidence))
     return replace(found, evidence=(*found.evidence, *more))
 
 
 def leaks(made: Protocol) -> tuple[Leakage, ...]:
-    """All that each role learns, as the protocol's card says it."""
+    """What each role learns, by the protocol's card."""
     return tuple(Leakage(who, what, "the card") for who, what in made.card.sees.items())

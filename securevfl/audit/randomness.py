@@ -23,7 +23,7 @@ SEED_BYTES = 32
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the sampler.
+    """One call of the random sampler.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Call:
 
 @dataclass
 class Log:
-    """All calls of the sampler while it was watched.
+    """All calls of the random sampler while it was watched.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Log:
 
 @contextmanager
 def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
-    """Log every call of the sampler of this process; not for several threads at once.
+    """Context manager: log every sampler call of this process, which must have one thread.
 
     `keep`, if given, is called with a copy of each result.
     """

@@ -119,7 +119,7 @@ class CodedRun:
 
     @functools.cached_property
     def kinds(self) -> dict[str, str]:
-        """Names that FedVS has for this protocol's kinds of message, by what they carry."""
+        """Names in the FedVS formulas of this protocol's message kinds, by their content."""
         return kinds_of(self.protocol)
 
     def view(self, coalition: Coalition) -> View:
@@ -136,19 +136,19 @@ class CodedRun:
 
     @functools.cached_property
     def attempts(self) -> dict[int, tuple[np.ndarray, Any]]:
-        """Rows B, and the announced attempt with its sharers S, by round."""
+        """Row numbers B and the announced attempt, which names its sharers S, by round."""
         return {r: (batch.rows, attempt) for r, (batch, attempt) in self.announced.items()}
 
     @functools.cached_property
     def announced(self) -> dict[int, tuple[Any, Any]]:
-        """Batch and attempt as they were announced, by round."""
+        """Announced batch and attempt, by round."""
         opened = {r: batch for (r, _, _), batch in self.whole.payloads("round").items()
                   if hasattr(batch, "rows")}  # fmt: skip
         named = {r: attempt for (r, _, _), attempt in self.whole.payloads("attempt").items()}
         return {r: (opened[r], named[r]) for r in named}
 
     def mask_values(self, round: int, known: Sequence[int] = ()) -> np.ndarray:
-        """Masks rho of a round at every client's point, (N, |B|, h), by the formula of the proof.
+        """Masks rho of a round at every client's point, (N, |B|, h), by the proof's formula.
 
         The streams are those of all keys, or of the keys that the clients in `known` hold.
         """
@@ -176,7 +176,7 @@ class CodedRun:
         return total.reshape(code.parties, len(batch.rows), -1)
 
     def secrets(self, client: int) -> Secrets:
-        """Secrets and share masks of a client, read off its tape by the order of its draws."""
+        """Secrets and share masks of a client, read from its tape in the order of draws."""
         tape = self.tapes[client]
         V = {round: tape.at(round)[0] for round in self.models[client]}
         return Secrets(self.data[client], self.models[client], tape.at(0)[0], V)
@@ -215,7 +215,7 @@ class RunFactory:
         return self.protocol.quantised_columns()
 
     def run(self) -> CodedRun:
-        """Run the protocol once, with fresh draws."""
+        """Run the protocol once with fresh randomness."""
         parties: dict[int, Any] = self.protocol.parties()
         used: dict[int, Tape] = {}
         models: dict[int, dict[int, np.ndarray]] = {}
@@ -249,7 +249,7 @@ _KINDS = {
 
 
 def kinds_of(protocol: Protocol) -> dict[str, str]:
-    """Names that the proof's formulas have for a protocol's kinds of message, by what they carry.
+    """Names in the proof's formulas of a protocol's message kinds, by their content.
 
     A second kind that carries the same has the same name, so that it is one message too many.
     """
@@ -262,7 +262,7 @@ def kinds_of(protocol: Protocol) -> dict[str, str]:
 
 
 def _watch_models(client: Any, given: Mapping[int, np.ndarray] | None) -> dict[int, np.ndarray]:
-    """Record the models that a client shares; they are those given, if any are, in any range."""
+    """Record the models that a client shares; `given` models, if any, replace its own."""
     kept: dict[int, np.ndarray] = {}
     own = client.quantised_model
 

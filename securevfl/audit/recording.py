@@ -1,4 +1,4 @@
-"""A recorded run of any protocol: a simulation that keeps every message."""
+"""A recorded run of any protocol: a simulation that stores every message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from securevfl.runs.threads import one_thread
 
 @dataclass(frozen=True)
 class RecordedMessage:
-    """One message as it left its sender; to itself, too.
+    """One message as it left its sender, also one to itself.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class RecordedMessage:
 
     @property
     def payload(self) -> Any:
-        """The payload, decoded anew; its arrays cannot be written to."""
+        """The payload, decoded again at each call; its arrays are read-only."""
         return wire.decode(self.content)
 
 
@@ -55,7 +55,7 @@ class RecordedRun:
 
 
 class Recorder(Simulation):
-    """A simulation that keeps every message in `messages`."""
+    """Simulation that stores every message in `messages`."""
 
     def __init__(self, protocol: Protocol) -> None:
         self.messages: list[RecordedMessage] = []
@@ -67,7 +67,7 @@ class Recorder(Simulation):
         )
 
     def send(self, sending: Sending) -> None:
-        """Keep a message for each receiver, then put it on its way."""
+        """Store a message for each receiver, then send it."""
         for receiver, payload in zip(sending.to, sending.payloads, strict=True):
             key = MessageKey(sending.kind, sending.round, sending.party.index, receiver)
             self.messages.append(RecordedMessage(key, wire.encode(payload)))
@@ -75,7 +75,7 @@ class Recorder(Simulation):
 
 
 def record(protocol: Protocol) -> RecordedRun:
-    """Run a protocol once, with nobody late or absent, and keep its messages."""
+    """Run a protocol once, no party late or absent, and store its messages."""
     made = Recorder(protocol)
     with one_thread():
         made.run()

@@ -37,7 +37,7 @@ class Recovery:
 
 
 def recover_by_server(recorded: CodedRun, clients: tuple[int, ...]) -> Recovery:
-    """Server and T clients solve for all data and models of a run whose rounds take all rows."""
+    """Data and models solved for by server and T clients, in a run of full batches."""
     found = recovery.recover(recorded.code, clients, *_equations(recorded, clients))
     data, models = _truth(recorded, clients)
     elements = data.size + sum(model.size for model in models)
@@ -71,7 +71,7 @@ def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray
 def psi(
     code: LagrangeCode, sharers: Mapping[int, Secrets], round: int, rows: np.ndarray
 ) -> np.ndarray:
-    """Unmasked results at all clients' points: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h)."""
+    """Unmasked results psi at all points: sum over S of F^(B)(alpha) G(alpha), (N, |B|, h)."""
     field = code.field
     total: np.ndarray | None = None
     for one in sharers.values():
@@ -101,7 +101,7 @@ def _fractions(found: Recovered, data: np.ndarray, models: list[np.ndarray]) -> 
 
 @dataclass(frozen=True)
 class Pooled:
-    """Values that a coalition of clients decoded from its shares of one other client.
+    """Values of one client that a coalition of clients decoded from its shares.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Pooled:
 
 
 def pool_shares(recorded: CodedRun, clients: tuple[int, ...], victim: int) -> Pooled:
-    """Decode whatever clients know of another client's data and first model."""
+    """Decode what clients know of another client's data and first model."""
     code, power = recorded.code, coalition_power(recorded.code, clients)
     view = recorded.view(Coalition(clients=clients))
     F = {c: view.one_per_sender("train-data", 0, c)[victim] for c in clients}
@@ -149,7 +149,7 @@ def pool_shares(recorded: CodedRun, clients: tuple[int, ...], victim: int) -> Po
 
 
 def coalitions(recorded: CodedRun) -> Iterator[tuple[int, ...]]:
-    """One coalition of each size from T to K + T: the first clients, never the last one."""
+    """One coalition of each size from T to K + T: the first clients, never the last client."""
     code = recorded.code
     for size in range(code.privacy, min(code.size, code.parties - 1) + 1):
         yield tuple(range(size))

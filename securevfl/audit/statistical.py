@@ -1,4 +1,4 @@
-"""Statistical tests of views, each with its probability to accuse a run that leaks nothing."""
+"""Statistical tests of views, each with its probability of a false accusation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PER_CELL = 20  # smallest expected count for which the chi-square tail is trust
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one test.
+    """Result of one statistical test.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ def uniformity(
 
 
 def _cell_sizes(p: int, part: str) -> np.ndarray:
-    """Number of elements of F_p in each cell."""
+    """Number of elements of F_p in each cell of the uniformity test."""
     if part == "low":
         return np.array([len(range(i, p, _CELLS)) for i in range(_CELLS)], np.float64)
     width = -(-p // _CELLS)
@@ -107,7 +107,7 @@ def equality(
     *,
     level: float = LEVEL,
 ) -> Outcome:
-    """Test whether elements of messages equal the plaintext at their place too often.
+    """Test whether message elements equal the plaintext at their place too often.
 
     A uniform element equals it with probability 1/p; P(at least k of n) <= (n/p)^k / k!.
 
@@ -135,7 +135,7 @@ def equality(
 
 
 def two_sample(one: np.ndarray, two: np.ndarray, *, level: float = LEVEL) -> Outcome:
-    """Kolmogorov-Smirnov test of every coordinate of two samples of views, Bonferroni over them.
+    """Kolmogorov-Smirnov test of each coordinate of two samples of views, Bonferroni-corrected.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def two_sample(one: np.ndarray, two: np.ndarray, *, level: float = LEVEL) -> Out
 
 
 def digest(arrays: Iterable[np.ndarray]) -> str:
-    """SHA-256 of arrays, to compare masks between processes without keeping them."""
+    """SHA-256 of arrays, to compare masks between processes without storing them."""
     whole = hashlib.sha256()
     for array in arrays:
         whole.update(np.ascontiguousarray(array).tobytes())

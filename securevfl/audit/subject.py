@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class Subject:
-    """A protocol under verification.
+    """Subject of a verification: a protocol with its small instance and runs.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Subject:
         self._shared: dict[str, Any] = {}
 
     def shared(self, name: str, make: Callable[[], _T]) -> _T:
-        """Result of `make`, called once for each name and kept for all verifiers that ask for it.
+        """Result of `make`, called once for each name and shared by all verifiers.
 
         An error of any kind is kept, too, and raised for each of them.
         """
@@ -80,7 +80,7 @@ class Subject:
 
     @property
     def run(self) -> RecordedRun:
-        """One recorded run of the small instance, with nobody late or absent."""
+        """Recorded run of the small instance, no party late or absent."""
         return self.shared("run", self._recorded)
 
     def _recorded(self) -> RecordedRun:

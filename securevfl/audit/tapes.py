@@ -14,7 +14,7 @@ from securevfl.verified import bare_of
 
 @dataclass
 class Tape:
-    """The secret randomness of one party, in the order in which it was drawn.
+    """The secret randomness of one party in the order of drawing.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Tape:
     rounds: list[int] = field(default_factory=list)
 
     def every_digest(self) -> Iterator[str]:
-        """Digests of all draws, in their order."""
+        """Digests of all draws in order."""
         yield from (digest([one]) for one in self.draws)
 
     def at(self, round: int) -> list[np.ndarray]:
@@ -37,7 +37,7 @@ class Tape:
 
 
 def record_draws(party: Any) -> Tape:
-    """Record all masks that a party draws from now on; what it draws is unchanged."""
+    """Record all further masks that a party draws, without changing them."""
     tape, draw = Tape(), party.uniform
 
     def uniform(*shape: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The result of a verification: one verdict for each claim, and what leaks outside any claim."""
+"""Result of a verification: a verdict for each claim, and leakage outside all claims."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Bearing = Literal["proof", "test", "gap", "failure"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """One thing that a verifier found out about a claim.
+    """One finding of a verifier about a claim.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """A claim and what became of it.
+    """A claim with its verdict and evidence.
 
     Attributes
     ----------
@@ -73,12 +73,12 @@ class ClaimVerdict:
 
     @property
     def who(self) -> str:
-        """Phrase of the adversary."""
+        """Phrase for the adversary."""
         return self.claim.who
 
     @property
     def about(self) -> str:
-        """The asset."""
+        """Name of the asset."""
         return self.claim.asset
 
     @property
@@ -88,7 +88,7 @@ class ClaimVerdict:
 
     @property
     def source(self) -> str:
-        """The claim's reason, and what the ideal output gives away."""
+        """The claim's reason, and what the ideal output reveals."""
         return self.claim.source
 
     @property
@@ -149,7 +149,7 @@ class Report:
     library: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Content in JSON types."""
+        """The report in JSON types."""
         return {
             "protocol": self.protocol,
             "parameters": dict(self.parameters),
@@ -175,7 +175,7 @@ class Report:
 
 
 def conclude(claim: Claim, evidence: Iterable[Evidence]) -> ClaimVerdict:
-    """Verdict that evidence allows where a claim is not about a coalition's view.
+    """Verdict from evidence on a claim that is not about a coalition's view.
 
     - Evidence against a claim decides, whatever speaks for it: VIOLATED.
     - A verifier that ended in an error leaves its question open: COULD NOT BE CHECKED.

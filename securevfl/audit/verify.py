@@ -1,4 +1,4 @@
-"""Verify the claims of a protocol: let verifiers examine each, and say what all evidence allows."""
+"""Verification of a protocol's claims: verifiers examine each, and evidence gives verdicts."""
 
 from __future__ import annotations
 
@@ -145,19 +145,19 @@ def _told(
     options: dict[str, Any],
     progress: Callable[[str], None],
 ) -> Report:
-    """`verify`, as the child process calls it."""
+    """`verify`, in the form that the child process calls."""
     return verify(protocol, data, progress=progress, **options)
 
 
 def _unchecked(name: str, seed: int, why: str) -> Report:
-    """Report of a protocol of which nothing could be checked."""
+    """Report on a protocol of which nothing could be checked."""
     verdict = conclude(THE_CARD, [Evidence("verify", "silent", why, "failure")])
     return Report(name, {"seed": seed}, (verdict,), library=library())
 
 
 @functools.cache
 def library() -> str:
-    """Version of the library, and SHA-256 of all its modules by name and content."""
+    """Version of the library, and SHA-256 of the names and contents of all its modules."""
     root, made = Path(__file__).parents[1], hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         made.update(f"{path.relative_to(root).as_posix()} ".encode())
@@ -191,7 +191,7 @@ def _ended_in(error: Exception) -> str:
 
 
 def _claims(made: Protocol, plain: bool) -> tuple[Claim, ...]:
-    """The card's claims; under `plain` the paper's come first and replace those that say none."""
+    """The card's claims; under `plain`, the paper's first, in place of claims of "none"."""
     if not plain:
         return made.claims
     stated = {(claim.against, claim.asset) for claim in made.paper_claims}

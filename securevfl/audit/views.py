@@ -1,4 +1,4 @@
-"""The view of a coalition: what it received, sent, holds and drew, cut from a real transcript."""
+"""A coalition's view: what it received, sent, holds and drew, from a real transcript."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from securevfl.privacy.coalition import Coalition
 
 @dataclass(frozen=True)
 class Sent:
-    """One message of a view; `payload` is None where only its size is seen.
+    """One message of a view; `payload` is None if the coalition sees only its size.
 
     Times of sending and arrival are virtual nanoseconds; -1 where it has not arrived.
     """
@@ -70,7 +70,7 @@ class View:
         }
 
     def one_per_sender(self, kind: str, round: int, receiver: int) -> dict[int, Any]:
-        """Payloads that one receiver got in a round, by sender."""
+        """Payloads that one receiver received in a round, by sender."""
         found = self.payloads(kind, round=round, receiver=receiver)
         return {sender: payload for (_, sender, _), payload in sorted(found.items())}
 
@@ -79,7 +79,7 @@ class View:
         return sorted({m.round for m in self.messages if m.kind == kind})
 
     def differences(self, other: View) -> Iterator[str]:
-        """Parts of two views that are not the same to the last bit; none where they are equal."""
+        """Differences between two views, bit for bit; empty if they are equal."""
         if self.coalition != other.coalition:
             yield f"coalitions {self.coalition} and {other.coalition}"
         if len(self.messages) != len(other.messages):
@@ -124,7 +124,7 @@ def cut(
     sealed: bool = False,
     kinds: Mapping[str, str] | None = None,
 ) -> View:
-    """Cut the view of a coalition from a transcript that kept its payloads.
+    """View of a coalition from a transcript that stored its payloads.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Shares that holders keep where data, models and steps are never decoded, and what they decode.
+"""Shares held by clients, and what holders decode, where nobody decodes data, models or steps.
 
 A holder of such a protocol gets no gradient and has no model. Attacks that need either are given
 what it has instead: its shares of the steps, and its shares of all data and models, from which it
@@ -31,14 +31,14 @@ _STEP_BITS = 6  # of a dealt step beyond those of its fraction: a range that is 
 
 
 def code_of(seen: ObservedRun) -> LagrangeCode | NoView:
-    """The public code, where clients hold shares of the server's steps; else a `NoView`."""
+    """Public code of a protocol whose clients hold shares of the server's steps; else `NoView`."""
     protocol: Any = seen.protocol
     found: LagrangeCode | NoView = protocol.public.code if seen.holders else NO_HOLDERS
     return found
 
 
 def coalition(code: LagrangeCode, size: int) -> tuple[int, ...] | NoView:
-    """Holders T, T + 1, ..., so many: the first T get seeds. `NoView` if there are too few."""
+    """Coalition of `size` holders from number T on (the first T hold seeds), or `NoView`."""
     T = code.privacy
     if T + size > code.parties:
         return NoView(f"{size} of {code.parties} holders; the first {T} are sent seeds")
@@ -46,7 +46,7 @@ def coalition(code: LagrangeCode, size: int) -> tuple[int, ...] | NoView:
 
 
 def keenest(code: LagrangeCode) -> tuple[int, ...]:
-    """T + 1 holders, of those tried, whose shares leave short values the least freedom."""
+    """Of the first coalitions of T + 1 holders, the one whose shares best fix short values."""
     T = code.privacy
     every = itertools.combinations(range(T, code.parties), T + 1)
     return max(itertools.islice(every, _TRIED), key=lambda some: freedom(code, some))
@@ -72,7 +72,7 @@ def own_share(seen: ObservedRun, holder: int) -> np.ndarray | None:
 
 
 def pooled_data(seen: ObservedRun, holders: Sequence[int]) -> Combinations:
-    """Combinations of the segments of all clients' data that pooled shares tell, without masks."""
+    """Combinations of all clients' data segments that pooled shares reveal, free of masks."""
     protocol: Any = seen.protocol
     parties: Mapping[int, Any] = seen.parties
     shares = {j: bare_of(parties[j].data_shares["train"]) for j in holders}
@@ -80,7 +80,7 @@ def pooled_data(seen: ObservedRun, holders: Sequence[int]) -> Combinations:
 
 
 def true_data(seen: ObservedRun) -> np.ndarray:
-    """All clients' rows as they were shared, side by side, in segments, before rounding."""
+    """All clients' rows as they were shared: side by side, in segments, before rounding."""
     made: Any = seen.protocol
     columns = [
         expand(made.preparation(n).apply(x), made.config.degree)
@@ -102,7 +102,7 @@ def elements_read(seen: ObservedRun, holders: Sequence[int]) -> float:
 
 
 def pooled_steps(seen: ObservedRun, holders: Sequence[int]) -> Table | NoView:
-    """Steps of the first epoch, by row, that holders compute from their shares of the steps."""
+    """Steps of the first epoch, by row, that holders compute from their shares."""
     protocol: Any = seen.protocol
     code, layout = protocol.public.code, protocol.public.batches["train"]
     held = {j: seen.dealt(j) for j in holders}

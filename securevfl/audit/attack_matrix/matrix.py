@@ -56,5 +56,5 @@ class Matrix:
         raise KeyError(f"no cell of {protocol} and {attack}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Content in JSON types."""
+        """The matrix in JSON types."""
         return {"format": FORMAT, **asdict(self)}

@@ -1,4 +1,4 @@
-"""A run that is made to be observed: which messages and inputs are kept for attackers."""
+"""A run made for observation: messages and inputs kept for attackers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EPOCH = 64  # messages of a link that are kept where a protocol has no layout o
 
 
 class Recorder(Transcript):
-    """A transcript that keeps the first and the last payloads of each link that is attacked.
+    """A transcript that stores the first and last payloads of each attacked link.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Recorder(Transcript):
     def add(
         self, sender: int, receiver: int, kind: str, round: int, nbytes: int, sent: int, data: Any
     ) -> int:
-        """Append a message; only its link's first and last payloads are kept."""
+        """Append a message; only the first and last payloads of its link are stored."""
         link = (kind, sender, receiver)
         first = self._first(*link)
         keep = kind == ANNOUNCE or first > 0
@@ -73,7 +73,7 @@ def observe(
     every: bool = False,
     interrupted: Callable[[], bool] | None = None,
 ) -> ObservedRun:
-    """Run a protocol, and keep what attackers see: the last epoch, and gradients of the first.
+    """Run a protocol and store attackers' views: the last epoch, and the first epoch's gradients.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def observe(
     carried = {e.kind: e.carries for e in protocol.exposures}
 
     def first(kind: str, sender: int, receiver: int) -> int:
-        """Of an attacked link the first message is kept, of gradients the first epoch."""
+        """Number of first messages of a link to store: one, or an epoch of gradients."""
         carries = carried.get(kind, "")
         mine = {"embedding": sender == client, "gradient": receiver == client, "upload": True}
         mine["gradient share"] = True  # so that coalitions can pool them
@@ -140,13 +140,13 @@ def observe(
 
 
 def _epoch(protocol: Protocol) -> int:
-    """Rounds after which every row was used once more, and one to spare."""
+    """Rounds in which every row is used once, plus one."""
     layout = getattr(protocol, "train_layout", None)
     return _EPOCH if layout is None else layout().per_epoch + 1
 
 
 def _observer(transcript: Transcript, protocol: Protocol, client: int) -> int:
-    """Party that gets most of what the client sends of its rows; the server if nobody does."""
+    """Party that receives most of the client's messages on its rows; by default the server."""
     kinds = [e.kind for e in protocol.exposures if e.carries != "gradient"]
     columns = transcript.columns()
     mine = np.isin(columns["kind"], kinds) & (columns["sender"] == client)

@@ -1,4 +1,4 @@
-"""A run as attackers observe it: their views, cut from its transcript, and their own models.
+"""A run as attackers observe it: their views of its transcript, and their own models.
 
 A protocol says which kinds of message show values row by row (`Protocol.exposures`); everything is
 found through that, so that a new protocol needs nothing else. Two things are not messages and yet
@@ -45,14 +45,14 @@ class Table:
 
 @dataclass
 class Inputs:
-    """The latest joint embeddings that a server model took in, and the gradients that it gave."""
+    """The latest joint embeddings that a server model received, and the gradients it returned."""
 
     last: int
     recent: deque[tuple[np.ndarray, np.ndarray]] = field(default_factory=deque)
     gradients: deque[np.ndarray] = field(default_factory=deque)  # dL/dH of each recent one
 
     def watch(self, centre: Any) -> None:
-        """Keep what the server model `centre` is trained with from now on."""
+        """Record all further inputs of the server model `centre`."""
         for name in ("step", "gradients"):
             if hasattr(centre, name):
                 setattr(centre, name, self._watched(getattr(centre, name)))
@@ -73,7 +73,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class ObservedRun:
-    """A run, as its roles have seen it.
+    """A run with the views of its roles.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class ObservedRun:
         return NoView("no gradient is returned to the clients")
 
     def dealt(self, holder: int) -> dict[int, np.ndarray]:
-        """A holder's shares of the steps of the first epoch, by round, as they came."""
+        """A holder's shares of the first epoch's steps by round, as received."""
         return {
             m.round: self.protocol.shown(m.payload)[1]
             for kind, view in self._dealt(holder)
@@ -157,7 +157,7 @@ class ObservedRun:
 
     @functools.cached_property
     def embeddings(self) -> Table | NoView:
-        """The client's last embedding of each row, as the server got it."""
+        """The client's last embedding of each row, as received by the server."""
         for exposure in self._kinds("embedding"):
             found = self._parts(self.observer_view, exposure.kind, sender=self.client)
             if found:
@@ -181,7 +181,7 @@ class ObservedRun:
         return _table([(0, 0, self.shared_rows(rows), own) for rows, own in self.inputs.recent])
 
     def first_embedding(self) -> tuple[np.ndarray, np.ndarray] | NoView:
-        """Rows and values of the client's first embedding, of its initial network."""
+        """Rows and values of the client's first embedding, made by its initial network."""
         for exposure in self._kinds("embedding"):
             found = self._parts(self.observer_view, exposure.kind, sender=self.client)
             if found:
@@ -190,7 +190,7 @@ class ObservedRun:
         return NoView("no single embedding is sent")
 
     def embedding_parts(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Rows and values of the client's embeddings, message by message; none where none came."""
+        """Rows and values of the client's embeddings, message by message; empty if none came."""
         for exposure in self._kinds("embedding"):
             found = self._parts(self.observer_view, exposure.kind, sender=self.client)
             if found:
@@ -209,7 +209,7 @@ class ObservedRun:
         return tuple(Step(self.shared_rows(rows), H, gradient) for (rows, H), gradient in both)
 
     def _dealt_gradients(self) -> list[np.ndarray]:
-        """The gradients that a server's dealt steps stand for: it knows what it rounded them to."""
+        """Gradients behind the steps that a server dealt in shares, as rounded."""
         config: Any = self.protocol.config
         public: Any = self.protocol.public  # type: ignore[attr-defined]
         server: Any = self.parties[SERVER]
@@ -236,7 +236,7 @@ class ObservedRun:
 
     @property
     def segment_of_rows(self) -> np.ndarray:
-        """Number of the segment that each training row is in, (M,)."""
+        """Number of the segment of each training row, (M,)."""
         protocol: Any = self.protocol
         layout = protocol.train_layout()
         samples = layout.samples(np.arange(layout.length))
@@ -245,11 +245,11 @@ class ObservedRun:
         return found
 
     def shared_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Row numbers with -1 in the place of rows that one party alone holds."""
+        """Row numbers, with -1 for rows that only one party holds."""
         return np.where(rows < self.protocol.data.rows, rows, -1)
 
     def network(self, parties: Mapping[int, Any] | None = None) -> Any:
-        """The client's network at the end of the run, or in `parties`; None where it has none."""
+        """The client's network in `parties` or at the end of the run; None if it has none."""
         return bare_of(getattr((parties or self.parties).get(self.client), "network", None))
 
     def _kinds(self, carries: str) -> list[Exposure]:
@@ -258,7 +258,7 @@ class ObservedRun:
     def _parts(
         self, view: View, kind: str, *, sender: int | None = None, receiver: int | None = None
     ) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
-        """(round, sender, rows, values) of the kept messages of a kind that have numbers."""
+        """(round, sender, rows, values) of the stored numeric messages of a kind."""
         announced = {
             m.round: m.payload
             for m in view.messages
@@ -285,13 +285,13 @@ class ObservedRun:
         return parts
 
     def _batch(self, round: int) -> np.ndarray | None:
-        """Rows of a training round of which nothing is announced."""
+        """Row numbers of a training round without announcement; None outside training."""
         protocol: Any = self.protocol
         trains = 0 < round <= protocol.config.rounds
         return protocol.train_layout().draw(round) if trains else None
 
     def _named_by_client(self, view: View) -> dict[int, Any]:
-        """Rows that the client itself named, by round."""
+        """Rows named by the client itself, by round."""
         kinds = {e.kind for e in self.protocol.exposures if e.carries != "gradient"}
         sent = [m for m in view.messages if m.kind in kinds and m.payload is not None]
         named = {
@@ -301,7 +301,7 @@ class ObservedRun:
 
 
 def _numbers(payload: Any) -> np.ndarray | None:
-    """A payload as a matrix of real numbers; None where it is something else, such as bytes."""
+    """A payload as a matrix of real numbers; None for other payloads, such as bytes."""
     if not isinstance(payload, np.ndarray) or payload.dtype.kind not in "fiu" or payload.ndim < 2:
         return None
     matrix: np.ndarray = payload.reshape(len(payload), -1)
@@ -311,7 +311,7 @@ def _numbers(payload: Any) -> np.ndarray | None:
 def _side_by_side(
     parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], senders: Sequence[int]
 ) -> list[tuple[int, int, np.ndarray, np.ndarray]]:
-    """One part a round, with every sender's values in its place; zeros for those that sent none."""
+    """One part a round: all senders' values side by side, zeros for absent senders."""
     width = max(values.shape[1] for *_, values in parts)
     places = {n: i for i, n in enumerate(senders)}
     joined: dict[int, tuple[np.ndarray, np.ndarray]] = {}

@@ -1,4 +1,4 @@
-"""Attacks of the server on features and models, by embeddings and by their sums."""
+"""Attacks of the server on features and models, using embeddings or their sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GRID_BITS = 20  # of the grid to which solved rows are rounded, where the clien
 
 
 def _seen(case: AttackCase) -> tuple[Table, str] | NoView:
-    """Single embeddings, or else the uploads that stand for them."""
+    """Single embeddings; where there are none, uploads that depend on them, and a note."""
     single = case.observed.embeddings
     if isinstance(single, Table):
         return single, ""
@@ -55,7 +55,7 @@ def inversion_of_sums(case: AttackCase) -> Result:
 
 
 def equality_solving(case: AttackCase) -> Result:
-    """Solve the client's columns from its first embedding; its initial weights are known."""
+    """Solve for the client's columns from its first embedding and its known initial weights."""
     first = case.observed.first_embedding()
     if isinstance(first, NoView):
         return first
@@ -71,7 +71,7 @@ def equality_solving(case: AttackCase) -> Result:
 
 
 class _Replica:
-    """Copy of a client's network, as somebody has it who knows, or guesses, its secret choices."""
+    """Copy of a client's network for an attacker who knows, or guesses, its secret choices."""
 
     def __init__(self, party: Any, secrets: Secrets, network: PolynomialNetwork) -> None:
         self._index, self._secrets = party.index, secrets
@@ -81,7 +81,7 @@ class _Replica:
         self._point: FixedPoint | None = getattr(holder, "model_point", None)
 
     def weights(self, step: int) -> np.ndarray:
-        """Weights of a step, rounded where the client rounds them."""
+        """Weights in a step, rounded as at the client."""
         values: np.ndarray = self.network.values
         if self._point is None:
             return values
@@ -89,7 +89,7 @@ class _Replica:
         return self._point.round(values, rng=stream) * 2.0**-self._point.bits
 
     def update(self, rows: np.ndarray, gradient: np.ndarray) -> None:
-        """The client's own step."""
+        """Repeat the client's training step on the copy."""
         self.network.update(rows, gradient)
 
 
@@ -99,12 +99,12 @@ def equality_solving_of_sums(case: AttackCase) -> Result:
 
 
 def equality_solving_without_seed(case: AttackCase) -> Result:
-    """`equality_solving_of_sums` with secret choices that the server draws, knowing none."""
+    """`equality_solving_of_sums` by a server that draws the secret choices at random."""
     return solve_sums(case, SecretSeed(int(case.stream.integers(2**31))))
 
 
 def solve_sums(case: AttackCase, guessed: Secrets | None = None) -> Result:
-    """Solve all clients' rows from joint embeddings, with their secret choices or guessed ones."""
+    """Solve for all clients' rows from joint embeddings, with true or guessed secret choices."""
     opening = case.opening
     if isinstance(opening, NoView):
         return opening
@@ -133,7 +133,7 @@ def solve_sums(case: AttackCase, guessed: Secrets | None = None) -> Result:
 
 
 def stealing(case: AttackCase) -> Result:
-    """Copy the client's network, from embeddings or else uploads of known rows."""
+    """Copy the client's network from embeddings (or uploads) of known rows."""
     seen = _seen(case)
     if isinstance(seen, NoView):
         return seen

@@ -1,4 +1,4 @@
-"""Attacks of a client on labels: by gradients, by its network, or by shares of either."""
+"""Attacks of a client on labels: from gradients, its network, or shares of either."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from securevfl.audit.attacks.outcome import NoView, Outcome, Result
 
 
 def _gradients(case: AttackCase, *, first: bool) -> tuple[Table, str] | NoView:
-    """The client's gradients, or else its shares of the steps that stand for them."""
+    """The client's gradients, or its shares of the steps; with a note."""
     seen = case.observed
     own = seen.first_gradients if first else seen.gradients
     if isinstance(own, Table):
@@ -32,7 +32,7 @@ def gradient_norm(case: AttackCase) -> Result:
 
 
 def gradient_clusters(case: AttackCase) -> Result:
-    """Guess labels from a client's first gradient of each row, or else its shares of the steps.
+    """Guess labels from a client's first gradient of each row, or its shares of the steps.
 
     Two classes are told apart by sign, and no label is known. More are clusters of k-means, named
     by a few rows whose labels are known.
@@ -51,7 +51,7 @@ def gradient_clusters(case: AttackCase) -> Result:
 
 
 def gradient_directions(case: AttackCase) -> Result:
-    """Guess the class whose known rows have the mean first gradient nearest in direction."""
+    """Guess the class whose known rows have the nearest mean direction of first gradients."""
     seen = _gradients(case, first=True)
     return seen if isinstance(seen, NoView) else _directions(case, seen[0]).noted(seen[1])
 
@@ -64,7 +64,7 @@ def _directions(case: AttackCase, table: Table) -> Outcome:
 
 
 def gradient_directions_pooled(case: AttackCase) -> Result:
-    """`gradient_directions` on steps that T + 1 holders decode; chance is that of T's shares."""
+    """`gradient_directions` on steps decoded by T + 1 holders; chance is the result of T."""
     code = held_shares.code_of(case.observed)
     if isinstance(code, NoView):
         return code
@@ -76,7 +76,7 @@ def gradient_directions_pooled(case: AttackCase) -> Result:
 
 
 def model_completion(case: AttackCase) -> Result:
-    """Guess labels by a head on the client's own trained network, fitted on a few known rows.
+    """Guess labels with a head on the client's trained network, fitted on a few known rows.
 
     A holder that has no network has shares of all of them: it uses its own share of the joint
     embedding, beside its columns.

@@ -1,4 +1,4 @@
-"""Attacks of coalitions, and of the server beside clients, on shares of data."""
+"""Attacks on shares of data by coalitions of clients, with or without the server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DECODED = "combinations of segments decoded exactly"
 
 
 def _held(case: AttackCase, code: LagrangeCode, size: int) -> Result:
-    """The same of holders, whose shares are of all clients' data."""
+    """Attack of holders, each of whose shares covers all clients' data."""
     holders = held_shares.coalition(code, size)
     if isinstance(holders, NoView):
         return holders
@@ -42,7 +42,7 @@ def _held(case: AttackCase, code: LagrangeCode, size: int) -> Result:
 
 
 def short_values(case: AttackCase) -> Result:
-    """Solve for all clients' data, if of few bits, with T + 1 holders' shares, by lattices."""
+    """Solve for all clients' data by lattice reduction, if values are short, from T + 1 shares."""
     code = held_shares.code_of(case.observed)
     if isinstance(code, NoView):
         return code
@@ -83,17 +83,17 @@ def _pooled(case: AttackCase, extra: Callable[[LagrangeCode], int]) -> Result:
 
 
 def shares_above(case: AttackCase) -> Result:
-    """Pool T + 1 clients' shares of another client's data, and decode what masks leave open."""
+    """Pool T + 1 clients' shares of another client's data; decode what masks do not hide."""
     return _pooled(case, lambda code: code.privacy + 1)
 
 
 def shares_all(case: AttackCase) -> Result:
-    """Pool K + T clients' shares of another client's data, which decode all of it."""
+    """Pool K + T clients' shares of another client's data, and decode all of it."""
     return _pooled(case, lambda code: code.size)
 
 
 def rank_game(case: AttackCase) -> Result:
-    """Guess which of two secrets with equal sums a run had, by ranks of its uploads."""
+    """Guess, from ranks of a run's uploads, which of two secrets with equal sums was used."""
     protocol: Any = case.protocol()
     if not codes_shares(protocol):
         return no_equations(case)
@@ -124,7 +124,7 @@ def wilson(right: int, count: int) -> tuple[float, float]:
 
 
 def server_and_clients(case: AttackCase) -> Result:
-    """Solve for all data and models, with T clients, by linear algebra, in a smaller run."""
+    """Solve for all data and models by linear algebra, as server and T clients, in a small run."""
     if not codes_shares(case.protocol()):
         return no_equations(case)
     columns = sum(case.data.widths) + case.data.parties

@@ -1,4 +1,4 @@
-"""Attacks of the server that knows no attacked row: on spans of sums and on inner products."""
+"""Attacks of a server without known rows: on spans of sums and on inner products."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def views_of(seen: ObservedRun) -> list[View] | NoView:
 
 
 def squares(case: AttackCase) -> Result:
-    """Find columns by their squares, in the span of the sums of some first rounds; knows no row."""
+    """Find columns by their squares, in the span of the first rounds' sums, without known rows."""
     seen = case.watched
     views = views_of(seen)
     if isinstance(views, NoView):
@@ -75,7 +75,7 @@ def squares(case: AttackCase) -> Result:
 def find_span(
     views: list[View], columns: int, config: Any, stream: np.random.Generator
 ) -> tuple[Span, str] | NoView:
-    """The space that columns and their squares span, and a note if a part of it was fitted.
+    """The space spanned by columns and their squares, and a note if part of it was fitted.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _orthonormal(values: np.ndarray) -> np.ndarray:
 
 
 def other_rows(case: AttackCase) -> Result:
-    """Find all rows from inner products, all labels, and other rows: those of the test split."""
+    """Find all rows from inner products, all labels, and other rows (the test split)."""
     if case.data.task == "regression":
         return NoView("labels of a regression are no classes")
     gram = _gram(case.whole)
@@ -150,14 +150,14 @@ def other_rows(case: AttackCase) -> Result:
 
 
 def _first(others: list[np.ndarray], degree: int) -> np.ndarray:
-    """Places of the columns themselves among all clients' expanded ones."""
+    """Positions of the original columns among all clients' expanded columns."""
     widths = [x.shape[1] for x in others]
     starts = np.cumsum([0, *(w * degree + 1 for w in widths)])
     return np.concatenate([s + np.arange(w) for s, w in zip(starts, widths, strict=False)])
 
 
 def _gram(seen: ObservedRun) -> np.ndarray | NoView:
-    """X X^T of the expanded columns, real, from whole batches and the server's own steps."""
+    """Inner products X X^T of expanded rows, from whole batches and the server's own steps."""
     visits = visits_of(seen)
     if isinstance(visits, NoView):
         return visits
@@ -176,6 +176,6 @@ def _gram(seen: ObservedRun) -> np.ndarray | NoView:
 
 
 def _widths(seen: ObservedRun) -> list[int]:
-    """Columns of the clients' expanded rows, the ones included."""
+    """Widths of the clients' expanded rows, each with its column of ones."""
     config: Any = seen.protocol.config
     return [x.shape[1] * int(config.degree) + 1 for x in seen.protocol.data.train]

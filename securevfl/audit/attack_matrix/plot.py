@@ -10,7 +10,7 @@ from securevfl.errors import needs
 
 
 def strength(cell: dict[str, Any]) -> float | None:
-    """Success on a scale where 0 is chance and 1 is everything; None without a view."""
+    """Attack success rescaled: 0 is chance, 1 is everything; None without a view."""
     if cell["success"] is None:
         return None
     room = 1 - cell["chance"]
@@ -18,7 +18,7 @@ def strength(cell: dict[str, Any]) -> float | None:
 
 
 def draw_matrix(matrix: Matrix, path: Path) -> None:
-    """Heat map of protocols and attacks: success over chance; grey where there is no view.
+    """Heat map of protocols and attacks: success over chance, grey where there is no view.
 
     Each cell has the success and, below it, chance.
     """

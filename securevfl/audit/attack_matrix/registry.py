@@ -1,4 +1,4 @@
-"""The attacks of the matrix by name: this library's, and those of installed packages."""
+"""Attacks of the matrix by name, from this library and installed packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from securevfl.plugins import Registry
 
 @runtime_checkable
 class Attack(Protocol):
-    """An attempt of one adversary to recover one asset from what it has seen.
+    """An attempt of one adversary to recover one asset from its view.
 
     An entry point of the group ``securevfl.attacks`` names an object with these members, under the
     attack's name.
@@ -26,14 +26,14 @@ class Attack(Protocol):
 
     @property
     def against(self) -> str:
-        """The adversary: "client", "server", "server + T clients"."""
+        """The adversary: "client", "server" or "server + T clients"."""
 
     @property
     def asset(self) -> str:
-        """Asset that it tries to recover: "labels", "features" or "model"."""
+        """Asset under attack: "labels", "features" or "model"."""
 
     def run(self, seen: AttackCase, settings: AttackSettings) -> Result:
-        """Attack one run.
+        """Attack one observed run.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class BuiltIn:
     attempt: Callable[[AttackCase], Result]
 
     def run(self, seen: AttackCase, settings: AttackSettings) -> Result:
-        """Attack one run. `settings` must be those of the case, and are not read."""
+        """Attack one run; `settings` must be those of the case and are not read here."""
         return self.attempt(seen)
 
 

@@ -35,14 +35,14 @@ NOT_RUN = "not run"  # of attacks that were stopped
 
 @dataclass(frozen=True)
 class _Work:
-    """One variant on one seed."""
+    """One variant of a protocol on one seed, to attack."""
 
     job: Job
     settings: AttackSettings
     attacks: tuple[str, ...]
 
     def key(self) -> str:
-        """Digest of all that its result depends on."""
+        """Digest of everything that the result depends on."""
         text = json.dumps([self.job.key(), asdict(self.settings), self.attacks], default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -63,7 +63,7 @@ def attack_matrix(
     interrupted: Callable[[], bool] | None = None,
     **asked: Any,
 ) -> Matrix:
-    """Attack every protocol in every way.
+    """Run every attack on every protocol.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def _attack(
     interrupted: Callable[[], bool] | None,
     watch: Watch | None,
 ) -> None:
-    """Carry out one run and all attacks on it; `found` gets what each of them gave."""
+    """Carry out one run and all attacks on it; write the results to `found`."""
     case = AttackCase(work.job, work.settings, interrupted)
     with one_thread():
         found["figures"] = dict(case.observed.figures)  # a run that fails is not tried for each
@@ -187,7 +187,7 @@ def _described(attack: Attack) -> dict[str, str]:
 
 
 def tried(attack: Attack, case: AttackCase) -> Outcome | NoView | Failed:
-    """Outcome of an attack; what it refuses to be given is a view that it does not have.
+    """Outcome of an attack; a ConfigurationError of the attack means that it has no view.
 
     A run that breaks under an attack is no missing view, which would read as safe.
     """
@@ -288,7 +288,7 @@ def _figures(
 
 
 def write_matrix(matrix: Matrix, path: Path, **more: Any) -> dict[str, Any]:
-    """Write a matrix as JSON, and as a picture of the same name.
+    """Write a matrix as JSON and as a picture of the same name.
 
     Parameters
     ----------

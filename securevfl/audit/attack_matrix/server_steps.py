@@ -1,4 +1,4 @@
-"""A server's sums and steps, as the attacks on inner products want them."""
+"""Server's decoded sums and steps, in the form for attacks on inner products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A variant on a seed, as its attackers find it: its runs, and what they know besides."""
+"""A protocol variant on one seed for attackers: its runs, and their further knowledge."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHARED_ROWS = 60  # whose shares are pooled
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """Knowledge and effort of the attackers besides their views.
+    """Attackers' knowledge beyond their views, and their effort.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class AttackSettings:
 
 
 class AttackCase:
-    """One variant on one seed, as its attackers find it; runs are made when they are asked for.
+    """One protocol variant on one seed, for attackers; runs are made on demand.
 
     Parameters
     ----------
@@ -99,12 +99,12 @@ class AttackCase:
             )
 
     def begin(self, attack: str) -> None:
-        """Name the next attack; its random choices depend on that name and on the seed."""
+        """Set the name of the next attack, which with the seed determines its random choices."""
         self._attack = attack
 
     @property
     def stream(self) -> np.random.Generator:
-        """The attacker's own choices: the same in every protocol, so that they can be paired."""
+        """The attacker's random stream; equal for every protocol, so that results can be paired."""
         name = zlib.crc32(self._attack.encode())
         return np.random.Generator(np.random.Philox(key=[self.job.seed, name]))
 
@@ -123,7 +123,7 @@ class AttackCase:
 
     @functools.cached_property
     def observed(self) -> ObservedRun:
-        """The variant's own run."""
+        """The observed run of this variant."""
         protocol = self.protocol()
         return observe(
             protocol,
@@ -135,7 +135,7 @@ class AttackCase:
         )
 
     def protocol(self, data: VerticalDataset | None = None, **options: Any) -> Protocol:
-        """The protocol with the variant's options, and with `options` as far as it has them."""
+        """The protocol with the variant's options, and those of `options` that it has."""
         cls = get_protocol(self.job.protocol)
         known = {k: v for k, v in options.items() if k in cls.Config.model_fields}
         # Sizes that follow from rows and rounds are those of the variant itself.
@@ -179,7 +179,7 @@ class AttackCase:
         return self.stream.permutation(rows)[: min(self.settings.auxiliary, rows // 2)]
 
     def network(self, client: Any, protocol: Any) -> PolynomialNetwork | None:
-        """A client's network if it is a polynomial one, whose embedding is linear in its powers.
+        """A client's network if it is polynomial, so its embedding is linear in powers; else None.
 
         Where the models are in shares, it is the one that the client began with.
         """
@@ -190,7 +190,7 @@ class AttackCase:
         return found if isinstance(found, PolynomialNetwork) else None
 
     def embedded(self, rows: np.ndarray, *, trained: bool = True) -> Any:
-        """Embeddings of rows by the client's network, clipped where the protocol does, or None.
+        """Embeddings of rows by the client's network, clipped as in the protocol; or None.
 
         `trained` is False for the network before its first step.
         """
@@ -202,7 +202,7 @@ class AttackCase:
 
     @functools.cached_property
     def sums(self) -> tuple[np.ndarray, np.ndarray] | NoView:
-        """Joint embeddings of the same rows over several rounds, side by side, and all columns.
+        """Joint embeddings of the same rows in several rounds, side by side, and all columns.
 
         Polynomial clients are linear here (D = 1); batches have all rows, so that every round adds
         h sums of the same rows, and there are more rounds than are needed.
@@ -235,7 +235,7 @@ class AttackCase:
 
     @functools.cached_property
     def watched(self) -> ObservedRun:
-        """Another run, of a few rounds, all with their joint embeddings; nobody is late in it."""
+        """Another run of a few rounds that stores all joint embeddings; no client is late."""
         return observe(
             self.protocol(rounds=self.settings.watched),
             conditions=NONE,
@@ -246,7 +246,7 @@ class AttackCase:
 
     @functools.cached_property
     def whole(self) -> ObservedRun:
-        """Another run, whose batches have all rows, with more rounds than columns need."""
+        """Another run with full batches and more rounds than columns."""
         degree = int(getattr(self.protocol().config, "degree", 1))
         width = sum(self.data.widths) * degree
         rows = min(self.data.rows, max(self.settings.sum_rows, int(1.3 * width)))
@@ -264,7 +264,7 @@ class AttackCase:
 
     @functools.cached_property
     def opening(self) -> tuple[Protocol, tuple[Step, ...]] | NoView:
-        """Another run's protocol and first steps, of an epoch at most; nobody is late in it."""
+        """Protocol and first steps (at most an epoch) of another run in which no client is late."""
         made = self.protocol()
         layout = getattr(made, "train_layout", None)
         epoch = 1 if layout is None else layout().per_epoch
@@ -288,7 +288,7 @@ class AttackCase:
 
 
 def _in_order(samples: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """True rows in ascending order, and their values."""
+    """Row numbers without padding in ascending order, and their values."""
     order = np.argsort(samples, kind="stable")
     order = order[samples[order] >= 0]
     return samples[order], values[order]

@@ -1,4 +1,4 @@
-"""The strongest attacks on a run, by what they are after and what they know besides."""
+"""The strongest attacks on a run, by target and by further knowledge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 
 
 def strongest(job: Job, settings: AttackSettings | None = None) -> dict[str, Any]:
-    """Of each group the attack with the largest excess over chance; None where none had a view.
+    """The attack of each group with the largest excess over chance; None if none had a view.
 
     Parameters
     ----------

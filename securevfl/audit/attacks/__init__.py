@@ -1,1 +1,1 @@
-"""Attacks: what a coalition computes from its view, run on views of real transcripts."""
+"""Attacks: computations of a coalition on its view of real transcripts."""

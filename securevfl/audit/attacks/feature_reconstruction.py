@@ -1,4 +1,4 @@
-"""The server reconstructs a client's columns from what it sees of their rows.
+"""The server reconstructs a client's columns from its view of their rows.
 
 `inversion` learns the inverse of the client's network from a few rows that the server knows (a
 leaked list, rows of its own): nothing of the network is needed. `equality_solving` is given the
@@ -26,7 +26,7 @@ METRIC = "error explained"
 def inversion(
     seen: np.ndarray, features: np.ndarray, known: np.ndarray, stream: np.random.Generator
 ) -> Outcome:
-    """Predict a client's columns from what is seen of each row, by a network.
+    """Predict a client's columns from the view of each row, by a network.
 
     The decoy guesses the mean of the known rows. The control is the same attack on the same
     numbers with the rows of `seen` shuffled.

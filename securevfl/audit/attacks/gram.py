@@ -1,4 +1,4 @@
-"""Inner products of rows, from a server's own steps and the sums that it decoded.
+"""Inner products of rows, from a server's own steps and decoded sums.
 
 Where models are updated by W += X_B^T G_B with steps that the server chose, its sums at time t are
 U_t[i] = x_i W_0 + sum_j <x_i, x_j> A_t[j], with A_t[j] the sum of all steps of row j before t. Two
@@ -25,7 +25,7 @@ from securevfl.field import PrimeField
 
 @dataclass(frozen=True)
 class Visit:
-    """One batch, as the server saw and answered it.
+    """One batch as the server saw and answered it.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Visit:
 
 
 def gram_of_rows(visits: Sequence[Visit], rows: int) -> np.ndarray:
-    """Estimate of X X^T, (rows, rows); rows of NaN where the equations are too few.
+    """Estimate of X X^T, (rows, rows); rows with too few equations are NaN.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def gram_of_rows(visits: Sequence[Visit], rows: int) -> np.ndarray:
 def exact_row_of_gram(
     visits: Sequence[Visit], rows: int, row: int, field: PrimeField
 ) -> np.ndarray | None:
-    """One row of X X^T in whole numbers, (rows,); None where the equations are too few.
+    """One row of X X^T in whole numbers, (rows,); None if there are too few equations.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def exact_row_of_gram(
 
 
 def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | None:
-    """X X^T in whole numbers from visits of all rows, (M, M), by its rank; None before.
+    """X X^T in whole numbers, (M, M), by its rank, from visits of all rows; None if too few.
 
     With D the changes of the sums since the first visit and A the steps until then, D = X X^T A.
     So X X^T = D_c (A_c^T D_c)^-1 D_c^T for independent columns c of A^T D, as many as its rank. The
@@ -113,7 +113,7 @@ def gram_by_rank(visits: Sequence[Visit], field: PrimeField) -> np.ndarray | Non
 
 
 def rough_gram_by_rank(visits: Sequence[Visit], rank: int) -> np.ndarray:
-    """X X^T, (M, M) floats, as `gram_by_rank`, from rounded sums; its rank must be known."""
+    """X X^T, (M, M) floats, from rounded sums, as `gram_by_rank`; its rank must be known."""
     # A^T D = A^T (X X^T) A is symmetric but for rounding. Of its eigenvectors V, values L, those of
     # the largest values span the columns c of `gram_by_rank`: X X^T = (D V) L^-1 (D V)^T.
     A, D = _changes(visits)
@@ -126,7 +126,7 @@ def rough_gram_by_rank(visits: Sequence[Visit], rank: int) -> np.ndarray:
 
 
 def _changes(visits: Sequence[Visit]) -> tuple[np.ndarray, np.ndarray]:
-    """A and D of `gram_by_rank`, (M, (E - 1) h), rows in ascending order."""
+    """Steps A and changes D of `gram_by_rank`, (M, (E - 1) h), rows in ascending order."""
     M, h = visits[0].sums.shape
     before, steps, changes = np.zeros((M, h)), [np.zeros((M, 0))], [np.zeros((M, 0))]
     first = visits[0].sums[np.argsort(visits[0].rows)]
@@ -140,7 +140,7 @@ def _changes(visits: Sequence[Visit]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _equations(visits: Sequence[Visit], rows: int, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """Equations ((E - 1) h, M) for a row of X X^T: differences of its visits to the first."""
+    """Equations, ((E - 1) h, M), for a row of X X^T: differences of its visits to the first."""
     h = visits[0].sums.shape[1]
     before, since = np.zeros((rows, h)), np.zeros((rows, h))
     left, right, first = [np.zeros((0, rows))], [np.zeros(0)], None

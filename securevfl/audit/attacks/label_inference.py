@@ -1,4 +1,4 @@
-"""A client infers the server's labels: from the gradients it gets, or from what it has learnt.
+"""A client infers the server's labels from its gradients or from its trained network.
 
 The gradient of a row is dL/dH_n = J^T (prediction - label): its length tells how wrong the model
 is, which differs between a rare and a frequent class, and its direction which class it should have
@@ -34,7 +34,7 @@ _FOLDS = 5  # of the known labels, to choose it
 
 
 def known_rows(labels: np.ndarray, per_class: int, stream: np.random.Generator) -> np.ndarray:
-    """Rows whose labels the client knows: so many of each class, at most half of its rows."""
+    """Rows whose labels the client knows: `per_class` of each class, at most half of its rows."""
     chosen = []
     for c in np.unique(labels):
         rows = np.flatnonzero(labels == c)
@@ -190,7 +190,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def attacked(rows: int, known: np.ndarray) -> np.ndarray:
-    """Numbers of the rows whose labels are not known, which are attacked."""
+    """Row numbers of unknown label, the targets of the attack."""
     return np.setdiff1d(np.arange(rows), known)
 
 

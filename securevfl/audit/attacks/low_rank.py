@@ -1,4 +1,4 @@
-"""Rows of few columns, from a server's own steps and the sums of batches that it decoded.
+"""Rows of few columns, from a server's own steps and decoded sums of batches.
 
 The sums of a batch are X_B (W + X^T A_t), with A_t the sum of all steps of each row before t, which
 the server knows. X has d columns, so E epochs give E M h equations for M d + d h - d(d-1)/2
@@ -52,7 +52,7 @@ def solve_low_rank(
     *,
     starts: int = STARTS,
 ) -> Solved:
-    """Solve for X of so many columns; the first start that explains the sums ends the search.
+    """Solve for X with `columns` columns; the first start that explains the sums is taken.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def solve_low_rank(
 
 
 class _System:
-    """The equations: residuals and their derivative, unknowns in one vector."""
+    """System of equations: residuals and Jacobian, with all unknowns in one vector."""
 
     def __init__(self, visits: Sequence[Visit], rows: int, columns: int) -> None:
         self.visits, self.shape = visits, (rows, columns)
@@ -98,7 +98,7 @@ class _System:
         self.unknowns = columns * (rows + self.width)
 
     def split(self, vector: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """X and W."""
+        """Matrices X and W from the vector of unknowns."""
         rows, columns = self.shape
         return (
             vector[: rows * columns].reshape(rows, columns),
@@ -106,7 +106,7 @@ class _System:
         )
 
     def residual(self, vector: np.ndarray) -> np.ndarray:
-        """X_B (W + X^T A_t) - U_t of all visits."""
+        """Residuals X_B (W + X^T A_t) - U_t of all visits."""
         X, W = self.split(vector)
         pairs = zip(self.visits, self.before, strict=True)
         return np.concatenate([(X[v.rows] @ (W + X.T @ A) - v.sums).ravel() for v, A in pairs])

@@ -1,4 +1,4 @@
-"""The server copies a client's bottom network from the embeddings of a few rows that it knows.
+"""The server copies a client's network from the embeddings of a few known rows.
 
 A copy that maps columns to embeddings lets the server embed any row it likes: it can use the
 client's part of the model without the client, or search for the row behind an embedding.
@@ -23,7 +23,7 @@ def steal(
     truth: np.ndarray,
     stream: np.random.Generator,
 ) -> Outcome:
-    """Fit a surrogate network, and compare it with the victim on other rows.
+    """Fit a surrogate network and compare it with the victim's on other rows.
 
     Parameters
     ----------

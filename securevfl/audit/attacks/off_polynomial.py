@@ -1,4 +1,4 @@
-"""A server that deals shares off the polynomial, and one colluding holder: everybody's rows.
+"""All rows, learnt by a server that deals shares off the polynomial and one colluding holder.
 
 If the server adds Delta to what it deals to one holder j, that holder's upload is off by F(alpha_j)
 F_B(alpha_j)^T Delta, and the uploads of others tell by how much. So the server reads all inner
@@ -30,7 +30,7 @@ def rows_from_products(
     products: Mapping[int, np.ndarray],
     known: Mapping[int, np.ndarray],
 ) -> np.ndarray | None:
-    """All owners' rows X, (M, d) elements, side by side; None where they are not determined.
+    """All owners' rows X, (M, d) elements, side by side; None if they are not determined.
 
     The columns must be independent, apart from those that are known.
 
@@ -75,7 +75,7 @@ def rows_from_products(
 def _solved(
     field: PrimeField, own: np.ndarray, gram: np.ndarray, mixed: np.ndarray
 ) -> np.ndarray | None:
-    """X from F_c, X X^T and S."""
+    """X from the colluder's share F_c, X X^T and S; None if it is not determined."""
     chosen = independent_rows(field, own)
     if len(chosen) < own.shape[1]:
         return None
@@ -94,7 +94,7 @@ def _solved(
 def _separated(
     code: LagrangeCode, colluder: int, own: np.ndarray, products: Mapping[int, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """X X^T and X F_c^T + F_c X^T."""
+    """The matrices X X^T and X F_c^T + F_c X^T, from the products."""
     field, nodes = code.field, [code.betas[0], code.alphas[colluder]]
     both = sorted(products)
     at = interpolation_matrix(field, nodes, [code.alphas[j] for j in both])

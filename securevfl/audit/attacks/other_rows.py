@@ -1,4 +1,4 @@
-"""Rows from their inner products, by other rows of the same population and their labels.
+"""Rows from their inner products, with other rows of the population and their labels.
 
 X X^T tells the rows up to one rotation of all columns. Other rows of the population, an old list of
 customers say, have nearly the same principal axes. Signs of the axes follow from the means of the
@@ -24,7 +24,7 @@ def rows_by_others(
     other_labels: np.ndarray,
     stream: np.random.Generator,
 ) -> np.ndarray:
-    """Guess of the rows X, (M, d), from their inner products and other rows of the population.
+    """Estimate of the rows X, (M, d), from inner products and other rows of the population.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ def _axes(others: np.ndarray) -> np.ndarray:
 def _signs(
     rows: np.ndarray, labels: np.ndarray, known: np.ndarray, other_labels: np.ndarray
 ) -> np.ndarray:
-    """Signs of the axes, (r,), by which the attacked rows look most like the others."""
+    """Signs of the axes, (r,), that make attacked rows most like the others."""
     agree = _marks(rows, labels, other_labels) * _marks(known, other_labels, labels)
     return np.where(agree.sum(axis=0) < 0, -1.0, 1.0)
 
 
 def _marks(rows: np.ndarray, labels: np.ndarray, as_well: np.ndarray) -> np.ndarray:
-    """Third moments and, of classes that both sides have, weighted means; they change sign."""
+    """Odd statistics of each axis: third moments and, for shared classes, weighted means."""
     spread = rows.std(axis=0) + 1e-12
     marks = [(rows**3).mean(axis=0) / spread**3]
     for one in np.intersect1d(labels, as_well):
@@ -101,7 +101,7 @@ def _assigned(
     pairs: list[tuple[np.ndarray, np.ndarray]],
     stream: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Attacked rows and other rows of their class, one to one, at the least total distance."""
+    """Pairs of attacked rows and other rows of the same class with least total distance."""
     needs("attacks", "attacks", "scipy")
     from scipy.optimize import linear_sum_assignment
     from scipy.spatial.distance import cdist
@@ -116,7 +116,7 @@ def _assigned(
 
 
 def _rotation(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The orthogonal Q for which a Q is nearest to b."""
+    """The orthogonal matrix Q that brings a Q nearest to b."""
     u, _, v = np.linalg.svd(a.T @ b)
     found: np.ndarray = u @ v
     return found

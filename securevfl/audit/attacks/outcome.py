@@ -1,4 +1,4 @@
-"""Success of an attack beside that of chance or of an outsider, with an interval.
+"""Success of an attack compared with chance or an outsider, with an interval.
 
 Scores: balanced accuracy for classes and the area under the ROC curve (AUC) for two of them, so
 that unequal classes fake no success; for real values the part of the mean squared error of a decoy
@@ -56,7 +56,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class NoView:
-    """An attack that has nothing to work on.
+    """Result of an attack for which the adversary sees nothing to work on.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ Result = Outcome | NoView
 
 @dataclass(frozen=True)
 class Failed:
-    """An attack that ended in an error: it says nothing about what the role could learn.
+    """Result of an attack that ended in an error, which says nothing about leakage.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Failed:
 def bootstrap(
     measure: Callable[[np.ndarray], float], rows: int, stream: np.random.Generator
 ) -> tuple[float, float]:
-    """Percentile interval of a measure of row numbers, rows drawn with replacement.
+    """Percentile interval of a measure, over row numbers drawn with replacement.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def ratio_interval(
 def explained(
     guess: np.ndarray, truth: np.ndarray, decoy: np.ndarray, stream: np.random.Generator
 ) -> tuple[float, float, float]:
-    """Part of the decoy's squared error that a guess takes away, and its interval over rows.
+    """Share of the decoy's squared error that a guess removes, and its interval over rows.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def explained(
 
 
 def area(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Area under the ROC curve; equal scores count half, NaN where one class is missing."""
+    """Area under the ROC curve; ties count half, NaN if one class is missing."""
     needs("attacks", "attacks", "scipy")
     from scipy.stats import rankdata
 

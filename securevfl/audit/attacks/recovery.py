@@ -1,4 +1,4 @@
-"""Server and T clients against plain FedVS: all data and all models, by linear algebra.
+"""Server and T clients against plain FedVS: all data and models, by linear algebra.
 
 Take beta_1..K and the coalition's points alpha_C as a basis. Then F_n = sum_k X_k a_k + sum_c s_c
 b_c and G_n = W a + sum_c g_c b_c with a = sum_k a_k, where the shares s, g are known. In psi the
@@ -32,7 +32,7 @@ from securevfl.field.lagrange import interpolation_matrix
 
 @dataclass(frozen=True)
 class Round:
-    """View of the coalition of one attempt, all on the same rows in the same order.
+    """The coalition's view of one attempt; all attempts use the same rows in the same order.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Recovered:
-    """Everybody's secrets.
+    """All clients' data and models, as recovered.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ def _spare_points(code: LagrangeCode, clients: Sequence[int]) -> list[int]:
 
 
 def _basis(code: LagrangeCode, clients: Sequence[int], points: Sequence[int]) -> np.ndarray:
-    """a_1 .. a_K, b_1 .. b_T at points, (points, K + T)."""
+    """Lagrange basis for the nodes of segments and colluders, at points, (points, K + T)."""
     nodes = [*code.betas[: code.segments], *(code.alphas[c] for c in clients)]
     return interpolation_matrix(code.field, nodes, points)
 
@@ -156,7 +156,7 @@ def _equations(
     rounds: Sequence[Round],
     number: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """s~, g~, C~ and U~ at one point z, rounds side by side."""
+    """Matrices s~, g~, C~ and U~ of the attack at one spare point, rounds side by side."""
     field, K = code.field, code.segments
     z = _spare_points(code, clients)[number]
     at = _basis(code, clients, [z])[0]
@@ -186,7 +186,7 @@ def _equations(
 def _solve(
     field: PrimeField, s: np.ndarray, g: np.ndarray, C: np.ndarray, U: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """X and W with X g + s W = C and X W = U, or None.
+    """X and W with X g + s W = C and X W = U; None if there are no such matrices.
 
     With g M = 0: C M = s (W M) gives W M, U M = X (W M) gives X, and X gives W. The models of
     several rounds, rounded at random, make W M of full rank whatever the data are.

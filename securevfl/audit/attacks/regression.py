@@ -1,4 +1,4 @@
-"""A small network with a linear part, for attackers who know few pairs and must not overfit."""
+"""A small network with a linear part, for attackers who know few pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows from their inner products: two ways to find the rotation that these leave open.
+"""Rows from their inner products: two ways to find the rotation left open.
 
 A Gram matrix X X^T tells the rows up to one rotation of all columns. As many known rows as there
 are columns tell the rotation (K. Liu, C. Giannella, H. Kargupta, "An Attacker's View of Distance
@@ -19,7 +19,7 @@ _ROUNDING = 1e-9  # of the largest eigenvalue: what is taken for 0
 
 
 def rows_from_known(gram: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """All rows, (M, d), from those that are known.
+    """All rows, (M, d), from inner products and the known rows.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def rows_from_known(gram: np.ndarray, known: np.ndarray, columns: np.ndarray) ->
 
 
 def independent_columns(gram: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Guesses of the columns, (M, r), in no order, each up to its sign, mean and scale."""
+    """Estimates of the columns, (M, r), unordered, each up to sign, mean and scale."""
     needs("attacks", "attacks", "sklearn")
     from sklearn.decomposition import FastICA
 
@@ -55,7 +55,7 @@ def independent_columns(gram: np.ndarray, stream: np.random.Generator) -> np.nda
 
 
 def best_matches(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Largest correlation of each true column that varies with a guess, without its sign."""
+    """Largest absolute correlation of each varying true column with an estimate."""
     true = columns[:, columns.std(axis=0) > 0]
     both = np.corrcoef(guesses.T, true.T)
     largest: np.ndarray = np.abs(both[: guesses.shape[1], guesses.shape[1] :]).max(axis=0)

@@ -1,4 +1,4 @@
-"""Clients that pool their shares: exact recovery of whatever their number allows.
+"""Attacks by clients that pool their shares: exact recovery of what their number allows.
 
 Up to T clients hold uniform shares. From T + 1 on the masks cancel in c - T combinations; K + T
 clients know every segment of every client, and all models (FedVS, the limits of Theorem 5.2).
@@ -43,7 +43,7 @@ class Combinations:
 
 @dataclass(frozen=True)
 class Power:
-    """Knowledge of one other client that clients get by pooling their shares.
+    """What clients learn of another client by pooling their shares.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Power:
     model: bool
 
     def bits(self, rows: int, features: int, modulus: int) -> float:
-        """I(shares; X) = combinations rows d log2 p for uniform data."""
+        """Information in bits for uniform data: combinations rows d log2 p."""
         return self.combinations * rows * features * math.log2(modulus)
 
 
@@ -97,7 +97,7 @@ def decoders(code: LagrangeCode, clients: Sequence[int]) -> tuple[np.ndarray, np
 
 
 def cancelling(code: LagrangeCode, clients: Sequence[int]) -> np.ndarray:
-    """Basis of all combinations of these clients' shares that hold no mask, (c - T, c)."""
+    """Basis, (c - T, c), of all combinations of these c clients' shares free of masks."""
     strangers = [n for n in clients if not 0 <= n < code.parties]
     if strangers or len(set(clients)) != len(clients):
         raise ConfigurationError(
@@ -127,7 +127,7 @@ def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> 
 
 
 def recover_data(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:
-    """All K segments, (K, rows, columns), or None where the clients are too few.
+    """All K segments, (K, rows, columns); None if there are too few clients.
 
     Fewer than K + T clients know fewer than K combinations, and every other value is possible.
     """
@@ -179,7 +179,7 @@ def freedom(code: LagrangeCode, clients: Sequence[int]) -> int:
 
 
 def _lattice(field: PrimeField, matrix: np.ndarray, pivots: Sequence[int]) -> np.ndarray:
-    """A reduced basis of all integer x with D x = 0, D in echelon form; rows of Python integers."""
+    """Reduced basis of all integer x with D x = 0, D in echelon form; rows of Python integers."""
     p, K, r = field.modulus, matrix.shape[1], len(pivots)
     # D x = 0 mod p: free entries are any integers, and each pivot's is fixed by them modulo p. So p
     # at each pivot, and each free unit vector with its pivots' entries, generate all such x.
@@ -200,7 +200,7 @@ def _lattice(field: PrimeField, matrix: np.ndarray, pivots: Sequence[int]) -> np
 
 
 def _nearest(basis: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Each point, a column, less the lattice point near it: by rounding its coordinates."""
+    """Each point, a column, minus the nearby lattice point found by rounding coordinates."""
     # Twice, as the first time floating point may be off by the size of p.
     inverse = np.linalg.inv(basis.T.astype(np.float64))
     for _ in range(2):
@@ -210,7 +210,7 @@ def _nearest(basis: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def recover_model(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> np.ndarray | None:
-    """Model W of one client, from shares of it; None where nothing of it is known.
+    """Model W of one client from shares of it; None if nothing is known.
 
     T shares or fewer say nothing of W. T + 1 suffice, but for special points, where it takes more
     (`coalition_power`).

@@ -1,4 +1,4 @@
-"""Columns from fewer sums than the columns, their squares and the ones have dimensions.
+"""Columns from a span of sums that lacks some dimensions of columns, squares and ones.
 
 Where a row has c sums and [x | x^2 | 1] has r > c dimensions, k = r - c dimensions of the space are
 missing, and no square lies in the rest exactly. The columns can be determined nevertheless: c sums
@@ -33,7 +33,7 @@ def filled_span(
     tries: int = TRIES,
     near: Directions | None = None,
 ) -> np.ndarray | None:
-    """The whole space, from a part of it that lacks some dimensions; None where it is not found.
+    """The whole space, from a part that lacks some dimensions; None if it is not found.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def _determined(shape: tuple[int, ...], missing: int, size: int) -> bool:
 def _chosen(
     near: Directions, basis: np.ndarray, size: int, stream: np.random.Generator, first: bool
 ) -> np.ndarray:
-    """Directions to start from, (M, size): good ones that are not alike, then random ones."""
+    """Starting directions, (M, size): good and dissimilar ones, then random ones."""
     noise = 0.0 if first else stream.gumbel(size=len(near.misfits))
     order = np.argsort(2 * np.log(near.misfits + 1e-9) + noise)
     alike = np.abs(near.values.T @ near.values) / len(near.values)
@@ -99,7 +99,7 @@ def _chosen(
 
 
 def fitted(columns: np.ndarray, basis: np.ndarray, missing: int) -> tuple[np.ndarray, float]:
-    """Columns moved until they meet the known part as true ones do, and the misfit that is left.
+    """Columns fitted to the known part of the space, and the remaining misfit.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ _Meeting = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]
 
 
 def _meeting(V: np.ndarray, basis: np.ndarray, shared: int) -> _Meeting:
-    """F = [V | V^2], its combinations B nearest to the known part, others T, rests, misfit."""
+    """F = [V | V^2], its combinations nearest to the known part, others, rests and misfit."""
     needs("attacks", "attacks", "scipy")
     from scipy.linalg import eigh
 

@@ -1,4 +1,4 @@
-"""Columns from the space that sums span, with nothing known: directions whose squares lie in it.
+"""Columns from the span of sums with nothing known: directions whose squares lie in it.
 
 A polynomial embedding of degree 2 is [x | x^2 | 1] W. Sums of a batch span what all columns, their
 squares and the ones span, as soon as there are at least as many sums of a row as this space has
@@ -49,7 +49,7 @@ class View:
 
 @dataclass(frozen=True)
 class Span:
-    """Space that the columns behind some views span, without the ones.
+    """Space spanned by the columns behind some views, without the ones.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Span:
 
     @property
     def rank(self) -> int:
-        """Number of dimensions of the space, with the column of ones."""
+        """Dimension of the space, including the column of ones."""
         return int(self.basis.shape[1]) + 1
 
 
@@ -86,13 +86,13 @@ class Directions:
     misfits: np.ndarray
 
     def within(self, misfit: float) -> np.ndarray:
-        """Directions whose misfit is below a bound, (M, count)."""
+        """Directions, (M, count), whose misfit is below a bound."""
         kept: np.ndarray = self.values[:, self.misfits < misfit]
         return kept
 
 
 def centred_basis(values: np.ndarray) -> np.ndarray | None:
-    """Orthonormal basis of what centred columns span, (M, r), r read off a gap of singular values.
+    """Orthonormal basis, (M, r), of the centred columns; a gap in singular values gives r.
 
     None where there is no gap: values of so many rows do not determine the space.
     """
@@ -108,7 +108,7 @@ def centred_basis(values: np.ndarray) -> np.ndarray | None:
 
 
 def span_of_views(views: Sequence[View]) -> Span | None:
-    """The space of all vectors that agree with every view, as far as the views determine it.
+    """Space of vectors consistent with every view; None if the views do not determine it.
 
     Views that each show the whole space are put together over all their rows; where that leaves it
     open, the one with most rows is taken. Where no view shows it, the first ones are laid side by
@@ -128,7 +128,7 @@ def span_of_views(views: Sequence[View]) -> Span | None:
 
 
 def _linked(seen: list[tuple[View, np.ndarray]]) -> list[tuple[View, np.ndarray]]:
-    """The widest view and all that have rows in common with it, or with these, and so on."""
+    """The widest view, and all views connected with it by common rows."""
     seen = sorted(seen, key=lambda pair: -len(pair[0].rows))
     kept, rest, grown = seen[:1], seen[1:], True
     while grown:
@@ -140,7 +140,7 @@ def _linked(seen: list[tuple[View, np.ndarray]]) -> list[tuple[View, np.ndarray]
 
 
 def _joined(views: Sequence[View], bases: Sequence[np.ndarray]) -> Span | None:
-    """Vectors whose part on the rows of each view lies in the view's space, if they are few.
+    """Vectors that lie in each view's space on the view's rows; None if they are too many.
 
     Where some values are rare no batch has all of them, so that all views together may have some
     dimensions more than each of them.
@@ -166,7 +166,7 @@ def _joined(views: Sequence[View], bases: Sequence[np.ndarray]) -> Span | None:
 
 
 def _without_lone_rows(span: Span) -> Span:
-    """The span without rows that have a dimension of their own.
+    """The span without rows that occupy a dimension alone.
 
     The vector that is 1 in such a row alone lies in the span, and so does its square: a search for
     squares would find it in place of columns.
@@ -180,7 +180,7 @@ def _without_lone_rows(span: Span) -> Span:
 
 
 def _side_by_side(views: Sequence[View]) -> Span | None:
-    """The space on the rows that the first views share, of as few views as show it."""
+    """The space on the common rows of the first views, using as few views as show it."""
     for count in range(2, len(views) + 1):
         rows, values = side_by_side(views[:count])
         basis = centred_basis(values) if len(rows) > 3 else None
@@ -190,7 +190,7 @@ def _side_by_side(views: Sequence[View]) -> Span | None:
 
 
 def side_by_side(views: Sequence[View]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that all views have, (M,), and their values, (M, sum of widths)."""
+    """Rows common to all views, (M,), and their values, (M, sum of widths)."""
     rows = views[0].rows
     for view in views[1:]:
         rows = np.intersect1d(rows, view.rows)
@@ -261,7 +261,7 @@ def _descend(white: np.ndarray, basis: np.ndarray, x: np.ndarray) -> tuple[np.nd
 def _square(
     white: np.ndarray, basis: np.ndarray, x: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """A direction of variance 1, what of its square lies outside, and the mean square of that."""
+    """A direction of variance 1, the part of its square outside the space, and its mean square."""
     vector = white @ x
     square = vector**2 - 1.0
     rest = square - basis @ (basis.T @ square)
@@ -272,7 +272,7 @@ def _square(
 
 
 def likenesses(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Largest correlation of each column with a guess, without its sign; 0 without guesses."""
+    """Largest absolute correlation of each column with a guess; 0 without guesses."""
     if not guesses.shape[1]:
         return np.zeros(columns.shape[1])
     a, b = _standard(guesses), _standard(columns.astype(np.float64))
@@ -281,7 +281,7 @@ def likenesses(guesses: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def elements_found(guesses: np.ndarray, columns: np.ndarray) -> float:
-    """Fraction of all elements that the best guess of their column has to within 0.001.
+    """Fraction of all elements within 0.001 of their column's best guess.
 
     Guess and column are scaled to [0, 1] by their minimum and maximum over the rows. A guess may
     also be mirrored.
@@ -315,7 +315,7 @@ def _unit(values: np.ndarray) -> np.ndarray:
 def judge(
     guesses: np.ndarray, span: Span, columns: np.ndarray, stream: np.random.Generator, note: str
 ) -> Outcome:
-    """Fraction of the columns whose correlation with a guess is above 0.95.
+    """Fraction of the columns with a correlation above 0.95 to some guess, as an outcome.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rows from sums of embeddings, by a server that knows the clients' initial weights and rounding.
+"""Rows from sums of embeddings; the server knows the initial weights and the rounding.
 
 The sum of all polynomial embeddings of a row x (all clients' columns side by side) is
 
@@ -37,7 +37,7 @@ _MORE = 6  # starts from scattered points, after which some follow near solved r
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the server, as it saw it.
+    """One step as the server saw it.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Replica(Protocol):
     """The attacker's copy of one client's network."""
 
     def weights(self, step: int) -> np.ndarray:
-        """Weights that the client computed with in a step (from 0), (d_n D + 1, h)."""
+        """Client's weights in a step (counted from 0), (d_n D + 1, h)."""
 
     def update(self, rows: np.ndarray, gradient: np.ndarray) -> None:
         """Repeat the client's optimiser step with these rows and this gradient."""
@@ -161,7 +161,7 @@ def _gauss_newton(
 
 
 def _damped(slope: np.ndarray, residual: np.ndarray, damping: np.ndarray) -> np.ndarray:
-    """(J^T J + c I)^-1 J^T r of each row, by the smaller one of J^T J and J J^T."""
+    """Damped least squares (J^T J + c I)^-1 J^T r of each row, via the smaller Gram matrix."""
     _, d, h = slope.shape
     transposed = slope.transpose(0, 2, 1)
     normal = slope @ transposed if d <= h else transposed @ slope

@@ -1,4 +1,4 @@
-"""Attacks on sums of embeddings alone, whatever protects the single ones.
+"""Attacks on sums of embeddings alone, however the single embeddings are protected.
 
 Over several rounds on the same M rows the server gets U = [X_1 | ... | X_N] [W^1 | ... | W^E], M
 rows and c = E h columns, where X_n are the (expanded) columns of client n. Let d* be the rank of
@@ -37,7 +37,7 @@ _LARGEST = 160  # rows of a lattice that is reduced: beyond, LLL takes minutes
 
 
 def basis(sums: np.ndarray, most: int) -> np.ndarray:
-    """Orthonormal basis, (M, r), of what the columns of U span, as far as it stands out of errors.
+    """Orthonormal basis, (M, r), of the span of the columns of U, as far as it exceeds errors.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def span_exactness(sums: np.ndarray, columns: np.ndarray, stream: np.random.Gene
 
 
 def complete(span: np.ndarray, known: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Columns of all rows from those of some rows, through the span of the sums.
+    """Columns of all rows, from columns of known rows, through the span of the sums.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def binary_recovery(
 
 
 def _short_vectors(span: np.ndarray, bits: int) -> np.ndarray:
-    """Reduced basis, shortest first: integer vectors, (r, size), that lie in the span.
+    """Reduced basis of integer vectors in the span, (r, size), shortest first.
 
     A vector v of the lattice is (v, 2^bits times what of v is outside the span).
     """
@@ -280,7 +280,7 @@ def _short_vectors(span: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _combinations(short: np.ndarray) -> Iterator[np.ndarray]:
-    """Binary vectors among the combinations of short ones with coefficients -1, 0 and 1.
+    """Binary vectors among combinations of short vectors with coefficients -1, 0 and 1.
 
     All combinations of the ten shortest, and all of two or three of the others. A bias's column of
     ones is a short vector as good as any other, so complements are met too.
@@ -306,7 +306,7 @@ def _is_binary(vectors: np.ndarray) -> np.ndarray:
 
 
 def _bits(column: np.ndarray) -> np.ndarray | None:
-    """A column of two values as zeros and fewer ones; None for another number of values."""
+    """A two-valued column as 0 and 1, with fewer ones; None for another number of values."""
     values = np.unique(column)
     if len(values) != 2:
         return None
@@ -333,6 +333,6 @@ def _within(guess: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def commonest(column: np.ndarray) -> float:
-    """The most frequent value of a column; of several such the least."""
+    """The most frequent value of a column; the smallest of several."""
     values, counts = np.unique(column, return_counts=True)
     return float(values[counts.argmax()])

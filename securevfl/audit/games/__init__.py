@@ -1,1 +1,1 @@
-"""Games that tell two secrets apart by the views of runs: their rules, and the runs played on."""
+"""Distinguishing games: tell two secrets apart by views of runs; rules and runs."""

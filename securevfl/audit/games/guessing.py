@@ -1,4 +1,4 @@
-"""Games: a test is shown the view of a run with one of two secrets, and guesses which one it was.
+"""Distinguishing games: from a run's view, a test guesses which of two secrets it used.
 
 Where the two distributions of views are equal, every guess is right with probability 1/2 whatever
 the rule, so the binomial tail of the number of right guesses is an exact failure probability; only
@@ -25,7 +25,7 @@ _TRAINING = 4  # runs with each secret before the guesses of a rank game
 
 @dataclass(frozen=True)
 class Played:
-    """A finished game.
+    """A finished distinguishing game.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Played:
         return guessing_tail(self.right, self.rounds)
 
     def outcome(self, level: float = LEVEL) -> Outcome:
-        """The game as a test, which accuses if its p-value is below the level."""
+        """The game as a statistical test, which accuses if its p-value is below the level."""
         detail = f"{self.name} told two secrets with the same output apart in {self.right} of "
         detail += f"{self.rounds} runs"
         return Outcome(self.name, self.p_value, level, detail)
@@ -82,7 +82,7 @@ def span_game(
     rounds: int = 40,
     stream: np.random.Generator | None = None,
 ) -> Played:
-    """Play with the affine span of views (A: the rank of view differences over runs).
+    """Game A: play with the affine span of views (rank of view differences over runs).
 
     Views with secret 0 are collected until four of them in a row lie in the affine span of
     those before. A view in that span is guessed to be of secret 0. Masks that are too few, equal,
@@ -138,7 +138,7 @@ class Span:
         return self.rank == self.origin.size or not self._reduced(point).any()
 
     def add(self, point: np.ndarray) -> bool:
-        """Extend the span by a point; True if the point was not in it."""
+        """Extend the span by a point; return True if the point was new."""
         rest = self._reduced(point)
         places = np.flatnonzero(rest)
         if not places.size:
@@ -155,7 +155,7 @@ def rank_game(
     rounds: int = 40,
     stream: np.random.Generator | None = None,
 ) -> Played:
-    """Play with the ranks of blocks of a view (B).
+    """Game B: play with the ranks of blocks of a view.
 
     The rule guesses the secret under which the same ranks were seen more often in training, and
     secret 0 where that does not decide.

@@ -48,7 +48,7 @@ class Size:
 
     @property
     def parties(self) -> int:
-        """Fewest clients: R to decode, T + 2 to mask."""
+        """Smallest number of clients: R to decode, and T + 2 for masks."""
         return max(2 * (self.segments + self.privacy - 1) + 1, self.privacy + 2)
 
     @property
@@ -98,7 +98,7 @@ class DistinguishingGame:
         return self.factories[0].protocol.code.field
 
     def run(self, bit: int) -> CodedRun:
-        """Run once, with secret 0 or secret 1."""
+        """Run once with secret 0 or secret 1."""
         return self.factories[bit].run()
 
 
@@ -132,7 +132,7 @@ def share_vector(recorded: CodedRun, clients: tuple[int, ...]) -> np.ndarray:
 
 
 def uploads(recorded: CodedRun, round: int, aligned: bool = True) -> dict[int, np.ndarray]:
-    """Uploads of a round by client; `aligned` puts their rows into the order of the data."""
+    """Uploads of a round by client; `aligned` sorts their rows into the order of the data."""
     rows, _ = recorded.attempts[round]
     order = np.argsort(rows) if aligned else np.arange(len(rows))
     view = recorded.view(Coalition(server=True))
@@ -151,7 +151,7 @@ def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
 def coalition_blocks(
     recorded: CodedRun, clients: tuple[int, ...], *, with_keys: bool
 ) -> np.ndarray:
-    """Views of server and clients of every attempt, less the sums and what their shares explain.
+    """Views of server and clients in every attempt, less the parts that sums and shares explain.
 
     With the points beta_1..K and alpha_C as a basis, F_n = sum_k X_k a_k + sum_c s_c b_c and
     G_n = W a + sum_c g_c b_c, a = sum_k a_k. Uploads less sum_k U_k a_k a, less the products of
@@ -184,7 +184,7 @@ def _quotient(
 def own_shares(
     recorded: CodedRun, view: Any, clients: tuple[int, ...], round: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of everybody's data and models at the coalition's points, side by side.
+    """The coalition's shares of all clients' data and models at its points, side by side.
 
     Returns
     -------
@@ -237,7 +237,7 @@ def known_part(
 def _known_masks(
     recorded: CodedRun, clients: tuple[int, ...], parties: list[int], round: int
 ) -> np.ndarray:
-    """P rho of the keys that members of C hold, at the given parties' points."""
+    """Masks from the keys that coalition members hold, at the given parties' points."""
     code, field = recorded.code, recorded.code.field
     order = np.argsort(recorded.attempts[round][0])
     values = recorded.mask_values(round, clients)[parties]
@@ -251,7 +251,7 @@ def _known_masks(
 def equality(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """Test "E": no share of T clients equals the sender's own segment, or model, at its place."""
+    """Test "E": no share of T clients equals the sender's segment or model at its place."""
     recorded = DistinguishingGame(protocol, size, "any model", rows=40, width=8).run(1)
     pairs = list(_plaintexts(recorded, size.coalition, about))
     return _named("equality", size, st.equality(recorded.code.field, pairs, level=level))
@@ -273,7 +273,7 @@ def _plaintexts(
 def uniformity(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """Test "U": shares and uploads of a run on zeros, and masks that T shares tell, are uniform."""
+    """Test "U": shares, uploads of a run on zeros, and masks known from T shares are uniform."""
     recorded = DistinguishingGame(protocol, size, about, rows=160, width=200).run(0)
     code, field, C = recorded.code, recorded.code.field, size.coalition
     view = recorded.view(Coalition(server=True, clients=C))
@@ -307,7 +307,7 @@ def share_span(
 def upload_span(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """Game "A" (`span_game`) on what uploads contain beyond the sums; secret 0 is all zero."""
+    """Game "A" (`span_game`) on uploads less the sums; secret 0 is all zero."""
     game = DistinguishingGame(protocol, size, about)
 
     def sample(bit: int) -> np.ndarray:
@@ -320,14 +320,14 @@ def upload_span(
 def upload_ranks(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """Game "B" (`rank_game`) on what uploads contain beyond the sums, and its differences."""
+    """Game "B" (`rank_game`) on uploads less the sums, and on their differences."""
     return _named("ranks, server", size, play_ranks(protocol, size, about).outcome(level))
 
 
 def coalition_ranks(
     protocol: type[Protocol], size: Size, about: str = "features", level: float = LEVEL
 ) -> Outcome:
-    """Game "B" (`rank_game`) of server and T clients, on what their shares leave unexplained."""
+    """Game "B" (`rank_game`) of server and T clients, on what their shares do not explain."""
     played = play_ranks(protocol, size, about, size.coalition)
     return _named("ranks, server + clients", size, played.outcome(level))
 

@@ -1,4 +1,4 @@
-"""Residues of uploads: the coefficients that are left of them once the sums are taken off.
+"""Residues of uploads: the coefficients that remain after the sums are subtracted.
 
 An upload of client n is Y(alpha_n), where Y has degree 2(K+T-1) and the sums as its values at
 beta_1 .. beta_K. With w the polynomial of degree K - 1 through the sums and P the product of all
@@ -19,7 +19,7 @@ from securevfl.field.lagrange import interpolation_matrix
 
 
 def unwanted(code: LagrangeCode, uploads: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Coefficients of (Y - w) / P, (K + 2T - 1, |B|, h): all that uploads contain but the sums.
+    """Coefficients of (Y - w) / P, (K + 2T - 1, |B|, h): the uploads Y without the sums w.
 
     Y is the polynomial through the uploads, w the polynomial of degree K - 1 through the sums.
     """
@@ -32,7 +32,7 @@ def unwanted(code: LagrangeCode, uploads: Mapping[int, np.ndarray]) -> np.ndarra
 
 
 def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
-    """Values at beta_1 .. beta_K of a matrix polynomial given by its coefficients."""
+    """Values at beta_1 to beta_K of a matrix polynomial given by coefficients."""
     field = code.field
     betas = field.elements(list(code.betas[: code.segments]))
     powers = field.power(betas[:, None], np.arange(len(coefficients)))
@@ -41,7 +41,7 @@ def at_data_points(code: LagrangeCode, coefficients: np.ndarray) -> np.ndarray:
 
 
 def spread(code: LagrangeCode, sums: np.ndarray, parties: Sequence[int]) -> np.ndarray:
-    """Values, at some parties' points, of the polynomial of degree K - 1 through the sums."""
+    """Values, at parties' points, of the polynomial of degree K - 1 through the sums."""
     points = [code.alphas[n] for n in parties]
     onto = interpolation_matrix(code.field, code.betas[: code.segments], points)
     flat = code.field.matmul(onto, sums.reshape(code.segments, -1))
@@ -51,7 +51,7 @@ def spread(code: LagrangeCode, sums: np.ndarray, parties: Sequence[int]) -> np.n
 def divided(
     code: LagrangeCode, parties: Sequence[int], values: np.ndarray, roots: Sequence[int]
 ) -> np.ndarray:
-    """Coefficients of a polynomial, given by values at parties, divided by P and (z - alpha_c).
+    """Coefficients of a polynomial, given by parties' values, divided by P and (z - alpha_c).
 
     Parameters
     ----------

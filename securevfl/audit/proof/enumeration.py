@@ -1,4 +1,4 @@
-"""Enumerate one client's part of a view, for all its secrets and tapes, in a small field."""
+"""Enumeration of one client's part of a view, for all secrets and tapes, in a small field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOGETHER = 1 << 16  # numbers of an array of views
 
 @dataclass(frozen=True)
 class SmallInstance:
-    """A FedVS that is small enough to be enumerated.
+    """A FedVS instance that is small enough to enumerate.
 
     Attributes
     ----------
@@ -52,18 +52,18 @@ class SmallInstance:
 
     @property
     def modulus(self) -> int:
-        """The prime p."""
+        """Prime modulus p."""
         return self.code.field.modulus
 
     @property
     def secret_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of one client's secrets: data X, and models W^1 .. W^E side by side."""
+        """Shapes of one client's secrets: data X, and models W^1 to W^E side by side."""
         data = (self.code.segments, self.rows, self.features)
         return data, (self.rounds, self.features, self.width)
 
     @property
     def tape_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Shapes of one client's masks: Z of its data, and V^1 .. V^E of its models."""
+        """Shapes of one client's masks: Z of its data, and V^1 to V^E of its models."""
         data = (self.code.privacy, self.rows, self.features)
         return data, (self.rounds, self.code.privacy, self.features, self.width)
 
@@ -88,7 +88,7 @@ class SmallInstance:
 
 
 class Observation:
-    """The linear maps from values of psi and of shares to what a coalition can tell.
+    """Linear maps from sums psi and shares to the coalition's observation.
 
     A view is (shares of C; per attempt and entry, functionals of psi). The functionals are split in
     `wanted`, values of psi at the data points, which are the ideal output, and `rest`.
@@ -127,7 +127,7 @@ class Observation:
         return left_null(field, np.concatenate(columns, axis=1)[self.uploads])
 
     def _complement(self, toy: SmallInstance, unmasked: np.ndarray) -> np.ndarray:
-        """Functionals that complete `wanted`, each without what the output contributes to it.
+        """Functionals that complete the `wanted` ones, without the output's contribution.
 
         With A_k = l_k sum_j l_j, the polynomials of a client whose masks are zero add up to
         sum_k U_k A_k; subtracting it leaves clients that differ in U only alike.
@@ -158,7 +158,7 @@ class Observation:
 
 
 class Table:
-    """Histograms of one honest client's part of the view, for each of its secrets.
+    """Histograms of one honest client's part of the view, one for each of its secrets.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class _Parts:
         self.masks_G = np.einsum("at,netdh->neadh", masks, V) % p
 
     def views(self) -> Iterator[tuple[tuple[np.ndarray, np.ndarray], np.ndarray, int]]:
-        """Of each secret (X, W): keys of the view for all tapes, sorted, and the key of the output.
+        """For each secret (X, W): sorted view keys over all tapes, and the output's key.
 
         Those of many models are computed together.
         """

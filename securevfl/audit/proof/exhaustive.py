@@ -60,7 +60,7 @@ class Exhaustion:
 
 
 def small_code(p: int, segments: int, privacy: int) -> LagrangeCode:
-    """Code with N = R over a small field: betas 0 .. K+T-1, alphas the N numbers after them."""
+    """Code with N = R over a small field: betas 0 to K+T-1, alphas the next N numbers."""
     size = segments + privacy
     parties = 2 * (size - 1) + 1
     return LagrangeCode(
@@ -167,7 +167,7 @@ def exhaust(toy: SmallInstance, coalition: Coalition) -> Exhaustion:
 
 
 def equal_views(toy: SmallInstance, coalition: Coalition) -> bool:
-    """`Exhaustion.equal` alone, which is False at the first two histograms that differ.
+    """Whether all views are equal (`Exhaustion.equal`); stops at the first difference.
 
     How much a view tells takes all pairs of histograms; of a code that hides nothing there are so
     many that they fill the memory.
@@ -190,7 +190,7 @@ def _joint(toy: SmallInstance, coalition: Coalition) -> _Joint:
 
 
 class _Joint:
-    """Histograms of several honest clients together: uploads add up, shares stand side by side."""
+    """Histograms of honest clients together: uploads add up, shares are side by side."""
 
     def __init__(self, toy: SmallInstance, table: Table) -> None:
         self.toy, self.table = toy, table
@@ -224,7 +224,7 @@ class _Joint:
         return keys, counts[keys]
 
     def choices(self) -> Iterator[tuple[tuple[int, ...], int]]:
-        """Classes of the honest clients, and in how many orders they come.
+        """Classes of the honest clients, and the number of their orders.
 
         Clients whose shares are not seen can be exchanged, so their classes come in order.
         """
@@ -237,7 +237,7 @@ class _Joint:
             yield chosen, math.factorial(self.toy.honest) // math.prod(repeats)
 
     def outputs(self, chosen: tuple[int, ...], orders: int) -> dict[int, tuple[int, Any]]:
-        """Number of secrets of these classes with each output, and one of them."""
+        """Number of secrets of these classes for each output, and one example."""
         p, total = self.toy.modulus, {0: (orders, ())}
         for number in chosen:
             added: dict[int, tuple[int, Any]] = {}
@@ -299,7 +299,7 @@ def _add_arrays(p: int, one: np.ndarray, two: np.ndarray, size: int) -> np.ndarr
 
 
 def _unequal(joint: _Joint, *, first: bool = False) -> list[dict[int, tuple[int, Any]]]:
-    """Groups of secrets with one output and several histograms: views tell them apart.
+    """Groups of secrets with equal output but different histograms, which views tell apart.
 
     The sum does not tell them apart. Of the histograms of a group, the number of secrets that have
     each, and one of them.

@@ -1,4 +1,4 @@
-"""Linear algebra over F_p that the verifiers share: echelon form, rank, null spaces, solutions."""
+"""Linear algebra over F_p for verifiers: echelon form, rank, null spaces, solutions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def independent_rows(field: PrimeField, matrix: np.ndarray) -> list[int]:
 
 
 def left_null(field: PrimeField, matrix: np.ndarray) -> np.ndarray:
-    """Basis N, (m - rank, m), of all rows with N matrix = 0."""
+    """Basis N, (m - rank, m), of all rows with N matrix = 0, m the matrix's rows."""
     rows, columns = matrix.shape
     # Row operations E turn [A | I] into [E A | E]; where a row of E A is 0, that row of E is in the
     # null space, and there are m - rank of them.
@@ -94,7 +94,7 @@ def solve_right(field: PrimeField, a: np.ndarray, b: np.ndarray) -> np.ndarray |
 
 @functools.lru_cache(maxsize=1024)
 def coefficients(points: tuple[int, ...], at: int, p: int) -> tuple[int, ...]:
-    """Return l_i(at) of the polynomials that are 1 at one point and 0 at the others, modulo p."""
+    """Values at `at`, modulo p, of the polynomials l_i that are 1 at point i, 0 at the others."""
     found = []
     for i, x in enumerate(points):
         others = points[:i] + points[i + 1 :]

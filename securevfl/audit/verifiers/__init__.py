@@ -1,1 +1,1 @@
-"""Verifiers: each examines claims that it applies to, and says what it found."""
+"""Verifiers: each examines the claims that it applies to, and reports findings."""

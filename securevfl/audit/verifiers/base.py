@@ -25,7 +25,7 @@ class Verifier(Interface):
     name: str
 
     def applies(self, claim: Claim, protocol: Protocol) -> bool:
-        """Whether the verifier has anything to say about a claim of a protocol."""
+        """Whether the verifier can examine a claim of a protocol."""
 
     def examine(
         self, claim: Claim, subject: Subject, *, seed: int, level: float

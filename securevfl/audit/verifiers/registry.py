@@ -1,4 +1,4 @@
-"""All verifiers by name: the one of the library, and those that installed packages add."""
+"""All verifiers by name: the library's, and those of installed packages."""
 
 from __future__ import annotations
 

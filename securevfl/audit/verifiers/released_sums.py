@@ -21,12 +21,12 @@ _BEYOND = 3  # rounds that are asked for beyond the budget
 
 
 class ReleasedSums:
-    """Verifier of a budget of sums: counts each row's sums, and finds a table with equal ones."""
+    """Verifier of a budget of sums: counts each row's sums; finds another table with equal sums."""
 
     name = "released sums"
 
     def applies(self, claim: Claim, protocol: Protocol) -> bool:
-        """Whether the claim is "undetermined", and the protocol counts what its sums give."""
+        """Whether the claim is "undetermined" and the protocol counts revealed equations."""
         return claim.strength == "undetermined" and protocol.released() is not None
 
     def examine(
