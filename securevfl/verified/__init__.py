@@ -1,4 +1,4 @@
-"""Claims proved by construction: what a coalition sees is simulated from its own and the outputs.
+"""Claims proved by construction: a coalition's view is simulated from its inputs and outputs.
 
 **A first program.** A run is written with the parties of a `World`; `decide` says what a coalition
 learns beside the declared outputs. Party `SERVER` is -1, clients count from 0::

@@ -30,7 +30,7 @@ _LARGE = 2**20  # bytes
 def mixed(
     matrix: Any, parts: Sequence[Element], value: Sequence[Array] | Array | None = None
 ) -> list[Element]:
-    """Rows of a public matrix times a stack of parts of one shape.
+    """Rows of a public matrix times a stack of parts, which have one shape.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def mixed(
 
 
 def encoded(party: Hands, code: LagrangeCode, segments: Element, *, apart: bool = False) -> Shares:
-    """Shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T fresh tapes.
+    """Shares F(alpha_1) .. F(alpha_N) of K segments, (K, ...), with T fresh masks.
 
     With `apart` each is in memory of its own, which is free when its receiver has taken it.
     """
@@ -74,7 +74,7 @@ def encoded(party: Hands, code: LagrangeCode, segments: Element, *, apart: bool 
 
 
 def encoded_constant(party: Hands, code: LagrangeCode, value: Element) -> Shares:
-    """Shares of the polynomial with one value at all K data points, and T fresh tapes."""
+    """Shares of the polynomial with one value at all K data points and T fresh masks."""
     V = party.uniform(code.privacy, *value.shape, name="V")
     shares = code.encode_constant(value._value, masks=V._value)
     if value._world is None:
@@ -88,7 +88,7 @@ def encoded_constant(party: Hands, code: LagrangeCode, value: Element) -> Shares
 
 
 def decoded(code: LagrangeCode, results: Mapping[int, Element], degree: int) -> Element:
-    """Values at the K data points, (K, ...), from the first R results of a degree in the shares."""
+    """Values at the K data points, (K, ...), from the first R results of a given degree."""
     parties = tuple(results)
     first = results[parties[0]]
     values = np.stack([one._value for one in results.values()])
@@ -110,7 +110,7 @@ def masked(
     of: Sequence[Any],
     degree: int,
 ) -> Element:
-    """result + P(alpha) rho(alpha), of a party's keys, for a label with a protected part.
+    """Masked result: result + P(alpha) rho(alpha), from a party's keys for a label.
 
     A label is used for one result. The bits are those of `Prss.mask` for `asked(label, of)`.
     """
@@ -131,7 +131,7 @@ def masked(
 
 
 class Beside:
-    """Matrices of several parties side by side, of whose rows one kernel makes rows of one matrix.
+    """Matrices of several parties side by side; one kernel gathers rows of them all.
 
     It keeps the places of the newest matrices, so that a party makes one for those that it holds.
     """
@@ -141,7 +141,7 @@ class Beside:
         self._home: int | None = None
 
     def rows(self, matrices: Sequence[Element], numbers: Array) -> Element:
-        """Rows by their public numbers, (numbers, all columns)."""
+        """Rows of the joined matrix by their public numbers, (numbers, all columns)."""
         held, first = [one._value for one in matrices], matrices[0]
         if self._kept is None or not self._kept.are(held):
             self._kept, self._home = SideBySide(held), home_of(matrices)
@@ -160,7 +160,7 @@ def dealt_masks(
     of: Sequence[Any],
     shape: tuple[int, ...],
 ) -> list[Element]:
-    """Values of rho that a dealer deals to each of `Prss.receivers`, for a label."""
+    """Mask values rho that a dealer sends to each of `Prss.receivers`, for a label."""
     told, own = asked(label, list(map(bare, of))), {n: key._value for n, key in keys.items()}
     value = prss.values(party.index, own, told, shape)
     if party.world is None:
@@ -171,7 +171,7 @@ def dealt_masks(
 
 
 def with_masks(party: Hands, prss: Prss, result: Element, masks: Sequence[Element]) -> Element:
-    """result + P(alpha) times the sum of the masks that dealers dealt."""
+    """Masked result: result + P(alpha) times the sum of the masks that dealers sent."""
     rho = sum(masks[1:], masks[0])
     value = prss.add(party.index, result._value, rho._value)
     factor = int(prss.code.vanishing[party.index])
@@ -182,7 +182,7 @@ def with_masks(party: Hands, prss: Prss, result: Element, masks: Sequence[Elemen
 
 
 def _apart(share: Array) -> Array:
-    """A copy whose memory goes back to the system as soon as its receiver has taken it.
+    """A copy whose memory is returned to the system as soon as the receiver frees it.
 
     A view would keep the shares of all holders until the last one has taken its own, and freed
     pieces of a heap are too small for what holders join them to: a simulation would need the shares

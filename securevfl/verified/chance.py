@@ -1,4 +1,4 @@
-"""Secret choices of a party that are no masks: an input of the functions that draw them."""
+"""Secret random choices of a party other than masks, as input of the functions that use them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Secrets(Protocol):
 
 
 class Chance:
-    """Streams of a party's own entropy, such as for rounding, or views of rows.
+    """Random streams from a party's own entropy, such as for rounding or views of rows.
 
     `securevfl.verified.Participant.own_model` takes it, and functions are given it: what they draw
     follows from the party's inputs. Nothing is claimed of how it is distributed.
@@ -36,8 +36,8 @@ class Chance:
         return self._secrets.stream(self._index, name, *keys)
 
     def state_dict(self) -> dict[str, Any]:
-        """First numbers of a stream, by which two of them are told apart: it changes never."""
+        """State that never changes: the first numbers of a stream, which identify it."""
         return {"chance": self.stream("chance").bytes(16)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Nothing: it has no state."""
+        """Do nothing: the streams have no state."""

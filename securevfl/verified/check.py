@@ -1,4 +1,4 @@
-"""The check of a certificate. This is what must be trusted; it searches nothing.
+"""The check of a certificate: the part that must be trusted. It searches nothing.
 
 It shares no algebra with the prover: every entry of every value is a polynomial over F_p in single
 entries of inputs, tapes and functions' results. A certificate is a list of steps. Each is checked
@@ -40,7 +40,7 @@ class Refused(Exception):  # noqa: N818
 
 
 class Atom:
-    """A leaf or a function's result: its symbols are base, base + 1, ..."""
+    """A leaf or a function's result, whose entries are the symbols base, base + 1, ..."""
 
     __slots__ = ("base", "deps", "kind", "node", "size")
 
@@ -64,7 +64,7 @@ class Entries:
             self._of[node.number] = self._read(node)
 
     def of(self, node: Node) -> list[Poly]:
-        """Polynomials of the entries of a node, flat."""
+        """Polynomials of a node's entries, flattened."""
         return self._of[node.number]
 
     def _read(self, node: Node) -> list[Poly]:
@@ -134,7 +134,7 @@ class Entries:
         return [{(atom.base + i,): 1} for i in range(atom.size)]
 
     def key_atom(self, node: Node) -> Atom:
-        """The key that a node is: a leaf, an agreed one, or one that a key gives."""
+        """The key at a node: a leaf, an agreed key, or one derived from another key."""
         if node.op not in ("key", "agreed") and (node.op, node.kind) != ("prf", "key"):
             raise Refused(f"a stream under {node.op} {node.name}, which is no key")
         return self.by_node[node.number]
@@ -168,7 +168,7 @@ class Entries:
         return total
 
     def put(self, poly: Poly, symbol: int, by: Poly) -> Poly:
-        """A polynomial with another one in the place of a symbol."""
+        """A polynomial with `symbol` replaced by the polynomial `by`."""
         total = {m: c for m, c in poly.items() if symbol not in m}
         for monomial in poly.keys() - total.keys():
             product: Poly = {(): poly[monomial]}
@@ -179,7 +179,7 @@ class Entries:
 
 
 def faithful(entries: Entries) -> None:
-    """Compare the trace with the run: functions again, and every message from its leaves.
+    """Compare the trace with the run: recompute functions, and every message from leaves.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def faithful(entries: Entries) -> None:
 
 
 class Checker:
-    """One claim of one trace."""
+    """Check of one claim on one trace."""
 
     def __init__(self, entries: Entries, coalition: Iterable[int], outputs: Sequence[Output]):
         self.e, self.world = entries, entries.world
@@ -259,7 +259,7 @@ class Checker:
         self.receive()
 
     def receive(self) -> None:
-        """Read what the coalition receives from others, and can open."""
+        """Read all messages to the coalition from others that it can open."""
         parts = (
             part
             for message in self.world.messages
@@ -278,7 +278,7 @@ class Checker:
     # -- steps -------------------------------------------------------------------------------
 
     def apply(self, step: Any) -> None:
-        """Check a step, and apply it.
+        """Check a step of the certificate, then apply it.
 
         Raises
         ------
@@ -366,7 +366,7 @@ class Checker:
                 self.where[symbol].discard((row, entry, monomial))
 
     def _hide(self, key: Atom) -> None:
-        """Check that nothing received depends on a key but through its streams."""
+        """Check that received values depend on a key only through its pseudo-random streams."""
         derived = key.node.kind == "key" and self._uniform(key)
         if not (derived or key.kind in ("key", "agreed")) or key.base in self.given:
             raise Refused(f"prf: {key.node.name} is no key, or was given")
@@ -385,7 +385,7 @@ class Checker:
         return self.e.key_atom(atom.node.args[0])
 
     def _uniform(self, atom: Atom) -> bool:
-        """Whether an atom is what a hidden key answers: uniform, and independent of all else."""
+        """Whether an atom is a stream of a hidden key: uniform, and independent of all else."""
         return atom.kind == "prf" and self._key(atom).base in self.hidden
 
     def _secret_keys(self, atom: Atom) -> list[Atom]:
@@ -447,7 +447,7 @@ class Checker:
     # -- the end -----------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Check that all received is a function of the outputs and of what the coalition has.
+        """Check that all received is a function of the outputs and the coalition's own values.
 
         Raises
         ------
@@ -483,7 +483,7 @@ class Checker:
                 )
 
     def _drawn(self, poly: Poly, seen: set[int]) -> str:
-        """Name of a drawn leaf of a polynomial, but of releases that the coalition has, or "".
+        """Name of a random leaf in a polynomial that the coalition does not have; "" if none.
 
         Atoms in `seen` were looked at before, and have none under them.
         """
@@ -516,7 +516,7 @@ class Checker:
         return self.have[symbol]
 
     def _below(self, symbol: int) -> set[int]:
-        """Symbols that one is computed from and that were not looked at."""
+        """Symbols that a symbol is computed from and that are not yet examined."""
         moved = self.moved.get(symbol)
         polys = [q for arg in self.e.atom(symbol).deps for q in arg] if moved is None else [moved]
         return {s for q in polys for m in q for s in m} - self.have.keys() - self.fresh
@@ -532,7 +532,7 @@ class Checker:
         return not own and self._spanned({(symbol,): 1})
 
     def _computes(self, atom: Atom) -> bool:
-        """Whether the coalition can compute all symbols of an atom from what the atom is made of.
+        """Whether the coalition can compute an atom's symbols from the atom's arguments.
 
         Once it can it always can, so the answer is kept for the atom's other symbols.
         """
@@ -551,7 +551,7 @@ class Checker:
         return key.base in self.given or self.has(key.base)
 
     def _settled(self, poly: Poly) -> Poly:
-        """A polynomial after all moves."""
+        """A polynomial after all moves of random symbols."""
         while True:
             gone = next((s for m in poly for s in m if s in self.moved), None)
             if gone is None:
@@ -587,7 +587,7 @@ class Checker:
 
 
 class Given(Checker):
-    """Values that a coalition can compute from its inputs, the outputs and what was released.
+    """Values that a coalition can compute from its inputs, outputs and releases alone.
 
     `Checker.finish` sees to it that outputs are computed from no release that is not given.
     """
@@ -600,7 +600,7 @@ class Given(Checker):
             self.have = {s: True for s, found in self.have.items() if found}
 
     def receive(self) -> None:
-        """Read nothing: what was received is no part of these."""
+        """Do nothing: received values do not count here."""
 
     def spanned(self, poly: Poly) -> bool:
         """Whether a polynomial is a function of these."""
@@ -614,7 +614,7 @@ def check(
     steps: Sequence[Any],
     entries: Entries | None = None,
 ) -> tuple[str | None, int]:
-    """Reason why a certificate does not hold, None where it does; and the releases it counts."""
+    """Reason for which a certificate fails (None if it holds), and the releases it counts."""
     try:
         if entries is None:
             entries = Entries(world)

@@ -1,4 +1,4 @@
-"""Ciphertexts of the library's schemes, as parties of the engine make, add and open them.
+"""Ciphertexts of the library's encryption schemes: parties create, add and decrypt them.
 
 On the wire are the scheme's own bytes. In a trace a ciphertext stands for its plaintext, which the
 key's holder alone can open (the ideal functionality: lemma L6 of docs/proof.md). A public key is
@@ -29,13 +29,13 @@ class Sealing(Hands):
     """Abilities of parties that seal, add and open; the scheme is the library's, and public."""
 
     def sealing_keys(self, scheme: Any) -> tuple[SealingKey, OpeningKey]:
-        """A fresh public key, to be sent, and its secret key."""
+        """A fresh public key to send, and its secret key."""
         public, secret = _own(scheme).generate()
         where = None, self.index, self.world
         return SealingKey(public, *where, self.index), OpeningKey(secret, *where)
 
     def seal(self, scheme: Any, key: Any, value: Any) -> Ciphertext:
-        """Ciphertexts of field elements, as the integers in [-(p-1)/2, (p-1)/2] that they are."""
+        """Ciphertexts of field elements, read as integers in [-(p-1)/2, (p-1)/2]."""
         if not isinstance(key, SealingKey) or not isinstance(value, Element):
             raise FlowError(f"seal of {describe(value)} under {describe(key)}: an Element and a "
                             "key of sealing_keys are needed")  # fmt: skip
@@ -59,7 +59,7 @@ class Sealing(Hands):
     def open_sealed(
         self, scheme: Any, secret: Any, value: Any, shape: tuple[int, ...], summands: int
     ) -> Element:
-        """Plaintext of ciphertexts under the party's own key, the sum of so many blocks."""
+        """Plaintext of ciphertexts under the party's own key, a sum of `summands` blocks."""
         if not isinstance(secret, OpeningKey) or not isinstance(value, Ciphertext):
             raise FlowError(f"open_sealed of {describe(value)}: a ciphertext and a secret key of "
                             "sealing_keys are needed")  # fmt: skip

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Draws(Protocol):
-    """Draws of a party, as `securevfl.verified.parties.Hands` has them."""
+    """Random draws of a party, as in `securevfl.verified.parties.Hands`."""
 
     index: int
 
@@ -32,7 +32,7 @@ class Draws(Protocol):
 
 
 def encode(party: Draws, code: LagrangeCode, segments: Sequence[Element]) -> list[Element]:
-    """Shares of K segments of one shape for all N parties, with T fresh tapes.
+    """Shares of K segments of one shape for all N parties, with T fresh masks.
 
     F(z) has the segments at beta_1..beta_K and the tapes at the other betas; share j is F(alpha_j).
     """
@@ -48,7 +48,7 @@ def encode(party: Draws, code: LagrangeCode, segments: Sequence[Element]) -> lis
 
 
 def decode(code: LagrangeCode, results: Mapping[int, Element]) -> Element:
-    """Segments of a degree-2 result from those of R parties, stacked, as `LagrangeCode.decode`."""
+    """Segments of a degree-2 result, stacked, from R parties' results (`LagrangeCode.decode`)."""
     parties = sorted(results)
     if len(parties) < code.recovery_threshold():
         raise FlowError(
@@ -71,7 +71,7 @@ def hidden(
     label: bytes,
     degree: int = 2,
 ) -> Element:
-    """result + P(alpha) rho(alpha), of a party's keys by their places in `Prss.blocks`.
+    """Masked result: result + P(alpha) rho(alpha), keys by their places in `Prss.blocks`.
 
     A label is used for one result. Its bits are those of `Prss.mask`.
     """

@@ -1,4 +1,4 @@
-"""Price of what a proof counted as released with noise, by the library's accountant."""
+"""Privacy cost of the noisy releases that a proof counts, by the library's accountant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from securevfl.verified.trace import Node, Trace, name_of
 
 
 def price(world: Trace, numbers: Iterable[int]) -> str:
-    """(epsilon, delta) of all releases of one row of a party, by the party that releases it.
+    """(epsilon, delta) of all releases of one row, by the party that releases it.
 
     Neighbours are two data sets in which one row of what is clipped differs, or one label. A row
     pays for each release that it is in; releases by two mechanisms, or of two parties, are named

@@ -1,4 +1,4 @@
-"""Forms of values: linear combinations over F_p of whole blocks, each behind a public linear map.
+"""Symbolic forms of values: linear combinations, over F_p, of linear maps of whole blocks.
 
 A *block* is an array whose entries are not looked at: an input, a tape of uniform elements, one
 stream of a PRF, what a function returned. A *view* is a public linear map from the entries of a
@@ -32,12 +32,12 @@ Chain = tuple[tuple[int, int], ...]  # (block, view) of each factor
 
 
 class NotExpressibleError(ArithmeticError):
-    """An operation on a form whose result is no form."""
+    """The result of an operation on forms cannot be written as a form."""
 
 
 @dataclass(slots=True, eq=False)
 class Block:
-    """A block.
+    """A block of symbols: the entries of one leaf or function result.
 
     Attributes
     ----------
@@ -61,20 +61,20 @@ class Block:
 
     @property
     def below(self) -> frozenset[int]:
-        """Blocks that its function, or its key, is computed from, found once."""
+        """Blocks from which this block's function or key is computed; cached."""
         if self._below is None:
             self._below = frozenset(b for dep in self.deps for b in dep.blocks)
         return self._below
 
     @property
     def size(self) -> int:
-        """Number of its entries."""
+        """Number of entries of the block."""
         return math.prod(self.shape)
 
 
 @dataclass(slots=True)
 class Form:
-    """constant + linear part + products; see the head of the module."""
+    """Symbolic form of a value: constant, linear part and products of blocks."""
 
     shape: tuple[int, ...]
     linear: dict[int, tuple[int, int]] = field(default_factory=dict)  # block -> view, coefficient
@@ -84,7 +84,7 @@ class Form:
 
     @property
     def held(self) -> dict[int, dict[Chain, None]]:
-        """Products by the blocks in them, found once; `Algebra` keeps them up to date."""
+        """Products of the form by the blocks in them; cached, and updated by `Algebra`."""
         if self._held is None:
             self._held = {}
             for chain in self.products:
@@ -107,11 +107,11 @@ class Form:
                     del self.held[block]
 
     def copied(self) -> Form:
-        """A form that may be changed."""
+        """A copy of the form that may be changed."""
         return Form(self.shape, dict(self.linear), dict(self.products), self.constant)
 
     def key(self) -> Any:
-        """A key that equal forms have in common."""
+        """Hashable key, equal for equal forms."""
         return (
             self.shape,
             frozenset(self.linear.items()),
@@ -121,14 +121,14 @@ class Form:
 
     @property
     def blocks(self) -> set[int]:
-        """Blocks that it names."""
+        """Blocks that the form contains."""
         if self._held is not None:
             return {*self.linear, *self._held}
         return {*self.linear, *(b for chain in self.products for b, _ in chain)}
 
     @property
     def empty(self) -> bool:
-        """Whether it names no block."""
+        """Whether the form contains no block."""
         return not self.linear and not self.products
 
     def __len__(self) -> int:
@@ -151,7 +151,7 @@ class Views:
         self._done: dict[Any, Any] = {}
 
     def memo(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The result that was found for a key before."""
+        """Cached result of `make` for a key."""
         if key not in self._done:
             self._done[key] = make()
         return self._done[key]
@@ -187,7 +187,7 @@ class Views:
         return self._numbers[key], factor
 
     def identity(self, shape: tuple[int, ...]) -> int:
-        """The map of a block to itself."""
+        """Number of the identity map on a block of this shape."""
         return self.memo(  # type: ignore[no-any-return]
             ("identity", shape),
             lambda: self.intern(shape, np.arange(math.prod(shape)).reshape(-1, 1), None)[0],
@@ -201,7 +201,7 @@ class Views:
         return places, weights
 
     def index(self, view: int, key: Any, chosen: Array) -> tuple[int, int]:
-        """A choice of entries of what a map gives; -1 for a zero."""
+        """Map with chosen entries of a map's output, -1 for zero; its number and a factor."""
 
         def make() -> tuple[int, int]:
             flat = chosen.reshape(-1)
@@ -216,7 +216,7 @@ class Views:
         return self.memo(("index", view, key), make)  # type: ignore[no-any-return]
 
     def weigh(self, view: int, key: Any, factors: Array) -> tuple[int, int]:
-        """Entries of what a map gives, each times a public number."""
+        """Map with entries of a map's output multiplied by public factors."""
 
         def make() -> tuple[int, int]:
             places, weights = self.table(view)
@@ -226,7 +226,7 @@ class Views:
         return self.memo(("weigh", view, key), make)  # type: ignore[no-any-return]
 
     def matrix(self, view: int, key: Any, matrix: Array, left: bool) -> tuple[int, int]:
-        """A public matrix times what a map gives, or that times the matrix."""
+        """Map with the output of a map multiplied by a public matrix, from left or right."""
 
         def make() -> tuple[int, int]:
             rows, columns = self.shapes[view]
@@ -255,7 +255,7 @@ class Views:
         return self.memo(("matrix", view, key, left), make)  # type: ignore[no-any-return]
 
     def add(self, one: int, c: int, other: int, d: int) -> tuple[int, int]:
-        """c L + d M."""
+        """Map c L + d M of the maps L and M."""
         if one == other:
             return one, (c + d) % self.p
 
@@ -268,7 +268,7 @@ class Views:
         return self.memo(("add", one, c, other, d), make)  # type: ignore[no-any-return]
 
     def compose(self, outer: int, inner: int) -> tuple[int, int]:
-        """The map `outer` after the map `inner`, whose result it reads."""
+        """Composition of maps: `outer` applied to the result of `inner`."""
 
         def make() -> tuple[int, int]:
             at, weights = self.table(outer)
@@ -308,7 +308,7 @@ class Views:
         return self.memo(("sides", view, shape), make)  # type: ignore[no-any-return]
 
     def parts(self, view: int) -> list[tuple[int, int]]:
-        """Choices of entries, with factors, whose sum a map is; the map itself if there are none.
+        """Selections of entries, with factors, whose sum is the map; or the map itself.
 
         A sum of parts of one block, such as of an owner's segments, is one map. Its products are
         those of its parts.
@@ -328,7 +328,7 @@ class Views:
         return self.memo(("parts", view), make)  # type: ignore[no-any-return]
 
     def between(self, one: int, other: int) -> Array | None:
-        """Columns of one map that meet rows of another: neither is zero; None for all of them."""
+        """Columns of one map that meet rows of another, both nonzero; None if all do."""
 
         def make() -> Array | None:
             both = sorted({*self.reads(one, 1)} & {*self.reads(other, 0)})
@@ -346,7 +346,7 @@ class Views:
         return self.memo(("reads", view, axis), make)  # type: ignore[no-any-return]
 
     def pivots(self, view: int) -> list[int] | None:
-        """A place of the block for each entry, such that the map is invertible on these places.
+        """A position in the block for each output entry, such that the map is invertible there.
 
         Elimination in the order of the entries: entry i is solved for the place i. None where the
         map does not reach all arrays, so that its result is not uniform.
@@ -381,7 +381,7 @@ class Views:
     def pivoted(
         self, view: int, places: tuple[int, ...], shape: tuple[int, ...]
     ) -> tuple[int, int]:
-        """The inverse of a map on its pivots: the entries of the block there, zero elsewhere."""
+        """Inverse of a map on its pivots: entries of the block there, zero elsewhere."""
 
         def make() -> tuple[int, int]:
             size, m = math.prod(shape), len(places)
@@ -405,7 +405,7 @@ class Views:
         return self.memo(("pivoted", view, places, shape), make)  # type: ignore[no-any-return]
 
     def apply(self, view: int, flat: Sequence[int]) -> list[int]:
-        """Values that a map gives of the entries of a block, flat, modulo p."""
+        """Output of a map, modulo p, for a block's flat entries."""
         places, weights = self.places[view], self.weights[view]
         if weights is None and places.shape[1] == 1:
             return [flat[i] if i >= 0 else 0 for i in places[:, 0].tolist()]
@@ -417,7 +417,7 @@ class Views:
 
 
 def _merged(places: Array, weights: Array | None, p: int) -> tuple[Array, Array]:
-    """Each row sorted, each place once, and no zero weight."""
+    """Rows of a sparse map, sorted, without repeated positions or zero weights."""
     if weights is None:
         weights = np.where(places >= 0, 1, 0).astype(object)
     rows = []
@@ -453,7 +453,7 @@ def _inverted(square: list[list[int]], p: int) -> list[list[int]]:
 
 
 class Algebra:
-    """The forms of a trace."""
+    """Algebra of all symbolic forms of one trace."""
 
     def __init__(self, world: Trace) -> None:
         self.world, self.p = world, world.field.modulus
@@ -467,17 +467,17 @@ class Algebra:
     # -- blocks ------------------------------------------------------------------------------
 
     def block(self, kind: str, name: str, shape: tuple[int, ...], **more: Any) -> Block:
-        """Make a new block."""
+        """Create a new block."""
         made = Block(len(self.blocks), more.pop("node", None), kind, name, shape, **more)
         self.blocks.append(made)
         return made
 
     def of(self, block: Block) -> Form:
-        """The form that is one block."""
+        """The form that consists of one block."""
         return Form(block.shape, {block.number: (self.views.identity(block.shape), 1)})
 
     def form(self, node: Node) -> Form:
-        """The form of a node."""
+        """The symbolic form of a trace node."""
         todo = [node]
         while todo:  # without recursion: traces are deep
             top = todo[-1]
@@ -521,7 +521,7 @@ class Algebra:
         return self._block_of(node, args, ("leaf", node.number))
 
     def _block_of(self, node: Node, deps: list[Form], what: Any) -> Form:
-        """One block for all nodes that are the same function of the same forms."""
+        """Form of one block, shared by all nodes with the same function of equal forms."""
         # A key's streams and agreed keys go by the key alone.
         by_key = what[0] in ("prf", "agreed", "leaf")
         key = (what, node.shape, () if by_key else tuple(d.key() for d in deps))
@@ -547,7 +547,7 @@ class Algebra:
         return total
 
     def _add(self, total: Form, other: Form, factor: int) -> None:
-        """Add factor * other to a form that is being made."""
+        """Add factor * other to `total`, which is still being built."""
         p = self.p
         for block, (view, c) in other.linear.items():
             self._put(total, block, view, c * factor % p)
@@ -559,7 +559,7 @@ class Algebra:
             self._set_constant(total, [(a + factor * b) % p for a, b in both])
 
     def _put(self, total: Form, block: int, view: int, c: int) -> None:
-        """Add c times a view of a block."""
+        """Add c times a map of a block to `total`."""
         if not c % self.p:
             return
         if block in total.linear:
@@ -576,11 +576,11 @@ class Algebra:
         total.constant = tuple(flat) if any(flat) else None
 
     def scale(self, form: Form, factor: int) -> Form:
-        """factor * form."""
+        """The form factor * form."""
         return self.add(Form(form.shape), form, factor % self.p)
 
     def index(self, form: Form, chosen: Array) -> Form:
-        """A choice of entries.
+        """The form of chosen entries.
 
         Raises
         ------
@@ -608,7 +608,7 @@ class Algebra:
     def _chain_sides(
         self, chain: Chain, turned: bool, rows: Array, columns: Array
     ) -> tuple[Chain, int]:
-        """A product transposed, then seen by rows and columns."""
+        """A product, transposed if `turned`, then restricted to rows and columns."""
         factor = 1
         if turned:
             back = []
@@ -662,13 +662,13 @@ class Algebra:
         return total
 
     def _reads(self, term: Any, axis: int) -> Sequence[int]:
-        """Rows of a right factor, or columns of a left one, that are not zero."""
+        """Nonzero rows of a right factor, or nonzero columns of a left factor."""
         if isinstance(term, np.ndarray):
             return range(term.shape[axis])
         return self.views.reads(term[-axis][1], axis)
 
     def _terms(self, form: Form) -> Iterable[tuple[Any, int]]:
-        """Chains of a form with their coefficients; an array for its constant."""
+        """Products of a form with their coefficients; an array for the constant."""
         for block, (view, c) in form.linear.items():
             for part, d in self.views.parts(view):
                 yield ((block, part),), c * d % self.p
@@ -707,7 +707,7 @@ class Algebra:
             self._put_chain(total, whole, c)
 
     def _met(self, left: Chain, right: Chain) -> tuple[Chain, int] | None:
-        """Two chains side by side, without the places between them at which one of them is zero.
+        """Two products concatenated, without inner positions at which either is zero.
 
         Parts of an array that stand beside others have zeros there. None for the zero matrix.
         """
@@ -726,13 +726,13 @@ class Algebra:
         return (*left[:-1], (one, u), (other, v), *right[1:]), c * d % self.p
 
     def named(self, form: Form, block: int) -> Form:
-        """The terms of a form that name a block."""
+        """The terms of a form that contain a block."""
         linear = {block: form.linear[block]} if block in form.linear else {}
         chains = form.held.get(block, {})
         return Form(form.shape, linear, {chain: form.products[chain] for chain in chains})
 
     def exchange(self, form: Form, block: int, terms: Form) -> None:
-        """Put others in the place of the terms of a form that name a block; it is changed."""
+        """Replace, in place, the terms of a form that contain a block by other terms."""
         form.linear.pop(block, None)
         for chain in list(form.held.get(block, {})):
             form.put(chain, 0)
@@ -741,7 +741,7 @@ class Algebra:
     def substitute(
         self, form: Form, block: int, by: Form, seen: dict[int, Form] | None = None
     ) -> Form:
-        """Put a form in the place of a block, everywhere.
+        """The form with a block replaced everywhere by another form.
 
         Parameters
         ----------
@@ -777,7 +777,7 @@ class Algebra:
         return total
 
     def seen(self, form: Form, view: int) -> Form:
-        """A form as a view sees a block."""
+        """A linear map applied to a form."""
         total = Form(self.views.shapes[view])
         for block, (inner, c) in form.linear.items():
             found, d = self.views.compose(view, inner)
@@ -812,7 +812,7 @@ class Algebra:
         return total
 
     def text(self, form: Form, most: int = 6) -> str:
-        """A form as a reader sees it."""
+        """A form as text for readers."""
         parts = []
         for chain, c in [
             *((((b, v),), c) for b, (v, c) in form.linear.items()),
@@ -843,7 +843,7 @@ class Algebra:
 
 
 def entries(algebra: Algebra, form: Form) -> list[dict[Any, int]]:
-    """Entries of a form as polynomials in entries of blocks: monomial -> coefficient.
+    """Entries of a form as polynomials in block entries: monomial -> coefficient.
 
     A monomial is a sorted tuple of (block, place); the constant has the empty one.
     """
@@ -902,7 +902,7 @@ def _times(one: Any, other: Any, p: int) -> Any:
 
 
 class Evaluation:
-    """Values of blocks and forms: of a run, or of a run with other inputs.
+    """Values of blocks and forms in a run, or in a run with other inputs.
 
     Functions are run again on the values of what went into them.
 
@@ -928,7 +928,7 @@ class Evaluation:
         self._deep = 0  # calls of `raw`, one in the other
 
     def raw(self, number: int) -> Any:
-        """The value of a block: an array, a model, or the limbs of a key."""
+        """Value of a block: an array, a model, or the limbs of a key."""
         if number not in self._raw:
             if self._deep >= MOST_CALLS:
                 blocks, deep, self._deep = self.algebra.blocks, self._deep, 0
@@ -965,13 +965,13 @@ class Evaluation:
         return derived(node, values, field)
 
     def flat(self, number: int) -> list[int]:
-        """The entries of a block of field elements."""
+        """Entries of a block of field elements."""
         if number not in self._flat:
             self._flat[number] = [int(x) for x in np.asarray(self.raw(number)).flat]
         return self._flat[number]
 
     def value(self, form: Form) -> Any:
-        """The value of a form."""
+        """Value of a form."""
         form = self._resolved(form)
         if len(form.linear) == 1 and not form.products and form.constant is None:
             ((number, (view, c)),) = form.linear.items()
@@ -984,7 +984,7 @@ class Evaluation:
 
 
 def unfaithful(algebra: Algebra) -> str | None:
-    """The first difference of a form from what was computed; None where all are faithful.
+    """First difference between a form's value and the computed one; None if all agree.
 
     Each message and output is evaluated from the leaves of its form, functions run again, and is
     compared with the array that left. Every node that is a block has the value of that block.

@@ -54,7 +54,7 @@ _SINGLE = (np.ndarray, bool, int, float, bytes)  # payloads that are one value
 
 
 class Streams:
-    """Secret streams of one party by purpose, for functions; calls with one name draw the same.
+    """Secret random streams of one party by purpose; calls with one name repeat the same.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ class Streams:
         return self._secrets.stream(self._index, name, *keys)
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers by which one party's streams are told from another's."""
+        """Numbers that identify a party's streams."""
         return {"first": self("first").integers(2**63, size=2)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Nothing: streams have no state."""
+        """Do nothing: streams have no state."""
 
 
 class Participant(Sealing, Party):
@@ -118,7 +118,7 @@ class Participant(Sealing, Party):
     # -- inputs --------------------------------------------------------------------------------
 
     def own(self, name: str, array: Any) -> Secret:
-        """An array of this party's own, such as its columns; the name is for declared outputs."""
+        """A protected array of this party, such as its columns; `name` is for declared outputs."""
         if self.world is None:
             return Secret(np.asarray(array), None, self.index, None)
         before = self.world.inputs.get((self.index, name))
@@ -135,7 +135,7 @@ class Participant(Sealing, Party):
         return made
 
     def own_model(self, name: str, model: Any) -> Model:
-        """A network with its optimiser, of this party's own."""
+        """A protected network with its optimiser, owned by this party."""
         if self.world is None:
             return Model(model, None, self.index, None)
         before = self.world.inputs.get((self.index, name))
@@ -162,7 +162,7 @@ class Participant(Sealing, Party):
     # -- checkpoints ---------------------------------------------------------------------------
 
     def safe_point(self) -> None:
-        """As of any party; declared outputs may depend on when it was (`World.rests`)."""
+        """Safe point, as for any party; declared outputs may depend on its time (`World.rests`)."""
         self._rest()
         super().safe_point()
 
@@ -171,7 +171,7 @@ class Participant(Sealing, Party):
             self.world.rests.append((self.index, self.epoch, self.round, self.now))
 
     def to_checkpoint(self, value: Any) -> Any:
-        """A value of the state as a checkpoint holds it: protected ones bare, with their kind."""
+        """A value of the state for a checkpoint: protected values bare, with their kind."""
         return _each(value, self._stored)
 
     def _stored(self, value: Any) -> Any:
@@ -227,7 +227,7 @@ class Participant(Sealing, Party):
         super().send(to, kind, bare, round=round, after=after)
 
     def share(self, kind: str, shares: Any) -> None:
-        """Send ``shares[i]`` to client i, the own one to oneself."""
+        """Send ``shares[i]`` to client i, including this party itself."""
         self._public(kind)
         if self.world is None and type(shares) is Element:  # rows of one array go at once
             super().share(kind, self._leaving(self.index, kind, shares, self.round))
@@ -239,7 +239,7 @@ class Participant(Sealing, Party):
         super().share(kind, bare)
 
     def broadcast(self, kind: str, payload: Any, to: Sequence[int] | None = None) -> None:
-        """Send the same payload to all of `to`; to all clients but oneself if not given."""
+        """Send one payload to all of `to`, by default to all other clients."""
         self._public(kind, *(to or ()))
         whom = [peer for peer in self.peers if peer != self.index] if to is None else list(to)
         bare = None
@@ -290,7 +290,7 @@ class Participant(Sealing, Party):
         super().on(kind, arrived if kind in self.protected else handler)
 
     def record(self, event: str, **fields: Any) -> None:
-        """Put an event into the history, which everybody reads: declare what it shows.
+        """Record an event in the public history: declare what it shows.
 
         A protected number that is nan, such as a measure that there is not, is left out.
         """
@@ -301,7 +301,7 @@ class Participant(Sealing, Party):
 
     @property
     def streams(self) -> Model:
-        """Secret streams of this party, as an input: a function that is given them may draw.
+        """Secret streams of this party as a function input, which permits the function to draw.
 
         Rounding and views of rows follow from them. The function is given `Streams`, as
         ``network.call(rounded, self.streams, self.round)``; what it draws depends on all of them.
@@ -326,7 +326,7 @@ class Participant(Sealing, Party):
                                 f"{describe(value)}")  # fmt: skip
 
     def _leaving(self, to: int, kind: str, payload: Any, round: int, after: float = 0.0) -> Any:
-        """The bare payload for the wire, after it was noted."""
+        """The bare payload for the wire, recorded in the trace if there is one."""
         what = self.protected.get(kind)
         if self.world is None and what in PLAIN and type(payload) in (Element, Secret):
             if payload._home not in (None, self.index):
@@ -350,7 +350,7 @@ class Participant(Sealing, Party):
         return bare
 
     def _noted(self, value: Any, what: str | None) -> Any:
-        """The bare value, by which the receiver's copy finds how it was made."""
+        """The bare value, registered so that the receiver's copy finds its node."""
         assert self.world is not None
         if what == "keys" or (what in ("seed", "bytes") and isinstance(value, Protected)):
             packed = _packed(value, what)
@@ -412,7 +412,7 @@ class Participant(Sealing, Party):
     def _wrapped(
         self, value: Any, what: str, *, kind: str, sender: int | None, single: bool
     ) -> Any:
-        """A value that came in an ordinary run; `single` where it is the whole payload."""
+        """A value received in an ordinary run, wrapped; `single` if it is the whole payload."""
         found = value if what == "public" else self._value_of(value, what)
         raw = single or isinstance(found, np.ndarray | np.generic | bytes)
         if kind in self.judged or what == "public" or not raw or isinstance(found, Protected):
@@ -426,7 +426,7 @@ class Participant(Sealing, Party):
         )
 
     def _value_of(self, value: Any, what: str) -> Any:
-        """The protected value that is meant; what came, where it is none that was declared."""
+        """Protected value for a received one; a value of undeclared form is returned unchanged."""
         if what == "number" and type(value) is float:
             return Secret(np.asarray(value), None, self.index, None)
         form = (value.dtype, value.shape[-1:]) if isinstance(value, np.ndarray) else None
@@ -452,7 +452,7 @@ class Participant(Sealing, Party):
 
 
 def _kind(value: Protected) -> str:
-    """The kind of a value, as `wrapped` reads it."""
+    """Kind of a value, in the form for `wrapped`."""
     kinds = {
         Element: "field", Key: "key", PublicKey: "public key", Bytes: "signature", Noised: "noised",
         SealingKey: "sealing key", OpeningKey: "opening key", Ciphertext: "sealed",
@@ -487,7 +487,7 @@ def _values(payload: Any) -> Iterable[Any]:
 
 
 def _each(payload: Any, change: Any) -> Any:
-    """A payload with each of its values changed."""
+    """A payload with `change` applied to each of its values."""
     if isinstance(payload, _LEAVES):
         return change(payload)
     if isinstance(payload, dict):
@@ -501,7 +501,7 @@ def _each(payload: Any, change: Any) -> Any:
 
 
 def _parts(payload: Any, what: Any, change: Any) -> Any:
-    """A payload with each of its values changed, by what it was declared to be."""
+    """A payload with `change` applied to each value, by its declared kind."""
     if isinstance(what, tuple):
         if not isinstance(payload, tuple) or len(payload) != len(what):
             return payload  # of another form: for the receiver to see
@@ -516,7 +516,7 @@ def _parts(payload: Any, what: Any, change: Any) -> Any:
 
 
 def _packed(value: Any, what: str | None) -> Any:
-    """A protected value as it goes over the wire."""
+    """A protected value in its form on the wire."""
     if what == "keys" and isinstance(value, list):
         joined = b"".join(map(_bare, value))
         return np.frombuffer(joined, np.uint8).reshape(len(value), KEY_BYTES)
@@ -546,7 +546,7 @@ def _number(value: Any) -> Any:
 
 
 class _Shown:
-    """A party as the experimenter's evaluation sees it: its models bare."""
+    """A party for the experimenter's evaluation, with bare models."""
 
     def __init__(self, party: Any) -> None:
         self._party = party
@@ -556,7 +556,7 @@ class _Shown:
 
 
 class Provable:
-    """Declarations of a protocol, beside its parties, for a proof. Derive from it first.
+    """Declarations of a protocol for a proof, beside its parties; the first base class.
 
     Attributes
     ----------
@@ -578,7 +578,7 @@ class Provable:
     traced_alone: ClassVar[int] = 0
 
     def ideal(self, world: World) -> None:
-        """Declare the outputs: what a trusted party would compute of the inputs, and tell to whom.
+        """Declare the outputs: what a trusted party computes from the inputs, and for whom.
 
         Inputs are ``world.the(party, name)``, by the names that parties gave them in `own`. Write
         it apart from the code of the parties. Each output is ``world.output(name, value, to)``.
@@ -586,7 +586,7 @@ class Provable:
         raise NotImplementedError
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """Schedules under which it is traced: who is late, down, and back.
+        """Schedules under which the protocol is traced: which parties are late, down, and back.
 
         The first is undisturbed. It is the only one, unless a protocol returns more, such as those
         of `securevfl.verified.usual` but for what it has no answer to. `ideal` finds in
@@ -596,15 +596,15 @@ class Provable:
         return (UNDISTURBED,)
 
     def colluders(self) -> int:
-        """T, the most clients that pool what they have, alone and with the server."""
+        """T, the largest number of clients that collude, with or without the server."""
         return int(getattr(self.config, "privacy", 1))  # type: ignore[attr-defined]
 
     def delta(self) -> float:
-        """Delta of what is said of releases with noise."""
+        """Delta of the differential privacy claimed for releases with noise."""
         return float(getattr(self.config, "delta", 1e-5))  # type: ignore[attr-defined]
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Coalitions that the claims are about: up to T clients, and the server with up to T."""
+        """Coalitions of the claims: up to T clients, without and with the server."""
         clients = list(self.peers())  # type: ignore[attr-defined]
         groups = [
             frozenset(some)

@@ -91,7 +91,7 @@ class Hands:
         return self._stream(key, label, use, of, whole)
 
     def expand(self, seed: Any, *shape: Any) -> Element:
-        """The one stream of a seed, by AES-256 in counter mode: the same seed, the same numbers.
+        """Pseudo-random elements expanded from a seed by AES-256 in counter mode.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class Hands:
         return hashlib.sha256(name.encode()).digest()
 
     def _use(self, key: Any, label: Any, of: Sequence[Any]) -> bytes:
-        """The public part of what a key is asked."""
+        """Public part of a key's PRF input."""
         if not isinstance(key, Key):
             raise FlowError(
                 f"prf under {describe(key)}: a key is made by key() or agree(), and is no data, "
@@ -191,7 +191,7 @@ class Hands:
     def _answer(
         self, key: Any, label: Any, use: bytes | None, of: Sequence[Any], kind: str, value: Any
     ) -> Any:
-        """The node of what a key answers."""
+        """Trace node of a key's PRF output; None without a trace."""
         if self.world is None:
             return None
         assert key._node is not None
@@ -221,7 +221,7 @@ class Hands:
     def agree(
         self, own: Any, other: Any, use: tuple[Any, ...] = (), ends: tuple[int, int] | None = None
     ) -> Key:
-        """The key that two parties agree on, of one's secret key and the other's public one.
+        """Key agreed by two parties, from one's secret key and the other's public key.
 
         Parameters
         ----------
@@ -258,11 +258,11 @@ class Hands:
         return self._signing(verifying_half, key)
 
     def sign(self, key: Any, function: Callable[..., bytes], *values: Any) -> Bytes:
-        """Ed25519 signature of `function(*values)`; the function is pure, and a module's own."""
+        """Ed25519 signature of `function(*values)`; the function is pure and a module's own."""
         return self._signing(signature, key, *values, statement=function)
 
     def _signing(self, made_by: Any, key: Any, *values: Any, **named: Any) -> Bytes:
-        """A function of a key that signs: opaque, so who is shown the result is given the key."""
+        """A signing function of a key; in proofs, whoever sees the result has the key."""
         if not isinstance(key, Key):
             raise FlowError(f"sign with {describe(key)}: a key made by key() is needed")
         p = self.field.modulus
@@ -278,7 +278,7 @@ class Hands:
         return Element(limbs, key._node, self.index, self.world, self.field)
 
     def share_keys(self, code: LagrangeCode, *keys: Any) -> list[tuple[Element, ...]]:
-        """For each party its Shamir shares of these keys, by a code of one segment.
+        """Shamir shares of the keys for each party, by a code with one segment.
 
         They are drawn at once, by the code's own kernel. `code.size` shares determine a key, and
         fewer are uniform.
@@ -296,7 +296,7 @@ class Hands:
         return [tuple(row[i : i + size] for i in range(0, whole.shape[0], size)) for row in rows]
 
     def split_key(self, key: Any, threshold: int, points: Sequence[int]) -> dict[int, Element]:
-        """Shamir shares of a key at public points: `threshold` of them determine it.
+        """Shamir shares of a key at public points; any `threshold` of them determine it.
 
         It is cut into limbs below p. The shares of fewer than `threshold` points are uniform.
         """
@@ -315,7 +315,7 @@ class Hands:
         }
 
     def join_key(self, shares: Mapping[int, Element], code: LagrangeCode | None = None) -> Key:
-        """The key of Shamir shares, by their points; those of `share_keys` by party, with its code.
+        """Key from Shamir shares by points; with `code`, from those of `share_keys` by party.
 
         Raises
         ------
@@ -348,7 +348,7 @@ class Hands:
         return Key(value, node, self.index, self.world)
 
     def encrypt(self, value: Any, holder: int) -> Sealed:
-        """An ideal ciphertext that the party `holder` alone can open; sums are made by anybody."""
+        """Ideal ciphertext that only party `holder` can open; anybody can add ciphertexts."""
         if not isinstance(value, Element):
             raise FlowError(f"encrypt of {describe(value)}: an Element is needed")
         home_of((value,), self.index)
@@ -356,7 +356,7 @@ class Hands:
         return Sealed(inside, inside._node, self.index, self.world, _one(holder))
 
     def decrypt(self, cipher: Any) -> Element:
-        """The plaintext of a ciphertext under the party's own key."""
+        """Plaintext of a ciphertext under the party's own key."""
         if not isinstance(cipher, Sealed):
             raise FlowError(f"decrypt of {describe(cipher)}: a ciphertext is needed")
         home_of((cipher,), self.index)
@@ -453,7 +453,7 @@ class Hands:
         return self._released(name, labels, released, ("labels", float(epsilon), int(classes)))
 
     def _watched(self, title: str) -> contextlib.AbstractContextManager[None]:
-        """Note of an error that may depend on values, where a trace is written."""
+        """Context that records, in a trace, an error that may depend on values."""
         return contextlib.nullcontext() if self.world is None else self.world.watched(title)
 
     def _released(self, name: str, value: Any, released: Any, data: Any) -> Noised:
@@ -484,7 +484,7 @@ def seeded_rows(clipped: Any, sigma: float, seed: bytes) -> Any:
 
 
 def seeded_labels(labels: Any, classes: int, epsilon: float, seed: bytes) -> Any:
-    """Labels with randomised response of a public seed, which hides nothing."""
+    """Labels under randomised response with a public seed, which hides nothing."""
     from securevfl.field.sampling import SeededSource
     from securevfl.privacy.mechanisms import randomised_response
 
@@ -492,7 +492,7 @@ def seeded_labels(labels: Any, classes: int, epsilon: float, seed: bytes) -> Any
 
 
 class World(Trace):
-    """A run that is written as a program: its parties compute, and messages arrive at once."""
+    """A traced run written as a program: parties compute, and messages arrive at once."""
 
     def party(self, index: int) -> Party:
         """A party, from 0; the server is -1."""
@@ -520,7 +520,7 @@ class Party(Hands):
         return self.world.round
 
     def send(self, to: int, kind: str, payload: Any) -> Any:
-        """Send; what is returned is what the receiver has."""
+        """Send a payload; return the value as the receiver has it."""
         assert self.world is not None
         if not isinstance(kind, str):
             raise FlowError(f"send: the kind must be a public text, not {describe(kind)}")
@@ -528,7 +528,7 @@ class Party(Hands):
         return received(payload, _one(to))
 
     def record(self, event: str, payload: Any) -> None:
-        """An event of the history, which everybody reads."""
+        """Record an event in the history, which is public."""
         assert self.world is not None
         self.world.sent(self.index, None, f"event {event}", self.world.round, payload)
 
@@ -542,7 +542,7 @@ def _one(party: Any) -> int:
 
 
 def asked(use: bytes, of: Sequence[Any]) -> bytes:
-    """All that a key is asked: a public label, and the values of its protected part.
+    """Complete PRF input: a public label, and the values of its protected part.
 
     The length of the label stands first, so that other labels are never one question.
     """
@@ -557,7 +557,7 @@ def limb_bits(p: int) -> int:
 
 
 def limbs_of(key: bytes, field: Any) -> Any:
-    """A key as field elements: limbs below p, of its little-endian number, the lowest first."""
+    """A key as field elements: limbs of its little-endian number, below p, lowest first."""
     bits = limb_bits(field.modulus)
     number, limbs = int.from_bytes(key, "little"), []
     for _ in range(-(-8 * KEY_BYTES // bits)):
@@ -567,7 +567,7 @@ def limbs_of(key: bytes, field: Any) -> Any:
 
 
 def bytes_of(limbs: Any, field: Any) -> bytes | None:
-    """Inverse of `limbs_of`; None for what is no key."""
+    """Key bytes from limbs (inverse of `limbs_of`); None if they are no key."""
     bits, number = limb_bits(field.modulus), 0
     for limb in reversed(limbs.tolist()):
         if limb >> bits:
@@ -586,7 +586,7 @@ def public_half(key: bytes) -> bytes:
 def agreed_key(
     own: bytes, public: bytes, use: tuple[Any, ...] = (), ends: tuple[int, int] = (0, 0)
 ) -> bytes:
-    """HKDF-SHA256 of the X25519 secret of two parties; with a use bound to it and both ends."""
+    """Shared key: HKDF-SHA256 of the X25519 secret, bound to a use and both ends if given."""
     from cryptography.hazmat.primitives.asymmetric import x25519
 
     from securevfl.engine import wire

@@ -1,4 +1,4 @@
-"""The search for a proof: is a coalition's view simulated from what it may know?
+"""Search for a proof that a coalition's view is simulated from what it may know.
 
 The view is a list of forms, one for each protected part of a message. Steps are taken until none is
 left to take:
@@ -85,7 +85,7 @@ class Found:
 
 
 def view_of(world: Trace, coalition: Iterable[int]) -> list[tuple[Message, Any]]:
-    """Protected parts that a coalition receives and can open."""
+    """Protected message parts that a coalition receives and can open."""
     some = frozenset(coalition)
     return [
         (message, part)
@@ -106,13 +106,13 @@ class _Row:
 
     @property
     def blocks(self) -> set[int]:
-        """Blocks of its form, found once."""
+        """Blocks of the row's form; cached."""
         if self._named is None:
             self._named = self.form.blocks
         return self._named
 
     def exchange(self, algebra: Algebra, block: int, terms: Form) -> None:
-        """Put others in the place of the terms of its form that name a block."""
+        """Replace the terms of the row's form that contain a block."""
         if not self._own:
             self.form, self._own = self.form.copied(), True
         algebra.exchange(self.form, block, terms)
@@ -158,7 +158,7 @@ class Prover:
             self._add(number, algebra.form(part.node))
 
     def _add(self, part: int, form: Form) -> None:
-        """The rows of a part: entries that name the same blocks are one row."""
+        """Add the rows of a message part; entries with the same blocks form one row."""
         for block in form.blocks:
             self._public.update(b for b in self.told(block) if self._kind_of(b) == "public key")
         size = math.prod(form.shape)
@@ -204,7 +204,7 @@ class Prover:
         return found
 
     def _look_below(self, number: int) -> None:
-        """Look at what a block is computed from, the first in the trace first.
+        """Examine the blocks that a block is computed from, in trace order.
 
         Calls in each other would else be as deep as a model has rounds: see `in_order`.
         """
@@ -255,7 +255,7 @@ class Prover:
         return bool(self.outputs) and not self.beyond(form)
 
     def resolved(self, form: Form) -> Form:
-        """A form after all moves."""
+        """A form after all moves (substitutions of random blocks)."""
         while True:
             moved = [b for b in form.blocks if b in self.subst]
             if not moved:
@@ -266,7 +266,7 @@ class Prover:
     # -- outputs, entry by entry -------------------------------------------------------------
 
     def _unknown(self, form: Form) -> list[dict[Any, int]]:
-        """Entries of a form without what is known."""
+        """Entries of a form without their known part."""
         return self._without_known(entries(self.algebra, form))
 
     def _without_known(self, rows: list[dict[Any, int]]) -> list[dict[Any, int]]:
@@ -275,7 +275,7 @@ class Prover:
         ]
 
     def basis(self) -> dict[Any, tuple[int, Any, dict[Any, int]]]:
-        """Outputs in echelon form: of each pivot its number, itself, and the combination."""
+        """Outputs in echelon form: by pivot, the output's number, itself and the combination."""
         if self._basis is None:
             self._basis = {}
             for output in self._output_entries:
@@ -308,7 +308,7 @@ class Prover:
         return row
 
     def beyond(self, form: Form) -> bool:
-        """Whether a form tells more than known blocks and outputs."""
+        """Whether a form reveals more than known blocks and outputs."""
         if any(b not in self._declared and not self.known(b) for b in form.linear):
             return True  # no output has this block in it, so nothing can take it away
         self.basis()
@@ -317,7 +317,7 @@ class Prover:
     # -- dependence --------------------------------------------------------------------------
 
     def told(self, number: int) -> frozenset[int]:
-        """Releases and public keys that a block is computed from in the trace, itself included.
+        """Releases and public keys that a block is computed from, itself included.
 
         A stream depends on its key, and an agreed key on no secret one: that is the assumption on
         key agreement.
@@ -350,7 +350,7 @@ class Prover:
         *,
         halves: bool = False,
     ) -> bool:
-        """Whether any block depends on one of some others, also through moved ones.
+        """Whether any of `blocks` depends on any of `on`, also through moved blocks.
 
         Streams under the key `skip` do not count as dependent on it, but on the protected parts of
         their labels; public and agreed keys depend on secret ones where `halves` says so.
@@ -379,7 +379,7 @@ class Prover:
         return False
 
     def _first(self, target: int) -> int:
-        """The first block that may depend on one, or on a later one: see `Checker._first`."""
+        """First block that may depend on `target` or a later block: see `Checker._first`."""
         first, before = target, target + 1
         while first < before:
             before = first
@@ -387,7 +387,7 @@ class Prover:
         return first
 
     def _moves(self, block: int, by: Form) -> None:
-        """Replacement of a block by a form from now on."""
+        """Substitute a form for a block from now on."""
         self.subst[block] = by
         latest = max(
             (b for b in by.blocks if self.algebra.blocks[b].kind != "fresh"), default=block
@@ -400,16 +400,16 @@ class Prover:
         return next(iter(block.deps[0].blocks))
 
     def _random(self, block: Block) -> bool:
-        """Whether a block is what a hidden key answers."""
+        """Whether a block is a stream of a hidden key, and so uniform."""
         return block.kind == "prf" and self._key(block) in self.ideal
 
     def _is_key(self, block: Block) -> bool:
-        """Whether a block is a key that may be hidden, or given."""
+        """Whether a block is a key that may be hidden or given."""
         derived = block.node is not None and block.node.kind == "key" and self._random(block)
         return derived or block.kind in ("key", "agreed")
 
     def uses_key(self, blocks: Iterable[int], key: int) -> bool:
-        """Whether blocks depend on a key otherwise than as the key of its streams."""
+        """Whether blocks depend on a key in other ways than through its streams."""
         own = self.algebra.blocks[key]
         hidden = {key}
         if own.kind == "agreed":
@@ -419,7 +419,7 @@ class Prover:
     # -- steps -------------------------------------------------------------------------------
 
     def run(self) -> Found:
-        """Take steps until none is left."""
+        """Take proof steps until none is left."""
         self._release()
         refined = False
         while self.rows:
@@ -441,7 +441,7 @@ class Prover:
         return self._result()
 
     def _drop(self) -> None:
-        """Rows that are simulated."""
+        """Drop rows that can be simulated."""
         self._no.clear()
         self._basis = None
         while True:
@@ -473,7 +473,7 @@ class Prover:
         self.steps.append(Step(what, block.node.number, **more))
 
     def _free(self, number: int) -> bool:
-        """Whether a block is a tape that may still move."""
+        """Whether a block is a random value that may still be moved."""
         block = self.algebra.blocks[number]
         if number in self.subst or self.known(number):
             return False
@@ -496,7 +496,7 @@ class Prover:
         return found
 
     def _tapes(self) -> bool:
-        """One pass of moves over the rows."""
+        """Make one pass of moves over the rows; return whether any was made."""
         done = False
         self._naming = {}
         for number, row in self.rows.items():
@@ -516,7 +516,7 @@ class Prover:
         return done
 
     def _move(self, number: int, block: int) -> bool:
-        """Solve a row for a tape; False where the others could not be written."""
+        """Solve a row for a random block; False if other rows could not be rewritten."""
         row, algebra, tape = self.rows[number], self.algebra, block
         view, c = row.form.linear[block]
         places = algebra.views.pivots(view)
@@ -566,7 +566,7 @@ class Prover:
         shape: tuple[int, ...],
         forms: dict[int, Form],
     ) -> tuple[int, dict[int, Form]]:
-        """Write a tape R as b = L(R), in the shape of the row, and the entries F beside the pivots.
+        """Write a random block R as b = L(R) in the row's shape, with the entries beside pivots.
 
         R = L_P^-1 (b - L_F(F)) at the pivots P, and F elsewhere: a bijection, and b and F are
         uniform and independent, too.
@@ -593,13 +593,13 @@ class Prover:
         return made.number, forms
 
     def _origin(self, block: int) -> tuple[int, tuple[int, ...]]:
-        """The block of the trace that a part was cut from, and its places there."""
+        """Original trace block of a part, and the part's positions in it."""
         if block in self.source:
             return self.source[block]
         return block, tuple(range(self.algebra.blocks[block].size))
 
     def _keys(self) -> None:
-        """Keys that a row shows, and tags of hidden keys."""
+        """Handle keys that a row shows, and tags of hidden keys."""
         for row in list(self.rows.values()):
             unknown = [b for b in row.blocks if not self.known(b)]
             if len(unknown) != 1 or unknown[0] not in row.form.linear:
@@ -616,7 +616,7 @@ class Prover:
             self._no.clear()
 
     def _give_leaves(self) -> bool:
-        """Give tapes and keys that rows are functions of, and of nothing else that is unknown.
+        """Give the coalition the random blocks and keys that are the only unknowns of a row.
 
         So are streams of hidden keys. No key is given on which a hidden one depends.
         """
@@ -655,7 +655,7 @@ class Prover:
         return False
 
     def _streams(self) -> None:
-        """Keys that no row depends on but through their streams: these are uniform."""
+        """Find keys on which rows depend only through streams; these streams become uniform."""
         every = {b for row in self.rows.values() for b in row.blocks}
         blocks = [self.algebra.blocks[b] for b in self._reachable(every)]
         named = {self._key(block) for block in blocks if block.kind == "prf"}
@@ -669,7 +669,7 @@ class Prover:
             self._step("prf", own, text=f"streams of {own.name} are uniform: it is hidden")
 
     def _reachable(self, blocks: Iterable[int]) -> set[int]:
-        """Blocks that some depend on now, through moved ones as well."""
+        """Blocks that the given ones depend on now, also through moved blocks."""
         todo, seen = list(blocks), set()
         while todo:
             one = todo.pop()
@@ -680,7 +680,7 @@ class Prover:
         return seen
 
     def _refine(self) -> bool:
-        """Look at rows entry by entry: of many those alone that have a tape, which may move."""
+        """Split rows into entries; if there are too many, only rows with a movable random block."""
         rows = {n: row for n, row in self.rows.items() if len(row.entries) > 1}
         if sum(len(row.entries) for row in rows.values()) > _MOST_ENTRIES:
             rows = {n: row for n, row in rows.items() if any(map(self._free, row.form.linear))}
@@ -720,14 +720,14 @@ class Prover:
         return found
 
     def _by_length(self) -> list[_Row]:
-        """Rows that are left, the shortest first."""
+        """Remaining rows, the shortest first."""
         return sorted(self.rows.values(), key=lambda row: (len(row.form), row.part))
 
     def _fixed_rows(self) -> list[_Row]:
         return [row for row in self._by_length() if self._fixed(row.form)]
 
     def _accused(self) -> tuple[_Row, str] | None:
-        """A row that refutes the claim, with what shows it."""
+        """A row that refutes the claim, with the reason; None if there is none."""
         if self.released or self._generous:
             return None
         for row in self._fixed_rows()[:4]:
@@ -737,7 +737,7 @@ class Prover:
         return None
 
     def _moved_keys(self) -> set[int]:
-        """Nodes of keys whose streams moved, or stood beside a move; others need not be hidden."""
+        """Key nodes whose streams were moved or stood beside a move; only these must be hidden."""
         found: set[int] = set()
         todo = [self.world.nodes[step.node] for step in self.steps if step.what in ("move", "give")]
         for number in self._relied:
@@ -755,7 +755,7 @@ class Prover:
         return found
 
     def _fixed(self, form: Form) -> bool:
-        """Whether a form depends on no random value that the coalition lacks."""
+        """Whether a form depends on no random value unknown to the coalition."""
         todo, seen = list(form.blocks), set()
         while todo:
             one = todo.pop()
@@ -771,7 +771,7 @@ class Prover:
         return True
 
     def _told(self, row: _Row) -> tuple[str, list[str]]:
-        """A row that is left, with the messages that show it."""
+        """Description of a remaining row, and the messages that show it."""
         algebra = self.algebra
         used = [b for b in row.form.linear if b in self.shown]
         names = [str(self.view[row.part][0])]
@@ -857,7 +857,7 @@ class Prover:
                 )
 
     def _anew(self, block: Block, seed: int) -> Any:
-        """Another value of an input: a random one, or the same entries in another order."""
+        """Other value of an input: a random one, or the same entries in another order."""
         rng, old = np.random.default_rng([block.number, seed, 3]), np.asarray(_value(block))
         if _kind(block) == "field":
             field = self.world.field
@@ -880,7 +880,7 @@ def _value(block: Block) -> Any:
 
 
 def randomness_in(algebra: Algebra, form: Form, seen: set[int] | None = None) -> str | None:
-    """The name of a random value that a form depends on; None for a function of inputs.
+    """Name of a random value that a form depends on; None for a function of inputs only.
 
     Releases do not count: what is computed from one is given with it, and paid for. Blocks in
     `seen` are not looked at again; those of this form join it.
@@ -930,7 +930,7 @@ def erring(algebra: Algebra, runs: int = 16) -> str:
 
 
 def remembering(algebra: Algebra) -> str:
-    """Reason why a function may read what is no argument of it; "" if none was seen to.
+    """Reason to think that a function reads state besides its arguments; "" if not seen.
 
     After `erring` ran all functions on other inputs, each one is run on its own arguments again,
     the last one first: what another function left in a cache is now of another run.

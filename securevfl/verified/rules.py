@@ -1,4 +1,4 @@
-"""Rules for an author's module: what types cannot stop in Python. Help for honest authors.
+"""Rules for an author's module that types cannot enforce; help for honest authors.
 
 Types stop a protected value where it is used wrongly. They cannot stop code that reaches behind
 them, or that hands values on by another way than a message: a file, a clock, an object that two
@@ -56,7 +56,7 @@ def problems(source: str, name: str = "module") -> list[str]:
 
 
 def problems_of(path: str | Path) -> list[str]:
-    """Of a file."""
+    """Broken rules in a file, as text lines."""
     return problems(Path(path).read_text(), Path(path).name)
 
 
@@ -72,7 +72,7 @@ class _Reader(ast.NodeVisitor):
         self.found.add((line, f"{self.name}:{line}: {why}"))
 
     def begin(self, tree: ast.Module) -> None:
-        """Names that the module binds, and what stands at its top."""
+        """Collect names that the module binds and its top-level statements."""
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
                 self.bound.add(node.name)
@@ -143,7 +143,7 @@ class _Reader(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _inputs(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Numbers of an input that are used beside `own`: they decide what no trace may show."""
+        """Note input numbers used outside `own`, since a trace cannot show their influence."""
         given = {one.arg for one in (*node.args.args, *node.args.kwonlyargs)} - {"self"}
         public: set[ast.AST] = set()
         names: set[str] = set()
@@ -164,7 +164,7 @@ class _Reader(ast.NodeVisitor):
                 self.no(one, f"{one.id} is an input: use what own returned, or .shape and len")
 
     def _arrays(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Arrays of a data set that are read, and not given to a party: what follows is public."""
+        """Note data set arrays that are read but not given to a party: results count as public."""
         above = {below: one for one in ast.walk(node) for below in ast.iter_child_nodes(one)}
         todo: list[ast.AST] = []
         names: set[str] = set()  # of such arrays
@@ -188,7 +188,7 @@ class _Reader(ast.NodeVisitor):
 
     @staticmethod
     def _takes(around: ast.AST | None) -> bool:
-        """Whether an array is given to a party, or its public shape is asked for."""
+        """Whether an array is given to a party, or only its public shape is used."""
         if isinstance(around, ast.Call):
             name = getattr(around.func, "id", getattr(around.func, "attr", ""))
             return name == "len" or name[:1].isupper() or name.startswith(("make_", "made_"))
@@ -285,13 +285,13 @@ def _loaded(node: ast.AST) -> str | None:
 
 
 def _is_local(target: ast.AST) -> bool:
-    """Whether local names are set, and nothing that stays."""
+    """Whether only local names are assigned."""
     parts = target.elts if isinstance(target, ast.Tuple) else [target]
     return all(isinstance(one, ast.Name) for one in parts)
 
 
 def _set_by(target: ast.AST, value: ast.AST, part: ast.AST) -> set[str]:
-    """Names that an assignment sets to a part of its value, or to what holds it."""
+    """Names that an assignment binds to a part of its value, or to a container of it."""
     pair = [one.elts for one in (target, value) if isinstance(one, ast.Tuple)]
     if len(pair) == 2 and len(pair[0]) == len(pair[1]):
         own = [t for t, v in zip(*pair, strict=True) if part in ast.walk(v)]

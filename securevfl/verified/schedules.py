@@ -1,4 +1,4 @@
-"""Schedules of a traced run: who is late, who is down, and who comes back.
+"""Schedules of a traced run: which parties are late, down, or back.
 
 A proof is of one trace, and a trace has one schedule. So a protocol is traced under each schedule
 of a set, and a claim is proved where it is proved in all of them (`docs/proof.md`, L7).
@@ -27,7 +27,7 @@ _ROUNDS = 64  # after so many a pattern begins anew
 
 @dataclass(frozen=True)
 class Schedule:
-    """One schedule.
+    """A schedule: which parties are late or down, and when.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Schedule:
 
     @property
     def conditions(self) -> Conditions:
-        """Its delays."""
+        """Delays of the schedule."""
         if not self.uploads:
             return NONE
         uploads = tuple(Trace(seconds) for seconds in self.uploads)
@@ -57,7 +57,7 @@ class Schedule:
 
     @property
     def faults(self) -> Faults | None:
-        """Its outages; None for none."""
+        """Outages of the schedule; None if there are none."""
         return Faults(outages=self.outages, name=self.name) if self.outages else None
 
 

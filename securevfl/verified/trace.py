@@ -1,4 +1,4 @@
-"""A traced run: how each protected value was made, which messages left, and what was declared.
+"""A traced run: origin of each protected value, messages sent, outputs declared.
 
 The trace is a graph of nodes and holds no algebra. The prover and the checker each read it in an
 algebra of their own, so that a fault of one is not in the other.
@@ -90,7 +90,7 @@ class Node:
         self.shape, self.kind, self.name, self.owner, self.value = shape, kind, name, owner, value
 
     def origin(self, most: int = 3) -> str:
-        """Names of the leaves that it is made of."""
+        """Names of the leaves from which the node is computed."""
         found: dict[str, None] = {}
         todo, seen = [self], set()
         while todo and len(found) <= most:
@@ -107,7 +107,7 @@ class Node:
 
 
 class Call:
-    """One call of a function in a trace: the function, and its arguments in order."""
+    """A call of a function in a trace: the function and its arguments in order."""
 
     def __init__(
         self,
@@ -125,11 +125,11 @@ class Call:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Its protected arguments."""
+        """Protected arguments of the call."""
         return tuple(one for one in self.inputs if isinstance(one, Node))
 
     def run(self, values: Iterable[Any]) -> Any:
-        """Run it on values of its protected arguments, in order."""
+        """Run the function on values of its protected arguments, in order."""
         given = iter(values)
         args = [next(given) if isinstance(one, Node) else one for one in self.inputs]
         # The models of a step are copied by `_advanced` itself, which is given their number first.
@@ -153,7 +153,7 @@ def _is_state(value: Any) -> bool:
 
 
 class _Made:
-    """Result of a call, before it is wrapped."""
+    """Result of a call, before wrapping."""
 
     def __init__(self, world: Trace, call: Call, found: Any) -> None:
         self._world, self._call, self._found = world, call, found
@@ -184,7 +184,7 @@ class _Made:
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A protected value in a message: `holder` is who can open it, None for everybody."""
+    """A protected value in a message; `holder` can open it, or everybody if None."""
 
     node: Node
     value: Any
@@ -193,7 +193,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A message, or an event of the history, which everybody reads (`to` is None).
+    """A message, or an event of the public history (`to` is None).
 
     `said` is what is public in it, with "part 1", ... in the place of protected values. Outputs may
     depend on it (`Provable.ideal`): who was in time is public.
@@ -208,7 +208,7 @@ class Message:
     said: Any = dataclasses.field(default=None, compare=False, repr=False)
 
     def seen_by(self, coalition: frozenset[int]) -> bool:
-        """Whether the coalition receives it from somebody else."""
+        """Whether a coalition receives the message from a party outside it."""
         return self.sender not in coalition and (self.to is None or self.to in coalition)
 
     def __str__(self) -> str:
@@ -223,7 +223,7 @@ def name_of(party: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """A declared output: what some may learn. `to` is None for everybody."""
+    """A declared output: a value that parties `to` may learn; None for everybody."""
 
     name: str
     node: Node
@@ -282,7 +282,7 @@ class Trace:
 
     @contextlib.contextmanager
     def watched(self, title: str) -> Iterator[None]:
-        """Take note of an error that may depend on values: whoever sees it is told of them.
+        """Context that records an error that may depend on values, as visible to its observers.
 
         Raises
         ------
@@ -313,7 +313,7 @@ class Trace:
         owner: int | None = None,
         value: Any = None,
     ) -> Node:
-        """Add a node."""
+        """Add a node to the trace."""
         made = Node(len(self.nodes), op, tuple(args), data, tuple(shape), kind, name, owner, value)
         if any(one is None or not self.holds(one) for one in made.args):
             raise FlowError(
@@ -323,11 +323,11 @@ class Trace:
         return made
 
     def holds(self, node: Node) -> bool:
-        """Whether a node is of this trace."""
+        """Whether a node belongs to this trace."""
         return node.number < len(self.nodes) and self.nodes[node.number] is node
 
     def called(self, function: Callable[..., Any], values: Sequence[Any], /, **named: Any) -> _Made:
-        """Run a function, twice on the same values where the trace `repeats`; keep the call."""
+        """Record and run a function; run it twice on equal values if the trace `repeats`."""
         given = [bare(value) for value in values]
         inputs = [
             value._node if isinstance(value, Protected) else plain
@@ -378,11 +378,11 @@ class Trace:
         return wrapped(value, (kind, self.field), node, owner, self)
 
     def the(self, owner: int, name: str) -> Any:
-        """An input as it was in the beginning, without a home: for declared outputs."""
+        """An input's initial value, for declared outputs; it belongs to no party."""
         return received(self.inputs[owner, name], IDEAL)
 
     def released(self, owner: int, name: str) -> Any:
-        """Release of a party by a name that it used once, for declared outputs.
+        """A party's release under a name that it used once, for declared outputs.
 
         An output may be computed from it. In each verdict on parties that are given such an output
         the release counts towards the epsilon of `owner`, whose rows or labels it tells of.
@@ -399,7 +399,7 @@ class Trace:
         return wrapped(found[0].value, ("noised", None), found[0], IDEAL, self)
 
     def spec(self, value: Any) -> Any:
-        """For declared outputs, never for parties: a value without a home."""
+        """A value that belongs to no party, for declared outputs only."""
         if isinstance(value, Element):
             return Element(value._value, value._node, IDEAL, self, value._field)
         if isinstance(value, Secret | Model):
@@ -415,7 +415,7 @@ class Trace:
         alone: bool = False,
         together: bool = False,
     ) -> None:
-        """Declare what some parties may learn; everybody, if `to` is not given.
+        """Declare a value that some parties may learn; all parties if `to` is not given.
 
         It must be a function of inputs. Write it apart from the code of the parties, with `spec`.
         Outputs that together stand on one honest party alone are refused, except those that are
@@ -448,7 +448,7 @@ class Trace:
     # -- checkpoints ---------------------------------------------------------------------------
 
     def keep(self, value: Protected) -> dict[str, Any]:
-        """The place of a value in a party's checkpoint; of a model, a copy as it is now."""
+        """Reference to a value for a party's checkpoint; of a model, to a copy as it is now."""
         kept = received(value, value._home)
         if isinstance(value, Model):
             kept._value = functions.copied(value._value)
@@ -456,7 +456,7 @@ class Trace:
         return {PROTECTED: "traced", "value": len(self.checkpointed) - 1}
 
     def kept_at(self, place: Mapping[str, Any]) -> Any:
-        """The value that `keep` put there."""
+        """The value stored by `keep`."""
         return self.checkpointed[place["value"]]
 
     # -- messages ----------------------------------------------------------------------------
@@ -474,14 +474,14 @@ class Trace:
         )
 
     def told(self, kind: str) -> Mapping[int, Any]:
-        """Public part of the first message of a kind in each round, such as who was in time.
+        """Public part of the first message of a kind by round, such as the parties in time.
 
         For declared outputs, which are for a schedule. Tuples are lists here.
         """
         return dict(self._told.get(kind, {}))
 
     def taken(self, to: int, sender: int, kind: str, round: int) -> None:
-        """Take note that a party has come to a message."""
+        """Record that a party has taken up a message."""
         self._took.setdefault(kind, {}).setdefault(round, []).append((to, sender))
 
     def took(self, kind: str) -> Mapping[int, list[tuple[int, int]]]:
@@ -516,7 +516,7 @@ class Trace:
                     )
 
     def compare(self, sent: Sequence[tuple[int, int, str, bytes]]) -> None:
-        """Hold what parties noted against the messages that an engine wrote down."""
+        """Compare the messages that parties recorded with those that the engine recorded."""
         from securevfl.engine import wire
 
         noted = [
@@ -532,7 +532,7 @@ class Trace:
             self.faults.append(f"messages that left are not those that parties noted: {said}")
 
     def stream(self, key: Node, label: bytes | None, form: tuple[Any, ...]) -> None:
-        """Refuse one key and label in two forms: one stream would be a part of the other.
+        """Refuse one key and label in two forms: one stream would be part of the other.
 
         Parameters
         ----------
@@ -563,7 +563,7 @@ class Trace:
     # -- the trace as a whole ----------------------------------------------------------------
 
     def items(self) -> Iterable[tuple[str, str]]:
-        """Steps, messages and outputs without protected values: what they are, and a hash."""
+        """Steps, messages and outputs as descriptions with a hash, without protected values."""
         yield "the field", str(self.field.modulus)
         for node in self.nodes:
             data = node.data
@@ -587,7 +587,7 @@ class Trace:
             )
 
     def digest(self) -> str:
-        """A text that two traces share only if they have the same steps, messages and outputs."""
+        """Digest of a trace; equal only for equal steps, messages and outputs."""
         text = hashlib.sha256()
         for _, item in self.items():
             text.update(hashlib.sha256(item.encode()).digest())
@@ -608,7 +608,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _parts(payload: Any, sender: int, found: list[Part]) -> Any:
-    """Add the protected values of a payload to a list; the rest of it, which is public."""
+    """Collect a payload's protected values in a list; return its public remainder."""
     if isinstance(payload, Model):
         raise FlowError(f"send: {describe(payload)} is not sent as a whole")
     if isinstance(payload, Protected):
@@ -651,7 +651,7 @@ def _parts(payload: Any, sender: int, found: list[Part]) -> Any:
 
 
 def key_of(node: Node) -> Any:
-    """Identity of a key: its node, or what an agreed or a derived one follows from."""
+    """Identity of a key: its node, or the origin of an agreed or derived key."""
     if node.op == "agreed":
         use, ends = node.data or ((), (0, 0))
         pair = node.args[0].number, node.args[1].args[0].number
@@ -662,7 +662,7 @@ def key_of(node: Node) -> Any:
 
 
 def received(payload: Any, to: int | None) -> Any:
-    """The payload as its receiver has it: the same values, at home with it."""
+    """The payload as held by its receiver: the same values, owned by it."""
     if isinstance(payload, Protected):
         made = object.__new__(type(payload))
         for cls in type(payload).__mro__:
@@ -719,7 +719,7 @@ class _Two:
 
 
 def field_of(modulus: int) -> Any:
-    """The arithmetic of F_p on arrays."""
+    """Arithmetic of F_p on arrays."""
     if modulus == 2:
         return _Two()
     from securevfl.field.prime_field import PrimeField
@@ -731,7 +731,7 @@ MOST_CALLS = 50  # in each other, before what a value is computed from is looked
 
 
 def in_order(number: int, below: Callable[[int], Iterable[int]]) -> list[int]:
-    """Blocks that one is computed from, each after those that it is computed from itself.
+    """Blocks from which a block is computed, each after its own origins.
 
     Python calls no deeper than about a thousand, and a model of many rounds is a chain as long.
     """

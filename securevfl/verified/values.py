@@ -68,7 +68,7 @@ _SHOWN = "It must not leave its wrapper; send it, or map it"
 
 
 class Protected:
-    """A value that nothing but its own methods can look at."""
+    """A value that is accessible only through its own methods."""
 
     __slots__ = ("_field", "_home", "_node", "_value", "_world")
     __hash__ = object.__hash__
@@ -111,7 +111,7 @@ class Protected:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape, which is public."""
+        """Shape of the value, which is public."""
         return tuple(np.shape(self._value))
 
 
@@ -171,7 +171,7 @@ class Element(Protected):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape, which is public."""
+        """Shape of the value, which is public."""
         return self._value.shape  # type: ignore[no-any-return]
 
     def _made(self, value: Array, op: str, args: Sequence[Any], data: Any = None) -> Element:
@@ -186,7 +186,7 @@ class Element(Protected):
         return Element(value, node, home, world, self._field)
 
     def _operand(self, other: Any, what: str) -> Element:
-        """The other side of a sum or product; public integers become a public block."""
+        """Other operand of a sum or product; public integers become a public element."""
         if isinstance(other, Element):
             if other._field.modulus != self._field.modulus:
                 raise FlowError(
@@ -297,13 +297,13 @@ class Element(Protected):
         return self._made(value, "matmul", (one, two))
 
     def _index(self, places: Array) -> Element:
-        """Entries by their flat places; -1 for a zero."""
+        """Entries at flat positions; -1 gives zero."""
         flat = np.ascontiguousarray(self._value).reshape(-1)
         value = np.where(places < 0, flat.dtype.type(0), flat[np.maximum(places, 0)])
         return self._made(value.astype(flat.dtype), "index", (self,), places.astype(np.int64))
 
     def _seen(self, value: Any) -> Element:
-        """Entries of this value in an ordinary run: a view where NumPy gives one."""
+        """Entries of this value in an ordinary run, as a view if NumPy permits."""
         return Element(np.asarray(value), None, self._home, None, self._field)
 
     def _places(self) -> Array:
@@ -319,7 +319,7 @@ class Element(Protected):
             raise FlowError(f"entries of {describe(self)}: {error}") from None
 
     def rows(self, chosen: Any) -> Element:
-        """Rows by their public numbers; negative ones count from the end."""
+        """Rows by public numbers; negative numbers count from the end."""
         if isinstance(chosen, Protected):
             raise FlowError(f"rows chosen by {describe(chosen)}: the choice must be public")
         numbers = np.asarray(chosen)
@@ -364,7 +364,7 @@ class Element(Protected):
         real: bool = False,
         dtype: Any = np.float64,
     ) -> Any:
-        """Any local function of this and other values: worst case, dependent on all of them.
+        """A local function of this and other values; in proofs it depends on all of them.
 
         Parameters
         ----------
@@ -394,7 +394,7 @@ class Secret(Protected):
         field: PrimeField | None = None,
         dtype: Any = None,
     ) -> Any:
-        """Any local function of this and other values; an Element where `field` is given."""
+        """A local function of this and other values; returns an Element if `field` is given."""
         kind: tuple[str, Any] = ("field", field)
         if field is None:
             kind = ("real", self._value.dtype if dtype is None else np.dtype(dtype))
@@ -411,7 +411,7 @@ class Secret(Protected):
 
 
 class Clipped(Secret):
-    """Rows whose L2 norm is at most a bound: what a mechanism may release."""
+    """Rows with bounded L2 norm, which a noise mechanism may release."""
 
     __slots__ = ("_bound",)
 
@@ -429,13 +429,13 @@ class Noised(Secret):
 
 
 class Key(Protected):
-    """32 secret bytes: a key for `prf` and `agree`, to be sent, and nothing else."""
+    """Key of 32 secret bytes for `prf` and `agree`, which can also be sent."""
 
     __slots__ = ()
 
 
 class Bytes(Protected):
-    """Bytes that a function made, such as a signature: to be sent and mapped."""
+    """Bytes made by a function, such as a signature; they can be sent and mapped."""
 
     __slots__ = ()
 
@@ -451,13 +451,13 @@ class Bytes(Protected):
 
 
 class PublicKey(Bytes):
-    """The public half of a key: anybody may have it."""
+    """Public half of a key, which anybody may have."""
 
     __slots__ = ()
 
 
 class Sealed(Protected):
-    """A ciphertext under the key of one party; sums are made by anybody."""
+    """Ciphertext under one party's key; anybody can add ciphertexts."""
 
     __slots__ = ("_holder",)
 
@@ -482,7 +482,7 @@ class Sealed(Protected):
 
 
 class SealingKey(Protected):
-    """A public key under which anybody seals for the party that made it."""
+    """Public key under which anybody can encrypt for the party that made it."""
 
     __slots__ = ("_holder",)
 
@@ -494,13 +494,13 @@ class SealingKey(Protected):
 
 
 class OpeningKey(Protected):
-    """The secret key that opens; it stays with the party that made it."""
+    """Secret key for decryption, which stays with the party that made it."""
 
     __slots__ = ()
 
 
 class Ciphertext(Protected):
-    """Ciphertexts of a block of field elements: bytes that the holder of the key can open.
+    """Ciphertexts of a block of field elements: bytes that the key's holder can decrypt.
 
     In a trace `_inside` is the plaintext that they stand for, which only the trace looks at.
     """
@@ -521,7 +521,7 @@ class Ciphertext(Protected):
 
 
 class Model(Protected):
-    """A network with its optimiser: its state is protected, and functions are given the object.
+    """A network with its optimiser: a protected state, passed to functions as an object.
 
     `call` computes with it, `step` changes it. Both are worst case: a result depends on all of the
     state. The object has ``state_dict`` and ``load_state_dict``; the engine's checkpoints use them.
@@ -579,7 +579,7 @@ class Model(Protected):
         *,
         changes: int,
     ) -> tuple[Any, ...]:
-        """Arrays that a function returns, and the models after it that it changes."""
+        """Arrays returned by a function, and the new models that it changed."""
         values = (self, *others)
         home, _, given = _taken(values)
         models = values[:changes]
@@ -608,13 +608,13 @@ class Model(Protected):
         return results
 
     def state_dict(self) -> Any:
-        """State for the engine's checkpoints; in a trace, of where it has the model."""
+        """State for the engine's checkpoints; in a trace, a reference to the model."""
         if self._world is not None:
             return self._world.keep(self)
         return self._value.state_dict()
 
     def load_state_dict(self, state: Any) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state returned by `state_dict`."""
         if self._world is not None:
             kept = self._world.kept_at(state)
             self._value, self._node = functions.copied(kept._value), kept._node
@@ -623,7 +623,7 @@ class Model(Protected):
 
 
 def _advanced(changes: int, *values: Any, function: Callable[..., Any]) -> tuple[Any, ...]:
-    """The first of the values, which are models, after a step, and what the step returned."""
+    """The first `changes` values, which are models, after a step, followed by its results."""
     after = [functions.copied(model) for model in values[:changes]]
     found = function(*after, *values[changes:])
     return (*after, *(found if isinstance(found, tuple) else () if found is None else (found,)))
@@ -675,7 +675,7 @@ def bare(value: Any) -> Any:
 
 
 def _taken(values: Sequence[Any]) -> tuple[int | None, Trace | None, list[Any]]:
-    """Home and trace of the arguments of a function, and what it is given, in one pass.
+    """Owner and trace of a function's arguments, and the bare arguments.
 
     That the others are public is looked at in a trace: there is nothing to be named elsewhere.
     """
@@ -725,7 +725,7 @@ def mapped(
     kind: tuple[str, Any],
     **named: Callable[..., Any],
 ) -> Any:
-    """One call of a function, traced where a trace is written; `named` are functions for it."""
+    """One call of a function, traced if there is a trace; `named` holds function arguments."""
     home, world, given = _taken(values)
     shape = tuple(map(int, shape))
     if world is not None:
@@ -746,7 +746,7 @@ _KINDS: Mapping[str, type[Protected]] = {
 
 
 def picked(place: Callable[..., int], given: Sequence[Any], among: Sequence[Secret]) -> Secret:
-    """One of several values of one shape, at a place that a function finds: dependent on all.
+    """One of several values of one shape, at a secret place; it depends on all of them.
 
     Parameters
     ----------
@@ -769,7 +769,7 @@ def picked(place: Callable[..., int], given: Sequence[Any], among: Sequence[Secr
 
 
 def _picked(count: int, *values: Any, place: Callable[..., int]) -> Array:
-    """The value at a place that is found from the first `count` values, among the others."""
+    """The value at the place found from the first `count` values, among the others."""
     found: Array = values[count:][place(*values[:count])]
     return found
 
@@ -777,7 +777,7 @@ def _picked(count: int, *values: Any, place: Callable[..., int]) -> Array:
 def wrapped(
     value: Any, kind: tuple[str, Any], node: Node | None, home: int | None, world: Trace | None
 ) -> Any:
-    """A value in the wrapper of its kind."""
+    """A value in the protected type of its kind."""
     what, of = kind
     if what == "field":
         return Element(value, node, home, world, of)
@@ -805,7 +805,7 @@ def integers(value: Any, what: str) -> Array:
 
 
 def public_element(value: Array, field: PrimeField, world: Trace | None) -> Element:
-    """A public array as an Element that everybody has."""
+    """A public array as an Element known to everybody."""
     value = np.array(value, order="C")
     node = None if world is None else world.node("public", (), value, shape=value.shape)
     return Element(value, node, None, world, field)
@@ -828,7 +828,7 @@ def stack(values: Sequence[Element]) -> Element:
 
 
 def _placed(values: Sequence[Element], whole: Array, axis: int) -> Element:
-    """The array that values make side by side: in a trace the sum of all, each in its place."""
+    """Values joined along an axis; in a trace, the sum of all values at their places."""
     home, first = home_of(values), values[0]
     world, node = first._world, None
     if world is not None:
@@ -845,7 +845,7 @@ def _placed(values: Sequence[Element], whole: Array, axis: int) -> Element:
 
 
 def combination(pairs: Any, value: Array | None = None) -> Element:
-    """sum_i c_i x_i with public whole numbers c_i; `value` are the numbers, where they are known.
+    """Linear combination sum_i c_i x_i with public integers c_i; `value` is the result if known.
 
     Raises
     ------

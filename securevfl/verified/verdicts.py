@@ -1,4 +1,4 @@
-"""Verdicts of claims: a search, a check of what it found, and a look at the declared outputs."""
+"""Verdicts on claims: search for a proof, check of it, and examination of outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_NAMED = 6  # values that are sent as they are, in the words of a verdict
 
 @dataclass(frozen=True)
 class Scope:
-    """Words of a verdict with a certificate, and what it is for: never a bare one.
+    """Scope of a certificate: the conditions that a verdict holds under.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Scope:
 
     @classmethod
     def joined(cls, some: Sequence[Scope]) -> Scope:
-        """The scope of one verdict for several schedules: all that is said of any of them.
+        """Joint scope of one verdict for several schedules, with all of their conditions.
 
         Releases are the most of one schedule; all prices are named, as none need be the highest
         for each party.
@@ -70,7 +70,7 @@ class Scope:
 
     @property
     def word(self) -> str:
-        """The verdict."""
+        """Word of the verdict."""
         return CLEAR if self.clear else DP if self.releases else PROVED
 
     @property
@@ -144,12 +144,12 @@ class Verdict:
 
     @property
     def sure(self) -> bool:
-        """Whether a checker accepted its certificate."""
+        """Whether a checker accepted the verdict's certificate."""
         return self.verdict in (PROVED, DP, CLEAR)
 
     @property
     def scope(self) -> str:
-        """The verdict, never bare."""
+        """The verdict with its scope, if it has a certificate."""
         return self.of.words if self.sure else self.verdict
 
     @property
@@ -160,12 +160,12 @@ class Verdict:
         return Scope(self.releases, self.price, self.clear, prf, path, len(self.schedules))
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The verdict as JSON types."""
         return {**asdict(self), "scope": self.scope}
 
 
 class Judge:
-    """Verdicts of one trace. What all claims share is computed once.
+    """Judge of one trace: gives verdicts, and computes shared parts once.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ class Judge:
     def decide(
         self, coalition: Iterable[int], outputs: Sequence[Output] | None = None, claim: str = ""
     ) -> Verdict:
-        """The verdict on one coalition, given the outputs that its members may have."""
+        """Verdict on one coalition, given the outputs that its members may have."""
         some = frozenset(coalition)
         given = self.world.outputs_of(some) if outputs is None else list(outputs)
         found = Found(OPEN)
@@ -240,7 +240,7 @@ class Judge:
         )
 
     def _strangers(self, coalition: frozenset[int]) -> str:
-        """Complaint about a party of the coalition that is not in the run; "" where all are.
+        """Complaint about a coalition member outside the run; "" if there is none.
 
         Such a party sees nothing, so anything would be proved of it.
         """
@@ -250,7 +250,7 @@ class Judge:
         return ""
 
     def _of_one_record(self) -> tuple[str, ...]:
-        """Functions before the clipping of what is released: rows must be of one record each."""
+        """Functions applied before clipping; each released row must depend on one record only."""
         from securevfl.privacy.mechanisms import clip_finite_rows
 
         todo = [node for node in self.world.nodes if node.op == "release"]
@@ -269,7 +269,7 @@ class Judge:
         return tuple(f"{why}: {title}" for title in titles)
 
     def _checked(self, found: Found, some: frozenset[int], given: Sequence[Output]) -> Found:
-        """The finding, if the checker accepts it."""
+        """The finding if the checker accepts it, else an open one."""
         if not self.checks:
             return found
         why, releases = check(self.world, some, given, found.steps, self.entries)
@@ -279,7 +279,7 @@ class Judge:
         return found
 
     def assumptions(self, found: Found, coalition: frozenset[int]) -> tuple[str, ...]:
-        """Assumptions that a proof rests on beside the library's kernels."""
+        """Assumptions of a proof besides correct kernels of the library."""
         said = ["parties follow the protocol; the library's kernels, engine and types do theirs"]
         if any(step.what == "prf" for step in found.steps):
             said.append(
@@ -328,7 +328,7 @@ def decide(
 def clear_of(
     entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
 ) -> tuple[str, ...]:
-    """Names of outputs of one party that tell more than the coalition has, and the other ones."""
+    """Names of outputs that, with the coalition's values and other outputs, expose one party."""
     told = [one for one in outputs if one.alone]
     if not told:
         return ()
@@ -390,7 +390,7 @@ def judged(
 
 
 def rounded_anew(entries: Entries) -> dict[int, int]:
-    """Symbols of results that are an earlier one rounded otherwise, with its symbols.
+    """Symbols of results that are another rounding of an earlier result, with its symbols.
 
     They are field elements that one function returned for equal protected arguments and other
     public ones, such as a round's number, and differ by `_ROUNDING` at most. Found in the numbers
@@ -426,7 +426,7 @@ def _frozen(entries: Entries, poly: Poly, again: Mapping[int, int]) -> frozenset
 
 
 def renamed(entries: Entries, poly: Poly, by: Mapping[int, int]) -> Poly:
-    """A polynomial with other symbols in the place of some."""
+    """A polynomial with some symbols renamed."""
     found: Poly = {}
     for monomial, c in poly.items():
         other = tuple(sorted(by.get(s, s) for s in monomial))
@@ -435,7 +435,7 @@ def renamed(entries: Entries, poly: Poly, by: Mapping[int, int]) -> Poly:
 
 
 class Owners:
-    """Parties whose inputs a symbol depends on, given the outputs.
+    """Parties whose inputs each symbol depends on, given the outputs.
 
     What a function is given that follows from the outputs, such as a declared gradient, is no
     party's any more: a network after a step is its owner's, although the step depends on all.
@@ -460,7 +460,7 @@ class Owners:
             self._found[atom.base] = frozenset(own)
 
     def of(self, monomial: Iterable[int]) -> frozenset[int]:
-        """Parties whose inputs are in a monomial."""
+        """Parties whose inputs occur in a monomial."""
         found: frozenset[int] = frozenset()
         for symbol in monomial:
             found |= self._found[self._entries.atom(symbol).base]
@@ -474,7 +474,7 @@ def _alone(
     of: tuple[Sequence[Poly], Sequence[tuple[str, Poly]]],
     party: int,
 ) -> str:
-    """The output with which a combination stands on one party alone; "" if there is none."""
+    """Name of the output that completes a combination exposing one party; "" if there is none."""
     told, rows = of
     basis: dict[Any, Poly] = {}
     for name, poly in (*((None, one) for one in told), *rows):

@@ -1,4 +1,4 @@
-"""A certificate in Python: what a file says that was proved, and whether it holds."""
+"""Certificates in Python: what a file says was proved, and whether it holds."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Certificate:
 
     @property
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Parties that pool what they have, of each verdict; the server is -1."""
+        """Colluding parties of each verdict; the server is -1."""
         return tuple(frozenset(one.coalition) for one in self.verdicts)
 
     def of(self, coalition: Iterable[int]) -> Verdict:
@@ -91,7 +91,7 @@ class Certificate:
         return tuple(step_of(s) for one in proofs if one["coalition"] == some for s in one["steps"])
 
     def check(self) -> dict[str, str | None]:
-        """Refusals by coalition, in words; None where the proof holds.
+        """Reason for refusal by coalition, in words; None if the proof holds.
 
         The protocol is traced again, under all schedules, and each step applied; nothing is
         searched. The protocol's code is run, so it must be installed.

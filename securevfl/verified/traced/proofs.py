@@ -98,7 +98,7 @@ class Traced:
         faults: Faults | None = None,
         repeats: bool = False,
     ) -> World:
-        """Run it in the simulation, with a trace, and declare its outputs.
+        """Run the protocol in the simulation with a trace, and declare its outputs.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class Traced:
         return world
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """Schedules under which the protocol is traced, the first with nobody late.
+        """Schedules under which the protocol is traced; in the first, no party is late.
 
         Raises
         ------
@@ -171,7 +171,7 @@ class Traced:
         return made
 
     def _data(self, inputs: int) -> VerticalDataset:
-        """Rows that all parties have, and those that the protocol wants of each party alone."""
+        """Rows of all parties, and further rows of each party alone if the protocol needs them."""
         cls: Any = get_protocol(self.protocol)
         data = small_data(self.parties, self.rows + cls.traced_alone, inputs)
         if not cls.traced_alone:
@@ -221,7 +221,7 @@ def small_data(parties: int, rows: int, seed: int = 0) -> VerticalDataset:
 
 
 def _sent(transcript: Transcript) -> list[tuple[int, int, str, bytes]]:
-    """Sender, receiver, kind and bytes of each message, from the engine's own record."""
+    """Sender, receiver, kind and bytes of each message, by the engine's own record."""
     assert transcript.payloads is not None
     columns = transcript.columns()
     rows = zip(columns["sender"], columns["receiver"], columns["kind"], strict=True)
@@ -232,7 +232,7 @@ def _sent(transcript: Transcript) -> list[tuple[int, int, str, bytes]]:
 
 @dataclass(frozen=True)
 class Proof:
-    """Verdicts of a protocol's claims, and what they are for.
+    """Verdicts on a protocol's claims, with their scope.
 
     Attributes
     ----------
@@ -256,7 +256,7 @@ class Proof:
 
     @property
     def first(self) -> tuple[Verdict, ...]:
-        """Verdicts where nobody is late, with their steps."""
+        """Verdicts, with steps, for the schedule in which no party is late."""
         return self.found[next(iter(self.traces.values()))]
 
     @property
@@ -385,7 +385,7 @@ def _functions(world: World) -> set[tuple[str, ...]]:
 
 
 def _weakest(schedules: Iterable[str], verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict on one coalition for all schedules: the weakest, with the schedule it is of."""
+    """The weakest verdict on one coalition over all schedules, with its schedule."""
     names = tuple(schedules)
     order = (PROVED, DP, CLEAR, OPEN, VIOLATED)
     ranks = [order.index(v.verdict) for v in verdicts]
@@ -425,7 +425,7 @@ def _weakest(schedules: Iterable[str], verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _elsewhere(path: Path) -> dict[str, str]:
-    """Answers of a fresh process on each claim: "" where it accepts it."""
+    """Answers of a fresh process on each claim: "" if accepted."""
     code = (
         "import json, sys; from securevfl.verified.traced.proofs import check_certificate as c; "
         "print(json.dumps({','.join(map(str, k)): v or '' for k, v in c(sys.argv[1]).items()}))"
@@ -446,7 +446,7 @@ def _elsewhere(path: Path) -> dict[str, str]:
 
 
 def read_certificate(path: str | Path) -> dict[str, Any]:
-    """A certificate as it was written; its claims are not checked.
+    """A certificate as written; its claims are not checked.
 
     Raises
     ------
@@ -469,7 +469,7 @@ def read_certificate(path: str | Path) -> dict[str, Any]:
 
 
 def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
-    """Trace a certificate's protocol anew, and check each claim: None where it holds, else why.
+    """Trace a certificate's protocol again and check each claim: None if it holds, else why.
 
     A claim that holds has the verdict and the scope that are written in it.
 
@@ -534,7 +534,7 @@ def check_certificate(path: str | Path) -> dict[tuple[int, ...], str | None]:
 
 
 def _by_coalition(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[int, ...], Mapping[str, Any]]:
-    """Claims by coalition.
+    """Claims of a certificate by coalition.
 
     Raises
     ------
@@ -552,7 +552,7 @@ def _by_coalition(claims: Iterable[Mapping[str, Any]]) -> dict[tuple[int, ...], 
 
 @dataclass(frozen=True)
 class _Checked:
-    """Answer of a check on one claim in one trace: a refusal, or its outputs and scope."""
+    """Result of checking one claim on one trace: a refusal, or outputs and scope."""
 
     refusal: str
     outputs: tuple[str, ...] = ()
@@ -560,7 +560,7 @@ class _Checked:
 
 
 def _whole(claim: Mapping[str, Any], names: Sequence[str], some: Sequence[_Checked]) -> str | None:
-    """Reason why a claim is not what was found in all traces together."""
+    """Reason for which a claim differs from the joint result of all traces; else None."""
     scope = Scope.joined([one.scope for one in some if one.scope is not None])
     outputs = dict.fromkeys(name for one in some for name in one.outputs)
     try:
@@ -630,7 +630,7 @@ def is_provable(name: str) -> bool:
 
 
 def lines(proof: Proof) -> list[str]:
-    """A proof for readers: claims, verdicts with their scope, outputs and assumptions."""
+    """Lines on a proof for readers: claims, verdicts with scope, outputs and assumptions."""
     found = [f"{proof.traced.protocol} at {proof.traced.sizes}; trace {proof.digest[:16]}"]
     for v in proof.verdicts:
         found.append(f"{v.claim}: {v.scope}")
