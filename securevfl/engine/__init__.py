@@ -1,1 +1,1 @@
-"""The engine: it runs parties, delivers messages with their delays, and records them."""
+"""The engine: runs parties, delivers their messages with delays, and records these."""

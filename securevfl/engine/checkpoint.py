@@ -1,4 +1,4 @@
-"""Checkpoint files: written whole or not at all, checked when read, never unpickled.
+"""Checkpoint files: written completely or not at all, checked on reading, never unpickled.
 
 A folder holds ``checkpoint.svfl`` and the one before it, ``checkpoint.previous.svfl``, and for each
 party that keeps large constants ``once-<party>.svfl``, written with the first checkpoint.
@@ -29,7 +29,7 @@ _RESUMED = "checkpoint.resumed.svfl"
 
 
 def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write a simulation's state atomically and keep the one before.
+    """Write a simulation's state atomically, and keep the previous one.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def write_checkpoint(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def read_checkpoint(folder: Path) -> dict[str, object]:
-    """The state of the newest checkpoint that can be read.
+    """State of the newest readable checkpoint.
 
     ConfigurationError when there is none: the run was stopped before its first one. CheckpointError
     when both files are damaged or of another version.
@@ -84,7 +84,7 @@ def read_checkpoint(folder: Path) -> dict[str, object]:
 
 
 def begin_resumption(folder: Path) -> int:
-    """Number of a new resumption, from 1, which no earlier one had; it is written down first.
+    """Number of a new resumption, from 1, never used before and stored before use.
 
     CheckpointError when the number of the last one cannot be read.
     """
@@ -100,7 +100,7 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Delete all checkpoint files; a finished run does not keep shares on disk."""
+    """Delete all checkpoint files, so that a finished run has no shares on disk."""
     names = ("once-*.*", "messages-*.*", "history-*.*", "checkpoint.*")
     for path in [path for name in names for path in folder.glob(name)]:
         if path.suffix in (".svfl", ".part"):
@@ -114,7 +114,7 @@ def _once(folder: Path, index: int) -> Path:
 def _without_constants(
     folder: Path, index: int, saved: Mapping[str, Any], *, first: bool
 ) -> dict[str, object]:
-    """The state without its constants, which go to a file of their own.
+    """The state without its constants, which are written to a separate file.
 
     That file is written with a folder's first checkpoint even where one is there: it would be
     left over from a run that never came to a checkpoint.
@@ -126,7 +126,7 @@ def _without_constants(
 
 
 def write_file(path: Path, value: object) -> None:
-    """Write a payload with its checksum, whole or not at all, with mode 0600."""
+    """Write a payload with its checksum, completely or not at all, with mode 0600."""
     write_durably(path, _sealed(value), mode=0o600)
 
 
@@ -137,7 +137,7 @@ def _sealed(value: object) -> tuple[bytes, bytes]:
 
 
 def read_file(path: Path) -> Any:
-    """Inverse of `write_file`.
+    """Payload of a file written by `write_file`, after a check.
 
     CheckpointError for a file that is damaged, of another version, or no checkpoint at all.
     """

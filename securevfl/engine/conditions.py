@@ -1,4 +1,4 @@
-"""The conditions of a run: delays of its parties, bandwidth, and the time that computing takes.
+"""Conditions of a run: delays of the parties, bandwidth, and computing time.
 
 Times are seconds here and nanoseconds in the engine. Every delay is a function of (seed, party,
 round, activity), so all protocols of a comparison meet the same ones. What a delay is, latency of
@@ -147,7 +147,7 @@ class Conditions:
         return round_ns(seconds)
 
     def spell(self, party: int, round: int) -> int:
-        """Round by which a party's delay is drawn: the same one for `persistence` rounds.
+        """Round for which a party's delay is drawn; equal for `persistence` consecutive rounds.
 
         Spells of different parties begin in different rounds.
         """
@@ -156,24 +156,24 @@ class Conditions:
         return (round + party) // self.persistence
 
     def transfer(self, nbytes: int, sender: int = SERVER) -> int:
-        """Nanoseconds for which a message occupies its sender's uplink."""
+        """Nanoseconds that a message occupies its sender's uplink."""
         own = 0 <= sender < len(self.uplinks)
         rate = self.uplinks[sender] if own else self.bandwidth
         return 0 if rate is None else round_ns(8 * nbytes / rate)
 
     def download(self, nbytes: int, receiver: int) -> int:
-        """Nanoseconds for which a message of the server occupies its receiver's downlink."""
+        """Nanoseconds that a message of the server occupies its receiver's downlink."""
         own = 0 <= receiver < len(self.downlinks)
         rate = self.downlinks[receiver] if own else None
         return 0 if rate is None else round_ns(8 * nbytes / rate)
 
     def work(self, operations: int, party: int = SERVER) -> int:
-        """Nanoseconds that multiply-adds of a party take, where computing is modelled."""
+        """Nanoseconds of a party's multiply-adds; 0 if computing is not modelled."""
         factor = self.slowness[party] if 0 <= party < len(self.slowness) else 1.0
         return round_ns(operations * self.seconds_per_multiply_add * factor)
 
     def describe(self) -> dict[str, object]:
-        """Values for a file; `conditions_file.conditions_from` reads them, without the name."""
+        """Values for a file, which `conditions_file.conditions_from` reads (except the name)."""
         values: dict[str, object] = {
             "name": self.name,
             "upload_mean": [getattr(delay, "mean", 0.0) for delay in self.uploads],
@@ -281,7 +281,7 @@ def paper(
 
 
 def with_helpers(conditions: Conditions, parties: int) -> Conditions:
-    """The conditions, with the delays of the fastest client for parties beyond those that have one.
+    """Conditions with delays of the fastest client for further parties.
 
     These are helpers, parties without data. Conditions without delays stay as they are.
     """
@@ -305,7 +305,7 @@ def slow_set(
     log_base: LogBase = "2",
     share_factor: float | None = None,
 ) -> Conditions:
-    """Conditions under which the named clients always straggle, and the others never do.
+    """Conditions under which listed clients are always slow and the others never.
 
     Parameters
     ----------
@@ -413,7 +413,7 @@ def share_factor(parties: int, batch_rows: int, base: LogBase = "2") -> float:
 
 
 def chosen_factor(parties: int, batch_rows: int, base: LogBase, given: float | None) -> float:
-    """The share factor `given`, or log(N)^2 / |B| where that is None.
+    """The share factor `given`, or log(N)^2 / |B| if it is None.
 
     ConfigurationError for a given factor and a base other than "2" together.
     """

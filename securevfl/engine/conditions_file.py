@@ -1,4 +1,4 @@
-"""Conditions by name, from a TOML file, or from a mapping with the same keys."""
+"""Conditions from a name, a TOML file, or a mapping with the file's keys."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LISTS = {
 def load_conditions(
     source: str | Path | Mapping[str, object] | Conditions, *, parties: int, batch_rows: int
 ) -> Conditions:
-    """Conditions by name, from a TOML file, or from what would stand in one.
+    """Conditions from a name, a TOML file, or a mapping with the file's keys.
 
     A name is "none", "paper", one of `securevfl.engine.traces.MEASURED`, or one that an installed
     package declares (`named_conditions`).
@@ -137,7 +137,7 @@ def conditions_from(
 
 
 def _checked(form: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, of which none may belong to another form; a trace has no means."""
+    """Values of a form of conditions; refuse values of another form."""
     # `describe` writes means and shifts beside a trace; they count the clients and are all 0.
     unused = ("upload_mean", "upload_shift") if form == "trace" else ()
     kept = {k: v for k, v in values.items() if k not in unused or not _all_zero(v)}

@@ -1,4 +1,4 @@
-"""Distributions of delay: how long one activity of one party takes in one round.
+"""Delay distributions: seconds that an activity of a party takes in a round.
 
 A delay is a function of (seed, party, round, activity) and of nothing else, so all protocols of a
 comparison meet the same ones, whatever they draw and in whatever order they ask.
@@ -24,12 +24,12 @@ def _exponential(stream: np.random.Generator, shape: float) -> float:
 
 
 def _pareto(stream: np.random.Generator, shape: float) -> float:
-    """P(X > x) = (m / x)^shape for x >= m = (shape - 1) / shape; the variance is finite above 2."""
+    """Pareto variate: P(X > x) = (m / x)^shape, x >= m = (shape - 1) / shape; mean 1."""
     return (shape - 1) / shape * math.exp(float(stream.standard_exponential()) / shape)
 
 
 def _lognormal(stream: np.random.Generator, shape: float) -> float:
-    """exp(shape Z - shape^2 / 2), Z standard normal."""
+    """Log-normal variate of mean 1: exp(shape Z - shape^2 / 2), Z standard normal."""
     return math.exp(shape * float(stream.standard_normal()) - shape**2 / 2)
 
 
@@ -45,7 +45,7 @@ DEFAULT_SHAPE = {"exponential": 0.0, "pareto": 2.5, "lognormal": 1.0}
 
 @dataclass(frozen=True)
 class Delay:
-    """A random delay with a constant part.
+    """A random delay plus a constant one.
 
     ConfigurationError for a law that does not exist, and a number outside of its range.
 
@@ -131,7 +131,7 @@ class Trace:
             )
 
     def seconds(self, seed: int, party: int, round: int, activity: str) -> float:
-        """Value of a round; what is sent before round 1 has that of round 1.
+        """Recorded delay of a round; messages before round 1 have that of round 1.
 
         ConfigurationError beyond the last round of a trace that refuses to begin anew.
         """
@@ -153,6 +153,6 @@ class Trace:
         return replace(self, recorded=tuple(times * seconds for seconds in self.recorded))
 
     def turned(self, by: int) -> Trace:
-        """The trace from `by` rounds later on, followed by the rounds left out at its start."""
+        """The trace rotated by `by` rounds: its start moves to its end."""
         by %= len(self.recorded)
         return replace(self, recorded=self.recorded[by:] + self.recorded[:by])

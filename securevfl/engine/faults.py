@@ -1,4 +1,4 @@
-"""Faults of a run: two-state chains of parties and links, scripted outages, and lies.
+"""Faults of a run: two-state chains of parties and links, scripted outages, lies.
 
 A chain has a fault rate and a rejoin rate. Each round every entity draws u from U(0, 1): alive and
 u < fault, it is down from this round on; down and u < rejoin, it is up again (DVFL's fault model).
@@ -26,7 +26,7 @@ LINK = "link"
 
 
 def called(entity: int | Link) -> str:
-    """Name of a party or of a link, as errors give it."""
+    """Name of a party or a link for errors."""
     if isinstance(entity, int):
         return name_of(entity)
     return f"the link from {name_of(entity[0])} to {name_of(entity[1])}"
@@ -34,7 +34,7 @@ def called(entity: int | Link) -> str:
 
 @dataclass(frozen=True)
 class Chain:
-    """A two-state chain (up, down) with its rates for each round.
+    """Two-state Markov chain (up, down) with rates a round.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Outage:
 
     @property
     def when(self) -> str:
-        """Start of the outage, in words."""
+        """Start of the outage as text."""
         return f"round {self.span[0]:g}" if self.seconds is None else f"{self.span[0]:g} s"
 
     def begins_after(self, round: int, seconds: float) -> bool:
@@ -111,14 +111,14 @@ class Outage:
         return self.span[0] > (round if self.seconds is None else seconds)
 
     def covers(self, round: int, seconds: float) -> bool:
-        """Whether the outage has begun, and not ended, in a round (or at a time if in seconds)."""
+        """Whether the outage is active in a round (or at a time, if it is in seconds)."""
         start, end = self.span
         return start <= (round if self.seconds is None else seconds) < end
 
 
 @dataclass(frozen=True)
 class Faults:
-    """The faults of a run, not yet bound to its parties.
+    """Faults of a run, before they are bound to its parties.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class Faults:
     def bind(
         self, roles: Mapping[str, Sequence[int]], seed: int, *, last: int | None = None
     ) -> Schedule:
-        """Schedule of a run whose parties have these roles.
+        """Fault schedule for a run whose parties have these roles.
 
         ConfigurationError for a chain of a role, or an outage of a party, that the run has not.
 
@@ -254,7 +254,7 @@ class Schedule:
 
     @property
     def may_crash(self) -> frozenset[int]:
-        """Parties that the faults can take down; only these need own checkpoints."""
+        """Parties that the faults can take down, which therefore need own checkpoints."""
         scripted = {entity for entity in self._outages if isinstance(entity, int)}
         return frozenset(scripted | {n for n, chain in self._chains.items() if chain.fault > 0})
 
@@ -304,11 +304,11 @@ class Schedule:
         return self._up(link, self._link_chain, rounds, seconds, back)
 
     def lies(self, party: int, round: int, seconds: float) -> bool:
-        """Whether random numbers stand in place of what a party uploads in a round."""
+        """Whether random numbers replace a party's uploads in a round."""
         return any(lie.covers(round, seconds) for lie in self._lies.get(party, ()))
 
     def returns(self, party: int, round: int = 0, seconds: float = 0.0) -> bool:
-        """Whether a party that is down now, or goes down later, may come back after that."""
+        """Whether a party that is down, or goes down later, may come back afterwards."""
         for outage in self._outages.get(party, ()):
             if outage.covers(round, seconds) and outage.span[1] == math.inf:
                 return False
@@ -316,7 +316,7 @@ class Schedule:
         return chain is None or chain.rejoin > 0 or self._last < math.inf
 
     def mends(self, sender: int, receiver: int, round: int) -> bool:
-        """Whether a link that is cut may be whole in a later round than this one."""
+        """Whether a cut link may be restored in a later round."""
         link = (min(sender, receiver), max(sender, receiver))
         scripted = (*self._outages.get(link, ()), *self._one_way.get((sender, receiver), ()))
         if any(outage.seconds is None and outage.covers(round, 0.0) for outage in scripted):
@@ -325,7 +325,7 @@ class Schedule:
         return chain is not None and (chain.rejoin > 0 or self._last < math.inf)
 
     def ends_after(self, round: int) -> bool:
-        """Whether chains apply in this round and stop later; False if they apply to the end."""
+        """Whether the chains apply in this round but end later; False if they never end."""
         return round <= self._last < math.inf
 
     def _up(
@@ -336,7 +336,7 @@ class Schedule:
         seconds: float,
         back: bool,
     ) -> bool:
-        """Whether an entity is up in a round of its chain and in one of its script."""
+        """Whether a party or link is up, both in its chain and in its script."""
         round, counted = rounds
         if any(outage.covers(counted, seconds) for outage in self._outages.get(entity, ())):
             return False
@@ -371,7 +371,7 @@ class Schedule:
 
 
 def load_faults(source: str | Path | Mapping[str, object] | Faults | None) -> Faults | None:
-    """Faults from a TOML file, or a mapping with the same keys; None for None and the text "none".
+    """Faults from a TOML file or a mapping with the file's keys; None for None or "none".
 
     A `Faults` is returned as it is.
 

@@ -1,4 +1,4 @@
-"""The mailbox of a party: it matches arrived messages to waits and decides which are late.
+"""Mailbox of a party: matches arrived messages to waits, and decides which are late.
 
 Simulation and real time use the same class, so a protocol finds the same rules in both:
 
@@ -44,7 +44,7 @@ class Mailbox:
         self.wait: Wait | None = None
 
     def put(self, message: Message) -> bool:
-        """Add an arrived message; True if it satisfies the present wait."""
+        """Add an arrived message; return True if it satisfies the present wait."""
         sender, _, kind, _, round, _, _ = message
         if round < self._floor or (kind, round) in self._closed:
             self._late(message)
@@ -68,7 +68,7 @@ class Mailbox:
         return False
 
     def put_each(self, messages: list[Message]) -> None:
-        """Add messages in the order in which they arrived, as `put` does one by one."""
+        """Add messages in the order of arrival, as repeated `put` does."""
         awaited = () if self.wait is None or self.wait.satisfied else self.wait.kinds
         floor, closed = self._floor, self._closed
         for message in messages:
@@ -87,7 +87,7 @@ class Mailbox:
                 self._arrivals += 1
 
     def begin_wait(self, wait: Wait) -> bool:
-        """Begin a wait; True if messages that are already here satisfy it."""
+        """Begin a wait; return True if messages already here satisfy it."""
         self.wait = wait
         # After a resume the wait that was going on begins anew, with what it had taken before.
         restored, self._restored = self._restored, []
@@ -128,7 +128,7 @@ class Mailbox:
             wait.take(message)
 
     def finish(self) -> list[Message]:
-        """End the present wait and return its messages; more of a collect's messages are late."""
+        """End the present wait and return its messages; further ones for it count as late."""
         wait = self.wait
         self.wait = None
         if wait is None:
@@ -140,7 +140,7 @@ class Mailbox:
         return wait.taken
 
     def newer_announcement(self, round: int) -> bool:
-        """Whether a round beyond this one has been announced."""
+        """Whether a round later than `round` has been announced."""
         return any(number > round for number, _ in self._held.get(ANNOUNCE, {}))
 
     @property
@@ -152,7 +152,7 @@ class Mailbox:
         return self.newer_announcement(wait.announced)
 
     def enter(self, round: int) -> None:
-        """Begin a round: messages of earlier ones, held or still to come, are late."""
+        """Begin a round: messages of earlier rounds, held or yet to come, are late."""
         if round > self._floor:
             self._floor = round
             # What is below the floor is late without being closed; forgetting it keeps the set as
@@ -166,7 +166,7 @@ class Mailbox:
         return [message for _, message in entries]
 
     def close(self) -> None:
-        """Count all messages that are left as late."""
+        """Count all remaining messages as late."""
         self._drop(lambda message: True)
 
     def _remove(self, message: Message) -> None:
@@ -180,7 +180,7 @@ class Mailbox:
                 self._late(message)
 
     def open_all(self, opened: Callable[[list[Message]], list[Message]]) -> None:
-        """Unseal all messages that are here before a checkpoint is written."""
+        """Decrypt all held messages before a checkpoint is written."""
         if self.wait is not None:
             self.wait.taken = opened(self.wait.taken)
         for held in self._held.values():

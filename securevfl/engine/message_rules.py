@@ -19,7 +19,7 @@ from securevfl.errors import UndeclaredMessageError
 
 @dataclass(frozen=True)
 class Route:
-    """One declaration: parties of a role may send a kind to parties of another.
+    """Permission for parties of one role to send a kind of message to parties of another.
 
     Attributes
     ----------
@@ -81,11 +81,11 @@ class MessageRules:
         return any(route.allows(sender, receiver) for route in self._routes.get(kind, ()))
 
     def modulus(self, kind: str) -> int | None:
-        """Modulus of the field whose elements a kind of message carries; None where it has none."""
+        """Modulus of the field elements in a kind of message; None if it has none."""
         return self._moduli.get(kind)
 
     def check_sending(self, sender: int, to: Sequence[int], kind: str) -> None:
-        """Refuse to send what is not declared.
+        """Refuse to send a message that is not declared.
 
         UndeclaredMessageError naming sender, receiver and kind, and what is declared of the kind.
         """

@@ -1,4 +1,4 @@
-"""`PartyNames`: names of the parties of a run, for people.
+"""`PartyNames`: names of a run's parties, for people.
 
 Engine and protocols know parties by their numbers, and so do histories and messages on disk. Names
 come in where text is made for people: errors that leave `securevfl.run`, tables, pages.
@@ -19,7 +19,7 @@ _MENTION = re.compile(r"(?<!\()\b(party|client) (\d+)\b(?!-)('s)?")
 
 
 class PartyNames:
-    """Names of a run's parties; a party without a name is called by its number.
+    """Names of a run's parties; a party without a name appears by its number.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class PartyNames:
         return _SERVER if party == SERVER else self._names.get(party, name_of(party))
 
     def number(self, word: str) -> int | None:
-        """Number of the party that a word names: "bank", "3", "party-3", "server"; else None."""
+        """Party number for "bank", "3", "party-3" or "server"; None for an unknown word."""
         if word == _SERVER:
             return SERVER
         found = [party for party, name in self._names.items() if name == word]
@@ -57,7 +57,7 @@ class PartyNames:
         return None if match is None else int(match[1])
 
     def listed(self) -> str:
-        """All names, with commas between them."""
+        """All names, separated by commas."""
         return ", ".join(self._names.values())
 
     def in_text(self, text: str) -> str:
@@ -72,7 +72,7 @@ class PartyNames:
 
     @contextmanager
     def in_errors(self) -> Iterator[None]:
-        """Context whose errors, if they are this library's, name the parties in their messages."""
+        """Context manager in which this library's errors name parties by their names."""
         try:
             yield
         except SecureVFLError as error:

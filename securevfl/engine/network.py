@@ -1,4 +1,4 @@
-"""The interface between a party and the engine that runs it, and the values that cross it.
+"""Interface between a party and its engine, and the values that pass through it.
 
 A party calls a `Network` and gives it a `Sending`; the engine hands the party a `Message`. An
 awaited `Wait` gives control to the engine, which hands back the messages that the wait took, or
@@ -22,7 +22,7 @@ ANY_ROUND = -1
 
 
 class Message(NamedTuple):
-    """A message in flight; `row` is its row in the transcript, -1 for a message to oneself."""
+    """A message in flight; `row` is its transcript row, -1 for a message to the sender itself."""
 
     sender: int
     receiver: int
@@ -45,7 +45,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Signing:
-    """Keys by which a party of a session makes statements, and checks those of others.
+    """Keys with which a party of a session signs statements and checks those of others.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class RoundOverError(BaseException):
 
 
 class Wait:
-    """A description of the messages that a party waits for. Awaiting it hands over control.
+    """Description of the messages that a party waits for; awaiting it returns control.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class Wait:
 
     @property
     def satisfied(self) -> bool:
-        """Whether enough messages were taken."""
+        """Whether enough messages have been taken."""
         enough = len(self.taken) >= self.needed
         if not enough or not self.groups:
             return enough
@@ -155,7 +155,7 @@ class Wait:
         return whole >= self.needed
 
     def describe(self) -> str:
-        """Text for the error of a stalled run: what is missing, and from whom."""
+        """Text for the error of a stalled run: missing messages and their senders."""
         if not self.kinds:
             return "waits for the clock"
         kinds = " or ".join(repr(kind) for kind in self.kinds)
@@ -182,11 +182,11 @@ class PartyState(Protocol):
     epoch: int
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds that the party does for its next message of a kind."""
+        """Multiply-adds that the party needs for its next message of a kind."""
 
 
 class Sending(NamedTuple):
-    """Messages of one kind that a party sends at once: ``payloads[i]`` to ``to[i]``.
+    """Messages of one kind sent together by a party: ``payloads[i]`` goes to ``to[i]``.
 
     `after` is the number of seconds by which they depart later.
     """
@@ -200,7 +200,7 @@ class Sending(NamedTuple):
 
 
 class Network(Protocol):
-    """The engine, as a party sees it. Each call names the calling party.
+    """The engine as a party sees it; each call names the calling party.
 
     Attributes
     ----------
@@ -223,16 +223,16 @@ class Network(Protocol):
         """Put an event into the history of the run."""
 
     def safe_point(self, party: PartyState) -> None:
-        """Allow the engine to copy the party's kept attributes now."""
+        """Permit the engine to copy the party's kept attributes now."""
 
     def write_ahead(self, party: PartyState) -> None:
-        """Store the party's attributes kept `ahead` before anything else of it is sent."""
+        """Store the attributes declared with `ahead=True` before the party sends anything more."""
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
-        """Report that the party has finished a round, or left it for a newer one."""
+        """Report that the party finished a round, or left it for a newer one."""
 
     def handled(self, party: PartyState, kind: str) -> None:
-        """Hand messages of a kind that came earlier to the handler that was just registered."""
+        """Pass earlier messages of a kind to the handler just registered."""
 
     def enter_round(self, party: PartyState, round: int) -> None:
         """Count messages of earlier rounds as late from now on."""

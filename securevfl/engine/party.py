@@ -40,7 +40,7 @@ STOP = "stop"
 
 
 class Kept(str):
-    """Name of an attribute of a party's state, with how it is kept; see `kept_as`."""
+    """Name of an attribute of a party's state, and how checkpoints store it; see `kept_as`."""
 
     way: str = "copied"
     ahead: bool = False
@@ -53,7 +53,7 @@ def kept_as(
     ahead: bool = False,
     shares: bool = False,
 ) -> tuple[Kept, ...]:
-    """Names for `Party.kept`, of attributes that are kept in another way than most.
+    """Names for `Party.kept` of attributes that checkpoints store in a special way.
 
     Parameters
     ----------
@@ -143,10 +143,10 @@ class Party:
         self._announced: int | None = None
 
     async def setup(self) -> None:
-        """Prepare for the first round; called once, and not after a resume or rejoin."""
+        """Prepare for round 1; called once, not after a resume or rejoin."""
 
     async def run(self) -> None:
-        """Carry out the party's part of the protocol; called again after a resume or rejoin."""
+        """Carry out the party's role in the protocol; called again after a resume or rejoin."""
         raise NotImplementedError
 
     def operations(self, kind: str) -> int:
@@ -162,7 +162,7 @@ class Party:
     def send(
         self, to: int, kind: str, payload: object, *, round: int | None = None, after: float = 0.0
     ) -> None:
-        """Send a payload to one party; it must not be changed afterwards.
+        """Send a payload, which must not change afterwards, to one party.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Party:
         self.engine.send(Sending(self, tuple(range(len(shares))), kind, shares, self.round))
 
     def broadcast(self, kind: str, payload: object, to: Sequence[int] | None = None) -> None:
-        """Send the same payload to all of `to`; to all clients but oneself if not given."""
+        """Send one payload to all of `to`; by default to all other clients."""
         if to is None:
             to = [peer for peer in self.peers if peer != self.index]
         self.engine.send(Sending(self, tuple(to), kind, [payload] * len(to), self.round))
@@ -280,7 +280,7 @@ class Party:
         self.broadcast(ANNOUNCE, payload, to)
 
     def conclude(self, to: Sequence[int] | None = None) -> None:
-        """End the loops over `rounds` of the other parties."""
+        """End the loops over `rounds` at the other parties."""
         self.round += 1
         self.broadcast(ANNOUNCE, STOP, to)
 
@@ -289,14 +289,14 @@ class Party:
         return Rounds(self)
 
     def safe_point(self) -> None:
-        """Declare that the kept attributes are the party's whole state now.
+        """Declare that the kept attributes are now the party's whole state.
 
         A handler may do so while its party waits at a safe point.
         """
         self.engine.safe_point(self)
 
     def write_ahead(self) -> None:
-        """Write the attributes kept `ahead` now, so that a crash cannot undo them.
+        """Store the attributes declared with `ahead=True` now, so that a crash cannot undo them.
 
         Call it before a message leaves that the party must not forget to have sent. It is no safe
         point: the rest of the state stays what it was at the last one.
@@ -310,7 +310,7 @@ class Party:
 
     @property
     def life(self) -> int:
-        """Number of this start of the party: no other one has it, also of a resumed run.
+        """Number of this incarnation (start) of the party, unique also among resumed runs.
 
         A party that goes back to an earlier round draws anew what it drew there. A use of a key
         that names the life and the round is therefore never repeated with other values.
@@ -318,11 +318,11 @@ class Party:
         return (self.resumptions << 32) + self.epoch
 
     def to_checkpoint(self, value: object) -> object:
-        """A value of the state as a checkpoint holds it; see `securevfl.verified.Participant`."""
+        """A value of the state for a checkpoint; see `securevfl.verified.Participant`."""
         return value
 
     def from_checkpoint(self, value: object) -> object:
-        """Inverse of `to_checkpoint`."""
+        """A value of the state from a checkpoint (inverse of `to_checkpoint`)."""
         return value
 
     # -- time, chance, events ----------------------------------------------------------------
@@ -340,7 +340,7 @@ class Party:
         return keyed_stream(self.engine.seed, self.index, name, *keys)
 
     def secret_stream(self, name: str, *keys: int) -> np.random.Generator:
-        """Secret generator of this party: a function of its own entropy, `name` and `keys`.
+        """Secret random generator of this party, fixed by its own entropy, `name` and `keys`.
 
         In a simulation it is a function of the secret seed. Masks and noise need more than this:
         see `securevfl.engine.streams.OwnEntropy`.
@@ -356,7 +356,7 @@ class Party:
 
 
 class Rounds:
-    """The announced rounds, as an asynchronous iterator; it skips those that are over already."""
+    """Announced rounds as an asynchronous iterator, which skips rounds that are over."""
 
     def __init__(self, party: Party) -> None:
         self._party = party
@@ -377,7 +377,7 @@ class Rounds:
 
 
 class Round:
-    """An announced round. Its ``with`` block ends, without an error, once a newer one is announced.
+    """An announced round; its ``with`` block ends without error when a newer one is announced.
 
     A wait inside the block then raises `securevfl.engine.network.RoundOverError`, which is no
     `Exception`: code in the block cannot catch it by accident.

@@ -1,4 +1,4 @@
-"""The state of a party at a safe point: taking a copy of it, and restoring a party from the copy.
+"""State of a party at a safe point: copying it, and restoring a party from the copy.
 
 At a safe point the attributes that a party names in `kept` are its whole state: its code, started
 anew on them, goes on as if nothing had happened.
@@ -15,7 +15,7 @@ from securevfl.errors import CheckpointError
 
 
 def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
-    """Copy of the kept attributes; those that are never changed in place are not copied.
+    """Copy of the kept attributes; attributes that never change in place are not copied.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ def snapshot(party: Party, *, waits: int, time: int) -> dict[str, Any]:
 
 
 def ahead(party: Party) -> bytes:
-    """Bytes of the attributes kept `ahead`, as they stand; `restore` takes them as ``"ahead"``."""
+    """Bytes of the attributes declared with `ahead=True`; `restore` reads them as ``"ahead"``."""
     return wire.encode(states(party, (name for name in party.kept if how(name).ahead)))
 
 
 def restore(party: Party, saved: Mapping[str, Any]) -> None:
-    """Inverse of `snapshot`, on a newly made party of the same protocol."""
+    """Restore a `snapshot` into a new party of the same protocol."""
     kept = wire.decode(saved["kept"])
     if "ahead" in saved:
         kept |= wire.decode(saved["ahead"])
@@ -62,7 +62,7 @@ def restore(party: Party, saved: Mapping[str, Any]) -> None:
 
 
 def how(name: str) -> Kept:
-    """The name as a `Kept`; a plain string counts as kept by a copy."""
+    """The name as a `Kept`; a plain string means storage by a copy."""
     return name if isinstance(name, Kept) else Kept(name)
 
 
@@ -72,13 +72,13 @@ def shares_of(party: Party) -> set[str]:
 
 
 def _by_way(party: Party) -> list[list[str]]:
-    """Names of the attributes that are copied, filled once, and only replaced."""
+    """Names of the attributes that are copied, those filled once, and those only replaced."""
     ways = ("copied", "passing"), ("once",), ("frozen",)
     return [[name for name in party.kept if how(name).way in way] for way in ways]
 
 
 def states(party: Party, names: Iterable[str]) -> dict[str, object]:
-    """Attributes of a party by name, as a checkpoint holds them."""
+    """Attributes of a party by name, in their form for checkpoints."""
     values = [(name, getattr(party, name)) for name in names]
     return {
         str(name): value.state_dict()

@@ -1,4 +1,4 @@
-"""The runner of a party: it steps the party's coroutine from one wait to the next.
+"""Runner of a party: steps the party's coroutine from one wait to the next.
 
 It holds the party's mailbox, but no clock and no transport: those belong to its owner, a
 `securevfl.engine.simulation.slot.PartySlot` in virtual time or a
@@ -19,14 +19,14 @@ Outcome = tuple[list[Message] | None, BaseException | None]
 
 
 class Owner:
-    """Surroundings of a runner: a clock, and hooks by which it records the party."""
+    """Environment of a runner: a clock, and hooks that record the party."""
 
     def set_timer(self, seconds: float, wait: int) -> None:
         """Call `PartyRunner.time_out` with the number `wait` in so many seconds."""
         raise NotImplementedError
 
     def at_safe_point(self) -> None:
-        """Copy the party's kept attributes if wanted: it stands at a safe point."""
+        """Hook at a safe point: copy the party's kept attributes if wanted."""
         raise NotImplementedError
 
     def step_begins(self) -> int:
@@ -37,14 +37,14 @@ class Owner:
         return 0
 
     def step_ends(self, outer: int) -> None:
-        """Note that the party's code has begun a wait, or that a handler has returned."""
+        """Hook: the party's code has begun a wait, or a handler has returned."""
 
     def is_free(self) -> bool:
         """Whether the party may go on now; if not, the owner calls `PartyRunner.resume` later."""
         return True
 
     def opened(self, messages: list[Message]) -> list[Message]:
-        """Open messages that the party is about to get, where they came sealed."""
+        """Messages to the party, decrypted if they were sealed."""
         return messages
 
     def received(self, messages: list[Message], *, over: bool | None) -> None:
@@ -61,7 +61,7 @@ class Owner:
 
 
 class PartyRunner:
-    """The coroutine of one party with its mailbox.
+    """Coroutine of one party with its mailbox.
 
     It begins the party's waits, hands over their outcomes, ends waits in rounds that are over, and
     calls handlers. An exception of the party's code passes through `start`, `deliver`, `time_out`
@@ -123,7 +123,7 @@ class PartyRunner:
         await self.party.run()
 
     def deliver(self, message: Message) -> None:
-        """Give an arrived message to its handler or to the mailbox, and go on if it ends a wait."""
+        """Give an arrived message to its handler or the mailbox; continue if it ends a wait."""
         if self.done:
             self._late(message)
             return
@@ -148,7 +148,7 @@ class PartyRunner:
             self._late(message)
 
     def go_on(self) -> None:
-        """Go on if the present wait has its messages."""
+        """Continue the party if its present wait has all messages."""
         wait = self.mailbox.wait
         if not self.done and wait is not None and wait.satisfied and self._owner.is_free():
             self._step(*self._outcome())
@@ -159,7 +159,7 @@ class PartyRunner:
             self._handle(message)
 
     def time_out(self, number: int) -> None:
-        """End the wait of this number, whose time is up; nothing if it has ended or has all."""
+        """End a wait by timeout, unless it has ended or has all messages."""
         wait = self.mailbox.wait
         if not self.done and self.waits == number and wait is not None and not wait.satisfied:
             self._step(*self._outcome(timed_out=True))
@@ -170,7 +170,7 @@ class PartyRunner:
             self._step(*self._outcome())
 
     def close(self) -> None:
-        """End the party where it stands; no more of its code runs."""
+        """Stop the party; no more of its code runs."""
         self.done = True
         if self._coroutine is not None:
             self._coroutine.close()
@@ -178,7 +178,7 @@ class PartyRunner:
         self.party.handlers.clear()
 
     def _step(self, messages: list[Message] | None, error: BaseException | None) -> None:
-        """Run the party until it has to wait for something that is not here."""
+        """Run the party up to its next wait for a missing message."""
         coroutine = self._coroutine
         assert coroutine is not None
         while True:
@@ -202,7 +202,7 @@ class PartyRunner:
             messages, error = self._outcome()
 
     def _begin(self, wait: Wait) -> bool:
-        """Begin a wait; True if it is over at once."""
+        """Begin a wait; return True if it is over at once."""
         if wait.safe:
             self._owner.at_safe_point()
         self.waits += 1
@@ -213,7 +213,7 @@ class PartyRunner:
         return satisfied or self.mailbox.overtaken
 
     def _outcome(self, *, timed_out: bool = False) -> Outcome:
-        """End the present wait; what it gives back to the party."""
+        """End the present wait; return the outcome for the party."""
         wait = self.mailbox.wait
         assert wait is not None
         # A wait that has its messages, or whose time is up, ends as such: only one that could end

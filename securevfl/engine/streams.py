@@ -1,4 +1,4 @@
-"""Named random streams: every random choice of an experiment is a function of its key.
+"""Named random streams: every random choice of an experiment is fixed by its key.
 
 A stream holds no state between calls, so a replayed, resumed or re-ordered run draws the same
 numbers. There are two kinds:
@@ -34,7 +34,7 @@ def _name_words(name: str) -> tuple[int, int]:
 
 
 def keyed_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
-    """Philox generator that is determined by its arguments; other arguments give another one.
+    """Philox generator fixed by its arguments; other arguments give another stream.
 
     ValueError for keys out of range: NumPy cuts integers into words of 32 bits without marking
     where one ends, so the key 2^32 would give the stream of the keys 0 and 1.
@@ -59,14 +59,14 @@ class Secrets(Protocol):
     """Source of the secret streams of one party or of several."""
 
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
-        """Generator of party `index` for a purpose; the same arguments give the same one.
+        """Generator of party `index` for a purpose; equal arguments give equal streams.
 
         ForeignSecretError when the source does not have that party's secrets.
         """
 
 
 class ForeignSecretError(RuntimeError):
-    """A secret stream was asked for that belongs to another party."""
+    """A secret stream was requested that belongs to another party."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class SecretSeed:
 
 @dataclass(frozen=True)
 class OwnEntropy:
-    """Secrets of one party, from entropy that nobody else has.
+    """Secrets of one party, from entropy that only this party has.
 
     The key of a stream is HKDF-SHA256 of (entropy, name, keys), 128 bits, and goes into Philox.
     Keys of different purposes are computationally independent: somebody who learns all numbers of
@@ -150,7 +150,7 @@ class OwnEntropy:
 
 @dataclass(frozen=True)
 class Composed:
-    """Secrets of several parties together, to simulate what they ran on separate machines.
+    """Secrets of several parties together, to simulate a run of separate machines.
 
     Attributes
     ----------
@@ -180,7 +180,7 @@ class Composed:
 
 @dataclass(frozen=True)
 class WithPlaceholders:
-    """Secrets of one party; other parties get numbers that are used once and forgotten.
+    """Secrets of one party; other parties get random placeholders, each used once.
 
     `Protocol.party` makes objects of all parties to get one of them. This fills the others, which
     are dropped. The numbers come from the operating system: a protocol that needs the same number
@@ -190,7 +190,7 @@ class WithPlaceholders:
     own: OwnEntropy
 
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
-        """Generator of the party; for any other party one of fresh entropy, used once."""
+        """Generator of this party; for another party one with fresh entropy."""
         if index == self.own.index:
             return self.own.stream(index, name, *keys)
         return np.random.Generator(np.random.Philox(int.from_bytes(os.urandom(16), "big")))

@@ -159,7 +159,7 @@ def _read(path: Path, parties: int | None) -> list[list[float]]:
 
 
 def _long(names: list[str], rows: Iterator[list[str]], path: Path, parties: int | None) -> _Parties:
-    """One row for each party and round."""
+    """Delays by party, from rows for each party and round."""
     seconds: dict[int, dict[int, float]] = defaultdict(dict)
     for number, row in enumerate(rows, 2):
         where = f"trace: {path}, line {number}"
@@ -193,7 +193,7 @@ def _take_row(
 
 
 def _wide(rows: Iterator[list[str]], path: Path, columns: int) -> list[list[float]]:
-    """One row for each step, one column for each worker."""
+    """Delays by party, from rows for each step with a column for each worker."""
     steps = []
     for number, row in enumerate(rows, 2):
         where = f"trace: {path}, line {number}"

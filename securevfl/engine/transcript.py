@@ -1,4 +1,4 @@
-"""The transcript of a run: one row a message, with its size, times, and whether it was late.
+"""Transcript of a run: one row a message, with size, times, and whether it was late.
 
 The newest rows are in memory. Older ones leave it in chunks where the run has a folder; counts are
 always there. What needs rows reads the chunks (`Transcript.parts`).
@@ -101,7 +101,7 @@ class Transcript:
     def add_each(
         self, sender: int, receivers: Sequence[int], kind: str, round: int, nbytes: int, sent: int
     ) -> int:
-        """Append messages of one size that a party sends at once, where payloads are not kept.
+        """Append messages of equal size that a party sends together, without payloads.
 
         Returns the row number of the first of them.
         """
@@ -130,7 +130,7 @@ class Transcript:
         return number
 
     def _spill(self) -> None:
-        """Let the oldest of the newest rows leave, a chunk at a time."""
+        """Move the oldest of the newest rows to the older rows, a chunk at a time."""
         while len(self._columns["sender"]) >= 2 * CHUNK:
             oldest = {
                 name: np.array(column[:CHUNK], np.dtype(column.typecode))
@@ -156,12 +156,12 @@ class Transcript:
             self._older.change(row, "arrived", time)
 
     def mark_late(self, row: int) -> None:
-        """Note that the message came too late to be used."""
+        """Mark a message as too late to be used."""
         self.late += not self._get(row, "late")
         self._set(row, "late", 1)
 
     def withdraw(self, row: int) -> None:
-        """Note that the message never left, because its sender gave it up: it has no bytes."""
+        """Mark a message as never sent, since its sender gave it up: its bytes become 0."""
         nbytes = self._get(row, "bytes")
         self.bytes -= nbytes
         self._bytes_by_kind[self._get(row, "kind")] -= nbytes
@@ -199,7 +199,7 @@ class Transcript:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of message in the order of their first; ``kind`` of `parts` is an index of it."""
+        """Kinds of message in the order of first use; ``kind`` in `parts` is an index of them."""
         return tuple(self._kinds)
 
     def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
@@ -235,12 +235,12 @@ class Transcript:
         return {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
 
     def totals(self) -> dict[str, np.ndarray]:
-        """Messages, bytes and late ones, for each (round, kind, sender, receiver)."""
+        """Numbers of messages, bytes and late messages for each (round, kind, sender, receiver)."""
         parts = list(self._totals())
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _totals(self) -> Iterator[dict[str, np.ndarray]]:
-        """`totals` of some rounds at a time, in order, so that no more are in memory at once."""
+        """Totals for some rounds at a time, in order, to bound memory."""
         names = np.array(list(self._kinds) or [""])
         for rounds, chunks in self._ranges():
             columns = self._of_rounds(rounds, chunks)
@@ -282,7 +282,7 @@ class Transcript:
         return ranges or [((0, 0), {0})]
 
     def _of_rounds(self, rounds: tuple[int, int], chunks: set[int]) -> Columns:
-        """Rows of some rounds."""
+        """Transcript rows of a range of rounds."""
         first, last = rounds
         chosen = []
         for part in self.parts(chunks):
@@ -300,7 +300,7 @@ class Transcript:
                 writer.writerows(zip(*(column.tolist() for column in part.values()), strict=True))
 
     def state(self) -> dict[str, object]:
-        """Content as a payload of `securevfl.engine.wire`; payloads are not part of it.
+        """Content as a payload of `securevfl.engine.wire`, without the messages' payloads.
 
         Rows that left memory stay in their folder, and the state names their files.
         """
@@ -317,7 +317,7 @@ class Transcript:
 
     @classmethod
     def joined(cls, states: Iterable[Mapping[str, Any]]) -> Transcript:
-        """The transcript of several senders' own ones, ordered by the time of sending."""
+        """Joint transcript from several senders' own, ordered by time of sending."""
         parts = [cls.from_state(state).columns() for state in states]
         made = cls()
         if not parts:
@@ -333,7 +333,7 @@ class Transcript:
         return made
 
     def _fill(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Take rows, and count what they add up to; `_kinds` is there."""
+        """Store rows and add them to the totals; `_kinds` must be set."""
         for name, column in self._columns.items():
             column.frombytes(np.ascontiguousarray(columns[name]).view(np.uint8).data)
         self._count(columns)
@@ -350,7 +350,7 @@ class Transcript:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], folder: Path | None = None) -> Transcript:
-        """Inverse of `state`.
+        """Transcript from the content that `state` returned.
 
         Parameters
         ----------
@@ -390,7 +390,7 @@ class Transcript:
     def archived(
         cls, kinds: Iterable[str], read: Callable[[], Iterator[Columns]], count: int
     ) -> Transcript:
-        """The transcript of a finished run, whose archive is read chunk by chunk as needed.
+        """Transcript of a finished run, read from its archive in chunks as needed.
 
         Parameters
         ----------
@@ -409,7 +409,7 @@ class Transcript:
 
 
 def _grouped(keys: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Different rows of a table in order, column by column, and the place of each row in them."""
+    """Distinct rows of a table in order, by column, and each row's position among them."""
     wide = [key.astype(np.int64) for key in keys]
     least = [int(key.min(initial=0)) for key in wide]
     spans = [int(key.max(initial=0)) - low + 1 for key, low in zip(wide, least, strict=True)]

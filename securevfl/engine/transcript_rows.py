@@ -1,4 +1,4 @@
-"""The older rows of a transcript, in chunks: held in memory, in a run's folder, or in its archive.
+"""Older rows of a transcript, in chunks: in memory, in a run's folder, or in its archive.
 
 A row still changes after it was written: its message arrives, comes too late, or never leaves. In a
 folder chunks are never written again, so that every checkpoint can refer to them. What changes
@@ -49,7 +49,7 @@ class Rows(Protocol):
         """Bytes of memory that the chunks take."""
 
     def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
-        """Chunks in order, with all changes; with `only`, those of these numbers."""
+        """Chunks in order, with all changes; with `only`, just the chunks of these numbers."""
 
     def append(self, columns: Columns) -> None:
         """Add a chunk of `CHUNK` rows."""
@@ -69,7 +69,7 @@ class HeldRows:
         self._chunks: list[Columns] = []
 
     def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
-        """Chunks in order, with all changes; with `only`, those of these numbers."""
+        """Chunks in order, with all changes; with `only`, just the chunks of these numbers."""
         for number, columns in enumerate(self._chunks):
             if only is None or number in only:
                 yield columns
@@ -94,7 +94,7 @@ class HeldRows:
 
 
 class SpilledRows:
-    """Chunks in a folder, as files that are written once.
+    """Chunks as files in a folder, each written once.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class SpilledRows:
         return 400 * len(self._changes) + _CACHED * CHUNK * ROW_BYTES
 
     def append(self, columns: Columns) -> None:
-        """Write a chunk, and the changes once they are as many as a chunk has rows.
+        """Write a chunk, and the changes once they are as many as a chunk's rows.
 
         OSError when the folder cannot be written; nothing has changed then.
         """
@@ -171,7 +171,7 @@ class SpilledRows:
         return int(self._recent(row // CHUNK)[name][row % CHUNK])
 
     def change(self, row: int, name: str, value: int) -> None:
-        """Note a new value of the column `name` in a row; the file of the row stays as it is."""
+        """Store a new value of a column in a row; the row's file stays unchanged."""
         if row not in self._changes:
             self._changes[row] = [self.get(row, each) for each in CHANGING]
         self._changes[row][CHANGING.index(name)] = value
@@ -201,7 +201,7 @@ def _by_row(changes: Columns) -> dict[int, list[int]]:
 
 
 def _checked(path: Path, codes: Mapping[str, str]) -> Columns:
-    """Columns of a file, as many and as long as they must be."""
+    """Columns of a file, checked for number and length."""
     columns: Columns = read_file(path)
     if not isinstance(columns, dict) or set(columns) != set(codes):
         raise CheckpointError(f"checkpoint: {path} has other columns than this version")
@@ -214,7 +214,7 @@ def _checked(path: Path, codes: Mapping[str, str]) -> Columns:
 
 
 class ArchivedRows:
-    """The rows of a finished run, read from its archive piece by piece whenever they are wanted.
+    """Rows of a finished run, read from its archive in pieces on demand.
 
     Parameters
     ----------
@@ -236,13 +236,13 @@ class ArchivedRows:
                 yield columns
 
     def append(self, columns: Columns) -> None:
-        """Refused by an error: a finished run sends nothing."""
+        """Raise TypeError: a finished run sends nothing."""
         raise TypeError("a transcript that was loaded from an archive takes no more messages")
 
     def get(self, row: int, name: str) -> int:
-        """Refused, as for `append`."""
+        """Raise TypeError: single rows of an archive are not read."""
         raise TypeError("a row of an archive is not asked for alone")
 
     def change(self, row: int, name: str, value: int) -> None:
-        """Refused, as for `append`."""
+        """Raise TypeError: rows of an archive do not change."""
         raise TypeError("rows of an archive do not change")

@@ -83,7 +83,7 @@ def _declare(cls: _Cls, name: str) -> _Cls:
 
 
 def envelope(kind: str) -> int:
-    """Bytes that a message of a kind has beside its payload.
+    """Bytes of a message of a kind without its payload.
 
     WireError when the kind is longer than 255 bytes.
     """
@@ -94,7 +94,7 @@ def envelope(kind: str) -> int:
 
 
 def size(value: Any, depth: int = 0, modulus: int | None = None) -> int:
-    """Length in bytes of ``encode(value, modulus)``, without encoding it.
+    """Length in bytes of ``encode(value, modulus)``, computed without encoding.
 
     `depth` is how deep the value is nested. WireError where `encode` would: what cannot be written
     is refused when it is sent.
@@ -156,7 +156,7 @@ def encode(value: object, modulus: int | None = None) -> bytes:
 
 
 def encode_rows(rows: np.ndarray, modulus: int | None = None) -> list[bytes]:
-    """``[encode(row, modulus) for row in rows]``, in one pass where the rows allow it."""
+    """``[encode(row, modulus) for row in rows]``, in one pass if possible."""
     if (
         modulus is None
         or rows.ndim < 2
@@ -174,7 +174,7 @@ def encode_rows(rows: np.ndarray, modulus: int | None = None) -> list[bytes]:
 
 
 def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
-    """Payload of its bytes; arrays are read-only, and views of `data` where that is aligned.
+    """Payload from its bytes; arrays are read-only, and views of `data` where aligned.
 
     WireError for truncated, over-long or malformed bytes, and for names that were not declared; for
     packed elements of another number of bits, that are not below p, or with bits after them.
@@ -198,7 +198,7 @@ def decode(data: bytes | memoryview, modulus: int | None = None) -> Any:
 
 
 def decode_each(parts: Sequence[bytes], modulus: int | None = None) -> list[Any]:
-    """``[decode(part, modulus) for part in parts]``, in one pass where the parts allow it.
+    """``[decode(part, modulus) for part in parts]``, in one pass if possible.
 
     Small arrays of field elements of one shape are unpacked together, and are rows of one array.
     """
@@ -256,7 +256,7 @@ class _Rules:
     arrays: int
 
     def count_array(self) -> None:
-        """An array takes up to 1.6 kB beside its elements, and its bytes may be 4."""
+        """Count an array against the limit, since small encoded arrays need far more memory."""
         self.arrays -= 1
         if self.arrays < 0:
             raise WireError(
@@ -315,7 +315,7 @@ def _encode(value: Any, out: bytearray, depth: int, modulus: int | None) -> None
 
 @functools.lru_cache(maxsize=4096)
 def _key(name: str) -> bytes:
-    """Bytes of a text that is a key: names of attributes come again and again."""
+    """Bytes of a text that is a dictionary key; cached, since names repeat."""
     raw = _utf8(name)
     return b"s" + _int.pack(len(raw)) + raw
 
@@ -344,13 +344,13 @@ def _encode_array(tag: bytes, array: np.ndarray, out: bytearray) -> None:
 
 
 def _is_packed(value: object, modulus: int) -> bool:
-    """Whether a message of elements of F_p packs a value: arrays of their dtype, no scalars."""
+    """Whether a message of elements of F_p packs this value: an array of their dtype."""
     return isinstance(value, np.ndarray) and value.dtype == element_dtype(modulus)
 
 
 @functools.lru_cache(maxsize=256)
 def _elements_head(bits: int, shape: tuple[int, ...]) -> bytes:
-    """Bytes of packed elements up to their stream."""
+    """Header bytes of packed elements, before their bit stream."""
     return b"P" + bytes((bits, len(shape))) + struct.pack(f"<{len(shape)}q", *shape)
 
 
@@ -489,7 +489,7 @@ def _decode_elements(view: memoryview, at: int, modulus: int | None) -> tuple[np
 
 @functools.lru_cache(maxsize=256)
 def _elements_form(head: bytes, modulus: int) -> tuple[tuple[int, ...], int]:
-    """Shape of packed elements, and bytes of their stream, by what is before it."""
+    """Shape of packed elements and length of their bit stream, from the header."""
     bits, ndim = head[:2]
     if bits != element_bits(modulus) or ndim > 32:
         raise WireError(

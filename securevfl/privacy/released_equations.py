@@ -137,7 +137,7 @@ class Odometer:
 
     @property
     def state(self) -> State:
-        """"below" the unknowns, "beyond" them, or "spanned" once equations reach the rank."""
+        """State of the equations: "below" the unknowns, "beyond" them, or "spanned" (the rank)."""
         if self.equations < self.unknowns:
             return "below"
         return "spanned" if self.rank is not None and self.equations >= self.rank else "beyond"

@@ -1,1 +1,1 @@
-"""Carriers of frames between parties that are apart, and the sessions that make them reliable."""
+"""Carriers of frames between parties on separate machines, and sessions that make them reliable."""

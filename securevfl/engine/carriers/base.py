@@ -1,4 +1,4 @@
-"""The interface of a carrier: what brings frames from one party to another.
+"""Interface of a carrier, which brings frames from one party to another.
 
 A carrier may lose, repeat, reorder, change and invent frames, and it may stop for a while. Nothing
 is asked of it but that some frames arrive: `securevfl.engine.carriers.session.Session` numbers,
@@ -25,7 +25,7 @@ class Carrier(Protocol):
         """Whether frames can leave at present."""
 
     async def open(self, take: Take, changed: Changed | None = None) -> None:
-        """Connect out. It waits until the first connection stands, however long that takes.
+        """Connect to the others; return once the first connection is open, however long it takes.
 
         CarrierError when waiting would not help: a wrong certificate, or a key that is not let in.
 
@@ -39,7 +39,7 @@ class Carrier(Protocol):
         """
 
     def send(self, receiver: int, frame: bytes) -> None:
-        """Hand over a frame for a party; never blocks. A frame that cannot leave now is dropped.
+        """Hand over a frame for a party without blocking; a frame that cannot leave now is dropped.
 
         Parameters
         ----------

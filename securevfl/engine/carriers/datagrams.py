@@ -1,4 +1,4 @@
-"""Datagrams: the bytes that a carrier sees, their sealing, and their padding.
+"""Datagrams of a carrier: their bytes, encryption and padding.
 
 A datagram has an open head and a sealed content. The head names sender, receiver, the incarnations
 of both and the datagram's number; the content is a piece of a frame, and what its sender has
@@ -91,7 +91,7 @@ def seal(cipher: ChaCha20Poly1305, head: Head, content: Content, *, padded: bool
 
 
 def open_sealed(cipher: ChaCha20Poly1305, head: Head, data: bytes) -> Content:
-    """Inverse of `seal`.
+    """Decrypt a datagram made by `seal`.
 
     SealError for bytes that were changed or forged.
     """
@@ -130,7 +130,7 @@ def encode_hello(sender: int, receiver: int, offer: Offer, answer: Answer) -> by
 
 
 def decode_hello(data: bytes) -> tuple[Offer, Answer]:
-    """Offer and answer of an introduction; its signatures are not checked here.
+    """Offer and answer of an introduction, with unchecked signatures.
 
     WireError for malformed bytes.
     """
@@ -143,7 +143,7 @@ def decode_hello(data: bytes) -> tuple[Offer, Answer]:
 
 
 def _padded(length: int) -> int:
-    """Smallest power of two that is large enough."""
+    """Smallest permitted power of two of at least `length`."""
     return max(_SMALLEST, 1 << (length - 1).bit_length())
 
 

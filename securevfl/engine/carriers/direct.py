@@ -1,4 +1,4 @@
-"""The carrier between parties that reach each other by TCP: each listens, and dials the others.
+"""Carrier over TCP: each party listens, and connects to the others.
 
 A connection is used in one direction, by who opened it. Whoever reaches the port may connect, so a
 connection is a stranger's until a datagram has come by it that the session could open. Of strangers
@@ -67,7 +67,7 @@ class DirectCarrier:
         self._server = await loop.create_server(lambda: _Inward(self), self._host, 0, backlog=256)
 
     def reach(self, peer: int, place: Place) -> None:
-        """Connect to a peer, now and whenever the connection is lost, until it is elsewhere."""
+        """Connect to a peer, and again after each loss of connection, until its place changes."""
         if self._places.get(peer) == place or self._take is None:
             return
         self._leave(peer)
@@ -132,15 +132,15 @@ class DirectCarrier:
             self._strangers.pop(connection, None)
 
     def is_strange(self, connection: _Inward) -> bool:
-        """Whether nothing authentic has come by a connection yet."""
+        """Whether a connection has brought nothing authentic yet."""
         return connection in self._strangers
 
 
 class _Outward(asyncio.Protocol):
-    """A connection that this party has opened, to send by it."""
+    """A connection opened by this party, for sending only."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Have the kernel end a connection whose other end answers no more."""
+        """Set the kernel's keep-alive, which ends a connection to a dead peer."""
         self.lost = asyncio.get_running_loop().create_future()
         self._transport = transport
         opened = transport.get_extra_info("socket")
@@ -148,7 +148,7 @@ class _Outward(asyncio.Protocol):
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _DEAD_SECONDS)
 
     def data_received(self, data: bytes) -> None:
-        """End a connection by which its other end speaks: that is no party."""
+        """Close a connection on which the other end sends, since no party does that."""
         assert isinstance(self._transport, asyncio.Transport)
         self._transport.abort()
 
@@ -159,7 +159,7 @@ class _Outward(asyncio.Protocol):
 
 
 class _Inward(asyncio.Protocol):
-    """A connection that somebody else has opened: datagrams come by it, and none leaves."""
+    """A connection opened by another end, for receiving only."""
 
     def __init__(self, carrier: DirectCarrier) -> None:
         self._carrier = carrier
@@ -169,24 +169,24 @@ class _Inward(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register with the carrier."""
+        """Register the connection with the carrier."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._carrier.greet(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Leave the carrier."""
+        """Remove the connection from the carrier."""
         self.end()
 
     def end(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.abort()
         self._transport, self._room = None, bytearray()
         self._carrier.forget(self)
 
     def data_received(self, data: bytes) -> None:
-        """Cut what comes into datagrams."""
+        """Cut received bytes into datagrams."""
         self._read += len(data)
         self._room += data
         while len(self._room) >= self._wanted:

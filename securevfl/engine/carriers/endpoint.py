@@ -14,7 +14,7 @@ Record = Callable[[str, dict[str, object]], None]
 
 
 class Endpoint:
-    """One party's end of a carrier. All calls come from one asyncio loop.
+    """One party's end of a carrier; all calls must come from one asyncio loop.
 
     Use `transmit` as the `transmit` of a `securevfl.engine.realtime.host.PartyHost`.
 
@@ -42,7 +42,7 @@ class Endpoint:
         self._closed = False
 
     async def open(self) -> None:
-        """Connect the carrier, and introduce this party to the others until they know it.
+        """Connect the carrier, and introduce this party to the others until they answer.
 
         CarrierError as `Carrier.open`.
         """
@@ -51,7 +51,7 @@ class Endpoint:
         self._flush()
 
     def transmit(self, receiver: int, frame: bytes) -> None:
-        """Send a frame. A peer whose store is full, as it takes none, is given up ("gave up")."""
+        """Send a frame; a peer whose store is full is given up (event "gave up")."""
         try:
             self.session.send(receiver, frame)
         except CarrierError as error:
@@ -59,7 +59,7 @@ class Endpoint:
         self._flush_to(receiver)
 
     def reached(self, peer: int) -> None:
-        """Send a peer again what it has not acknowledged: there is a new connection to it alone."""
+        """Resend a peer's unacknowledged data, after a new connection to this peer."""
         self.session.reconnected(peer)
         self._flush_to(peer)
 
@@ -72,7 +72,7 @@ class Endpoint:
         return self.session.idle
 
     async def close(self) -> None:
-        """Stop the timer and close the carrier; what is unacknowledged is lost."""
+        """Stop the timer and close the carrier; unacknowledged data are lost."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -100,7 +100,7 @@ class Endpoint:
         return self._loop.time()
 
     def _flush_to(self, peer: int) -> None:
-        """Send what is due to one peer, and let the timer end no later than for what will be."""
+        """Send one peer's due datagrams, and set the timer no later than its next ones."""
         if self._closed:
             return
         now = self._now()
@@ -111,7 +111,7 @@ class Endpoint:
         self._wake_by(self.session.next_due_to(peer, now), now)
 
     def _flush(self) -> None:
-        """Send what is due, and set the timer for what will be."""
+        """Send all due datagrams, and set the timer for the next ones."""
         if self._closed:
             return
         now = self._now()
@@ -124,7 +124,7 @@ class Endpoint:
         self._wake_by(min(self.session.next_due(now), now + 1.0), now)
 
     def _wake_by(self, time: float, now: float) -> None:
-        """Set the timer, if it would end later than at a time."""
+        """Set the timer to `time`, unless it ends sooner."""
         time = max(time, now + 0.001)
         if time >= self._timer_at:
             return

@@ -1,4 +1,4 @@
-"""The handshake of a link: two parties agree on keys that each of them has signed for.
+"""Handshake of a link: two parties agree on keys, which both have signed.
 
 It is a signed Diffie-Hellman exchange (SIGMA, Krawczyk 2003, without hidden identities), made
 hybrid with ML-KEM-768, so that who records a run opens nothing with a quantum computer later. Both
@@ -61,7 +61,7 @@ class Offer(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A party's word that it has heard a peer's offer.
+    """A party's answer to a peer's offer, which shows that it has received it.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Answer(NamedTuple):
 
 
 class Chains(NamedTuple):
-    """The four chains of a link: data and acknowledgements, in both directions."""
+    """The four key chains of a link: data and acknowledgements, in both directions."""
 
     sent: Chain
     sent_acks: Chain
@@ -88,7 +88,7 @@ class Chains(NamedTuple):
 
 
 class Credentials(NamedTuple):
-    """By what a party proves who it is, and knows the others.
+    """Means by which a party proves its identity and checks the others'.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Handshake:
             raise SealError(f"link: an offer of {name_of(self.peer)} is not signed by it")
 
     def hear(self, theirs: Offer) -> None:
-        """Answer an offer that was checked; one that came before is forgotten.
+        """Answer a checked offer; an earlier offer of the peer is dropped.
 
         SealError for keys that are none.
         """
@@ -155,7 +155,7 @@ class Handshake:
         self.answer = Answer(heard, ciphertext, self._credentials.sign(said))
 
     def agree(self, answer: Answer, shift: int = 0) -> Chains | None:
-        """Chains of the link, from the peer's answer; None where it has heard another offer.
+        """Key chains of the link from the peer's answer; None if it answers another offer.
 
         SealError for an answer that the peer's identity has not signed, or with keys that are none.
 
@@ -220,7 +220,7 @@ class Handshake:
 
 
 class Chain:
-    """The keys of one direction, each made of the one before, which is then forgotten.
+    """Keys of one direction, each derived from the previous one, which is then deleted.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ class Chain:
         self._newest: tuple[int, ChaCha20Poly1305] | None = None  # of a key for several numbers
 
     def __getstate__(self) -> dict[str, object]:
-        """Its keys; the cipher is made of them."""
+        """The keys without the cipher, which can be made from them."""
         return vars(self) | {"_newest": None}
 
     def cipher(self, number: int) -> ChaCha20Poly1305:
@@ -260,7 +260,7 @@ class Chain:
         return ChaCha20Poly1305(key)
 
     def used(self, number: int, lowest: int) -> None:
-        """Forget what is needed no more, now that a number was used.
+        """Delete keys that are no longer needed after a datagram number was used.
 
         Parameters
         ----------
@@ -291,7 +291,7 @@ def _hash(data: bytes) -> bytes:
 
 
 def _new_mlkem() -> MLKEM768PrivateKey | None:
-    """A new ML-KEM-768 key, or None where the installed library has none (FIPS 203)."""
+    """A new ML-KEM-768 key (FIPS 203); None if the installed library lacks it."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
@@ -303,7 +303,7 @@ def _new_mlkem() -> MLKEM768PrivateKey | None:
 
 
 def _encapsulate(public: bytes, peer: int) -> tuple[bytes, bytes]:
-    """Shared secret and ciphertext."""
+    """Shared secret and ciphertext for a peer's ML-KEM-768 public key."""
     from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PublicKey
 
     try:

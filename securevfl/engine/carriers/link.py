@@ -1,4 +1,4 @@
-"""The two halves of a reliable link: what leaves and is kept until it is acknowledged, what comes.
+"""The two halves of a reliable link: data stored until acknowledged, and received data.
 
 Both know neither carrier nor cipher. `Outgoing` numbers pieces of frames, keeps them and tells
 which are due; `Incoming` puts what arrives into order and frames together.
@@ -22,7 +22,7 @@ _AT_ONCE = 8  # datagrams that are sent again when the timer ends; the next answ
 
 @dataclass
 class Piece:
-    """A part of a frame: the content of one datagram, not sealed yet."""
+    """Part of a frame: the content of one datagram before encryption."""
 
     flags: int
     total: int
@@ -70,7 +70,7 @@ class Outgoing:
         self._all_again = False
 
     def push(self, frame: bytes) -> None:
-        """Cut a frame into pieces, and store them."""
+        """Cut a frame into pieces and store them for sending."""
         pieces = range(0, max(len(frame), 1), LARGEST_PIECE)
         for at in pieces:
             data = frame[at : at + LARGEST_PIECE]
@@ -80,11 +80,11 @@ class Outgoing:
         self.stored += len(frame)
 
     def again(self) -> None:
-        """Make everything that is not acknowledged due for sending at once."""
+        """Make all unacknowledged data due for sending at once."""
         self._all_again = True
 
     def due(self, now: float, seal: Callable[[int, Piece], bytes]) -> Iterator[bytes]:
-        """Datagrams to be sent now: first those that are sent again, then new ones.
+        """Datagrams to send now: repeated ones first, then new ones.
 
         One counts as sent as soon as it is yielded, so the caller must send it.
 
@@ -109,7 +109,7 @@ class Outgoing:
             yield data
 
     def next_due(self, now: float) -> float:
-        """Time at which `due` is to be asked again."""
+        """Time at which `due` must be called again."""
         if self._all_again or self._may_send():
             return now
         if not self._kept:
@@ -141,7 +141,7 @@ class Outgoing:
 
     @property
     def idle(self) -> bool:
-        """Whether all is acknowledged."""
+        """Whether everything is acknowledged."""
         return not self._waiting and not self._kept
 
     def _may_send(self) -> bool:
@@ -163,7 +163,7 @@ class Outgoing:
         return [kept for _, kept in self._gaps() if now >= kept.left + self._gap_wait]
 
     def _gaps(self) -> Iterator[tuple[int, _Stored]]:
-        """Datagrams that the peer misses although it has later ones."""
+        """Datagrams that the peer lacks although it has later ones."""
         if next(iter(self._kept)) >= self._farthest:  # as it is on a carrier that loses nothing
             return
         for number, kept in self._kept.items():
@@ -174,7 +174,7 @@ class Outgoing:
 
     @property
     def _gap_wait(self) -> float:
-        """A resent datagram is given one round trip to close its gap."""
+        """Seconds that a resent datagram has to arrive: one round trip."""
         return max(self._trip, 0.02)
 
     @property
@@ -190,7 +190,7 @@ class Outgoing:
         return fresh
 
     def _arrive(self, number: int, kept: _Stored, now: float) -> bool:
-        """Note that the peer has a datagram; its bytes are needed no more. Whether that is news."""
+        """Delete a datagram that the peer has; return whether this was news."""
         if kept.arrived:
             return False
         if kept.times == 1:  # of one that was resent nobody knows which copy arrived
@@ -231,7 +231,7 @@ class Incoming:
         self._missing = 0  # bytes of the frame that is being put together
 
     def wants(self, number: int) -> bool:
-        """Whether a datagram is new; of one that came before the content is not even opened.
+        """Whether a datagram is new; the content of a repeated one is not decrypted.
 
         WireError for one beyond the window, which an honest peer does not send yet.
         """
@@ -256,14 +256,14 @@ class Incoming:
 
     @property
     def later(self) -> int:
-        """Bits that tell which datagrams after the first missing one have come."""
+        """Bit mask of the datagrams received after the first missing one."""
         found = 0
         for number in self._early:
             found |= 1 << (number - self.expected - 1)
         return found
 
     def _join(self, piece: Piece) -> bytes | None:
-        """The frame that a piece ends, if it ends one."""
+        """The frame that a piece completes, or None."""
         if bool(piece.flags & FIRST) == bool(self._parts):
             raise WireError("datagram: a frame begins within another one, or without a beginning")
         if piece.flags & FIRST:

@@ -1,4 +1,4 @@
-"""The carrier over a relay that speaks NATS: outbound connections, TLS, one key a party.
+"""Carrier over a NATS relay: outbound connections, TLS, one key for each party.
 
 Of the protocol of NATS it uses what a relay of frames needs: INFO, CONNECT, SUB, PUB, MSG, PING and
 PONG. The relay is not trusted. TLS begins before its first word, its certificate is known by the
@@ -34,7 +34,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.1, 3.0  # seconds between attempts to connect
 
 @dataclass(frozen=True)
 class RelayAddress:
-    """The address of a relay, and the public key of its certificate.
+    """Address of a relay, and the fingerprint of its certificate's public key.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class RelayAddress:
 
     @classmethod
     def parse(cls, text: str) -> RelayAddress:
-        """Inverse of `str`: ``host:port#fingerprint``.
+        """Relay address from its text ``host:port#fingerprint`` (inverse of `str`).
 
         Raises ConfigurationError.
         """
@@ -264,7 +264,7 @@ class NatsCarrier:
                 )
 
     async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        """Take frames until the connection ends; why it ended."""
+        """Receive frames until the connection ends; return the reason."""
         place = ":".join(map(str, (writer.get_extra_info("peername") or ("it",))[:2]))
         loop = asyncio.get_running_loop()
         try:
@@ -288,7 +288,7 @@ class NatsCarrier:
             self._take(frame)
 
     async def _watch(self, writer: asyncio.StreamWriter) -> None:
-        """End a connection whose relay answers no more, or when an earlier relay is back."""
+        """Close a connection to a dead relay, or when a preferred relay is back."""
         loop = asyncio.get_running_loop()
         while loop.time() - self._heard < _DEAD_SECONDS:
             writer.write(b"PING\r\n")
@@ -298,7 +298,7 @@ class NatsCarrier:
         writer.transport.abort()
 
     async def _earlier_is_back(self) -> bool:
-        """Whether a relay before the present one lets this party in."""
+        """Whether a relay earlier in the list than the present one accepts this party."""
         for address in self._addresses[: self._place]:
             with suppress(*_FAILURES):
                 _, writer = await self._try(address)
@@ -308,7 +308,7 @@ class NatsCarrier:
 
 
 def _context() -> ssl.SSLContext:
-    """TLS 1.3 that leaves it to `_check_certificate` who the relay is."""
+    """TLS 1.3 context without certificate check, which `_check_certificate` makes."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_3
     made.check_hostname = False
@@ -317,7 +317,7 @@ def _context() -> ssl.SSLContext:
 
 
 def _check_certificate(address: RelayAddress, writer: asyncio.StreamWriter) -> None:
-    """Refuse a relay with another key, before it gets a word.
+    """Refuse a relay with another key, before anything is sent to it.
 
     Raises CarrierError.
     """
@@ -332,7 +332,7 @@ def _check_certificate(address: RelayAddress, writer: asyncio.StreamWriter) -> N
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
-    """Next line of the relay, without its end.
+    """Next line from the relay, without its line end.
 
     Raises EOFError, OSError, ValueError.
     """
@@ -354,7 +354,7 @@ def _length(line: bytes) -> int:
 
 
 def _told(address: RelayAddress, error: Exception) -> CarrierError:
-    """The error of an address, with its name; of a kind that tells whether it is for good."""
+    """The error for an address, with its name; its class shows whether retrying is useless."""
     if isinstance(error, _RefusedError):
         return _RefusedError(f"relay {address.place}: {error}")
     if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
@@ -364,7 +364,7 @@ def _told(address: RelayAddress, error: Exception) -> CarrierError:
 
 
 async def _end(writer: asyncio.StreamWriter) -> None:
-    """Close a connection, whatever state it is in."""
+    """Close a connection in any state."""
     writer.close()
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(1.0):

@@ -1,4 +1,4 @@
-"""The session of one party: frames on an unreliable carrier, each delivered once and in order.
+"""Session of one party: each frame delivered once and in order, over an unreliable carrier.
 
 A frame of `securevfl.engine.security.frames.Links` is cut into datagrams of at most
 `LARGEST_DATAGRAM` bytes. Each datagram is numbered and sealed with a key of its own, and kept until
@@ -65,37 +65,37 @@ class _Link:
 
     @property
     def epoch(self) -> int | None:
-        """Number of the peer's newest known incarnation; None before it introduced itself."""
+        """Number of the peer's newest known incarnation (start); None before its introduction."""
         return None if self.handshake.theirs is None else self.handshake.theirs.epoch
 
     @property
     def newest(self) -> tuple[int, int]:
-        """Epoch and attempt of the peer's newest offer."""
+        """Epoch and attempt numbers of the peer's newest offer."""
         theirs = self.handshake.theirs
         return (-1, -1) if theirs is None else (theirs.epoch, theirs.attempt)
 
     def say_hello_at_once(self) -> None:
-        """Make the introduction due at once, and the waits for its answer short again."""
+        """Make the introduction due at once, with short waits for its answer."""
         self.hello_at, self.hello_wait = _AT_ONCE, _FIRST_HELLO
 
     def answer_by(self, time: float) -> None:
-        """Send an acknowledgement by a time, on its own if no data leave before."""
+        """Schedule an acknowledgement for `time` at the latest, if no data carry it sooner."""
         self.answer_at = min(self.answer_at, time)
 
     def answered(self, now: float) -> None:
-        """Note that the peer was just told what has come."""
+        """Note that an acknowledgement was just sent to the peer."""
         self.unanswered = 0
         self.answer_at = now + KEEPALIVE
 
     def next_due(self, now: float) -> float:
-        """Time at which something is due."""
+        """Time of the link's next datagram."""
         if not self.present:
             return min(self.hello_at, self.answer_at)
         return min(self.answer_at, self.outgoing.next_due(now))
 
 
 class Session:
-    """The reliable links of one incarnation of a party, below its `Links`.
+    """Reliable links of one incarnation of a party, below its `Links`.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Session:
         self._resent = 0  # on links that are over
 
     def send(self, receiver: int, frame: bytes) -> None:
-        """Store a frame until the peer has it; `due` hands out its datagrams.
+        """Store a frame until the peer acknowledges it; `due` returns its datagrams.
 
         A frame to a peer that is neither present nor expected, or was given up, is lost.
         CarrierError naming the peer, when more than `most_stored` bytes would wait for it.
@@ -192,7 +192,7 @@ class Session:
         link.expected = epoch
 
     def take(self, data: bytes, now: float) -> tuple[int | None, bool]:
-        """Receive a datagram. One that is not valid is counted in `rejected`, and else ignored.
+        """Receive a datagram; an invalid one is counted in `rejected` and ignored.
 
         Returns the peer to whom something may be due now, and whether the datagram is a new one
         that the peer sealed.
@@ -213,11 +213,11 @@ class Session:
         return None, False
 
     def due(self, now: float) -> list[tuple[int, bytes]]:
-        """Datagrams to send at `now`, in seconds, as (receiver, bytes); they count as sent."""
+        """Datagrams due at `now`, in seconds, as (receiver, bytes); they count as sent."""
         return [(peer, data) for peer in self._links for data in self.due_to(peer, now)]
 
     def due_to(self, peer: int, now: float) -> list[bytes]:
-        """Datagrams to send to one peer at `now`, in seconds; they count as sent."""
+        """Datagrams due to one peer at `now`, in seconds; they count as sent."""
         link = self._links[peer]
         leaving = []
         if not link.present and now >= link.hello_at:
@@ -233,16 +233,16 @@ class Session:
         return leaving
 
     def next_due(self, now: float) -> float:
-        """Time at which `due` must be asked again at the latest; `now` where something is due."""
+        """Latest time for the next call of `due`; `now` if something is due."""
         times = [link.next_due(now) for link in self._links.values()]
         return max(now, min(times, default=_NEVER))
 
     def next_due_to(self, peer: int, now: float) -> float:
-        """Time at which `due_to` must be asked again at the latest; at least `now`."""
+        """Latest time for the next call of `due_to`; at least `now`."""
         return max(now, self._links[peer].next_due(now))
 
     def reconnected(self, peer: int | None = None) -> None:
-        """Send what is unacknowledged again at once: the carrier has a new connection.
+        """Resend unacknowledged data at once, after a new connection of the carrier.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class Session:
                 link.answer_at = _AT_ONCE
 
     def give_up(self, peer: int, why: str) -> None:
-        """Drop what waits for a peer, and all that is sent to it before its next incarnation."""
+        """Drop data for a peer, stored or new, until its next incarnation."""
         link = self._links[peer]
         self.gone[peer] = why
         link.outgoing.clear()
@@ -265,11 +265,11 @@ class Session:
 
     @property
     def present(self) -> frozenset[int]:
-        """Peers whose present incarnation has shown that it knows this one."""
+        """Peers whose present incarnation has acknowledged this one."""
         return frozenset(n for n, link in self._links.items() if link.present)
 
     def silent(self, now: float, seconds: float) -> list[int]:
-        """Known peers from which nothing new and authentic came for `seconds` or longer.
+        """Known peers without new authentic data for `seconds` or longer.
 
         A present peer says something every `KEEPALIVE` seconds. A datagram that a relay repeats is
         nothing new.
@@ -295,14 +295,14 @@ class Session:
         return all(link.outgoing.idle for link in self._links.values())
 
     def _new_link(self, peer: int) -> _Link:
-        """A link to the next incarnation of a peer, with an offer of its own."""
+        """A link to the next incarnation of a peer, with a new offer."""
         self._attempts[peer] += 1
         which = self.index, peer, self.epoch, self._attempts[peer]
         handshake = Handshake(self._credentials, *which)
         return _Link(handshake, self._largest, len(self._attempts))
 
     def _begin_anew(self, peer: int) -> _Link:
-        """Replace the link to a peer, with all that waits for it."""
+        """Replace the link to a peer; data stored for it are dropped."""
         self._resent += self._links[peer].outgoing.resent
         self._links[peer] = made = self._new_link(peer)
         self.gone.pop(peer, None)
@@ -357,7 +357,7 @@ class Session:
         return True
 
     def _put(self, head: Head, link: _Link, content: Content, now: float) -> None:
-        """Deliver what is whole and next in order."""
+        """Deliver complete frames that are next in order."""
         piece = Piece(content.flags, content.total, content.piece)
         try:
             frames = link.incoming.put(head.number, piece)
@@ -371,7 +371,7 @@ class Session:
             self._deliver(frame, head.sender)
 
     def _welcome(self, peer: int, link: _Link) -> None:
-        """Count a peer as present: it holds the key that its introduction names, and knows ours."""
+        """Mark a peer as present: it proved its key and knows this incarnation."""
         if link.present:
             return
         link.present = True

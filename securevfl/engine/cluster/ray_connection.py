@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, refused within seconds if it cannot be made."""
+"""Connection to a Ray cluster, which fails within seconds if it cannot be made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from securevfl.errors import ConfigurationError, needs
 
 
 def connect(address: str | None, *, seconds: float = 3.0) -> Any:
-    """The Ray module, connected. Without an address it starts a cluster on this machine.
+    """The Ray module, connected; without an address a cluster starts on this machine.
 
     Ray listens on all network interfaces, and whoever may submit work to a cluster runs code as its
     user. So a cluster that is started here asks everybody for a token, drawn at random unless
@@ -51,7 +51,7 @@ def _own_handler_of_sigterm() -> Iterator[None]:
 
 
 def _connected(ray: Any, address: str | None, seconds: float) -> Any:
-    """The Ray module, after it has been connected."""
+    """The Ray module after connecting."""
     options: dict[str, Any] = {
         "log_to_driver": False,
         "include_dashboard": False,
@@ -112,7 +112,7 @@ _SETTINGS = 4  # type of the frame that a server answers with
 
 
 def _preflight(address: str, seconds: float) -> None:
-    """Refuse an address at which no Ray cluster answers; Ray itself would try for a minute."""
+    """Refuse an address where no Ray cluster answers; Ray itself would try for a minute."""
     import socket
 
     host, _, port = address.rpartition(":")
@@ -138,7 +138,7 @@ def _preflight(address: str, seconds: float) -> None:
 
 
 def _wrapped(plain: Any) -> Any:
-    """The connection, within TLS if Ray is configured for it."""
+    """The connection, wrapped in TLS if Ray is configured for it."""
     import ssl
 
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):

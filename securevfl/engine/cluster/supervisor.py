@@ -1,4 +1,4 @@
-"""The supervisor of a run on a Ray cluster: it starts, polls and restarts the parties' actors.
+"""Supervisor of a run on a Ray cluster: starts, polls and restarts the parties' actors.
 
 Every party is an actor of its own (`securevfl.engine.realtime.actor`). Actors send each other
 frames over TCP, sealed end to end (`securevfl.engine.realtime.peers`); none passes through Ray. The
@@ -66,13 +66,13 @@ class _ActorRecord:
 
     @property
     def setup_done(self) -> bool:
-        """Whether the party can come back: it has got beyond its setup, as far as is known."""
+        """Whether the party can be restarted: it has finished its set-up."""
         return self.came_back or (self.status is not None and self.status.setup_done)
 
 
 @dataclass
 class Ended:
-    """The result of a run: what the parties' actors returned at its end.
+    """Result of a run: data that the parties' actors returned at its end.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class Cluster:
         spares: Callable[[Collection[int]], bool],
         go_back: GoBack | None = None,
     ) -> None:
-        """Give the actors, whose run has ended, another run of the same parties; `run` starts it.
+        """Assign another run of the same parties to the actors, whose run has ended.
 
         An actor that dies before it has begun is not waited for, as at any beginning.
         ConfigurationError, SealError as for a new cluster; then nothing has changed.
@@ -178,7 +178,7 @@ class Cluster:
 
     @property
     def _restarts(self) -> int:
-        """Number of times that a party may come back: 0 without checkpoints, -1 for no limit."""
+        """Limit on restarts of a party: 0 without checkpoints, -1 for no limit."""
         return self._most if self.assignment.folder is not None else 0
 
     # -- running -------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Cluster:
         passed: int = 0,
         pause: Callable[[], bool] | None = None,
     ) -> Ended | None:
-        """Run to the end; None if `pause` returned true before.
+        """Run to the end; return None if `pause` returned true before.
 
         DataError when a party's own table cannot be used. RunError when a party's code fails, what
         it waits for was lost for good, or a party does not answer before its first round or is
@@ -229,7 +229,7 @@ class Cluster:
             time.sleep(_TICK)
 
     def states(self, parties: Iterable[int] | None = None) -> dict[int, dict[str, Any]]:
-        """Snapshots, as they stand, of parties (all) that are alive and answer in time."""
+        """Present snapshots of parties (default: all) that are alive and answer in time."""
         return self._from_all("models", parties)
 
     def ask(self, index: int, question: Callable[[Party], _T]) -> _T:
@@ -252,7 +252,7 @@ class Cluster:
 
     @property
     def processes(self) -> dict[int, int]:
-        """Process number of each party's actor on its machine, as the last answers said."""
+        """Process number of each party's actor on its machine, by the last answers."""
         return {n: record.process for n, record in self._records.items()}
 
     def close(self) -> None:
@@ -264,13 +264,13 @@ class Cluster:
 
     @property
     def bytes(self) -> int:
-        """Bytes that all parties have sent, as the last answers said."""
+        """Bytes sent by all parties, by the last answers."""
         return sum(record.bytes for record in self._records.values())
 
     # -- actors --------------------------------------------------------------------------------
 
     def _check_places(self) -> None:
-        """Refuse a resource that no node has: Ray would wait for it without end."""
+        """Refuse a resource that no node has, since Ray would wait for it forever."""
         strange = sorted(set(self._place) - set(self.assignment.parties))
         if strange:
             raise ConfigurationError(f"cluster: there is no {name_of(strange[0])} to place")
@@ -285,7 +285,7 @@ class Cluster:
                 )
 
     def rounds(self) -> dict[int, list[int]]:
-        """Rounds of which each party has a whole checkpoint on its machine.
+        """Rounds of which each party has a complete checkpoint on its machine.
 
         Processes of an earlier driver that was killed may still write there; it waits for their
         end. CheckpointError when such a process does not end.
@@ -325,7 +325,7 @@ class Cluster:
 
     @property
     def _passed(self) -> int:
-        """Nanoseconds of the run: no clock of a machine, which may be set, and none of a node."""
+        """Nanoseconds since the start of the run, from this process's monotonic clock."""
         return self._before + (0 if self._zero is None else time.monotonic_ns() - self._zero)
 
     def _anybody_is_away(self) -> bool:
@@ -334,7 +334,7 @@ class Cluster:
         return any(r.begin is not None or r.ending or r.lost for r in records)
 
     def _all_go_back(self) -> None:
-        """Let all parties begin anew from one round, since one of them died.
+        """Restart all parties from one round after one of them died.
 
         RunError when parties die again and again meanwhile.
         """
@@ -363,7 +363,7 @@ class Cluster:
             self._record(index, "up", told)
 
     def _make_all(self, restored: bool, at: int | None) -> dict[int, Introduction]:
-        """Let the actors make their parties; their introductions.
+        """Have the actors create their parties; return the parties' introductions.
 
         At most twice as many as there are cores do so at once: to load data takes several times
         the memory that a party needs afterwards.
@@ -382,17 +382,17 @@ class Cluster:
     def _asked_to_begin(
         self, record: _ActorRecord, epoch: int, *, restored: bool, at: int | None
     ) -> Any:
-        """Reference of an actor's introduction. A new process of it has the first assignment."""
+        """Reference to an actor's introduction; a new actor process first gets the assignment."""
         return record.actor.begin.remote(
             epoch, restored=restored, at=at, floor=self._floor, assignment=self._later
         )
 
     def _answers(self, references: Mapping[int, object]) -> dict[int, Any]:
-        """Answers of all parties asked; a run that has not begun cannot do without one."""
+        """Answers of all parties asked; before the start of a run all are required."""
         return dict(self._arriving(references))
 
     def _arriving(self, references: Mapping[int, object]) -> Iterator[tuple[int, Any]]:
-        """Parties with their answers, as they arrive, before the first round.
+        """Parties with their answers in the order of arrival, before the first round.
 
         RunError when a party does not answer in time.
         """
@@ -423,7 +423,7 @@ class Cluster:
         )
 
     def _poll_all(self) -> None:
-        """Ask each actor for its report; slow answers are taken by a later call."""
+        """Ask each actor for its report; slow answers are read by a later call."""
         for index, record in self._records.items():
             if record.lost:
                 continue
@@ -458,7 +458,7 @@ class Cluster:
                 self._fell_silent(index, record, limit)
 
     def _fell_silent(self, index: int, record: _ActorRecord, seconds: float) -> None:
-        """Have Ray end a party's process that does not answer; its machine may be gone as well."""
+        """Have Ray end the process of a party that does not answer, perhaps with its machine."""
         if not record.setup_done:
             raise RunError(self._silence([index], seconds))
         record.silences += 1
@@ -513,7 +513,7 @@ class Cluster:
             record.begin = record.actor.claim.remote()
 
     def _try_return(self, index: int, record: _ActorRecord) -> None:
-        """Bring a party back if its new process is there."""
+        """Restart a party if its new process exists."""
         from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 
         ready, _ = self._ray.wait([record.begin], timeout=0)
@@ -535,7 +535,7 @@ class Cluster:
             self._introduce(index, record, answer)
 
     def _introduce(self, index: int, record: _ActorRecord, introduced: Introduction) -> None:
-        """Let a party that came back alone go on, and the others know of it."""
+        """Let a restarted party continue, and introduce it to the others."""
         record.introduced, record.epoch = introduced, introduced.epoch
         for n, other in self._records.items():
             if n != index and not other.lost and other.begin is None:
@@ -545,7 +545,7 @@ class Cluster:
         self._record(index, "up", {"life": introduced.epoch})
 
     def _fell(self, index: int, **why: str) -> None:
-        """Record that a party is down, and remember it where all go back with it."""
+        """Record that a party is down, also for a common restart of all."""
         record = self._records[index]
         fields = {"life": record.epoch, "for good": record.lost} | why
         event = self._record(index, "down", fields)
@@ -562,7 +562,7 @@ class Cluster:
     # -- the end -------------------------------------------------------------------------------
 
     def _check_progress(self) -> None:
-        """End a run in which nothing moves any more."""
+        """End a run without any progress."""
         statuses = {n: p.status for n, p in self._records.items()}
         signature = [None if s is None else s.progress for s in statuses.values()]
         busy = any(p.poll is not None or p.begin is not None for p in self._records.values()
@@ -589,7 +589,7 @@ class Cluster:
         raise StalledError(f"cluster: nothing moved for {self.patience:g} s: {waiting}")
 
     def _last_polls(self) -> None:
-        """Give the other parties a second to end as well, and take their last reports."""
+        """Give the other parties a second to end, and read their last reports."""
         end = time.monotonic() + 1.0
         while time.monotonic() < end:
             self._poll_all()
@@ -599,7 +599,7 @@ class Cluster:
             time.sleep(_TICK)
 
     def _collect(self) -> Ended | None:
-        """States and transcripts of all parties; one that is down is given time to come back.
+        """States and transcripts of all parties; waits for a party that is down to return.
 
         None where all go back with it: then the run is not over.
         """
@@ -655,7 +655,7 @@ class DiedError(RunError):
 
 
 def _told(index: int, error: Any) -> Exception:
-    """The error of a party's code in its actor, without the lines of Ray around it."""
+    """Error of a party's code in its actor, without Ray's traceback lines."""
     cause: Exception = error.cause
     if isinstance(cause, SecureVFLError):
         return cause
@@ -668,7 +668,7 @@ def _told(index: int, error: Any) -> Exception:
 
 
 def restored_copy(party: Party, state: Mapping[str, Any]) -> Party:
-    """The driver's own object of a party, filled with the state that the party's actor returned."""
+    """The driver's own object of a party, with the state that the party's actor returned."""
     own = snapshot(party, waits=0, time=0)
     restore(party, {**state, "once": own["once"]})
     return party

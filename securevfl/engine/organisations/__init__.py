@@ -1,1 +1,1 @@
-"""Parties as processes of organisations that are apart: no driver, a carrier between them."""
+"""Parties as processes of separate organisations: no driver, a carrier between them."""

@@ -1,4 +1,4 @@
-"""Beacons: what a party says of itself to all others, again and again, signed by its identity.
+"""Beacons: signed reports of a party's state, sent repeatedly to all others.
 
 Beacons need no order and no acknowledgement: each holds all that the others must know, and a newer
 one replaces an older one. So parties that were restarted, or heard nothing for a while, find each
@@ -21,7 +21,7 @@ _TYPES = (int, int, int, int, tuple, tuple, tuple, bool, bool, bool, bytes)
 
 
 class Beacon(NamedTuple):
-    """The state of a party, as it tells the others.
+    """State of a party as it reports it to the others.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Beacon(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes, manifest: Manifest) -> Beacon:
-        """A beacon that its sender has signed for this session.
+        """A beacon whose sender's signature is valid for this session.
 
         WireError for bytes that are no beacon. SealError for one that the sender's identity has not
         signed for this session.

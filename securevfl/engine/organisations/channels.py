@@ -1,4 +1,4 @@
-"""Several channels over one connection: those of beacons, and of each incarnation's session."""
+"""Several channels over one connection: for beacons and for each incarnation's session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Channels:
         await self._carrier.close()
 
     def channel(self, name: str) -> Channel:
-        """The channel of a name, the same at all parties."""
+        """The channel with a name, the same at all parties."""
         return Channel(self, hashlib.sha256(f"channel {name}".encode()).digest()[:_TAG])
 
     @property
@@ -50,12 +50,12 @@ class Channels:
             self._changes[tag] = changed
 
     def detach(self, tag: bytes) -> None:
-        """Drop the datagrams of a channel that come from now on."""
+        """Drop all further datagrams of a channel."""
         self._takes.pop(tag, None)
         self._changes.pop(tag, None)
 
     def send(self, receiver: int, data: bytes) -> None:
-        """Send a datagram, which begins with the tag of its channel."""
+        """Send a datagram, which begins with its channel's tag."""
         self._carrier.send(receiver, data)
 
     def _take(self, data: bytes) -> None:
@@ -70,7 +70,7 @@ class Channels:
 
 
 class Channel:
-    """One channel of `Channels`: a `securevfl.engine.carriers.base.Carrier` of its own."""
+    """One channel of `Channels`, which is a `securevfl.engine.carriers.base.Carrier`."""
 
     def __init__(self, channels: Channels, tag: bytes) -> None:
         self._channels = channels
@@ -82,7 +82,7 @@ class Channel:
         return self._channels.connected
 
     async def open(self, take: Take, changed: Changed | None = None) -> None:
-        """Begin to take datagrams of this channel; the connection stands already."""
+        """Receive datagrams of this channel from now on; the connection is already open."""
         self._channels.attach(self._tag, take, changed)
 
     def send(self, receiver: int, frame: bytes) -> None:
@@ -90,5 +90,5 @@ class Channel:
         self._channels.send(receiver, self._tag + frame)
 
     async def close(self) -> None:
-        """End taking datagrams of this channel; those that come are dropped."""
+        """Drop this channel's datagrams from now on."""
         self._channels.detach(self._tag)

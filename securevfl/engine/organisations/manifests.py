@@ -1,4 +1,4 @@
-"""The way of the manifest to a party that has only an invitation: the server sends it.
+"""Transfer of the manifest from the server to a party that has only an invitation.
 
 The text is public, and its hash is in the invitation; nothing else is asked of who sends it.
 """
@@ -23,7 +23,7 @@ _MOMENT = 1.0  # seconds after which it says for whom it waits
 
 
 class ManifestSource:
-    """Server's end of the manifest's way: it answers each party's request for the manifest."""
+    """Server's end of the manifest transfer: answers each party's request."""
 
     def __init__(self, channels: Channels, manifest: Manifest) -> None:
         self._channel = channels.channel(_CHANNEL)
@@ -50,7 +50,7 @@ async def obtain_manifest(
     *,
     patience: float = 15.0,
 ) -> Manifest:
-    """The manifest with a digest, from the server; it waits until the server is there.
+    """The manifest with a given digest from the server; waits until the server is there.
 
     ConfigurationError when the server sends another manifest. CarrierError when no relay lets the
     party in.

@@ -1,4 +1,4 @@
-"""A phase: one part of a session, in which every party runs one coroutine to its end."""
+"""A phase: part of a session, in which every party runs one coroutine to its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from securevfl.engine.realtime.host import PartyHost
 
 @dataclass(frozen=True)
 class Phase:
-    """One part of a session, as one party carries it out.
+    """One phase of a session at one party.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The process of one party: it finds the others by beacons, and runs the phases of a session.
+"""Process of one party: finds the others by beacons, and runs the phases of a session.
 
 Nobody drives it. All parties follow the same rule from what all say of themselves. An era is the
 list of all parties' lives, that is how often each one's process was started. A phase runs in one
@@ -39,11 +39,11 @@ _AFTER_SERVER = 2.0  # seconds in which a client must end after the server has, 
 
 
 class OthersFailedError(RunError):
-    """Another party of a session ended with an error, so that this one cannot go on."""
+    """Another party of a session ended with an error, so this one cannot continue."""
 
 
 class Process:
-    """One party of a session.
+    """One party's process in a session.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Process:
     # -- the session ---------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect out, and note that the session is used: what is signed leaves from here on.
+        """Connect, and record that the session is used: signed messages leave from here on.
 
         CarrierError when no relay lets the party in; then the session is not used.
         ConfigurationError when it was used in another run meanwhile.
@@ -137,7 +137,7 @@ class Process:
             await ManifestSource(self._channels, self.manifest).open()
 
     async def gather(self, left: Callable[[], float]) -> Manifest:
-        """The manifest signed by all; waits until every party was heard and has signed it.
+        """The manifest signed by all; waits until every party has signed.
 
         RunError when the deadline has passed; it names those who did not come.
 
@@ -160,7 +160,7 @@ class Process:
         return self.manifest
 
     async def carry_out(self, phase: Phase) -> None:
-        """Run a phase to its end; afterwards its result is on disk.
+        """Run a phase to its end; then its result is on disk.
 
         DataError when this party's own table cannot be used. RunError when the code of this party,
         or of another one, ended in an error.
@@ -178,7 +178,7 @@ class Process:
             self._phase = None
 
     async def leave(self, ended: int | None) -> None:
-        """Tell the others for a while that this party has ended, and disconnect.
+        """Report this party's end to the others for a while, then disconnect.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Process:
         await self.close()
 
     async def close(self) -> None:
-        """Disconnect at once; the others wait for this party to come back."""
+        """Disconnect at once; the others wait for this party to return."""
         await asyncio.sleep(_TICK)  # what was said leaves
         await self._channels.close()
 
@@ -250,7 +250,7 @@ class Process:
             )
 
     async def _catch_up(self, phase: Phase) -> None:
-        """Take a life that nobody has heard of, in place of one that is over."""
+        """Start a new incarnation, with an unused number, after this party's earlier one ended."""
         await self._stop()
         self.roster.life = self._renew(self.roster.known_life())
         self._rounds, self._origin = phase.rounds(), phase.store.origin()
@@ -283,7 +283,7 @@ class Process:
         return not server.begun and server.era != self._era
 
     def _is_asked_back(self, phase: Phase) -> bool:
-        """Whether a party that has not ended wants to begin with the present lives of all."""
+        """Whether a party that has not ended wants to restart with all present incarnations."""
         lives = self.roster.lives
         return any(
             beacon.phase == phase.number and not beacon.done and beacon.era == lives
@@ -291,7 +291,7 @@ class Process:
         )
 
     async def _try_begin(self, phase: Phase) -> None:
-        """Make the party's next incarnation, if all others are there for it."""
+        """Create the party's next incarnation once all other parties are ready for it."""
         self._wait_for(self.roster.absent(phase.number))
         alone = phase.tolerant and self._rounds and self.index != SERVER
         if alone and server_runs(self.roster, phase.number, self._origin):
@@ -303,7 +303,7 @@ class Process:
         await self._begin(phase, self._era, self.roster.common_round(self._rounds, self._origin))
 
     def _settle(self, phase: Phase) -> None:
-        """Take the newest checkpoint for the result: the others have ended without this party."""
+        """Use the newest checkpoint as result, as the others have ended without this party."""
         if not self._rounds:
             raise RunError(
                 f"session {self.manifest.session!r}: the others have ended the phase "
@@ -335,7 +335,7 @@ class Process:
         return host
 
     async def _begin(self, phase: Phase, era: tuple[int, ...], at: int | None) -> None:
-        """Make a new incarnation from the checkpoint of a round, and connect it."""
+        """Create and connect a new incarnation from the checkpoint of a round."""
         self._era, self._result, self._back = era, False, False
         self._tell()  # making the party may take long: others must know that it does
         host = self._incarnation(phase, at)
@@ -346,7 +346,7 @@ class Process:
         self._record("era", told)
 
     async def _connect(self, phase: Phase, host: PartyHost) -> None:
-        """Open the channel of an incarnation, whose links begin anew."""
+        """Open the channel of an incarnation, with new links."""
         key = self.roster.of(self._era, SERVER) if phase.tolerant else self._era
         # Who has another view of the lives of all agrees on no keys.
         context = wire.encode((self.manifest.digest, phase.number, key))
@@ -364,7 +364,7 @@ class Process:
         await self._endpoint.open()
 
     def _look_at(self, phase: Phase, host: PartyHost) -> None:
-        """Start the party when all others know it; note its end."""
+        """Start the party once all others know it; notice its end."""
         assert self._session is not None
         if not self._begun:
             missing = sorted(set(self.roster.peers) - self._session.present)
@@ -385,7 +385,7 @@ class Process:
             self._result = True
 
     def _is_left(self, phase: Phase) -> bool:
-        """Whether the server ended a while ago: it will send this client nothing any more."""
+        """Whether the server ended some time ago and so will send this client nothing more."""
         server = self.roster.newest.get(SERVER)
         if (
             self.index == SERVER
@@ -399,7 +399,7 @@ class Process:
         return now - self._server_done_at > _AFTER_SERVER
 
     def _over(self, phase: Phase) -> bool:
-        """Whether all have ended their parts, and their results are on disk."""
+        """Whether all parties have ended this phase, with results on disk."""
         if self.roster.passed(phase.number):
             if self._result or phase.finished():
                 return True
@@ -418,7 +418,7 @@ class Process:
         return not undone and not stale
 
     def _of_other_eras(self, phase: Phase) -> list[int]:
-        """Parties whose end was that of another era, which they may have gone back from."""
+        """Parties that ended this phase in another era, from which they may have gone back."""
         if phase.tolerant or self.roster.lives != self._era:
             return []
         return [
@@ -428,7 +428,7 @@ class Process:
         ]
 
     async def _stop(self) -> None:
-        """End the running incarnation where it stands."""
+        """Stop the running incarnation."""
         if self._endpoint is not None:
             await self._endpoint.close()
         if self._host is not None:
@@ -459,7 +459,7 @@ class Process:
         )
 
     def _tell(self) -> None:
-        """Send a beacon to all others, if something changed or the last was sent a while ago."""
+        """Send a beacon to all others after a change, or if the last one is old."""
         now = asyncio.get_running_loop().time()
         beacon = self._beacon()
         state = beacon._replace(number=0)
@@ -473,7 +473,7 @@ class Process:
                 self._beacons.send(peer, data)
 
     def _take(self, data: bytes) -> None:
-        """Receive a beacon; what is none is ignored."""
+        """Receive a beacon; ignore invalid data."""
         try:
             beacon = Beacon.decode(data, self.manifest)
         except (WireError, SealError):
@@ -500,7 +500,7 @@ class Process:
             self._endpoint.transmit(receiver, data)
 
     def _of_endpoint(self, event: str, fields: dict[str, object]) -> None:
-        """Record what an endpoint says, but what this process says itself."""
+        """Record an endpoint's events, except those that this process records itself."""
         if event == "gave up":
             self._record(event, fields)
             self._gave_up.setdefault(str(fields["peer"]), str(fields["why"]))
@@ -510,7 +510,7 @@ class Process:
         self._say(f"{'connected' if connected else TRIES}: {why}")
 
     def _wait_for(self, parties: list[int] | tuple[int, ...]) -> None:
-        """Say for whom this party waits, once it has done so for a moment."""
+        """Report, after a moment, the parties that this party waits for."""
         now = asyncio.get_running_loop().time()
         if tuple(parties) != self._waited:
             self._waited, self._waited_since = tuple(parties), now
@@ -523,14 +523,14 @@ class Process:
         self._waited_told = self._waited
 
     def _name_restarted(self) -> None:
-        """Name the parties whose processes were started again since all were here."""
+        """Record the parties whose processes restarted since all were here."""
         before, self._lives = self._lives, self.roster.lives
         for n, old, new in zip(self.roster.parties, before, self._lives, strict=False):
             if n != self.index and -1 < old < new:
                 self._say(f"{name_of(n)} was started again")
 
     def _name_silent(self) -> None:
-        """Name the parties that were not heard for long, and those that are heard again."""
+        """Record the parties not heard for long, and those heard again."""
         silent = set(self.roster.silent(asyncio.get_running_loop().time(), self.patience))
         for n in sorted(silent - self._silent):
             self._record("silent", {"peer": name_of(n), "seconds": self.patience})

@@ -1,4 +1,4 @@
-"""The roster of a session: what a party has heard of the others, and what follows from it."""
+"""Roster of a session: beacons received from the others, and conclusions from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNTOLD = 2  # rounds that may be lost without a word: they are begun anew
 
 
 class Roster:
-    """The newest beacon of each other party, and when it came. It has no clock.
+    """Newest beacon of each other party with its time of arrival; callers give the time.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Roster:
         return tuple(n for n in self.parties if n != self.index)
 
     def hear(self, beacon: Beacon, now: float) -> bool:
-        """Take in a beacon; False, and no change, if a newer one of its sender is known."""
+        """Store a beacon; return False, unchanged, if a newer one of its sender is known."""
         known = self.newest.get(beacon.sender)
         if beacon.sender not in self.peers:
             return False
@@ -47,18 +47,18 @@ class Roster:
 
     @property
     def lives(self) -> tuple[int, ...]:
-        """Lives of all parties as far as they are known; -1 for unknown."""
+        """Incarnation number of each party as far as known; -1 for unknown."""
         return tuple(
             self.life if n == self.index else self.newest[n].life if n in self.newest else -1
             for n in self.parties
         )
 
     def of(self, era: Sequence[int], party: int) -> int:
-        """Life that an era, a tuple of all parties' lives, gives to a party."""
+        """Incarnation number of a party in an era (a tuple of all parties' numbers)."""
         return era[self.parties.index(party)]
 
     def silent(self, now: float, seconds: float) -> list[int]:
-        """Parties that were heard once, but not in the last `seconds`."""
+        """Parties heard before, but not within the last `seconds`."""
         return [n for n in self.peers if n in self._heard and now - self._heard[n] > seconds]
 
     def absent(self, phase: int) -> list[int]:
@@ -73,11 +73,11 @@ class Roster:
         )
 
     def passed(self, phase: int) -> bool:
-        """Whether another party is in a later phase; if so, all had ended this one."""
+        """Whether another party is in a later phase, so that all had ended this one."""
         return any(beacon.phase > phase for beacon in self.newest.values())
 
     def undone(self, phase: int) -> list[int]:
-        """Parties of which it is not known that they have ended their part of a phase."""
+        """Parties not known to have ended their part of a phase."""
         found = []
         for n in self.peers:
             beacon = self.newest.get(n)
@@ -86,15 +86,15 @@ class Roster:
         return found
 
     def failed(self) -> list[int]:
-        """Parties whose own code ended in an error, in their present life."""
+        """Parties whose own code failed in their present incarnation."""
         return [n for n, beacon in sorted(self.newest.items()) if beacon.failed]
 
     def known_life(self) -> int:
-        """Newest life of this party that another one has heard of; -1 for none."""
+        """Newest incarnation of this party known to another party; -1 for none."""
         return max((self.of(one.era, self.index) for one in self.newest.values()), default=-1)
 
     def common_round(self, own: Sequence[int], origin: tuple[int, ...]) -> int | None:
-        """The newest round of which every party has a whole checkpoint; None to begin anew.
+        """Newest round with a complete checkpoint at every party; None to start from the beginning.
 
         Rounds of an earlier beginning count as none: their party's secrets are others by now.
         CheckpointError where there is none, and beginning anew would lose more than two rounds of a
@@ -117,7 +117,7 @@ class Roster:
 
 
 def _refuse_loss(newest: Mapping[int, int]) -> None:
-    """Refuse to begin anew where there is work that this would delete."""
+    """Refuse to start from the beginning if that would delete work."""
     most = max(newest.values())
     if most <= _UNTOLD:
         return
@@ -130,7 +130,7 @@ def _refuse_loss(newest: Mapping[int, int]) -> None:
 
 
 def server_runs(roster: Roster, phase: int, origin: tuple[int, ...]) -> bool:
-    """Whether the server runs a phase of this origin, in an era that has its present life."""
+    """Whether the server runs this phase, in an era with its present incarnation."""
     beacon = roster.newest.get(SERVER)
     return (
         beacon is not None

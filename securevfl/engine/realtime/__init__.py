@@ -1,1 +1,1 @@
-"""Parties on a wall clock, each in a process of its own. Nothing here imports Ray."""
+"""Parties on a wall clock, each in a process of its own; independent of Ray."""

@@ -1,4 +1,4 @@
-"""The actor of a party on a node of a cluster, which carries out an assignment.
+"""Actor of a party on a cluster node, which carries out an assignment.
 
 An actor makes its party on the node that has the party's data and keys, from the party's own
 checkpoint if it was restarted. It runs the party by a `securevfl.engine.realtime.host.PartyHost`,
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Report:
-    """The answer of an actor to a poll: the party's status, and what is new since the last poll."""
+    """An actor's answer to a poll: the party's status, and news since the last poll."""
 
     status: PartyStatus
     events: list[Event]
@@ -61,7 +61,7 @@ class PartyActor:
         self._reported = self._over = 0
 
     async def claim(self) -> list[int]:
-        """Lock the party's checkpoints for this process; returns the rounds it can go on from."""
+        """Lock the party's checkpoints for this process; return the rounds it can continue from."""
         store = self._claimed()
         if store is None or store.entropy() is None:  # without it the party would be another one
             return []
@@ -83,7 +83,7 @@ class PartyActor:
         floor: int,
         assignment: PartyAssignment | None = None,
     ) -> Introduction:
-        """Make the party, from its own checkpoint if asked to; returns its introduction.
+        """Create the party, from its own checkpoint if asked; return its introduction.
 
         The actor leaves the incarnation that it had; with another assignment, that which it had
         and the party of it.
@@ -112,7 +112,7 @@ class PartyActor:
         return introduced
 
     async def leave(self) -> None:
-        """End the incarnation, and all its connections."""
+        """End the incarnation and all its connections."""
         host, peers = self.host, self.peers
         self.host = self.peers = None
         self._reported = self._over = 0
@@ -122,7 +122,7 @@ class PartyActor:
             await peers.close()
 
     async def add_peers(self, introduced: Mapping[int, Introduction]) -> None:
-        """Learn of the incarnations of other parties, and connect to them."""
+        """Register incarnations of other parties, and connect to them."""
         if self.peers is not None:
             self.peers.add(introduced)
 
@@ -137,7 +137,7 @@ class PartyActor:
         return True
 
     async def go_on(self, introduced: Mapping[int, Introduction], passed: int) -> bool:
-        """Learn of the others, then start, in one call: Ray may run two in either order."""
+        """Register the others, then start, in one call, since Ray may reorder two calls."""
         await self.add_peers(introduced)
         return await self.go(passed)
 
@@ -152,18 +152,18 @@ class PartyActor:
         return Report(host.status, events, over, sent.messages, sent.bytes, os.getpid())
 
     async def models(self) -> dict[str, object]:
-        """Snapshot of the party as it stands, with None for attributes that never change."""
+        """Present snapshot of the party, with None for attributes that never change."""
         assert self.host is not None
         saved = self.host.snapshot()
         return saved | {"once": dict.fromkeys(saved["once"])}
 
     async def ask(self, question: Callable[[Party], _T]) -> _T:
-        """Result of `question`, a function that is called with the party as it stands."""
+        """Result of the function `question`, called with the party."""
         assert self.host is not None
         return question(self.host.party)
 
     async def transcript(self) -> dict[str, object]:
-        """State of the transcript of this incarnation: the messages that it has sent."""
+        """State of this incarnation's transcript: the messages that it has sent."""
         assert self.host is not None
         return self.host.transcript.state()
 

@@ -1,4 +1,4 @@
-"""The assignment of a run's parties, and the beginning of an incarnation by it.
+"""Assignment of a run's parties to processes, and the start of an incarnation.
 
 An actor of a cluster and a process of an organisation make their party alike: from the assignment,
 on the machine that has the party's data and keys, from its own checkpoint if it was restarted.
@@ -71,7 +71,7 @@ class PartyAssignment:
     start: str = field(default_factory=lambda: token_hex(16))
 
     def identity(self, index: int) -> Identity | None:
-        """A party's long-lived key, read on its node.
+        """A party's long-term key, read on its node.
 
         ConfigurationError when the manifest knows another key of it.
         """
@@ -86,7 +86,7 @@ class PartyAssignment:
         return Path(self.keys) / f"{_key_name(index)}.key"
 
     def use_session(self, index: int, store: CheckpointStore | None) -> None:
-        """Note on a party's node that it uses the manifest's session; refuse one used before.
+        """Record at a party's node that it uses the manifest's session; refuse a used one.
 
         Raises ConfigurationError.
         """
@@ -95,7 +95,7 @@ class PartyAssignment:
         use_session(used, self.run_id, run, None if store is None else store.folder)
 
     def check(self) -> None:
-        """Refuse a manifest that is not signed by all, or is of another session than this one.
+        """Refuse a manifest that is not signed by all or names another session.
 
         Raises SealError, ConfigurationError.
         """
@@ -121,7 +121,7 @@ class PartyAssignment:
                 )
 
     def checkpoint_store(self, index: int) -> CheckpointStore | None:
-        """The store of a party's own checkpoints; None for none."""
+        """Store of a party's own checkpoints; None for a run without folder."""
         if self.folder is None:
             return None
         return CheckpointStore(own_folder(self.folder, index), every=self.every)
@@ -215,7 +215,7 @@ def begin_incarnation(
 
 
 def begun_secrets(store: CheckpointStore | None, index: int, *, restored: bool) -> OwnEntropy:
-    """The party's own secrets: of its run so far where it comes back, else newly drawn.
+    """The party's own secrets: read for a return from a checkpoint, else newly drawn.
 
     A run that begins anew draws anew even where an earlier attempt left entropy behind. With
     the old one its first models would be those of that attempt, and two sums of the same
@@ -251,7 +251,7 @@ def _limit_threads() -> None:
 
 
 def own_folder(folder: str, index: int) -> Path:
-    """Folder of a party's own files, within a run's folder on its machine."""
+    """Folder of a party's own files in a run's folder on its machine."""
     return Path(folder) / "parties" / ("server" if index == SERVER else str(index))
 
 

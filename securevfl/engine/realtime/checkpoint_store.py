@@ -1,4 +1,4 @@
-"""The store of a party's own checkpoints: its kept attributes at safe points of several rounds.
+"""Store of a party's own checkpoints: kept attributes at safe points of several rounds.
 
 Each party has a folder: ``round-<r>.svfl`` for each stored round, ``once.svfl`` for constants,
 ``ahead.svfl`` for what the party wrote ahead of its next safe point,
@@ -61,7 +61,7 @@ class CheckpointStore:
         make_folder(folder, mode=0o700)
 
     def claim(self, patience: float = 30.0) -> None:
-        """Lock the folder for this process until it ends.
+        """Lock the folder for this process until its end.
 
         CheckpointError when another process, such as one whose driver was killed, has not ended in
         `patience` seconds.
@@ -79,13 +79,13 @@ class CheckpointStore:
         self._lock = lock
 
     def release(self) -> None:
-        """Unlock the folder; the end of the process does the same."""
+        """Unlock the folder, as the end of the process does."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     def begin_incarnation(self, least: int = 0, *, apart: int = 1) -> int:
-        """Number of a new incarnation (start of the party), never used before; at least `least`.
+        """Number of a new incarnation (start of the party): unused before, at least `least`.
 
         It is one of the next `apart` numbers, at random: an old copy of the folder that comes back
         does not take the number of an incarnation that it does not know. CheckpointError when the
@@ -104,7 +104,7 @@ class CheckpointStore:
         return incarnation
 
     def run_token(self) -> str:
-        """Random name of the run to which this folder belongs: a resumed run has the same one.
+        """Random name of the folder's run; a resumed run has the same name.
 
         A damaged file counts as that of another run: a new name is drawn.
         """
@@ -116,18 +116,18 @@ class CheckpointStore:
         return str(token)
 
     def begin_anew(self, era: tuple[int, ...]) -> None:
-        """Write the era of the checkpoints to come: the incarnation number of each party."""
+        """Write the era (incarnation number of each party) of all further checkpoints."""
         write_file(self.folder / _ORIGIN, {"era": era})
 
     def origin(self) -> tuple[int, ...]:
-        """Era that `begin_anew` wrote; empty if it wrote none, or the file is damaged."""
+        """Era written by `begin_anew`; empty if there is none, or the file is damaged."""
         try:
             return tuple(read_file(self.folder / _ORIGIN)["era"])
         except (CheckpointError, KeyError, TypeError):
             return ()
 
     def new_entropy(self, entropy: bytes) -> None:
-        """Write the random bytes of a party's secret choices over those of an earlier run."""
+        """Write the random bytes for a party's secret choices, replacing an earlier run's."""
         write_file(self.folder / _ENTROPY, {"entropy": entropy})
 
     def entropy(self) -> bytes | None:
@@ -154,7 +154,7 @@ class CheckpointStore:
             self._path(round).unlink(missing_ok=True)
 
     def write_ahead(self, round: int, state: bytes, begins_once: bool = False) -> None:
-        """Write what the party must not forget at once, whether or not a checkpoint is due.
+        """Write state that the party must not lose, at once, without waiting for a checkpoint.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class CheckpointStore:
         write_file(self.folder / AHEAD, content)
 
     def _ahead(self, round: int) -> dict[str, bytes]:
-        """State written ahead after the checkpoint of a round; empty if there is none."""
+        """State written by `write_ahead` after the checkpoint of a round; empty if none."""
         found = self._written_ahead()
         if found is None:
             return {}
@@ -192,7 +192,7 @@ class CheckpointStore:
         )
 
     def refuse_to_begin_anew(self, who: str) -> None:
-        """Refuse a new beginning where counts of an earlier attempt must hold for all attempts.
+        """Refuse a fresh start where counts of an earlier attempt bind all attempts.
 
         CheckpointError when the party has released what a guarantee counts, or the file that says
         so is damaged.
@@ -217,11 +217,11 @@ class CheckpointStore:
         return sorted(int(text) for text in found if text.isdigit())
 
     def whole(self) -> list[int]:
-        """Rounds whose checkpoints can be read, ascending."""
+        """Rounds with readable checkpoints, ascending."""
         return [round for round in self.rounds() if self._read(round) is not None]
 
     def read(self, at: int | None = None) -> dict[str, Any] | None:
-        """The checkpoint of a round, or the newest that can be read; None if there is none."""
+        """Checkpoint of a round, or the newest readable one; None if there is none."""
         for round in reversed(self.rounds()) if at is None else [at]:
             state = self._read(round)
             if state is not None:
@@ -242,7 +242,7 @@ class CheckpointStore:
         return state
 
     def forget(self, after: int) -> None:
-        """Remove the checkpoints of rounds after `after`: a run that goes back writes them anew.
+        """Delete the checkpoints of rounds after `after`, which a run that goes back repeats.
 
         With -1 everything is removed but the number of the incarnation and the run's name.
         """
@@ -260,7 +260,7 @@ class CheckpointStore:
 
 
 def _worth_keeping(rounds: Sequence[int]) -> set[int]:
-    """The newest eight, the newest eight multiples of 8, of 64, and so on."""
+    """Rounds to keep: the newest eight, the newest eight multiples of 8, of 64, and so on."""
     worth: set[int] = set()
     step = 1
     while True:

@@ -1,4 +1,4 @@
-"""The host of a party in real time: one party on one asyncio loop, whatever carries its messages.
+"""Host of a party in real time: one party on one asyncio loop, with any carrier.
 
 It runs the same party files as a simulation, by the same `securevfl.engine.runner.PartyRunner`;
 only the time is the machine's. Delays of conditions may be injected: a message then departs later,
@@ -33,7 +33,7 @@ _SHOWN = 20  # rejected frames whose reasons are recorded one by one
 
 @dataclass(frozen=True)
 class PartyStatus:
-    """The status of a party, as its host reports it.
+    """Status of a party as reported by its host.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class PartyStatus:
     rejected: int
 
     def error(self, what: str) -> DataError | RunError:
-        """The error with which `what` ends, such as a session, because this party failed in it."""
+        """Error for `what`, such as a session, that ends because this party failed."""
         if self.lie is not None:
             return self.lie
         return DataError(self.failed) if self.mistake else RunError(f"{what}: {self.failed}")
@@ -143,7 +143,7 @@ class PartyHost(Owner):
     # -- from outside --------------------------------------------------------------------------
 
     def start(self, passed: int = 0) -> None:
-        """Start the party, or go on with it.
+        """Start the party, or continue it.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class PartyHost(Owner):
         self.links.add_peers(epochs)
 
     def take(self, data: Any, sender: int | None = None) -> None:
-        """Receive a frame. Bytes that are no valid frame are counted, and else ignored.
+        """Receive a frame; bytes that are no valid frame are counted and ignored.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class PartyHost(Owner):
         self._tell_rejected("rejected", {"why": str(error)})
 
     def _refused(self, message: Message) -> bool:
-        """Drop what was not declared, and tell who sent it."""
+        """Drop an undeclared message and report its sender; return whether it was dropped."""
         refusal = None if self._rules is None else self._rules.refusal(message)
         if refusal is not None:
             self._tell_rejected("refused", refusal)
@@ -190,7 +190,7 @@ class PartyHost(Owner):
             self.record(self.party, event, fields)
 
     def stop(self) -> None:
-        """End the party where it stands; frames that are still delayed are not sent."""
+        """Stop the party; frames still delayed are not sent."""
         self._runner.close()
         self._stopped = True
 
@@ -211,7 +211,7 @@ class PartyHost(Owner):
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """Copy of the party's kept attributes as they stand."""
+        """Copy of the party's kept attributes at present."""
         return snapshot(self.party, waits=self._runner.waits, time=self.time(self.party))
 
     # -- the party's network -------------------------------------------------------------------
@@ -245,7 +245,7 @@ class PartyHost(Owner):
                 self._depart(receiver, kind, round, body)
 
     def _depart(self, receiver: int, kind: str, round: int, body: bytes) -> None:
-        """Number and seal a message, and hand its frame to the carrier."""
+        """Number and encrypt a message, and pass its frame to the carrier."""
         if self._stopped:
             return
         frame = self.links.pack(receiver, kind, round, body)
@@ -267,12 +267,12 @@ class PartyHost(Owner):
             self._keep(self.party, self.snapshot)
 
     def write_ahead(self, party: PartyState) -> None:
-        """Store the party's attributes kept `ahead` on disk before anything else is sent."""
+        """Store the attributes declared with `ahead=True` on disk before anything more is sent."""
         if self._keep_ahead is not None:
             self._keep_ahead(party.round, ahead(self.party), self.party.begins_once)
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
-        """Note that the party has finished a round, or left it."""
+        """Note that the party finished or left a round."""
         self.rounds_over.append((round, left, self.time(party)))
 
     def enter_round(self, party: PartyState, round: int) -> None:
@@ -280,7 +280,7 @@ class PartyHost(Owner):
         self._runner.mailbox.enter(round)
 
     def handled(self, party: PartyState, kind: str) -> None:
-        """Pass messages that came earlier to the handler that was just registered."""
+        """Pass earlier messages of a kind to the handler just registered."""
         self._runner.deliver_held(kind)
 
     # -- the runner's owner --------------------------------------------------------------------
@@ -303,7 +303,7 @@ class PartyHost(Owner):
             self._guard(lambda: self._runner.deliver(message))
 
     def _guard(self, step: Callable[[], None]) -> None:
-        """Run the party's code; its errors end the party and stand in its status."""
+        """Run the party's code; an error ends the party and is shown in its status."""
         try:
             step()
         except SecureVFLError as failure:  # a sentence that says what to do

@@ -1,4 +1,4 @@
-"""The links of one incarnation of a party to the others of its run, over TCP.
+"""Links of one incarnation of a party to the others of its run, over TCP.
 
 Each party listens on its own machine and dials the others. A driver tells it where they are, of
 which incarnation, and by which key they sign; with a manifest that key is the manifest's, whatever
@@ -25,7 +25,7 @@ _KEY_SHIFT = 6  # 64 datagrams have one key: to make one takes longer than to se
 
 
 class Introduction(NamedTuple):
-    """The introduction of an incarnation to the others, by the driver.
+    """Data by which the driver introduces an incarnation to the others.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Introduction(NamedTuple):
 
 
 class PeerLinks:
-    """The links of one incarnation; all calls must come from one asyncio loop.
+    """Links of one incarnation; all calls must come from one asyncio loop.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class PeerLinks:
         return verifies(self._keys.get(party, b""), signature, statement)
 
     async def open(self) -> Introduction:
-        """Listen; returns how this incarnation is introduced to the others."""
+        """Listen; return the introduction of this incarnation for the others."""
         await self._endpoint.open()
         return Introduction(self.session.epoch, self._identity.public, *self._carrier.place)
 
     def add(self, introduced: Mapping[int, Introduction]) -> None:
-        """Learn of incarnations of other parties, and connect to them; older ones are ignored."""
+        """Register incarnations of other parties and connect to them; ignore older ones."""
         for peer, one in introduced.items():
             if peer == self.session.index or one.epoch < self._host.links.epoch_of(peer):
                 continue
@@ -112,14 +112,14 @@ class PeerLinks:
             self._carrier.reach(peer, (one.host, one.port))
 
     def transmit(self, receiver: int, frame: bytes) -> None:
-        """Send a frame; until the peer is there it is stored."""
+        """Send a frame, which is stored until the peer is there."""
         self._endpoint.transmit(receiver, frame)
 
     async def close(self) -> None:
-        """End all connections; what is under way is lost."""
+        """End all connections; frames in transit are lost."""
         await self._endpoint.close()
 
     def _record(self, event: str, fields: dict[str, object]) -> None:
-        """Record what an endpoint says, but on silence, which the driver notices."""
+        """Record an endpoint's events, except silence, which the driver notices itself."""
         if event == "gave up":
             self._host.record(self._host.party, event, fields)

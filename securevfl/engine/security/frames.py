@@ -1,4 +1,4 @@
-"""The links of one party to the others, where messages cross processes.
+"""Links of one party to the others, for messages between processes.
 
 A frame is a message with the incarnations of both ends. A party that was restarted is a new
 incarnation, and all its links begin anew; messages to or from an earlier incarnation are lost. The
@@ -26,7 +26,7 @@ _EARLY = 4096  # most frames ahead of a missing one, per link
 
 
 class Frame(NamedTuple):
-    """A message as it crosses a link.
+    """A message in its form on a link.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def decode(cls, data: Any) -> Frame:
-        """Inverse of `encode`.
+        """Frame from its bytes (inverse of `encode`).
 
         WireError for anything that is no frame.
         """
@@ -74,7 +74,7 @@ class Frame(NamedTuple):
 
     @classmethod
     def _usual(cls, raw: bytes) -> Frame | None:
-        """A whole frame, read at once; None for what `wire.decode_flat` has to look at."""
+        """Frame in the usual layout, parsed fast; None if `wire.decode_flat` must parse it."""
         *tags, length = _BEGIN.unpack_from(raw)
         at = _BEGIN.size + length
         run = raw[_BEGIN.size : at].decode()
@@ -93,7 +93,7 @@ class Frame(NamedTuple):
 
 @dataclass
 class _Link:
-    """The link to one peer: its newest known incarnation, and frame numbers both ways."""
+    """Link to one peer: its newest known incarnation, and frame numbers in both directions."""
 
     epoch: int = -1
     sent: int = 0
@@ -163,7 +163,7 @@ class Links:
         ).encode()
 
     def unpack(self, data: Any, sender: int | None = None) -> list[Message]:
-        """Messages that are next in order now that a frame has come; often one, or none yet.
+        """Messages that are next in order after a frame arrived; often one, or none.
 
         WireError for bytes that are no frame of this run for this party from one of the others.
         SealError for a frame that was received before.

@@ -36,7 +36,7 @@ _WITH_TERMS = "securevfl manifest with terms 1"
 
 
 def fingerprint(public: bytes) -> str:
-    """Short name of a public key, for people to compare: SHA-256 in base 64, as SSH shows it.
+    """Short form of a public key for people to compare: SHA-256 in base 64, as in SSH.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Identity:
 
     @classmethod
     def create(cls, path: Path) -> Identity:
-        """Write a new key file, mode 0600, and ``<path>.pub`` beside it: both, or none.
+        """Write a new key file (mode 0600) and ``<path>.pub``; both or neither.
 
         ConfigurationError when one is there already: a key is never overwritten. When it cannot be
         written.
@@ -134,11 +134,11 @@ class Identity:
 
     @property
     def relay_public(self) -> bytes:
-        """Public half of `relay`, 32 bytes."""
+        """Public half of the key for relays (`relay`), 32 bytes."""
         return self.relay.public_key().public_bytes_raw()
 
     def write_public(self, path: Path) -> None:
-        """Write the public halves: of the identity, and on a second line of its relay key.
+        """Write the public keys: of the identity, and of the relay key on a second line.
 
         ConfigurationError when another's public key is there, or the file cannot be written.
         """
@@ -168,7 +168,7 @@ class Identity:
 
 
 def _write_new(path: Path, content: bytes | str, mode: int = 0o666) -> None:
-    """Write a key's file where there is none."""
+    """Write a key file; refuse to replace an existing one."""
     try:
         write_durably(path, content, mode=mode, new=True)
     except FileExistsError:
@@ -197,7 +197,7 @@ def read_public(path: Path) -> bytes:
 
 
 def read_public_keys(path: Path) -> tuple[bytes, bytes | None]:
-    """Public keys of a ``.pub`` file: that of the identity, and that for relays, if it is there.
+    """Public keys of a ``.pub`` file: of the identity, and of the relay key if present.
 
     Raises ConfigurationError.
     """
@@ -235,7 +235,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The list of a session's parties. It is valid once all of them have signed it.
+    """List of a session's parties, valid once all of them have signed it.
 
     Attributes
     ----------
@@ -272,13 +272,13 @@ class Manifest:
 
     @cached_property  # each beacon that comes is held against it; nobody changes a manifest
     def statement(self) -> bytes:
-        """The bytes that every party signs: who takes part, and the hashes of the terms."""
+        """Bytes that every party signs: the participants, and hashes of the terms."""
         hashes = [(name, _digest_of(value)) for name, value in sorted(self.terms.items())]
         return wire.encode((_WITH_TERMS, self._who, hashes)) if self.terms else self._who
 
     @property
     def _who(self) -> bytes:
-        """The bytes about who takes part; without relay keys they are those of old manifests."""
+        """Signed bytes on the participants; without relay keys, in the older format."""
         entries = sorted(self.entries.items())
         if all(entry.relay is None for _, entry in entries):
             rows = [(n, entry.public, entry.point) for n, entry in entries]
@@ -293,7 +293,7 @@ class Manifest:
 
     @property
     def token(self) -> str:
-        """Name of the session on a relay: a part of the digest, which hides the name itself."""
+        """Name of the session on a relay: part of the digest, so the real name stays hidden."""
         return self.digest.hex()[:32]
 
     def signed(self, index: int, identity: Identity) -> Manifest:
@@ -317,7 +317,7 @@ class Manifest:
         return replace(self, signatures={**self.signatures, index: identity.sign(self.statement)})
 
     def with_signature(self, index: int, signature: bytes) -> Manifest:
-        """The manifest with a signature that was made elsewhere; only `unsigned` checks it."""
+        """The manifest with a signature made elsewhere; only `unsigned` checks it."""
         return replace(self, signatures={**self.signatures, index: signature})
 
     @property
@@ -330,7 +330,7 @@ class Manifest:
         ]
 
     def check(self) -> None:
-        """Refuse a manifest that not every party has signed as it stands.
+        """Refuse a manifest without valid signatures of all parties.
 
         SealError naming the parties that have not.
         """
@@ -347,7 +347,7 @@ class Manifest:
         return entry is not None and verifies(entry.public, signature, statement)
 
     def write(self, path: Path) -> None:
-        """Write it as TOML.
+        """Write the manifest as TOML.
 
         ConfigurationError when the file cannot be written.
         """
@@ -399,7 +399,7 @@ class Manifest:
 
     @classmethod
     def from_toml(cls, text: str, path: str) -> Manifest:
-        """Inverse of `to_toml`; `path` says in errors where the text is from.
+        """Manifest from TOML text (inverse of `to_toml`); `path` names the source in errors.
 
         ConfigurationError when the text is no manifest.
         """
@@ -441,7 +441,7 @@ class Manifest:
 
 
 def _digest_of(value: object) -> bytes:
-    """SHA-256 of a value of a TOML file, whatever the order of its keys."""
+    """SHA-256 of a value from a TOML file, independent of the order of keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).digest()
 
 

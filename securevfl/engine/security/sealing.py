@@ -38,7 +38,7 @@ _NUMBER, _NUMBERS = struct.Struct("<cq"), struct.Struct("<cqcq")  # integers as 
 
 
 def _invalid_tag() -> type[Exception]:
-    """The exception of a tag that does not fit; its package is imported where links are."""
+    """Exception for a wrong authentication tag, imported on demand."""
     from cryptography.exceptions import InvalidTag
 
     return InvalidTag
@@ -46,7 +46,7 @@ def _invalid_tag() -> type[Exception]:
 
 @functools.lru_cache(maxsize=1024)
 def _written(text: str) -> bytes:
-    """A text as `wire` writes it."""
+    """A text in the encoding of `wire`."""
     return wire.encode(text)
 
 
@@ -56,7 +56,7 @@ def _fingerprint(public: bytes) -> bytes:
 
 
 class _Direction:
-    """One direction of a link, under the keys of one incarnation of each end.
+    """One direction of a link, for one incarnation of each end.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class _Direction:
         self.ahead: set[int] = set()
 
     def remember(self, counter: int) -> None:
-        """Note a counter; delayed messages overtake each other, so gaps stay open."""
+        """Record a used counter; gaps stay open, since messages may overtake each other."""
         if not self.ahead and counter == self.next:  # as it is where nothing overtakes
             self.next += 1
             return
@@ -130,7 +130,7 @@ class Sealer:
         return self._secret.public_key().public_bytes_raw()
 
     def add_peers(self, keys: Mapping[int, bytes]) -> None:
-        """Learn the other parties' public keys.
+        """Register the other parties' public keys.
 
         SealError as for `renew`; the present key of a party may be named again.
         """
@@ -145,7 +145,7 @@ class Sealer:
         self._agreed = {}
 
     def renew(self, peer: int, public: bytes) -> None:
-        """Replace a party's key by that of its new incarnation; both directions count from 0 again.
+        """Replace a party's key by that of its new incarnation; both counters restart at 0.
 
         SealError when the party had this key before, in any incarnation: a counter would be used
         twice under it; or when it had so many keys that no more are kept.
@@ -156,7 +156,7 @@ class Sealer:
             directions.pop(peer, None)
 
     def _take(self, peer: int, public: bytes) -> None:
-        """Make a key that the peer never had its present one."""
+        """Make a never-used key the peer's present key."""
         used = self._used.setdefault(peer, set())
         if _fingerprint(public) in used:
             raise SealError(
@@ -174,7 +174,7 @@ class Sealer:
         self._public[peer] = public
 
     def seal(self, receiver: int, kind: str, round: int, epoch: int, payload: bytes) -> bytes:
-        """Counter and ciphertext of a payload, `OVERHEAD` bytes longer than it.
+        """Counter and ciphertext of a payload, `OVERHEAD` bytes longer than the payload.
 
         SealError after `restore`: the counters after the checkpoint may have been used.
         """
@@ -183,7 +183,7 @@ class Sealer:
     def seal_each(
         self, receivers: Iterable[int], kind: str, round: int, epoch: int, payloads: Iterable[bytes]
     ) -> Iterator[bytes]:
-        """As `seal`, a payload to each of several receivers, in order."""
+        """Encrypt a payload for each of several receivers, in order; see `seal`."""
         if self._restored:
             raise SealError(
                 f"sealed link: {name_of(self.index)} has the keys of a checkpoint, which may have "
@@ -242,7 +242,7 @@ class Sealer:
         return payload
 
     def _direction(self, sender: int, receiver: int) -> _Direction:
-        """A direction of one of this party's links, with its cipher."""
+        """One direction of a link of this party, with its cipher."""
         outward = sender == self.index
         peer, known = (receiver, self._outward) if outward else (sender, self._inward)
         direction = known.get(peer)
@@ -300,7 +300,7 @@ class Sealer:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take the keys of a state, to open what was sealed under them; `add_peers` follows."""
+        """Restore keys from a state, to decrypt earlier messages; call `add_peers` next."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         self._secret = X25519PrivateKey.from_private_bytes(state["secret"])
@@ -359,7 +359,7 @@ class Sealing:
         epoch: int,
         payloads: Iterable[bytes],
     ) -> Iterator[bytes]:
-        """As `seal`, a payload to each of several receivers, in order."""
+        """Encrypt a payload for each of several receivers, in order; see `seal`."""
         return self._sealers[sender].seal_each(receivers, kind, round, epoch, payloads)
 
     def open(
@@ -378,7 +378,7 @@ class Sealing:
             raise
 
     def open_each(self, messages: Iterable[Message]) -> list[bytes]:
-        """As `open`, of several messages, in order."""
+        """Decrypt several messages in order; see `open`."""
         return [
             self.open(sender, receiver, kind, round, epoch, sealed)
             for sender, receiver, kind, sealed, round, epoch, _ in messages
@@ -394,7 +394,7 @@ class Sealing:
         }
 
     def restore(self, state: Mapping[Any, Any]) -> None:
-        """Begin a new incarnation after those of a state."""
+        """Begin a new incarnation after those in a state."""
         incarnations = state.get("lives", [state])  # states of old versions hold one
         self._sealers, self._earlier = _introduced(self._new()), []
         for saved in incarnations:

@@ -1,4 +1,4 @@
-"""The sessions that a party has taken part in: a list beside its key, written before it speaks.
+"""Sessions that a party has used: a list beside its key, written before it sends.
 
 A party signs an introduction for a session: its keys for the encrypted links. The signature stays
 valid. If a session were used again, an old introduction could be replayed and believed, so a party
@@ -19,7 +19,7 @@ from securevfl.writing import write_durably
 
 
 def list_beside(key: Path) -> Path:
-    """The list of the sessions in which a key was used; each key has its own."""
+    """Path of the list of sessions in which a key was used, one for each key."""
     return key.with_name(key.name + ".sessions")
 
 

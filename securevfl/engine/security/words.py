@@ -29,7 +29,7 @@ _COUNT = 16
 
 
 def in_words(digest: bytes) -> str:
-    """Sixteen words of 256 for a digest: 128 bits of its SHA-256.
+    """Sixteen of 256 words for a digest: 128 bits of its SHA-256.
 
     Parameters
     ----------

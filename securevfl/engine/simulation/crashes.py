@@ -1,4 +1,4 @@
-"""Crashes, rejoins and lost messages of a simulated run, as a fault schedule prescribes them.
+"""Crashes, rejoins and lost messages of a simulated run, after a fault schedule.
 
 A party that crashes loses its coroutine, its mailbox and its messages in flight. One that rejoins
 is a new object, one epoch later, restored from its own checkpoint: the kept attributes at its last
@@ -33,18 +33,18 @@ class Clock(Protocol):
 
     @property
     def no_messages_in_flight(self) -> bool:
-        """Whether only looks at the fault schedule are to come: no message and no timer."""
+        """Whether only checks of the fault schedule remain, no message and no timer."""
 
     def schedule_faults(self, time: int, purpose: int) -> None:
         """Have `CrashInjector.look` called with a purpose at a virtual time."""
 
 
 class Slots(Protocol):
-    """The parties of the run, and what others have to do when one crashes or rejoins."""
+    """Parties of the run, and the actions of others when one crashes or rejoins."""
 
     @property
     def slots(self) -> Mapping[int, PartySlot]:
-        """The slots by number of their party."""
+        """Slots by party number."""
 
     @property
     def messages_sent(self) -> int:
@@ -115,14 +115,14 @@ class CrashInjector:
             self._clock.schedule_faults(round_ns(seconds), _NOW)
 
     def round_begun(self, round: int) -> None:
-        """Move the fault chains on to a round, at this instant, when a party first begins it."""
+        """Move the fault chains to a round, at once, when the first party begins it."""
         if round > self.round:
             self.round = round
             self._cut.clear()
             self._clock.schedule_faults(self._clock.now, _NOW)
 
     def step_counted(self, round: int) -> None:
-        """Move scripted outages on to a round, at this instant, when the server first counts it."""
+        """Move scripted outages to a round, at once, when the server first counts it."""
         if round > self.counted:
             self.counted = round
             self._clock.schedule_faults(self._clock.now, _NOW)
@@ -133,16 +133,16 @@ class CrashInjector:
         self._cut.clear()
 
     def keep(self, slot: PartySlot) -> None:
-        """Take the own checkpoint of a party at a safe point, if the faults can take it down."""
+        """Save a party's own checkpoint at a safe point, if the faults can take it down."""
         if slot.party.index in self._may_crash and slot.setup_done and not slot.done:
             slot.keep_own()
 
     def keep_ahead(self, slot: PartySlot) -> None:
-        """Add the attributes kept `ahead`, as they are now, to the party's own checkpoint."""
+        """Add the attributes declared with `ahead=True` to the party's own checkpoint."""
         slot.keep_ahead()
 
     def look(self, purpose: int) -> None:
-        """Crash and restart the parties that the schedule names now, by ascending number.
+        """Crash and restart the parties named by the schedule now, in ascending order.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class CrashInjector:
         self._idle_ticks += 1
 
     def _tick_links(self) -> None:
-        """Count the round as over if nothing has happened since a link lost a message again."""
+        """Count the round as over if nothing happened since a link repeatedly lost a message."""
         self._link_tick = False
         if not self._cut or self.over or self._clock.no_messages_in_flight:
             return
@@ -220,7 +220,7 @@ class CrashInjector:
 
     @property
     def over(self) -> bool:
-        """Whether the server has ended, and with it the run, even if others do not know yet."""
+        """Whether the server, and so the run, has ended, even if other parties do not know."""
         server = self._simulation.slots.get(SERVER)
         return server is not None and server.done
 
@@ -254,7 +254,7 @@ class CrashInjector:
     # -- messages ------------------------------------------------------------------------------
 
     def departs(self, message: Message) -> bool:
-        """Whether a message leaves: its sender has not crashed, and its link is up."""
+        """Whether a message leaves: its sender is up, and its link works."""
         sender = self._simulation.slots[message.sender]
         if sender.down or sender.party.epoch != message.epoch:
             return self._lose(message, f"{name_of(message.sender)} went down")
@@ -283,7 +283,7 @@ class CrashInjector:
         return True
 
     def _note_cut(self, message: Message) -> None:
-        """Let ticks of links begin if the like of a message was lost before."""
+        """Start the clock of cut links if such a message was lost before."""
         cut = (message.sender, message.receiver, message.kind)
         again = cut in self._cut and not self._link_tick
         self._cut.add(cut)
@@ -301,7 +301,7 @@ class CrashInjector:
         return False
 
     def late(self, message: Message) -> None:
-        """Record a message that came too late."""
+        """Record a message that arrived too late."""
         what = {"kind": message.kind, "to": message.receiver, "of_round": message.round}
         self._note(message.sender, "late", what)
 
@@ -338,7 +338,7 @@ class CrashInjector:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Restore the state from `state`."""
         self.round = state["round"]
         self._down_since = dict(state["since"])
         self._lost.extend(state["lost"])

@@ -1,4 +1,4 @@
-"""The event queue of a simulation: virtual time, and what happens when.
+"""Event queue of a simulation: virtual time and scheduled events.
 
 Events are ordered by (time, number of scheduling). So two events of one instant happen in the order
 in which they were scheduled, whatever they are, and a run is a function of its seed: no event is
@@ -22,7 +22,7 @@ Coming = tuple[int, int, Message]  # time of arrival, number of scheduling, mess
 
 
 class EventQueue:
-    """The virtual clock and the events that are to come.
+    """The virtual clock and the scheduled events.
 
     Attributes
     ----------
@@ -44,12 +44,12 @@ class EventQueue:
         self._scheduled = 0
 
     def pop(self) -> tuple[int, Any]:
-        """Move the clock to the next event and return its kind and subject."""
+        """Move the clock to the next event; return its kind and subject."""
         self.now, self.number, kind, subject = heapq.heappop(self.events)
         return kind, subject
 
     def next_instant(self) -> int | None:
-        """The time of what comes next; None if nothing does."""
+        """Time of the next event or arrival; None if there is none."""
         quiet, events = self.quiet, self.events
         while quiet and quiet[0] <= self.now:
             heapq.heappop(quiet)
@@ -62,7 +62,7 @@ class EventQueue:
         self.number = _ALL
 
     def pass_quietly(self, instant: int) -> bool:
-        """Move the clock to an instant of quiet arrivals; False where an event is to happen."""
+        """Move the clock to an instant with only quiet arrivals; False if an event is due."""
         if self.events and self.events[0][0] <= instant:
             return False
         self.now, self.number = instant, _ALL
@@ -74,7 +74,7 @@ class EventQueue:
         return self._scheduled - count
 
     def arrives_quietly(self, time: int) -> None:
-        """Note an instant at which a message arrives for which its receiver looks itself."""
+        """Note the arrival time of a message that the receiver's slot collects without an event."""
         if time > self.now:
             heapq.heappush(self.quiet, time)
 
@@ -83,7 +83,7 @@ class EventQueue:
         heapq.heappush(self.events, (time, number, kind, subject))
 
     def schedule(self, time: int, kind: int, subject: object) -> None:
-        """Add an event.
+        """Schedule an event.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class EventQueue:
 
     @property
     def no_messages_in_flight(self) -> bool:
-        """Whether only looks at the fault schedule are to come: no message and no timer."""
+        """Whether only checks of the fault schedule remain, no message and no timer."""
         return all(kind == FAULTS for _, _, kind, _ in self.events)
 
     def state(self, coming: Iterable[Coming] = ()) -> dict[str, object]:
@@ -123,7 +123,7 @@ class EventQueue:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`."""
+        """Restore the state from `state`."""
         self.now = state["clock"]
         self._scheduled = state["scheduled"]
         # Times and numbers order events totally, so the heap built here yields them as the old one

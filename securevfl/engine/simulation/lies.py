@@ -1,4 +1,4 @@
-"""Lies: wrong numbers in the place of those that a party uploads, in the form of the true ones."""
+"""Lies: random numbers in place of a party's uploaded values, in the same form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SCALE = 10.0  # times the root mean square of the true values: an outlier in ev
 
 
 def replaced(payload: object, stream: np.random.Generator, modulus: int | None) -> Any:
-    """The payload with random numbers for its values; its identifiers and its form stay.
+    """The payload with random numbers for its values; identifiers and form stay.
 
     Elements of a field become uniform ones. Floats become normal ones, ten times as large as the
     true ones in root mean square. What is neither, such as row numbers or ciphertexts, stays.

@@ -50,13 +50,13 @@ _LOOK = 64  # events of one instant after which `pause` is asked: without delays
 
 
 class Observer(Protocol):
-    """The reader of a run's events: it writes the history and evaluates the models."""
+    """Receiver of a run's events, which writes the history and evaluates the models."""
 
     def record(self, event: Event) -> None:
         """Add an event."""
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Note that a party has finished a round, or left it for a newer one."""
+        """Note that a party finished a round, or left it for a newer one."""
 
 
 class _NoObserver:
@@ -68,7 +68,7 @@ class _NoObserver:
 
 
 class Simulation:
-    """A run in virtual time. It is the `securevfl.engine.network.Network` of its parties.
+    """A run in virtual time; the `securevfl.engine.network.Network` of its parties.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Simulation:
     # -- running -------------------------------------------------------------------------------
 
     def run(self, pause: Callable[[], bool] | None = None, *, until: float | None = None) -> None:
-        """Run to the end, to the virtual second `until`, or until `pause` says so.
+        """Run to the end, to the virtual second `until`, or until `pause` returns true.
 
         `pause` is asked after each instant of virtual time, and now and then within a long one; a
         run that paused can be run on. StalledError when parties wait and nothing is under way; when
@@ -228,7 +228,7 @@ class Simulation:
         return False
 
     def _settle(self) -> None:
-        """Put what has arrived by now into all mailboxes, for whoever looks at them."""
+        """Move all messages that have arrived by now into the mailboxes."""
         for slot in self.slots.values():
             slot.take_arrived()
 
@@ -255,7 +255,7 @@ class Simulation:
 
     @property
     def finished(self) -> bool:
-        """Whether every party has ended; where parties may crash, whether the server has."""
+        """Whether every party (if parties may crash: the server) has ended."""
         if self._crashes is not None and self._crashes.over:
             return True
         return all(slot.done for slot in self.slots.values())
@@ -263,7 +263,7 @@ class Simulation:
     # -- messages ------------------------------------------------------------------------------
 
     def time(self, party: PartyState) -> int:
-        """Virtual nanoseconds; while a party is replayed, those of the moment it is replaying."""
+        """Virtual nanoseconds; for a party in replay, those of the replayed moment."""
         return self.slots[party.index].now
 
     def send(self, sending: Sending) -> None:
@@ -318,7 +318,7 @@ class Simulation:
         departure: int,
         kept: int,
     ) -> None:
-        """Send messages of as many bytes each, in one pass; one to oneself arrives when `kept`."""
+        """Send messages of equal size in one pass; one to the sender itself arrives at `kept`."""
         party, to, kind, _, round, _ = sending
         index, epoch = party.index, party.epoch
         own = to.index(index) if index in to else len(to)
@@ -344,7 +344,7 @@ class Simulation:
     def _messages(
         self, sending: Sending, payloads: Sequence[object] | np.ndarray
     ) -> Iterator[tuple[object, Message | None, int]]:
-        """Each payload with its message and the bytes of that; None for one to oneself.
+        """Each payload with its message and size; None for the sender's message to itself.
 
         The messages are written into the transcript.
         """
@@ -357,7 +357,7 @@ class Simulation:
             yield payload, message, nbytes
 
     def _alike(self, sending: Sending, payloads: Sequence[object] | np.ndarray) -> int | None:
-        """Bytes of each message, where all have as many and nothing keeps copies of payloads.
+        """Common size of the messages if equal and no payload is copied; else None.
 
         So they are where they are rows of one array, or one object for all. None elsewhere, and
         for a single message.
@@ -374,7 +374,7 @@ class Simulation:
         return self._envelope(kind) + wire.size(first, modulus=self._modulus(kind))
 
     def _envelope(self, kind: str) -> int:
-        """Bytes of a message of a kind beside its payload."""
+        """Bytes of a message of a kind without its payload."""
         return wire.envelope(kind) + (OVERHEAD if self._sealing is not None else 0)
 
     def _encoded(self, kind: str, payloads: Sequence[object] | np.ndarray) -> list[bytes]:
@@ -386,7 +386,7 @@ class Simulation:
     def _contents(
         self, kind: str, payloads: Sequence[object] | np.ndarray
     ) -> Iterator[tuple[object, int, bytes]]:
-        """Each payload with the bytes of its message and, where it is needed, its encoding.
+        """Each payload with its message's size and, if needed, its encoding.
 
         Rows of one array are measured and encoded at once, and so is one object for all receivers.
         """
@@ -412,11 +412,11 @@ class Simulation:
         return self._faults.lies(party, max(round, self._crashes.counted), self.clock / 1e9)
 
     def _element(self, kind: str) -> int | None:
-        """Modulus of a kind's field elements, whether or not they are packed on their way."""
+        """Modulus of a kind's field elements, whether or not they are packed for sending."""
         return None if self._rules is None else self._rules.modulus(kind)
 
     def _keep(self, party: PartyState, kind: str, payload: object, round: int, time: int) -> None:
-        """Deliver to oneself: no bytes, and no delay but the one that was asked for."""
+        """Deliver to the sender itself: no bytes, and only the requested delay."""
         index = party.index
         if self._copying:
             payload = wire.decode(wire.encode(payload))
@@ -433,7 +433,7 @@ class Simulation:
         nbytes: int,
         encoded: bytes,
     ) -> Message:
-        """Write a message into the transcript, and seal it."""
+        """Record a message in the transcript, and encrypt it."""
         if receiver not in self.slots:
             raise ValueError(f"send: {name_of(receiver)} does not exist")
         if self._copying:
@@ -445,14 +445,14 @@ class Simulation:
         return Message(sender, receiver, kind, payload, round, epoch, row)
 
     def _depart(self, together: list[tuple[Message, int]], departure: int) -> None:
-        """Let messages with their bytes depart when it is time."""
+        """Send messages at their time of departure."""
         if departure > self._queue.now:
             self._queue.schedule_together(departure, together)
             return
         self._transmit(together)
 
     def _transmit(self, together: Sequence[tuple[Message, int]]) -> None:
-        """Put messages of one sender, which depart, on its uplink one after the other."""
+        """Queue the departing messages of one sender on its uplink."""
         if not self._quiet:
             together = [one for one in together if self._leaves(one[0])]
         if not together:
@@ -483,7 +483,7 @@ class Simulation:
         return True
 
     def _arrive(self, message: Message) -> None:
-        """Give a message to its receiver. Every message that is not lost ends here."""
+        """Deliver a message to its receiver; every message that is not lost ends here."""
         if self._crashes is not None and not self._crashes.arrives(message):
             return
         slot = self.slots[message.receiver]
@@ -496,12 +496,12 @@ class Simulation:
         slot.deliver(message)
 
     def _is_stale(self, message: Message) -> bool:
-        """Whether a message is work of a round that its sender has heard to be over."""
+        """Whether a message is work for a round that its sender knows to be over."""
         slot = self.slots[message.sender]
         return message.kind in slot.party.activities and message.round < slot.heard
 
     def _is_refused(self, message: Message) -> bool:
-        """Whether a message was not declared; it is dropped then, and who sent it is told."""
+        """Whether a message was not declared; it is then dropped and its sender reported."""
         refusal = None if self._rules is None else self._rules.refusal(message)
         if refusal is None:
             return False
@@ -518,13 +518,13 @@ class Simulation:
         self._queue.schedule(round_ns(at), ARRIVE, message._replace(row=-1))
 
     def handled(self, party: PartyState, kind: str) -> None:
-        """Pass what arrived before a handler was registered to that handler."""
+        """Pass earlier messages of a kind to the handler just registered."""
         slot = self.slots[party.index]
         if not slot.replaying:
             slot.handle(kind)
 
     def _opened(self, messages: list[Message]) -> list[Message]:
-        """Messages to one party, opened; those of one kind are decoded together."""
+        """One party's messages, decrypted; messages of one kind are decoded together."""
         assert self._sealing is not None
         plain = self._sealing.open_each(messages)
         kinds = {message.kind for message in messages}
@@ -541,7 +541,7 @@ class Simulation:
         ]
 
     def _modulus(self, kind: str) -> int | None:
-        """Modulus of the elements that a kind of message packs on its way."""
+        """Modulus of the elements that a kind of message packs for sending; None if unpacked."""
         return self._element(kind) if self._packing else None
 
     def _count_late(self, message: Message) -> None:
@@ -571,7 +571,7 @@ class Simulation:
         self.observer.record(event)
 
     def round_over(self, party: PartyState, round: int, left: bool) -> None:
-        """Tell the observer that a party has finished a round, or left it."""
+        """Tell the observer that a party finished or left a round."""
         if not self.slots[party.index].replaying:
             self.observer.round_over(party.index, round, self._queue.now, left)
 
@@ -608,7 +608,7 @@ class Simulation:
 
     @property
     def no_messages_in_flight(self) -> bool:
-        """Whether only looks at the fault schedule are to come: no message and no timer."""
+        """Whether only checks of the fault schedule remain, no message and no timer."""
         return self._queue.no_messages_in_flight
 
     @property
@@ -642,7 +642,7 @@ class Simulation:
             self._snapshot.try_finish()
 
     def safe_point(self, party: PartyState) -> None:
-        """Copy the party's kept attributes if a checkpoint is being taken, or it may crash."""
+        """Copy the party's kept attributes if a checkpoint is under way or it may crash."""
         slot = self.slots[party.index]
         if slot.replaying:
             return
@@ -652,7 +652,7 @@ class Simulation:
             self._crashes.round_begun(party.round)
 
     def write_ahead(self, party: PartyState) -> None:
-        """Add the attributes kept `ahead` to the party's own checkpoint, if it may crash."""
+        """Add the attributes declared with `ahead=True` to the own checkpoint, if it may crash."""
         slot = self.slots[party.index]
         if self._crashes is not None and not slot.replaying:
             self._crashes.keep_ahead(slot)
@@ -664,7 +664,7 @@ class Simulation:
             self._crashes.keep(slot)
 
     def state(self) -> dict[str, object]:
-        """Everything that a checkpoint needs; every party must have been copied before."""
+        """State for a checkpoint; every party must have been copied before."""
         self._settle()
         coming = (one for slot in self.slots.values() for one in slot.coming)
         return {
@@ -688,7 +688,7 @@ class Simulation:
         folder: Path | None = None,
         **options: Any,
     ) -> Simulation:
-        """Simulation that goes on from a state; `parties` are new objects of the same protocol.
+        """Simulation continued from a state; `parties` are new objects of the same protocol.
 
         CheckpointError when the state is of other parties, or of a protocol that keeps other
         attributes; when parties may not repeat a round in another order, as they would do where
@@ -729,7 +729,7 @@ class Simulation:
 
 
 def _refuse_another_order(parties: Mapping[int, Party], conditions: Conditions | None) -> None:
-    """Refuse to repeat a round in flight where it could show what both attempts tell together."""
+    """Refuse to repeat a round in flight if both attempts together could reveal something."""
     measured = conditions is not None and conditions.compute == "measured"
     named = [type(party) for party in parties.values() if not party.resumes_measured]
     if measured and named:

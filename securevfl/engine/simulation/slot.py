@@ -1,4 +1,4 @@
-"""The slot of a party in a simulation: the party, its runner, and what the engine knows of both.
+"""Slot of a party in a simulation: the party, its runner, and the engine's data on both.
 
 A slot outlives its party: one that comes back after a crash is a new object in the same slot. What
 happens to a party (a wait, a crash, a copy for a checkpoint) goes through a method of its slot.
@@ -29,7 +29,7 @@ from securevfl.engine.transcript import Transcript
 
 
 class Replay:
-    """The way of a restored party from its safe point to where the checkpoint found it.
+    """Replay of a restored party from its safe point to its point in the checkpoint.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Replay:
 
 
 class PartySlot(Owner):
-    """The place of one party in a simulation.
+    """Slot of one party in a simulation.
 
     Parameters
     ----------
@@ -161,12 +161,12 @@ class PartySlot(Owner):
 
     @property
     def setup_done(self) -> bool:
-        """Whether the party's setup is over; only then can it be resumed."""
+        """Whether the party's set-up is over; only then can it be resumed."""
         return self.runner.setup_done
 
     @property
     def replaying(self) -> bool:
-        """Whether the party is being brought back to a checkpoint: it sends and records nothing."""
+        """Whether the party is replaying up to a checkpoint, when it sends and records nothing."""
         return self._replay is not None
 
     @property
@@ -175,14 +175,14 @@ class PartySlot(Owner):
         return self._queue.now if self._replay is None else self._replay.now
 
     def describe_wait(self) -> str | None:
-        """Text of what the party waits for; None if it waits for nothing."""
+        """Text on the messages that the party waits for; None if it does not wait."""
         wait = self.mailbox.wait
         return None if self.done or self.down or wait is None else wait.describe()
 
     # -- running -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the party, or the new party of the slot, and run it to its first wait."""
+        """Start the party, or the slot's new party, and run it to its first wait."""
         self._since = self._queue.now
         recorded = None if self._replay is None else self._outcomes(self._replay)
         self.runner.start(setup_done=self.setup_done, recorded=recorded)
@@ -197,7 +197,7 @@ class PartySlot(Owner):
     # -- messages on their way -----------------------------------------------------------------
 
     def expect(self, time: int, number: int, message: Message) -> None:
-        """Let a message arrive at a time, with an event only where it may be needed.
+        """Schedule a message's arrival, with an event only if one may be needed.
 
         Most messages are for later waits, or some of many for the present one. They are put into
         the mailbox in the order of their arrival when next something happens to the party, and a
@@ -223,7 +223,7 @@ class PartySlot(Owner):
                 self._set_wake()
 
     def take_arrived(self) -> None:
-        """Put what has arrived by now into the mailbox."""
+        """Move messages that have arrived by now into the mailbox."""
         now = self._queue.now
         if self._first > now:
             return
@@ -248,7 +248,7 @@ class PartySlot(Owner):
         self.runner.put_each([message for _, _, message in due])
 
     def _look_ahead(self) -> None:
-        """Find when the present wait may be over by what is coming."""
+        """Find the earliest time at which messages on their way may end the present wait."""
         wait = self.runner.mailbox.wait
         self._hits, self._wake = [], None
         if wait is None or not wait.kinds or wait.satisfied or self.done:
@@ -274,7 +274,7 @@ class PartySlot(Owner):
             self._queue.schedule_as(*wake, WAKE, self.party.index)
 
     def wake(self) -> None:
-        """Go on if the present wait is over by now, where no earlier event has ended it."""
+        """Continue if messages have ended the present wait by now and no event did before."""
         if self._wake == (self._queue.now, self._queue.number):
             self.take_arrived()
             self.runner.go_on()
@@ -289,7 +289,7 @@ class PartySlot(Owner):
         self._look_ahead()
 
     def time_out(self, wait: int) -> None:
-        """End the wait of this number, whose time is up."""
+        """End the wait of this number by timeout."""
         self.take_arrived()
         self.runner.time_out(wait)
         self._look_ahead()
@@ -301,7 +301,7 @@ class PartySlot(Owner):
         self._look_ahead()
 
     def handle(self, kind: str) -> None:
-        """Hand messages of a kind that are here to their handler, and others when they arrive."""
+        """Pass a kind's messages that are here to its handler, and later ones on arrival."""
         self.runner.deliver_held(kind)
         for time, number, message in self._coming.pop(kind, ()):
             self._queue.schedule_as(time, number, ARRIVE, message)
@@ -339,20 +339,20 @@ class PartySlot(Owner):
             self._stopwatch = outer + elapsed  # so the step around is not charged for this one
 
     def is_free(self) -> bool:
-        """Whether the party may go on now; a busy one is resumed when it is free."""
+        """Whether the party may continue now; a busy one is resumed when it is free."""
         if self.busy_until <= self._queue.now:
             return True
         self._go_on_at(self.busy_until)
         return False
 
     def _go_on_at(self, time: int) -> None:
-        """Let a wait that is over give its outcome to the party at a time."""
+        """Schedule the time at which the party gets the outcome of a finished wait."""
         # The wait's number goes along: if the party is woken otherwise meanwhile, this event finds
         # another wait and does nothing.
         self._queue.schedule(time, RESUME, (self.party.index, self.runner.waits))
 
     def opened(self, messages: list[Message]) -> list[Message]:
-        """Open those of the messages that are sealed, in order."""
+        """The messages in order, sealed ones decrypted."""
         sealed = self.sealed
         if not sealed or self._opener is None:
             return messages
@@ -367,7 +367,7 @@ class PartySlot(Owner):
         return [by_row.get(message.row, message) for message in messages]
 
     def received(self, messages: list[Message], *, over: bool | None) -> None:
-        """Log what the party gets, if a checkpoint that is being taken has copied it already."""
+        """Log a wait's messages if a checkpoint under way has already copied the party."""
         if over is not None:
             self._since = self._queue.now
         if self.saved is not None:
@@ -377,7 +377,7 @@ class PartySlot(Owner):
             self._log.append((self._queue.now, over, [tuple(message) for message in messages]))
 
     def ended(self) -> None:
-        """Replace the copy of an ended party: nothing of it is replayed any more."""
+        """Replace the copy of an ended party, of which nothing is replayed."""
         self.forget_snapshot()
         self._at_rest(self)
 
@@ -386,7 +386,7 @@ class PartySlot(Owner):
         return perf_counter_ns() - self._stopwatch
 
     def occupy(self, nanoseconds: int) -> int:
-        """Keep the party busy for so long; returns when it is free again, in nanoseconds."""
+        """Make the party busy for some nanoseconds; return the time at which it is free."""
         self.busy_until = max(self.busy_until, self._queue.now) + nanoseconds
         return self.busy_until
 
@@ -402,7 +402,7 @@ class PartySlot(Owner):
         return known[3]
 
     def hear(self, round: int) -> None:
-        """Drop the work of rounds before this one, as the server says that they are over."""
+        """Drop work for rounds before this one, which the server announced as over."""
         if round <= self.heard:
             return
         self.heard = round
@@ -414,12 +414,12 @@ class PartySlot(Owner):
             self._go_on_at(now)
 
     def use_uplink(self, nanoseconds: int) -> int:
-        """Queue a message on the party's uplink; returns when its last byte has left."""
+        """Queue a message on the party's uplink; return the time at which its last byte leaves."""
         self.uplink_free = max(self.uplink_free, self._queue.now) + nanoseconds
         return self.uplink_free
 
     def use_downlink(self, sent: int, nanoseconds: int) -> int:
-        """Queue a message, sent at `sent`, on the party's downlink; returns when it is there."""
+        """Queue a message, sent at `sent`, on the party's downlink; return its arrival time."""
         if nanoseconds:
             self.downlink_free = max(self.downlink_free, sent) + nanoseconds
             return self.downlink_free
@@ -428,16 +428,16 @@ class PartySlot(Owner):
     # -- crashes -------------------------------------------------------------------------------
 
     def keep_own(self) -> None:
-        """Take the party's own checkpoint, which has neither masks nor messages."""
+        """Save the party's own checkpoint, which contains no masks and no messages."""
         self.own = snapshot(self.party, waits=0, time=self._queue.now)
 
     def keep_ahead(self) -> None:
-        """Add the attributes kept `ahead` to the party's own checkpoint, if it has one."""
+        """Add the attributes declared with `ahead=True` to the own checkpoint, if there is one."""
         if self.own is not None:
             self.own = {**self.own, "ahead": ahead(self.party)}
 
     def crash(self) -> None:
-        """End the party where it stands and lose its messages."""
+        """Stop the party and lose its messages."""
         self.runner.close()
         self.sealed.clear()
         self.down = True
@@ -447,7 +447,7 @@ class PartySlot(Owner):
         self._working = None
 
     def rejoin(self, party: Party, *, least_round: int) -> None:
-        """Put a new party, restored from the slot's own checkpoint, into the slot.
+        """Put a new party, restored from the own checkpoint, into the slot.
 
         Parameters
         ----------
@@ -476,12 +476,12 @@ class PartySlot(Owner):
 
     @property
     def waits_safely(self) -> bool:
-        """Whether the party stands at a safe point: in such a wait, with messages still missing."""
+        """Whether the party waits at a safe point, with messages still missing."""
         wait = self.mailbox.wait
         return wait is not None and wait.safe and not wait.satisfied
 
     def take_snapshot(self, *, waiting: bool = False) -> None:
-        """Copy the party, which is at a safe point, and log from now on what it gets.
+        """Copy the party, which must be at a safe point, and log all that it receives from now on.
 
         Parameters
         ----------
@@ -493,12 +493,12 @@ class PartySlot(Owner):
         self.saved = snapshot(self.party, waits=self.runner.waits - waiting, time=time)
 
     def take_own_snapshot(self) -> None:
-        """Use the own checkpoint of a party that is down as its copy in the checkpoint."""
+        """Use a crashed party's own checkpoint as its copy in the checkpoint."""
         self.saved = self.own
         self._log = []
 
     def forget_snapshot(self) -> None:
-        """Drop the copy of the party and its log."""
+        """Delete the copy of the party and its log."""
         self.saved = None
         self._log = []
 
@@ -523,7 +523,7 @@ class PartySlot(Owner):
         }
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Inverse of `state`. The party is at its safe point; `start` replays the log."""
+        """Restore the party at its safe point from `state`; `start` replays the log."""
         copied = saved["snapshot"]
         restore(self.party, copied)
         self.runner.waits = copied["waits"]

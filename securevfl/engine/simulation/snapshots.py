@@ -1,4 +1,4 @@
-"""The consistent snapshot of a simulation: a checkpoint that is taken while the run goes on.
+"""Consistent snapshot of a simulation: a checkpoint taken while the run continues.
 
 No moment exists at which no message is in flight: those of stragglers always are. So parties are
 copied one by one, each at its own next safe point, where its kept attributes are its whole state.
@@ -41,7 +41,7 @@ class ConsistentSnapshot:
         return self._then is not None
 
     def request(self, then: Callable[[dict[str, object]], None]) -> None:
-        """Begin a snapshot; `then` is called with the state once every party has been copied.
+        """Begin a snapshot; `then` is called with the state once every party is copied.
 
         A request replaces one that is pending.
         """
@@ -58,12 +58,12 @@ class ConsistentSnapshot:
                 self.take(slot, waiting=True)
 
     def take(self, slot: PartySlot, *, waiting: bool = False) -> None:
-        """Copy a party that is at a safe point, if it is wanted and not copied yet."""
+        """Copy a party at a safe point, if a snapshot is under way and lacks it."""
         if self.pending and slot.saved is None and slot.setup_done:
             slot.take_snapshot(waiting=waiting)
 
     def on_crash(self, slot: PartySlot) -> None:
-        """Replace the copy of a party that has crashed: it comes back from its own checkpoint."""
+        """Replace a crashed party's copy by its own checkpoint, from which it returns."""
         if self.pending:
             slot.take_own_snapshot()
 

@@ -285,7 +285,7 @@ class Ideal:
             self.update(n, samples, gradient)
 
     def update(self, client: int, samples: Any, gradient: Secret) -> None:
-        """Step of a client; if weights are bounded, all are told how many were clipped."""
+        """Step of a client; with bounded weights, all are told the number of clipped ones."""
         clipped = self.step(client, samples, gradient)
         if self.bounded:
             self.world.output(f"clipped weights of party {client}", clipped, alone=True)
@@ -308,7 +308,7 @@ class OpenEmbeddings(Provable):
     aggregation: Aggregation
 
     def colluders(self) -> int:
-        """1: more clients together find out nothing that is hidden from the server."""
+        """Number of colluding clients: 1, since more learn nothing new beyond the server."""
         return 1
 
     def ideal(self, world: World) -> None:

@@ -246,7 +246,7 @@ class Protocol(ABC):
         return None, payload
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Sample indices that a message or an announcement names; -1 for padding, None for none."""
+        """Row numbers that a message or announcement names (-1 for padding), or None."""
         return None
 
     def embed(self, client: Any, rows: np.ndarray) -> Any:

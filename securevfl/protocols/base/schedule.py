@@ -76,7 +76,7 @@ class Needs:
 
 
 def shares_of_one_operator(segments: int, privacy: int) -> str:
-    """Sentence on helpers run by one owner: with T helpers it holds T + 1 shares.
+    """Sentence on the shares that an owner has if it also runs helpers.
 
     Parameters
     ----------

@@ -337,7 +337,7 @@ class SummedEmbeddings(Provable, EmbeddingProtocol):
         """Declare who may see single embeddings; here nobody."""
 
     def told_all(self, world: World, name: str, value: Any) -> None:
-        """Declare a value that all may have; to who knows the sum it tells of the server alone."""
+        """Declare a value as an output to all parties."""
         openers = [n for n in self.told_to if n != SERVER]
         others = [n for n in (SERVER, *self.peers()) if n not in openers]
         world.output(name, value, to=others if openers else None)
