@@ -18,7 +18,7 @@ from securevfl.errors import UnknownNameError
 
 @dataclass(frozen=True)
 class Aggregation(ABC):
-    """A rule, for N clients with embeddings of one width.
+    """A rule that joins the embeddings of N clients, all of one width.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
-        """The joint embedding H.
+        """Joint embedding H of the clients that are present.
 
         Parameters
         ----------
@@ -75,22 +75,22 @@ class Aggregation(ABC):
         present: np.ndarray,
         parties: Iterable[int],
     ) -> dict[int, np.ndarray]:
-        """`gradient` of some clients; they may share an array, which nobody may change."""
+        """Gradients for several clients (see `gradient`), perhaps one shared read-only array."""
         return {n: self.gradient(gradient, stack, present, n) for n in parties}
 
 
 class Mean(Aggregation):
-    """H = (1/|S|) sum over S of H_n, S those that are present; each gets (1/|S|) dL/dH."""
+    """Mean H = (1/|S|) sum over S of H_n, S the clients present; each gets (1/|S|) dL/dH."""
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
-        """Embeddings summed in the order of clients, as FedVS's baseline must, over |S|."""
+        """Mean of the embeddings present, summed in the order of clients as in FedVS's baseline."""
         mean: np.ndarray = _total(stack) / _count(present).astype(stack.dtype)
         return mean
 
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """(1/|S|) dL/dH in rows where the client is present, else zeros."""
+        """Gradient (1/|S|) dL/dH in rows where the client is present, else zeros."""
         own: np.ndarray = gradient / _count(present).astype(np.float32)
         return np.where(present[party][:, None], own, np.float32(0))
 
@@ -101,7 +101,7 @@ class Mean(Aggregation):
         present: np.ndarray,
         parties: Iterable[int],
     ) -> dict[int, np.ndarray]:
-        """`gradient` of some clients; one array where all are present in all rows."""
+        """Gradients for several clients; one shared array if all are present in all rows."""
         parties = list(parties)
         if parties and present.all():
             own = self.gradient(gradient, stack, present, parties[0])
@@ -110,7 +110,7 @@ class Mean(Aggregation):
 
 
 class Sum(Aggregation):
-    """H = sum over those present of H_n; each gets dL/dH."""
+    """Sum H = sum of H_n over the clients present; each gets dL/dH."""
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
         """Embeddings of the present clients, summed in the order of clients."""
@@ -119,7 +119,7 @@ class Sum(Aggregation):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """dL/dH in rows where the client is present, else zeros."""
+        """Gradient dL/dH in rows where the client is present, else zeros."""
         return np.where(present[party][:, None], gradient, np.float32(0))
 
 
@@ -127,24 +127,24 @@ class Concatenation(Aggregation):
     """H = [H_1 | ... | H_N], zeros in the place of the absent; each gets its slice of dL/dH."""
 
     def width(self, embedding: int) -> int:
-        """N h, for N embeddings of width h."""
+        """Width N h of the joint embedding, for N embeddings of width h."""
         return self.parties * embedding
 
     def combine(self, stack: np.ndarray, present: np.ndarray) -> np.ndarray:
-        """Embeddings side by side."""
+        """Embeddings joined side by side."""
         return np.concatenate(list(stack), axis=1)
 
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """The client's own columns of dL/dH."""
+        """Gradient of the client's own columns of dL/dH."""
         h = stack.shape[2]
         own = gradient[:, party * h : (party + 1) * h]
         return np.where(present[party][:, None], own, np.float32(0))
 
 
 class Maximum(Aggregation):
-    """H = max over those present of H_n, entry by entry; dL/dH goes to the arg max.
+    """Maximum H = max of H_n over clients present, by entry; dL/dH goes to the arg max.
 
     Equal entries count as that of the lowest client; the paper does not say.
     """
@@ -158,7 +158,7 @@ class Maximum(Aggregation):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """dL/dH in the entries where the client has the largest value, else zeros."""
+        """Gradient dL/dH in entries where the client has the largest value, else zeros."""
         winner = self._masked(stack, present).argmax(axis=0)  # the first of equals
         mine = (winner == party) & present[party][:, None]
         return np.where(mine, gradient, np.float32(0))
@@ -169,7 +169,7 @@ class Maximum(Aggregation):
 
 
 def _total(stack: np.ndarray) -> np.ndarray:
-    """Sum over the clients, one after the other: the order decides the last bits."""
+    """Sum over clients one by one, since the order determines the last bits."""
     total: np.ndarray = stack[0]
     for embedding in stack[1:]:
         total = total + embedding
@@ -177,7 +177,7 @@ def _total(stack: np.ndarray) -> np.ndarray:
 
 
 def _count(present: np.ndarray) -> np.ndarray:
-    """|S| of each row, at least 1, as a column."""
+    """Number |S| of clients present in each row, at least 1, as a column."""
     count: np.ndarray = np.maximum(present.sum(axis=0), 1)[:, None]
     return count
 
@@ -191,7 +191,7 @@ AGGREGATIONS: dict[str, type[Aggregation]] = {
 
 
 def make_aggregation(name: str, parties: int) -> Aggregation:
-    """Rule by name.
+    """Aggregation rule by its name.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def make_aggregation(name: str, parties: int) -> Aggregation:
 
 
 def gather(embeddings: Mapping[int, np.ndarray], parties: int) -> tuple[np.ndarray, np.ndarray]:
-    """Embeddings of some clients, at least one, as `Aggregation.combine` takes them.
+    """Embeddings of some clients, at least one, in the form for `Aggregation.combine`.
 
     Returns
     -------

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Centralised:
-    """The bottom models and a server model on their concatenated or averaged outputs, as one model.
+    """All bottom models and a server model on their joined outputs, as one model.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Centralised:
         return scores
 
     def step(self, columns: Sequence[np.ndarray], labels: np.ndarray) -> float:
-        """One update of the centre and all networks; returns the loss before it.
+        """One update of the server model and all networks; return the loss before it.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Centralised:
 
 
 def _output(network: Any, rows: np.ndarray) -> torch.Tensor:
-    """A network's output with its graph; `ClientNetwork.forward` gives it without."""
+    """A network's output with its autograd graph, which `ClientNetwork.forward` omits."""
 
     if isinstance(network, PolynomialNetwork):
         return tensor(expand(np.asarray(rows), network.degree)) @ network.weight

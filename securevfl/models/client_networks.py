@@ -32,7 +32,7 @@ CHANNELS = 16  # of every convolution
 
 
 class ClientNetwork(Protocol):
-    """Interface of a bottom model: what a client asks of its network."""
+    """Interface of a bottom model (a client's network)."""
 
     bound: float | None
 
@@ -50,7 +50,7 @@ class ClientNetwork(Protocol):
         """Weights and optimiser state."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore weights and optimiser state from `state_dict`."""
 
 
 class TorchNetwork:
@@ -96,7 +96,7 @@ class TorchNetwork:
         return embedding
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
-        """One optimiser step with dL/dH; returns how many weights were clipped.
+        """One optimiser step with dL/dH; return the number of clipped weights.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class TorchNetwork:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore weights and optimiser state from `state_dict`."""
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -135,7 +135,7 @@ def _clip(module: nn.Module, bound: float) -> int:
 
 
 def mlp(features: int, widths: Sequence[int]) -> tuple[nn.Module, int]:
-    """Linear layers of these widths with ReLU between them, and multiply-adds of a row."""
+    """Linear layers of these widths with ReLU between, and their multiply-adds for a row."""
     from torch import nn
 
     layers: list[nn.Module] = [nn.Linear(features, widths[0])]
@@ -309,7 +309,7 @@ def refuse_codes(kind: str, coded: int) -> None:
 def _mlp(
     features: int, widths: Sequence[int], cardinalities: Sequence[int], embedding: int
 ) -> tuple[nn.Module, int]:
-    """`mlp`, behind tables of embeddings where columns hold category codes."""
+    """Network of `mlp`, preceded by embedding tables for columns of category codes."""
     from torch import nn
 
     if not cardinalities:

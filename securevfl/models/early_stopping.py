@@ -1,4 +1,4 @@
-"""Early stopping of models, by their loss on rows that they do not train on."""
+"""Early stopping of models by their loss on held-out rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class EarlyStopping:
-    """Watches the loss on other rows and keeps the networks that had the lowest one.
+    """Early stopping: watches the loss on held-out rows, and stores the best networks.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ class EarlyStopping:
 
     @property
     def over(self) -> bool:
-        """Whether training is to end: `patience` epochs have brought no lower loss."""
+        """Whether training should end: `patience` epochs have brought no lower loss."""
         return self.since >= self.patience
 
     def take(self, loss: float) -> None:
-        """Take in the loss after an epoch; where it is the lowest so far, keep the networks."""
+        """Register an epoch's loss; if it is the lowest so far, store the networks."""
         self.epochs += 1
         self.since += 1
         if loss < self.lowest:
@@ -66,11 +66,11 @@ class EarlyStopping:
                 yield f"{place}: {name}" if place else name, own
 
     def state_dict(self) -> dict[str, Any]:
-        """State for a checkpoint, besides the models."""
+        """State for a checkpoint, without the models."""
         return {"lowest": self.lowest, "since": self.since, "best": self._best}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.lowest = state["lowest"]
         self.since = state["since"]
         self._best = dict(state["best"])

@@ -16,7 +16,7 @@ _MOST_CURVES = 10  # classes that get a curve of their own
 
 
 def guesses(task: str, scores: np.ndarray) -> np.ndarray:
-    """Class numbers that raw scores stand for, (rows,) int64; a tie of two classes is class 0."""
+    """Class numbers for raw scores, (rows,) int64; a tie of two classes gives class 0."""
     if task == "binary":
         return (scores.reshape(-1) > 0).astype(np.int64)
     return np.asarray(scores.argmax(axis=1), np.int64)
@@ -53,7 +53,7 @@ def calibration(shares: np.ndarray, right: np.ndarray) -> dict[str, list[float]]
 def evaluation(
     task: str, scores: np.ndarray, labels: np.ndarray, classes: Sequence[str]
 ) -> dict[str, Any]:
-    """Sums over test rows from which figures are drawn; empty for a regression.
+    """Counts over test rows from which reports draw figures; empty for a regression.
 
     A sum may be over one row: then it tells that row's confidence, and whether it was right.
 
@@ -107,7 +107,7 @@ class Thresholds:
 
     @classmethod
     def of(cls, truth: np.ndarray, score: np.ndarray) -> Self:
-        """Those of scores (rows,) and of whether each row is of the class; both must occur."""
+        """Thresholds from scores (rows,) and class membership of rows; both outcomes must occur."""
         order = np.argsort(-score, kind="stable")
         last = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
         taken = np.cumsum(truth[order], dtype=np.int64)[last]
@@ -125,19 +125,19 @@ class Thresholds:
 
     @property
     def average_precision(self) -> float:
-        """Mean precision, weighted by what each threshold adds to the recall."""
+        """Mean precision, weighted by each threshold's increase in recall."""
         return float(self.precision @ np.diff(self.recall, prepend=0.0))
 
     @property
     def auc(self) -> float:
-        """Area below the curve of recall against the share of the others that is taken."""
+        """Area below the curve of recall against the false positive rate (ROC)."""
         true = np.insert(self.true, 0, 0)
         area = np.diff(self.false, prepend=0) @ (true[1:] + true[:-1]) / 2
         return float(area / (self.true[-1] * self.false[-1]))
 
 
 def _precision_recall(truth: np.ndarray, score: np.ndarray) -> dict[str, Any]:
-    """Points of the curve, the first of the highest threshold; none of them is interpolated."""
+    """Points of the precision-recall curve from the highest threshold on, without interpolation."""
     found = Thresholds.of(truth, score)
     # Of points of one recall between two others nothing is seen: their line is drawn already.
     turns = (np.diff(found.true, prepend=-1) != 0) | (np.diff(found.true, append=-1) != 0)

@@ -36,7 +36,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def generate(self) -> tuple[bytes, bytes]:
-        """Public and secret key."""
+        """Fresh public and secret key, as bytes."""
 
     @abstractmethod
     def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
@@ -54,10 +54,10 @@ class Scheme(ABC):
 
     @abstractmethod
     def public_of(self, secret: bytes) -> bytes:
-        """The public key of a secret one, as `generate` gives it."""
+        """Public key of a secret key, equal to that from `generate`."""
 
     def fault(self, secret: bytes, ciphertexts: Any, values: np.ndarray, summands: int) -> str:
-        """Fault of ciphertexts that must hold these values and nothing else, as a text.
+        """Text on a fault of ciphertexts that must hold exactly these values; "" if there is none.
 
         All that is in them is looked at: number, sizes and framing, and every coefficient, also
         those beyond the values.
@@ -88,7 +88,7 @@ class Scheme(ABC):
     def _faults(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int
     ) -> Iterator[str]:
-        """As `fault`, of ciphertexts of the right size."""
+        """Faults of ciphertexts of the right size; see `fault`."""
 
     @abstractmethod
     def nbytes(self, size: int) -> int:
@@ -99,7 +99,7 @@ class Scheme(ABC):
         """Key object of the bytes of a key."""
 
     def key(self, key: bytes) -> Any:
-        """Key object of the bytes of a key; each is read once and remembered."""
+        """Key object for the bytes of a key, parsed once and cached."""
         if key not in self._keys:
             self._keys[key] = self.load(key)
         return self._keys[key]
@@ -143,7 +143,7 @@ class Ckks(Scheme):
         self.tenseal = import_module("tenseal")
 
     def generate(self) -> tuple[bytes, bytes]:
-        """Context with the public key alone, and with both keys."""
+        """Context bytes with the public key alone, and with both keys."""
         made = self.tenseal.context(
             self.tenseal.SCHEME_TYPE.CKKS,
             poly_modulus_degree=self.DEGREE,
@@ -161,7 +161,7 @@ class Ckks(Scheme):
         return self._public(self.key(secret))
 
     def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
-        """One ciphertext for each 4096 values; the rest of the last one is zero."""
+        """One ciphertext for each 4096 values, padded with zeros."""
         padded = np.zeros((self._count(values.size), self.SLOTS))
         padded.reshape(-1)[: values.size] = values  # below 2^53, so exact
         public = self.key(key)
@@ -199,7 +199,7 @@ class Ckks(Scheme):
     def _faults(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int
     ) -> Iterator[str]:
-        """Framing, parameters and all coefficients of each, both halves.
+        """Faults in framing, parameters or any coefficient of the ciphertexts.
 
         Noise of at most 12 standard deviations in every coefficient and 1.1 of them in the root
         mean square is let pass: what is smaller cannot be told from it. A coefficient's noise is a
@@ -227,7 +227,7 @@ class Ckks(Scheme):
                 )
 
     def _as_made(self, vector: Any) -> bool:
-        """Whether scale, level and shape are those that `encrypt` gives."""
+        """Whether scale, level and shape equal those that `encrypt` gives."""
         (ciphertext,) = vector.ciphertext()
         shape = (ciphertext.size(), ciphertext.coeff_modulus_size(), ciphertext.is_ntt_form())
         return shape == (2, 1, True) and (vector.size(), ciphertext.scale) == (
@@ -243,7 +243,7 @@ class Ckks(Scheme):
         return _interpolated(slots * self.SCALE) / self.GUARD
 
     def _slots(self, secret: bytes, vector: Any) -> np.ndarray:
-        """All slots of a ciphertext as complex numbers; TenSEAL shows the real parts alone."""
+        """All slots of a ciphertext as complex numbers (TenSEAL returns only real parts)."""
         seal, context = import_module("tenseal.sealapi"), self.key(secret)
         own = context.seal_context().data
         plaintext = seal.Plaintext()
@@ -251,7 +251,7 @@ class Ckks(Scheme):
         return np.array(seal.CKKSEncoder(own).decode_complex(plaintext))
 
     def nbytes(self, size: int) -> int:
-        """Bytes of so many values: 131,584 for each 4096, or part of them."""
+        """Bytes for `size` values: 131,584 for each 4096 or part of them."""
         return self._count(size) * self.NBYTES
 
     def load(self, key: bytes) -> Any:
@@ -265,7 +265,7 @@ class Ckks(Scheme):
 
 @functools.cache
 def _roots(slots: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places of SEAL's slots and of their conjugates among the odd powers of zeta, and zeta^k.
+    """Positions of SEAL's slots and their conjugates among odd powers of zeta; powers zeta^k.
 
     zeta = exp(i pi / n) for n = 2 `slots` coefficients; slot j is the value at zeta^(3^j).
     """
@@ -282,7 +282,7 @@ def _symmetric(values: np.ndarray) -> np.ndarray:
 
 
 def _evaluated(coefficients: np.ndarray) -> np.ndarray:
-    """Slots of a polynomial, complex128: half as many as it has coefficients."""
+    """Slots of a polynomial, complex128, half as many as its coefficients."""
     places, _, powers = _roots(coefficients.size // 2)
     values: np.ndarray = np.fft.ifft(coefficients * powers)[places] * coefficients.size
     return values
@@ -298,7 +298,7 @@ def _interpolated(slots: np.ndarray) -> np.ndarray:
 
 
 def _padded(raw: bytes, size: int) -> bytes:
-    """Length, content, zeros."""
+    """Bytes preceded by their length and padded with zeros to `size`."""
     framed = len(raw).to_bytes(4, "little") + raw
     if len(framed) > size:
         raise RunError(
@@ -329,14 +329,14 @@ class Paillier(Scheme):
         self.slots = (key_bits - 1) // self.SLOT
 
     def generate(self) -> tuple[bytes, bytes]:
-        """Modulus n as public key; its factors as secret key."""
+        """Modulus n as public key, and its two factors as secret key."""
         public, private = self.phe.generate_paillier_keypair(n_length=self.key_bits)
         size = self.key_bits // 8
         factors = [int(f).to_bytes(size, "little") for f in (private.p, private.q)]
         return int(public.n).to_bytes(size, "little"), b"".join(factors)
 
     def encrypt(self, key: bytes, values: np.ndarray) -> tuple[bytes, ...]:
-        """One ciphertext for each `slots` values, in one string."""
+        """One ciphertext for each `slots` values, all joined in one byte string."""
         public = self.key(key)
         shifted = (values + self.limit).tolist()
         packed = [shifted[i : i + self.slots] for i in range(0, len(shifted), self.slots)]
@@ -366,7 +366,7 @@ class Paillier(Scheme):
     def _faults(
         self, secret: bytes, ciphertexts: tuple[bytes, ...], values: np.ndarray, summands: int
     ) -> Iterator[str]:
-        """Every plaintext as a whole; ciphertexts below n^2, or they would carry more."""
+        """Faults in any plaintext, or a ciphertext of n^2 or more, which could carry more data."""
         if len(ciphertexts) != 1:
             yield f"there are {len(ciphertexts)} strings, and one is made"
         private = self.key(secret)
@@ -379,11 +379,11 @@ class Paillier(Scheme):
                 yield "a plaintext is not that of the values"
 
     def nbytes(self, size: int) -> int:
-        """Bytes of so many values: 2 `key_bits` bits for each `slots` of them."""
+        """Bytes for `size` values: 2 `key_bits` bits for each `slots` of them."""
         return -(-size // self.slots) * self.key_bits // 4
 
     def load(self, key: bytes) -> Any:
-        """Public key of n, or private key of its factors."""
+        """Public key object from n, or private key object from its factors."""
         numbers = self._numbers(key, 1)
         if len(numbers) == 1:
             return self.phe.PaillierPublicKey(numbers[0])
@@ -401,6 +401,6 @@ class Paillier(Scheme):
         return int(ciphertext).to_bytes(self.key_bits // 4, "little")
 
     def _numbers(self, joined: bytes, words: int) -> list[int]:
-        """Integers of `words` times the modulus's bytes each."""
+        """Integers of `words` times the modulus's length each, from joined bytes."""
         size = words * self.key_bits // 8
         return [int.from_bytes(joined[i : i + size], "little") for i in range(0, len(joined), size)]

@@ -1,4 +1,4 @@
-"""Imputation of embeddings that did not come: nothing, zeros, old ones, or a moving average.
+"""Imputation of missing embeddings: none, zeros, old embeddings, or a moving average.
 
 Zeros are the strategy SplitNN-zeros of DVFL, section 6, and a client's last message is its
 SplitNN-buffer: the paper calls it "in a sense, a Byzantine fault" (appendix C) that "cannot exploit
@@ -23,7 +23,7 @@ _DECAY = 0.9  # of the running mean, in a round: that of batch normalisation
 
 
 class Imputation(ABC):
-    """A rule, for N clients with embeddings of M rows and width h.
+    """A rule for missing embeddings of N clients, M rows and width h.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Imputation(ABC):
     def take(  # noqa: B027 - most rules keep something, and two nothing
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int
     ) -> None:
-        """Take in embeddings of a batch, before they are completed; the state changes.
+        """Register the embeddings of a batch before `complete`; this changes the state.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Imputation(ABC):
         """
 
     def unknown(self, places: np.ndarray) -> int:
-        """Number of (client, row) pairs without any known embedding: zeros stand there."""
+        """Number of (client, row) pairs without a known embedding, for which zeros stand in."""
         return 0
 
     def state_dict(self) -> dict[str, Any]:
@@ -77,53 +77,53 @@ class Imputation(ABC):
         return {name: getattr(self, name) for name in self.kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         for name in self.kept:
             setattr(self, name, np.array(state[name]))
 
 
 class Nothing(Imputation):
-    """No imputation: absent clients are left out, and no row is recorded."""
+    """No imputation: absent clients are left out, and no embedding is stored."""
 
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings that came; the other clients are absent."""
+        """Embeddings received; the other clients count as absent."""
         return gather(fresh, self.parties)
 
 
 class Zeros(Imputation):
-    """Zeros for embeddings that did not come, as if they had been sent."""
+    """Zeros for missing embeddings, as if clients had sent zeros."""
 
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings that came and zeros for the rest; everybody counts as present."""
+        """Embeddings received, zeros for the others; all clients count as present."""
         stack, present = gather(fresh, self.parties)
         return stack, np.ones_like(present)
 
 
 class Buffer(Imputation):
-    """The last embedding of each of those rows that came; zeros where none did."""
+    """The newest earlier embedding of each row; zeros if there is none."""
 
     def __init__(self, parties: int, rows: int, width: int) -> None:
         super().__init__(parties, rows, width)
         self.last = LastEmbeddings(parties, rows, width)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Keep the embeddings as the newest of their rows."""
+        """Store the embeddings as the newest of their rows."""
         for party, embedding in fresh.items():
             self.last.keep(party, places, embedding, round)
 
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings that came, and the last ones of the rows; everybody counts as present."""
+        """Embeddings received, the newest earlier ones for others; all clients count as present."""
         stack, known = self.last.complete(fresh, places)
         return stack, np.ones_like(known)
 
     def unknown(self, places: np.ndarray) -> int:
-        """Number of (client, row) pairs of which no embedding came so far."""
+        """Number of (client, row) pairs without any embedding so far."""
         return int((~self.last.at(places)[1][:, places >= 0]).sum())
 
     def state_dict(self) -> dict[str, Any]:
@@ -131,12 +131,12 @@ class Buffer(Imputation):
         return self.last.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.last.load_state_dict(state)
 
 
 class LastMessage(Imputation):
-    """A client's last message, whatever rows it was of; zeros where it has sent none.
+    """A client's last message, for whatever rows; zeros if it has sent none.
 
     Where it had fewer rows than the batch, zeros stand in the rest.
     """
@@ -160,14 +160,14 @@ class LastMessage(Imputation):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings that came, and the others' last messages; everybody counts as present."""
+        """Embeddings received, and the others' last messages; all clients count as present."""
         stack, present = gather(fresh, self.parties)
         absent = [n for n in range(self.parties) if n not in fresh]
         stack[absent] = self.messages[absent, : len(places)]
         return stack, np.ones_like(present)
 
     def unknown(self, places: np.ndarray) -> int:
-        """Number of (client, row) pairs whose client has sent nothing so far."""
+        """Number of (client, row) pairs of clients that have sent nothing so far."""
         return int((~self.begun).sum() * (places >= 0).sum())
 
 
@@ -185,7 +185,7 @@ class RunningMean(Imputation):
         self.begun = np.zeros(parties, bool)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Move the running mean of each client that came."""
+        """Update the running mean of each client that sent an embedding."""
         for party, embedding in fresh.items():
             own = embedding[places >= 0].mean(axis=0)
             if self.begun[party]:
@@ -195,14 +195,14 @@ class RunningMean(Imputation):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings that came, and the others' running means; everybody counts as present."""
+        """Embeddings received, and the others' running means; all clients count as present."""
         stack, present = gather(fresh, self.parties)
         absent = [n for n in range(self.parties) if n not in fresh]
         stack[absent] = self.means[absent, None]
         return stack, np.ones_like(present)
 
     def unknown(self, places: np.ndarray) -> int:
-        """Number of (client, row) pairs whose client has sent nothing so far."""
+        """Number of (client, row) pairs of clients that have sent nothing so far."""
         return int((~self.begun).sum() * (places >= 0).sum())
 
 
@@ -216,7 +216,7 @@ IMPUTATIONS: dict[str, type[Imputation]] = {
 
 
 def make_imputation(name: str, parties: int, rows: int, width: int) -> Imputation:
-    """Rule by name.
+    """Imputation rule by its name.
 
     Raises
     ------

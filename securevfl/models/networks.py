@@ -1,4 +1,4 @@
-"""Central networks of FedVS, section 3 and appendix C, and their like. All return raw scores.
+"""Server networks of FedVS (section 3, appendix C) and similar ones; all return raw scores.
 
 The paper ends its networks in LogSoftmax or Sigmoid; here these belong to the loss (cross entropy
 and binary cross entropy on raw scores), which is the same function, computed more accurately.
@@ -81,7 +81,7 @@ def leaky_mlp(width: int, hidden: int, outputs: int) -> nn.Module:
 
 
 def host_mlp(width: int, hidden: int, outputs: int) -> nn.Module:
-    """A host's encoder of DVFL and its label owner, trained as one: the server of its SplitNN.
+    """DVFL's host encoder and label owner network as one: the server model of its SplitNN.
 
     The encoder's output is as wide as the hidden layers of `leaky_mlp`, which follows it.
     """
@@ -92,14 +92,14 @@ def host_mlp(width: int, hidden: int, outputs: int) -> nn.Module:
 
 
 def linear(width: int, hidden: int, outputs: int) -> nn.Module:
-    """One Linear layer: logistic regression on the embedding; `hidden` is not used."""
+    """One linear layer: logistic regression on the embedding; `hidden` is ignored."""
     from torch import nn
 
     return nn.Linear(width, outputs)
 
 
 def in_units(network: nn.Module, mean: float, spread: float) -> nn.Module:
-    """The network with its output in the unit of targets of this mean and standard deviation.
+    """The network with outputs in units of targets with this mean and standard deviation.
 
     Both are buffers ``target_mean`` and ``target_spread``: kept and exported, and not trained.
     """
@@ -132,7 +132,7 @@ def square_side(width: int) -> int:
 
 
 def vgg13(width: int, hidden: int, outputs: int) -> nn.Module:
-    """VGG13 with batch normalisation on the embedding as a square image; `hidden` is not used.
+    """VGG13 with batch normalisation on the embedding as a square image; `hidden` is ignored.
 
     Ten convolutions in five pairs, each pair followed by 2 x 2 max pooling (Simonyan and Zisserman,
     2014, configuration B), then the mean over what is left of the image and one Linear layer. The

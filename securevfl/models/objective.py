@@ -13,7 +13,7 @@ _SHORTEST = 1 / math.e  # no q > 1 amplifies a loss at or below 1/e: q^(1/(1-q))
 
 
 def amplification(loss: float, q: float) -> float:
-    """Factor ``max(1, q F^(q-1))`` of a slow party's gradients.
+    """Factor ``max(1, q F^(q-1))`` on a slow party's gradients, F its loss.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def amplification(loss: float, q: float) -> float:
 
 
 def chosen_exponent(loss: float, wanted: float) -> float:
-    """Smallest q >= 1 whose amplification of this loss is `wanted`, or the best that there is.
+    """Smallest q >= 1 that amplifies this loss `wanted` times, or the best possible q.
 
     Ours: the paper fixes q = 3 and asks for an automatic choice. A party that makes a part p of the
     fastest party's updates would contribute as much with its gradients times 1/p; q is solved for

@@ -25,7 +25,7 @@ def make_optimizer(
     weight_decay: float = 0.0,
     decay_steps: int = 0,
 ) -> torch.optim.Optimizer:
-    """SGD with momentum, or Adam (which does not use `momentum`); step it with `take_step`.
+    """SGD with momentum, or Adam (which ignores `momentum`); step it with `take_step`.
 
     With `decay_steps` > 0 the learning rate falls linearly from `lr` to 0 over so many steps.
 
@@ -56,7 +56,7 @@ def make_optimizer(
 
 @lru_cache(maxsize=8)
 def _uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
-    """Return the same optimiser without the decorators that keep it apart from torch.compile.
+    """The same optimiser class without decorators for torch.compile, for speed.
 
     At their first call those import torch's compiler, more than a second, and nothing here is
     compiled. What they do besides, to step without gradients, is done here.
@@ -72,7 +72,7 @@ def _uncompiled(kind: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.
 
 
 def take_step(optimizer: torch.optim.Optimizer) -> None:
-    """One step of an optimiser from `make_optimizer`, at the learning rate due for this step."""
+    """One step of an optimiser from `make_optimizer`, at the learning rate for this step."""
     for group in optimizer.param_groups:
         if group["decay_steps"]:
             left = max(0.0, 1 - group["taken"] / group["decay_steps"])
@@ -84,7 +84,7 @@ def take_step(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _adam_step(optimizer: torch.optim.Optimizer) -> bool:
-    """A step of Adam by the operations of torch in their order; False where torch must do it.
+    """Adam step by torch's operations in their order; False if torch itself must do it.
 
     torch's own loop over single tensors takes two thirds of the time of a small step around them.
     It does first steps, which make the state, steps on other devices, and those with hooks.

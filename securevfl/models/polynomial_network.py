@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def expand(features: np.ndarray, degree: int) -> np.ndarray:
-    """Matrix ``[X | X^2 | ... | X^D | 1]``: columns with their powers, and ones.
+    """Matrix ``[X | X^2 | ... | X^D | 1]`` of the columns' powers and ones.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ def expand(features: np.ndarray, degree: int) -> np.ndarray:
 
 
 def expanded_width(features: int, degree: int) -> int:
-    """Columns of `expand`: d D + 1."""
+    """Number of columns of `expand`: d D + 1."""
     return features * degree + 1
 
 
 class PolynomialNetwork:
-    """Weights of one client and their optimiser; the update is the closed-form gradient.
+    """Polynomial network of one client, with optimiser; gradients are in closed form.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class PolynomialNetwork:
         return embedding
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
-        """One optimiser step with ``dL/dW = X_pow^T dL/dH``; returns how many weights were clipped.
+        """One optimiser step with ``dL/dW = X_pow^T dL/dH``; return the number of clipped weights.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class PolynomialNetwork:
         return {"weight": self.weight.detach(), "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore weights and optimiser state from `state_dict`."""
         import torch
 
         with torch.no_grad():

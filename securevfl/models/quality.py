@@ -1,4 +1,4 @@
-"""Measures of a finished classifier beside its accuracy: against guessing, and of probabilities."""
+"""Measures of a finished classifier besides accuracy: against guessing, and probabilities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUALITY = (
 def quality(
     task: str, scores: np.ndarray, labels: np.ndarray, train_labels: np.ndarray
 ) -> dict[str, float]:
-    """Measures of raw scores of test rows, and of what needs no model.
+    """Measures of raw test scores, and baselines that need no model.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from securevfl.errors import ConfigurationError
 
 
 def decided(task: str, classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The classes that raw scores stand for, or the values of a regression.
+    """Classes predicted by raw scores, or the values of a regression.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def decided(task: str, classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def probabilities(task: str, scores: np.ndarray) -> np.ndarray:
-    """Softmax of raw scores, or the logistic function of two classes' one, (rows, C) float64.
+    """Softmax of raw scores, or the logistic function for two classes, (rows, C) float64.
 
     Raises
     ------

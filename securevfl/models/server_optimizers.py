@@ -1,4 +1,4 @@
-"""Server optimisers: rules that make new weights of those that several parties trained.
+"""Server optimisers: rules that combine the weights that several parties trained.
 
 Multi-VFL (Mugunthan, Goyal, Kagal), Algorithm 1, `ServerAggregation`, with t the mean over the
 parties of what their training changed. FedDemonAdam is as printed there, but that b1 decays from
@@ -22,7 +22,7 @@ Weights = Mapping[str, np.ndarray]
 
 
 def average(weights: Sequence[Weights]) -> dict[str, np.ndarray]:
-    """Entry by entry mean of equally shaped weights, float32; of a single one its very values."""
+    """Entry-wise mean of weights of equal shapes, float32; a single set stays as it is."""
     first = weights[0]
     if len(weights) == 1:
         return {name: np.array(value) for name, value in first.items()}
@@ -53,11 +53,11 @@ class ServerOptimizer(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
 
 
 class FedAvg(ServerOptimizer):
-    """The mean of the parties' weights (McMahan et al., 2017): W + t, without its rounding."""
+    """Mean of the parties' weights (McMahan et al., 2017), computed without W + t's rounding."""
 
     def aggregate(self, weights: Weights, received: Sequence[Weights]) -> dict[str, np.ndarray]:
         """Mean of `received`."""
@@ -68,11 +68,11 @@ class FedAvg(ServerOptimizer):
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Nothing to load: this rule has no state."""
+        """Do nothing: this rule has no state."""
 
 
 class Adaptive(ServerOptimizer):
-    """A step along the moments m and v of t: ``W + lr m' / (sqrt(v') + tau)``, in float64.
+    """Adaptive step with moments m, v of the update t: ``W + lr m' / (sqrt(v') + tau)``, float64.
 
     ``v' = v / (1 - b2^r)`` in round r = 1, 2, ...; m' is the rule's own. Both moments start at 0.
 
@@ -122,7 +122,7 @@ class Adaptive(ServerOptimizer):
         return self.beta1 * m + (1 - self.beta1) * t
 
     def unbiased(self, m: np.ndarray) -> np.ndarray:
-        """m without its bias: ``m / (1 - b1^r)``."""
+        """Bias-corrected first moment ``m / (1 - b1^r)``."""
         corrected: np.ndarray = m / (1 - self.beta1**self.taken)
         return corrected
 
@@ -135,13 +135,13 @@ class Adaptive(ServerOptimizer):
         return {"taken": self.taken, "m": dict(self.m), "v": dict(self.v)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.taken = state["taken"]
         self.m, self.v = dict(state["m"]), dict(state["v"])
 
 
 class FedAdam(Adaptive):
-    """``v = b2 v + (1 - b2) t^2``: torch's Adam with the gradient -t and eps = tau."""
+    """Second moment ``v = b2 v + (1 - b2) t^2``: torch's Adam with gradient -t and eps = tau."""
 
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
         """The new v: the decaying mean of t^2."""
@@ -158,7 +158,7 @@ class FedYogi(Adaptive):
 
 
 class FedDemonAdamT2(FedAdam):
-    """FedAdam's v with ``m = b1_r m + t``, ``b1_r = b1 (1 - r/R) / ((1 - b1) + b1 (1 - r/R))``.
+    """FedAdam with first moment ``m = b1_r m + t`` and decay b1_r = b1 q / ((1 - b1) + b1 q).
 
     r counts from 0, so that the first momentum is b1 and the last close to 0 (Chen et al., 2019).
     Line 7 of `ServerAggregation` divides m by ``1 - b1_r^r``, its r from 1, which Chen et al. do
@@ -172,12 +172,12 @@ class FedDemonAdamT2(FedAdam):
         return moved
 
     def unbiased(self, m: np.ndarray) -> np.ndarray:
-        """m without its bias: ``m / (1 - b1_r^r)``."""
+        """Bias-corrected first moment ``m / (1 - b1_r^r)``."""
         corrected: np.ndarray = m / (1 - self._decayed() ** self.taken)
         return corrected
 
     def _decayed(self) -> float:
-        """b1_r of this round."""
+        """Decay b1_r of this round."""
         left = 1 - min(self.taken - 1, self.rounds) / self.rounds
         return self.beta1 * left / ((1 - self.beta1) + self.beta1 * left)
 
@@ -208,7 +208,7 @@ def make_server_optimizer(
     tau: float = 1e-3,
     rounds: int = 1,
 ) -> ServerOptimizer:
-    """Server optimiser by name; the defaults are those of Multi-VFL, Table 2.
+    """Server optimiser by its name; defaults from Multi-VFL, Table 2.
 
     Raises
     ------

@@ -24,7 +24,7 @@ _ROWS = 512  # scored at once; a convolution of many test rows would need gigaby
 
 
 class Batches:
-    """Rows of a training set in K segments, and the batches that are drawn from them.
+    """Training rows in K segments, and the batches drawn from them.
 
     The rows are shuffled once, publicly, and cut into K segments of ceil(M/K); the last places of
     the last segments are padding where K does not divide M. A coded batch B is a set of row
@@ -75,7 +75,7 @@ class Batches:
         self._order = order.reshape(segments, self.length)
 
     def draw(self, round: int) -> np.ndarray:
-        """Coded batch of a round (from 1): (|B|,) uint32 row numbers."""
+        """Row numbers of a round's batch within segments, (|B|,) uint32; rounds count from 1."""
         epoch, place = divmod(round - 1, self.per_epoch)
         if self._epoch[0] != epoch:
             self._epoch = (epoch, self._stream("batches", epoch).permutation(self.length))
@@ -83,7 +83,7 @@ class Batches:
         return batch.astype(np.uint32)
 
     def samples(self, batch: np.ndarray) -> np.ndarray:
-        """Row numbers of the training set behind a coded batch, (K |B|,); -1 for padding."""
+        """Training rows of a batch, (K |B|,) row numbers; -1 for padding."""
         # All parties of a simulation ask for the same batch, and more than once.
         if self._asked[0] is not batch:
             found = self._order[:, batch].reshape(-1)
@@ -92,7 +92,7 @@ class Batches:
         return self._asked[1]
 
     def lay_out(self, matrix: np.ndarray) -> np.ndarray:
-        """Rows of a matrix in segments, (K, ceil(M/K), columns); padded rows are all zero."""
+        """Rows of a matrix laid out in segments, (K, ceil(M/K), columns); zero rows for padding."""
         segments = np.zeros((self._order.size, *matrix.shape[1:]), matrix.dtype)
         order = self._order.reshape(-1)
         segments[order >= 0] = matrix[order[order >= 0]]
@@ -100,7 +100,7 @@ class Batches:
 
 
 def rows_of(features: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Rows of a matrix by number; all zero where the number is -1."""
+    """Rows of a matrix by number; a row of zeros for number -1."""
     if (last := samples.max(initial=-1)) >= len(features):  # it would be taken for the last row
         raise IndexError(f"row {last} of a matrix of {len(features)} rows")
     rows: np.ndarray = features.take(samples, axis=0, mode="clip")  # half the time of an index
@@ -181,7 +181,7 @@ class Centre:
     def step(
         self, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
     ) -> tuple[float, np.ndarray]:
-        """One update of the server model; returns the loss before it and dL/dH.
+        """One update of the server model; return the loss before it and dL/dH.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class Centre:
     def gradients(
         self, embedding: np.ndarray, samples: np.ndarray, labels: np.ndarray
     ) -> tuple[float, np.ndarray, dict[str, np.ndarray]]:
-        """Loss, dL/dH, and dL/dw of every weight by name, as of `step`; nothing is updated."""
+        """Loss, dL/dH, and dL/dw of each weight by name, without an update."""
         loss, gradient = self._backward(embedding, samples, labels)
         own = {}
         for name, parameter in self.network.named_parameters():
@@ -220,7 +220,7 @@ class Centre:
         return loss, gradient, own
 
     def apply(self, gradients: Mapping[str, np.ndarray]) -> None:
-        """One update with gradients that another server model of the same shape computed."""
+        """One update with gradients computed by another server model of equal shape."""
 
         for name, parameter in self.network.named_parameters():
             parameter.grad = tensor(gradients[name]).to(parameter.device)
@@ -250,7 +250,7 @@ class Centre:
 
     @property
     def plain(self) -> bool:
-        """Whether the loss is the task's own, with all classes and rows weighted alike."""
+        """Whether the loss is the task's own, with equal weights of classes and rows."""
         alike = self.class_weights == "none" and self._rows_weigh is None
         return self._own_loss is None and alike
 
@@ -261,7 +261,7 @@ class Centre:
         labels: np.ndarray,
         samples: np.ndarray | None = None,
     ) -> torch.Tensor:
-        """Mean loss of rows, each weighted by its class and, in training, by itself."""
+        """Mean loss of rows, weighted by class and, in training, by row weights."""
         # Those of all labels that the server has, not of the batch.
         weights = row_weights(self.class_weights, labels, max(self.outputs, 2))
         alone = None if samples is None or self._rows_weigh is None else self._rows_weigh[samples]
@@ -322,7 +322,7 @@ class Centre:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore network and optimiser state from `state_dict`."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -347,7 +347,7 @@ def row_weights(
 
 
 def balanced_weights(labels: np.ndarray, classes: int) -> np.ndarray:
-    """Weight M / (C M_c) of each class c that occurs, 0 of the others; (classes,) float32.
+    """Class weights (classes,) float32: M / (C M_c) for classes that occur, else 0.
 
     C is the number of classes that occur and M_c the number of rows of class c, so that the mean of
     the weights over the rows is 1.
@@ -423,7 +423,7 @@ def target_scale(
 
 
 def r_squared(rmse: float, labels: np.ndarray) -> dict[str, float]:
-    """``r2``, the part of the labels' variance that scores of this error explain.
+    """R squared (``r2``): share of the labels' variance explained at this root mean square error.
 
     It is 0 for the mean of these labels, and not there where all labels are alike.
 

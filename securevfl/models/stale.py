@@ -1,4 +1,4 @@
-"""Table of the last embeddings of each client's rows, for those that do not come in time."""
+"""Table of the newest embeddings of clients' rows, in place of late ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class LastEmbeddings:
-    """Table of the newest embedding of each client and row, with its round.
+    """Newest embedding of each client and row, with its round.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class LastEmbeddings:
         return self.table.nbytes + self.version.nbytes
 
     def keep(self, party: int, places: np.ndarray, embedding: np.ndarray, round: int) -> None:
-        """Take in a client's embedding of rows; a row that has a newer one keeps that.
+        """Store a client's embedding of rows, except for rows with a newer one.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class LastEmbeddings:
         self.version[party, places[newer]] = round
 
     def at(self, places: np.ndarray, *, oldest: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings of rows that are kept, as `securevfl.models.aggregation.Aggregation` takes it.
+        """Stored embeddings of rows, in the form for `securevfl.models.aggregation.Aggregation`.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class LastEmbeddings:
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray, *, oldest: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings as of `at`, with the fresh ones of some clients in place of the kept ones."""
+        """Stored embeddings (see `at`), with some clients' replaced by fresh ones."""
         stack, present = self.at(places, oldest=oldest)
         for party, embedding in fresh.items():
             stack = stack.astype(embedding.dtype, copy=False)
@@ -95,6 +95,6 @@ class LastEmbeddings:
         return {"table": self.table, "version": self.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.table = np.array(state["table"])
         self.version = np.array(state["version"])

@@ -44,7 +44,7 @@ def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
 
 
 def place(network: nn.Module, device: str) -> None:
-    """Let a network be computed on a device, for callers whose tensors stay on the processor.
+    """Have a network computed on a device, for callers whose tensors stay on the CPU.
 
     Its inputs are brought to the device and its output is brought back, so gradients reach inputs
     that are on the processor. Names and values of its weights stay as they are. Kernels of an

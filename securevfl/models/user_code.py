@@ -1,4 +1,4 @@
-"""Networks and losses of the user's own: found by name, checked before they are trained.
+"""Networks and losses of the user: found by name, checked before training.
 
 An option such as ``own_centre`` holds ``module:name``. Python callers may pass the class or
 function itself; it is then known by that name. A name that was read from a file (a study, a run
@@ -33,7 +33,7 @@ _CLOSE = 1e-4  # of an embedding computed alone to the same one beside other row
 
 
 def named(value: Any) -> Any:
-    """Name by which this process finds a class or function again; a text is returned as it is."""
+    """Name under which another process finds a class or function; a text is returned as is."""
     if isinstance(value, str) or not callable(value):
         return value
     base = f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', type(value))}"
@@ -51,19 +51,19 @@ OwnCode = Annotated[str, BeforeValidator(named)]
 
 
 def allow(*names: str) -> None:
-    """Allow code of these names to be imported: the user has named them."""
+    """Permit the import of code under these names, which the user gave."""
     every = dict.fromkeys([*_allowed(), *filter(None, names)])
     if every:
         os.environ[ALLOWED] = ",".join(every)
 
 
 def allow_options(options: Mapping[str, Any]) -> None:
-    """Allow the code that these options name to be imported: the user has given them."""
+    """Permit the import of code that these options name, which the user gave."""
     allow(*(name for name in map(options.get, OPTIONS) if isinstance(name, str)))
 
 
 def refuse_unnamed(options: Mapping[str, Any]) -> None:
-    """Refuse options from a file that name code which the user has not named.
+    """Refuse options from a file that name code not given by the user.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def _imported(module: str) -> Any:
 def own_network(
     name: str, what: str, inputs: int, outputs: int, seed: int | np.random.Generator
 ) -> nn.Module:
-    """A torch module of the user's, its weights drawn from `seed`, that maps inputs to outputs.
+    """A torch module of the user's code, weights drawn from `seed`, from inputs to outputs.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def _check_widths(module: nn.Module, what: str, inputs: int, outputs: int) -> No
 
 
 def check_rows_apart(module: nn.Module, what: str, inputs: int) -> None:
-    """Refuse a client's network that mixes rows or draws at random.
+    """Refuse a client network that mixes rows or is random.
 
     Raises
     ------

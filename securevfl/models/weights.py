@@ -1,4 +1,4 @@
-"""Weights of a network: drawn at first, and as plain arrays, to be sent, averaged, and put back."""
+"""Weights of a network: initialised, or as plain arrays to send, average and restore."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BEFORE, _WORDS = 3, 624  # of 8 bytes: before the Mersenne twister's words, and
 
 
 def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> Built:
-    """Torch modules that `build` makes, their weights drawn from `seed`.
+    """Torch modules made by `build`, with weights drawn from `seed`.
 
     torch initialises from its global generator only; it is as before when this returns. A stream of
     a party's own entropy, which no seed stands for, gives that generator its whole state: 2^31
@@ -39,7 +39,7 @@ def initialised(build: Callable[[], Built], seed: int | np.random.Generator) -> 
 
 
 def _drawn(state: torch.Tensor, stream: np.random.Generator) -> torch.Tensor:
-    """The state of a generator with all words of its Mersenne twister from a stream.
+    """Generator state whose Mersenne Twister words all come from `stream`.
 
     It begins with the seed and two counters, in 24 bytes; then come 624 words in 8 bytes each, of
     which the first is the seed. All are made anew before the first number is drawn.
@@ -64,7 +64,7 @@ def parameters_of(model: Any) -> dict[str, torch.Tensor]:
 
 
 def tensors_of(model: Any) -> dict[str, torch.Tensor]:
-    """Trained tensors and running statistics by name, of the same models."""
+    """Trained tensors and running statistics by name, of a network or server model."""
     if _is_polynomial(model):
         return parameters_of(model)
     return dict(_module_of(model).state_dict())
@@ -87,7 +87,7 @@ def weights_of(model: Any) -> dict[str, np.ndarray]:
 
 
 def load_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
-    """Put weights of `weights_of` into a network of the same shape; its optimiser keeps its state.
+    """Load weights from `weights_of` into a network of equal shape; its optimiser state stays.
 
     Raises
     ------
@@ -107,12 +107,12 @@ def load_weights(model: Any, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def penalty(model: Any) -> float:
-    """``r(theta) = |theta|^2 / 2``, whose gradient theta is what a weight decay of 1 adds."""
+    """Penalty ``r(theta) = |theta|^2 / 2``, whose gradient equals a weight decay of 1."""
     return 0.5 * sum(float((p.detach().double() ** 2).sum()) for p in parameters_of(model).values())
 
 
 def refuse_running_statistics(name: str, centre: str, network: torch.nn.Module) -> None:
-    """Refuse a server model with more state than its weights, such as means of batches.
+    """Refuse a server model with state besides weights, such as running batch means.
 
     Raises
     ------

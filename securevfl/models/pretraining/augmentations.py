@@ -1,4 +1,4 @@
-"""Random views of rows, for contrastive objectives; which ones is our choice, no paper's."""
+"""Random views of rows for contrastive objectives; their choice is ours, from no paper."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _mixed(rows: np.ndarray, stream: np.random.Generator) -> np.ndarray:
 
 
 def _moved(images: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Each image cut out of itself with a margin of zeros, at a place of its own."""
+    """Each image shifted at random: cut from itself with a margin of zeros."""
     count, _, height, width = images.shape
     most = [min(SHIFT, side // PART) for side in (height, width)]
     padded = np.pad(images, [(0, 0), (0, 0), *((far, far) for far in most)])

@@ -53,10 +53,10 @@ class Encoder(ABC):
 
     @abstractmethod
     def loss(self, rows: np.ndarray, stream: np.random.Generator) -> torch.Tensor:
-        """Loss of a batch (rows, d) float32; `stream` draws what the objective leaves to chance."""
+        """Loss of a batch (rows, d) float32; `stream` gives the objective's random choices."""
 
     def train(self, rows: np.ndarray, stream: np.random.Generator) -> float:
-        """One optimiser step; returns the loss before it.
+        """One optimiser step; return the loss before it.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Encoder(ABC):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.module.load_state_dict(state["module"])
         self.head.load_state_dict(state["head"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -103,7 +103,7 @@ class AutoEncoder(Encoder):
     """Encoder whose head decodes; the loss is the mean square error of the reconstruction."""
 
     def loss(self, rows: np.ndarray, stream: np.random.Generator) -> torch.Tensor:
-        """Mean of |decode(encode(x)) - x|^2 / d over the rows; nothing is left to chance."""
+        """Mean of |decode(encode(x)) - x|^2 / d over the rows; deterministic."""
         from torch.nn import functional
 
         wanted = tensor(rows, np.float32)
@@ -123,7 +123,7 @@ class AutoEncoder(Encoder):
 
 
 class ContrastiveEncoder(Encoder):
-    """Its head projects; two views of a row are pulled together, others pushed apart (SimCLR).
+    """Encoder with a projection head: two views of a row attract, other rows repel (SimCLR).
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def make_autoencoder(
     output: Activation = "relu",
     decoded: Activation = "sigmoid",
 ) -> AutoEncoder:
-    """New auto-encoder d - hidden - h - hidden - d.
+    """New auto-encoder with layer widths d - hidden - h - hidden - d.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def make_contrastive(
     temperature: float = 0.5,
     image_shape: ImageShape | None = None,
 ) -> ContrastiveEncoder:
-    """New encoder d - hidden - h whose projector has h - h - h; see `make_autoencoder`."""
+    """New encoder (widths d - hidden - h) with projector (h - h - h); see `make_autoencoder`."""
     module, head = initialised(
         lambda: (
             two_layers(features, hidden, width, output),

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def info_nce(anchors: Tensor, positives: Tensor, temperature: float) -> Tensor:
-    """Mean of -log softmax of each anchor's similarity to its own positive among all positives.
+    """InfoNCE: mean -log softmax of each anchor's similarity to its positive among all positives.
 
     van den Oord, Li, Vinyals 2018, equation (4), with cosine similarities, as SCARF uses it
     (Bahri, Jiang, Tay, Metzler 2022, Algorithm 1).

@@ -1,4 +1,4 @@
-"""Cross-party parts of FedHSSL: an objective with other parties' views, and shared upper layers.
+"""Cross-party parts of FedHSSL: an objective on other parties' views, and shared layers.
 
 Y. He, Y. Kang, X. Zhao, J. Luo, L. Fan, Y. Han, Q. Yang, "A Hybrid Self-Supervised Learning
 Framework for Vertical Federated Learning", 2022. A party has two encoders side by side. The
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Pair:
-    """Two networks side by side, a `ClientNetwork`: H = [cross(X) | local(X)].
+    """Two networks side by side as one `ClientNetwork`: H = [cross(X) | local(X)].
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Pair:
         return np.concatenate([self.cross.forward(features), self.local.forward(features)], axis=1)
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
-        """One step of each network with its half of dL/dH; returns how many weights it clipped."""
+        """One step of each network with its half of dL/dH; return the number of clipped weights."""
         half = gradient.shape[1] // 2
         own, other = np.ascontiguousarray(gradient[:, :half]), gradient[:, half:]
         return self.cross.update(features, own) + self.local.update(
@@ -59,22 +59,22 @@ class Pair:
         )
 
     def adopt(self, other: Pair) -> None:
-        """Take the weights of another pair; the optimisers keep their state."""
+        """Copy the weights of another pair; the optimisers keep their state."""
         load_weights(self.cross, weights_of(other.cross))
         load_weights(self.local, weights_of(other.local))
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights and optimiser state of both."""
+        """Weights and optimiser states of both networks."""
         return {"cross": self.cross.state_dict(), "local": self.local.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore both networks from `state_dict`."""
         self.cross.load_state_dict(state["cross"])
         self.local.load_state_dict(state["local"])
 
 
 class Cross:
-    """The cross-party objective: a party's own projection meets what others sent.
+    """Cross-party objective: compares a party's projection with those sent by others.
 
     SimSiam and BYOL: the mean over senders of D(prediction, received). MoCo: the mean of NT-Xent.
 
@@ -115,7 +115,7 @@ class Cross:
     def step(
         self, network: ClientNetwork, rows: np.ndarray, received: Sequence[np.ndarray]
     ) -> float:
-        """One update of the network and the heads; returns the loss before it."""
+        """One update of the network and the heads; return the loss before it."""
         import torch
 
         others = [tensor(z, np.float32) for z in received]
@@ -132,11 +132,11 @@ class Cross:
         return learn(network, self.optimizer, rows, loss)
 
     def state_dict(self) -> dict[str, Any]:
-        """Heads and their optimiser."""
+        """State of the heads and their optimiser."""
         return {"heads": dict(self.heads.state_dict()), "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore heads and optimiser from `state_dict`."""
         self.heads.load_state_dict(state["heads"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -160,7 +160,7 @@ def upper_names(module: nn.Module) -> list[str]:
 
 
 def shared_weights(network: TorchNetwork, objective: Objective) -> dict[str, np.ndarray]:
-    """Weights for partial aggregation: the upper layers of the local encoder, and its heads.
+    """Weights for partial aggregation: upper layers of the local encoder, and its heads.
 
     Layers are named by their place above the first one: parties whose columns hold category codes
     have tables before it.
@@ -187,7 +187,7 @@ def load_shared(
 def weighted_mean(
     weights: Sequence[Mapping[str, np.ndarray]], counts: Sequence[int]
 ) -> dict[str, np.ndarray]:
-    """Mean of equally shaped weights, each counted as often as its party has rows, float32."""
+    """Mean of weights of equal shapes, weighted by the parties' row counts, float32."""
     parts = np.asarray(counts, np.float64) / sum(counts)
     return {
         name: sum(part * w[name] for part, w in zip(parts, weights, strict=True)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Noise as targets: a network learns without labels to spread its rows over the unit sphere.
+"""Noise as targets: an unsupervised network spreads its rows over the unit sphere.
 
 P. Bojanowski, A. Joulin, "Unsupervised Learning by Predicting Noise", 2017, as FedOnce's guests use
 it (Wu, Li, He 2022): every row has a random target on the sphere; the network is trained to come
@@ -19,7 +19,7 @@ _TINY = 1e-12  # added to norms; a row of exact zeros then stays zero
 
 
 class NoiseTargets:
-    """A bottom model (a client's network) with a target for each of its rows.
+    """A bottom model (a client's network) with a noise target for each of its rows.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class NoiseTargets:
         return unit(self.network.forward(rows))[0]
 
     def train(self, rows: np.ndarray, places: np.ndarray, *, reassign: bool) -> tuple[float, int]:
-        """One step; returns the loss before it (mean |z - t|^2) and how many weights were clipped.
+        """One step; return the loss before it (mean |z - t|^2) and the number of clipped weights.
 
         Parameters
         ----------
@@ -90,16 +90,16 @@ class NoiseTargets:
         self.assigned[places] = own[chosen]
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, optimiser state and who has which target."""
+        """Weights, optimiser state, and the assignment of targets to rows."""
         return {"network": self.network.state_dict(), "assigned": self.assigned}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.network.load_state_dict(state["network"])
         self.assigned = np.array(state["assigned"])
 
 
 def unit(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows divided by their norms, and the norms as a column."""
+    """Rows divided by their L2 norms, and the norms as a column."""
     norms = np.sqrt((rows**2).sum(axis=1, keepdims=True)) + rows.dtype.type(_TINY)
     return rows / norms, norms

@@ -60,7 +60,7 @@ class Sizes:
 
 
 class Objective(ABC):
-    """A method's heads and its training step over a bottom model (a client's network).
+    """A self-supervised method's heads and training step on a bottom model (client's network).
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Objective(ABC):
         """Loss L of the embeddings of two views."""
 
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
-        """One update of the network and the heads on two views; returns L before it.
+        """One update of the network and heads on two views; return the loss L before it.
 
         Raises
         ------
@@ -122,12 +122,12 @@ class Objective(ABC):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Heads, their optimiser and, where there is one, the slow copy of the network."""
+        """State of heads, optimiser and, for some methods, the slow copy of the network."""
         state = {"heads": dict(self.heads.state_dict()), "optimizer": self.optimizer.state_dict()}
         return state if self.target is None else state | {"target": self.target.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.heads.load_state_dict(state["heads"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.target is not None:
@@ -137,7 +137,7 @@ class Objective(ABC):
 def learn(
     network: ClientNetwork, optimizer: Any, rows: np.ndarray, loss: Callable[[Tensor], Tensor]
 ) -> float:
-    """One update of a network, and of the heads of `optimizer`, by a loss of the rows' embeddings.
+    """One update of a network, and of the heads in `optimizer`, by a loss on embeddings.
 
     Returns the loss before the update. RunError when it is not finite.
     """
@@ -173,7 +173,7 @@ def predictor(width: int, hidden: int) -> nn.Module:
 
 
 def _normalised(width: int, wanted: int) -> tuple[nn.Module, nn.Module]:
-    """Linear and batch normalisation, by the batch's own moments: there is no later use of it."""
+    """Linear layer and batch normalisation by the batch's own moments."""
     from torch import nn
 
     return (
@@ -204,11 +204,11 @@ class Scarf(Objective):
     def views(
         self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The rows, and a corrupted view of them."""
+        """The rows themselves and a corrupted view of them."""
         return rows, corrupt(rows, pool, rate, stream)
 
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
-        """`info_nce` of the projections of both views."""
+        """InfoNCE loss of the projections of both views."""
         head = self.heads["projector"]
         return info_nce(head(one), head(two), self.sizes.temperature)
 
@@ -240,11 +240,11 @@ class TwoViews(Objective):
     def views(
         self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Two corrupted views."""
+        """Two corrupted views of the rows."""
         return corrupt(rows, pool, rate, stream), corrupt(rows, pool, rate, stream)
 
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:
-        """Mean of C(q1, k2) and C(q2, k1), plus the guide's term if any; remembers the keys."""
+        """Mean of C(q1, k2) and C(q2, k1), plus the guide's term if any; stores the keys."""
         projected = [self.heads["projector"](view) for view in (one, two)]
         queries = [self.query(z) for z in projected]
         keys = [self.key(z, view) for z, view in zip(projected, views, strict=True)]
@@ -272,23 +272,23 @@ class TwoViews(Objective):
         """C(query, key); `side` is 0 or 1, the view of which the query is."""
 
     def seen(self, keys: Sequence[Tensor]) -> None:
-        """Take note of the keys of both views; only methods with a memory of keys do anything."""
+        """Register the keys of both views; only methods with a memory of keys do so."""
 
 
 class SimSiam(TwoViews):
     """Negative cosine of predictions and projections; the stopped gradient prevents collapse."""
 
     def key(self, projected: Tensor, view: np.ndarray) -> Tensor:
-        """The projection itself, without gradient."""
+        """Key of a view: its projection, without gradient."""
         return projected.detach()
 
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """`negative_cosine`."""
+        """Negative cosine similarity of query and key."""
         return negative_cosine(query, key)
 
 
 class _Slow(TwoViews):
-    """Base of BYOL and MoCo: keys come from a slowly moving copy of network and projection."""
+    """Base of BYOL and MoCo: keys come from slowly moving copies of network and projector."""
 
     def __init__(self, width: int, sizes: Sizes, **options: Any) -> None:
         import copy
@@ -306,18 +306,18 @@ class _Slow(TwoViews):
         return key
 
     def step(self, network: ClientNetwork, one: np.ndarray, two: np.ndarray) -> float:
-        """As of all objectives; then the slow copy follows."""
+        """One update as in all objectives, then one of the slow copies."""
         value = super().step(network, one, two)
         moving_average(self.target, network, self.sizes.momentum)
         moving_average(self.slow, self.heads["projector"], self.sizes.momentum)
         return value
 
     def state_dict(self) -> dict[str, Any]:
-        """With the slow projection."""
+        """State of the objective and the slow projector."""
         return super().state_dict() | {"slow": dict(self.slow.state_dict())}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         super().load_state_dict(state)
         self.slow.load_state_dict(state["slow"])
 
@@ -326,7 +326,7 @@ class Byol(_Slow):
     """Distance of predictions to the slow copy's projections."""
 
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """`normalised_distance`."""
+        """Normalised distance of query and key."""
         return normalised_distance(query, key)
 
 
@@ -359,7 +359,7 @@ class Moco(_Slow):
         return super().state_dict() | {"memories": kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         super().load_state_dict(state)
         for side, memory in enumerate(self.memories):
             kept = state["memories"][str(side)]
@@ -384,7 +384,7 @@ def make_objective(
     stream: np.random.Generator,
     optimizer: dict[str, Any],
 ) -> Objective:
-    """Objective by name.
+    """Self-supervised objective by its name.
 
     Parameters
     ----------

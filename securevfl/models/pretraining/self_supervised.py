@@ -88,7 +88,7 @@ def momentum_contrast(query: Tensor, key: Tensor, memory: Tensor, temperature: f
 
 
 def moving_average(slow: Any, fast: Any, momentum: float) -> None:
-    """Update the exponential moving average of weights: xi <- m xi + (1 - m) theta."""
+    """Update the exponential moving average xi <- m xi + (1 - m) theta of weights theta."""
     import torch
 
     own, theirs = parameters_of(slow), parameters_of(fast)
@@ -111,7 +111,7 @@ class KeyQueue:
         self.next = 0
 
     def push(self, keys: Tensor) -> None:
-        """Put normalised keys in the place of the oldest ones."""
+        """Replace the oldest keys by new normalised keys."""
         import torch
         from torch.nn import functional
 

@@ -1,4 +1,4 @@
-"""Training before training: a party's own rows, supervised or not, and the pull towards its result.
+"""Pre-training on a party's own rows, with or without labels, and proximity to its result.
 
 What is found is weights; the networks that are trained afterwards have optimisers of their own.
 """
@@ -28,7 +28,7 @@ Stream = Callable[..., np.random.Generator]
 
 
 class PretrainingOptions(BaseModel):
-    """Options of every protocol that pre-trains; a protocol's own defaults may differ."""
+    """Options of protocols with pre-training; each protocol may have other defaults."""
 
     pretrain_epochs: int = Field(
         20,
@@ -67,7 +67,7 @@ class PretrainingOptions(BaseModel):
     )
 
     def sizes(self) -> Sizes:
-        """Sizes of heads and memories, as objectives take them."""
+        """Sizes of heads and memories, in the form for objectives."""
         return Sizes(self.projection, self.predictor, self.temperature, self.memory, self.ema)
 
 
@@ -92,14 +92,14 @@ class SupervisedOptions(PretrainingOptions):
 
 
 def pretraining_optimizer(config: Any) -> dict[str, Any]:
-    """Arguments of `make_optimizer` for pre-training: a client's, by a rule and rate of its own."""
+    """Arguments of `make_optimizer` for pre-training: a client's, with own rule and rate."""
     own: dict[str, Any] = config.client_optimizer()
     rule = {"name": config.pretrain_optimizer, "lr": config.pretrain_lr}
     return own | rule | {"decay_steps": 0}
 
 
 def check_rows(protocol: str, party: str, rows: int) -> None:
-    """Refuse fewer than two rows to pre-train on: their views are compared with each other.
+    """Refuse pre-training on fewer than two rows, whose views are compared.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def check_rows(protocol: str, party: str, rows: int) -> None:
 
 
 def own_rows(aligned: np.ndarray, alone: np.ndarray | None) -> np.ndarray:
-    """All rows of a party: the aligned ones, then those that it holds alone."""
+    """All rows of a party: aligned ones, then those that only it holds."""
     return aligned if alone is None else np.concatenate([aligned, alone])
 
 
@@ -124,7 +124,7 @@ def batches_of(rows: int, config: PretrainingOptions, stream: Stream) -> Batches
 
 @dataclass
 class HeldOut:
-    """Labelled rows that are not trained on, and the early stopping that goes by the loss on them.
+    """Labelled rows held out from training, and early stopping by the loss on them.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def self_supervise(
 
 
 class Pretraining:
-    """Pre-training of one party before joint training: an encoder, on all its rows.
+    """Pre-training of one party's encoder on all its rows, before joint training.
 
     Parameters
     ----------
@@ -252,29 +252,29 @@ class Pretraining:
 
     @property
     def supervised(self) -> bool:
-        """Whether labels are needed."""
+        """Whether pre-training uses labels."""
         return isinstance(self.means, Centre)
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Names of the figures that `run` returns beside the number of rows."""
+        """Names of the figures that `run` returns besides the number of rows."""
         stops = self.supervised and getattr(self.config, "pretrain_stop", None) is not None
         more = ("epochs", "held_out_loss") if stops and self.config.pretrain_epochs else ()
         return ("loss", *more)
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the encoder and of what it is trained with."""
+        """State of the encoder and its training head."""
         return {"encoder": self.encoder.state_dict(), "means": self.means.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.encoder.load_state_dict(state["encoder"])
         self.means.load_state_dict(state["means"])
 
     def run(
         self, aligned: np.ndarray, stream: Stream, labels: np.ndarray | None = None
     ) -> dict[str, Any]:
-        """Train the encoder; returns the number of rows, and figures by the names in `told`.
+        """Train the encoder; return the number of rows, and figures by the names in `told`.
 
         Parameters
         ----------
@@ -304,7 +304,7 @@ class Pretraining:
     def _on_labels(
         self, head: Centre, rows: np.ndarray, labels: np.ndarray, stream: Stream
     ) -> dict[str, Any]:
-        """Train with a head; what there is to say of it.
+        """Train with a classification head; return the figures.
 
         ``loss``, of the last epoch, and with early stopping ``epochs`` that were made and
         ``held_out_loss``, of the weights that remain.
@@ -333,7 +333,7 @@ class Pretraining:
 
 @dataclass(frozen=True)
 class ProximalTerm:
-    """Gradient beta (theta - Theta) of beta/2 |theta - Theta|^2, for steps of an optimiser.
+    """Gradient beta (theta - Theta) of the proximal term beta/2 |theta - Theta|^2.
 
     Attributes
     ----------
@@ -354,7 +354,7 @@ class ProximalTerm:
     def pulling(
         self, model: Centre | ClientNetwork, target: Sequence[np.ndarray]
     ) -> Iterator[None]:
-        """Add the gradient before each step of the model's optimiser that is made inside.
+        """Context manager that adds the term's gradient before each step of the model's optimiser.
 
         Parameters
         ----------
