@@ -1,1 +1,1 @@
-"""Parties that lie: signed statements, verifiable dealing, and evidence that names the liar."""
+"""Parties that lie: signed statements, verifiable dealing, and evidence against the liar."""

@@ -1,4 +1,4 @@
-"""Verifiable dealing: each holder checks by itself that its share lies on one polynomial with all.
+"""Verifiable dealing: each holder checks that its share and all others lie on one polynomial.
 
 A dealer encodes data by a Lagrange code of degree K+T-1, as ever, and m blinding columns b by the
 same code. It commits to all shares by the root of a tree, and the root fixes random rows r (ideal
@@ -40,7 +40,7 @@ NOTHING = bytes(DIGEST)  # before the first dealing
 
 @dataclass(frozen=True)
 class Form:
-    """Parameters of a dealing, which all parties know before it.
+    """Parameters of a dealing, known to all parties in advance.
 
     Attributes
     ----------
@@ -59,13 +59,13 @@ class Form:
     constant: bool = False
 
     def encoded(self) -> bytes:
-        """Bytes of all attributes; equal for equal forms alone."""
+        """Bytes of all attributes; only equal forms give equal bytes."""
         return _encoded(self)
 
     @classmethod
     @functools.lru_cache(maxsize=64)
     def read(cls, encoded: bytes) -> Form:
-        """Inverse of `encoded`."""
+        """Form from its bytes (inverse of `encoded`)."""
         numbers, points, shape, m, constant = wire.decode(encoded)
         (parties, segments, privacy, p), (alphas, betas) = numbers, points
         sizes = {"parties": parties, "segments": segments, "privacy": privacy}
@@ -94,7 +94,7 @@ def name_of(form: Form, signer: int, kind: str, step: int) -> str:
 
 @dataclass(frozen=True)
 class Proof:
-    """Parts that a holder is sent beside its share.
+    """Payload parts that a holder receives beside its share.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Proof:
 
 
 def bits_of_soundness(form: Form, holders: int | None = None) -> float:
-    """Bits of theorem 1 for one hash query and no dealing before: -log2 C(H, K+T+1) (2/p)^m.
+    """Soundness in bits of theorem 1 for one hash query: -log2 C(H, K+T+1) (2/p)^m.
 
     Each doubling of hash queries and dealings takes one bit.
 
@@ -178,27 +178,27 @@ class Dealt:
     before: bytes = NOTHING
 
     def encoded(self) -> bytes:
-        """Bytes to sign."""
+        """Bytes for the dealer's signature."""
         own = self.place, self.leaf, self.path, self.root, self.hashed, self.before
         return wire.encode((DEALING, *own))
 
     def is_beside(self, other: Dealt) -> bool:
-        """Whether both are to two holders of one dealing, whose leaves and paths alone differ."""
+        """Whether two statements go to two holders of one dealing: only leaves and paths differ."""
         return self.common == other.common and self.place != other.place
 
     @property
     def after(self) -> bytes:
-        """The chain of all dealings up to this one, as the next one must name it."""
+        """Hash chain of all dealings up to this one, which the next dealing must name."""
         return digest("chain", self.before, digest("dealt", self.root, self.hashed))
 
     @property
     def common(self) -> tuple[bytes, bytes, bytes]:
-        """Part that the dealer says to all holders."""
+        """Values that are equal in the dealer's statements to all holders: root, H(c) and chain."""
         return self.root, self.hashed, self.before
 
     @classmethod
     def read(cls, content: bytes) -> Dealt | None:
-        """Content that was signed; None for another form: a dealer may sign any bytes."""
+        """Statement from signed bytes; None for malformed bytes, which a dealer may sign."""
         try:
             found = wire.decode(content)
         except WireError:
@@ -214,7 +214,7 @@ class Dealt:
 def is_signed(
     form: Form, keys: Mapping[int, bytes], subject: Subject, place: int, share: Array, proof: Proof
 ) -> bool:
-    """Whether the dealer signed what holder `place` got: else it counts as not received."""
+    """Whether the dealer signed what holder `place` received; unsigned data do not count."""
     if proof.statement.subject != subject or not proof.statement.is_valid(keys):
         return False
     if not _is_formed(form, share, proof):
@@ -229,7 +229,7 @@ def is_signed(
 
 
 def fault(form: Form, subject: Subject, place: int, share: Array, proof: Proof) -> str:
-    """Fault of what a dealer signed for a holder, in words; empty for none.
+    """Sentence on a fault in a dealer's signed data for a holder; empty if there is none.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def fault(form: Form, subject: Subject, place: int, share: Array, proof: Proof) 
 
 
 def off_polynomial(form: Form, place: int, mine: Array, values: Array) -> str:
-    """Fault of a holder's <r_i, Gamma_j> + b_ij beside c, in words; empty for none.
+    """Sentence on a mismatch of a holder's <r_i, Gamma_j> + b_ij with c; empty if none.
 
     Parameters
     ----------
@@ -274,19 +274,19 @@ def off_polynomial(form: Form, place: int, mine: Array, values: Array) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _onto(code: LagrangeCode, points: tuple[int, ...]) -> Array:
-    """Matrix that takes c at the points of the first K + T holders to its values at others."""
+    """Matrix that maps c at the first K + T holders' points to its values at other points."""
     return interpolation_matrix(code.field, list(code.alphas[: code.size]), list(points))
 
 
 def leaf_of(form: Form, subject: Subject, place: int, share: Array, proof: Proof) -> bytes:
-    """Leaf of a holder: HKDF-SHA256 of its nonce, with all else as context."""
+    """Merkle leaf of a holder: HKDF-SHA256 of its nonce, with all other data as context."""
     label = label_of(form, subject.signer, subject.kind, subject.step, place)
     arrays = (np.ascontiguousarray(one).tobytes() for one in (share, proof.blind))
     return derive(proof.nonce, b"".join((len(label).to_bytes(8, "big"), label, *arrays)))
 
 
 def coins_of(form: Form, subject: Subject, root: bytes) -> bytes:
-    """32 bytes that a root decides, as `Participant.coins` finds them."""
+    """32 challenge bytes determined by a root, equal to those of `Participant.coins`."""
     name = name_of(form, subject.signer, subject.kind, subject.step)
     return hashlib.sha256(len(name).to_bytes(8, "big") + name.encode() + root).digest()
 
@@ -330,17 +330,17 @@ def checks(form: Form, rows: tuple[Array, Array], array: Any) -> Any:
 
 
 def hash_of(values: Array) -> bytes:
-    """H(c)."""
+    """Hash H(c) of the check values c."""
     return digest("values", np.ascontiguousarray(values).tobytes())
 
 
 def hash_of_path(path: Sequence[bytes]) -> bytes:
-    """Digest of a path."""
+    """Digest of a Merkle path."""
     return digest("path", *path)
 
 
 def _is_formed(form: Form, share: Array, proof: Proof) -> bool:
-    """Whether arrays are of elements of F_p, in the shapes of the form."""
+    """Whether arrays hold elements of F_p in the shapes of the form."""
     field, code, m = form.code.field, form.code, form.repetitions
     shapes: Sequence[tuple[Array, tuple[int, ...]]] = (
         (share, form.shape),

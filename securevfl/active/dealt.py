@@ -52,7 +52,7 @@ ROOT, BEFORE = 2, 6  # places of the root and of the chain among them
 
 @dataclass(frozen=True)
 class Dealing:
-    """One dealing, as dealer and holders know it before.
+    """One dealing, as dealer and holders know it in advance.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Dealing:
 
     @property
     def name(self) -> str:
-        """Name under which its root decides the checks."""
+        """Name under which the dealing's root determines the checks."""
         return name_of(self.form, self.dealer, self.kind, self.step)
 
     def label(self, place: int) -> bytes:
@@ -89,7 +89,7 @@ def proofs(
     nonces: Sequence[Key],
     before: Secret,
 ) -> tuple[list[tuple[Any, ...]], Secret]:
-    """Parts that each holder is sent beside its share, `PARTS`; the digest of the dealing.
+    """Payload parts `PARTS` for each holder beside its share, and the dealing's digest.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def checked(
     share: Element,
     parts: tuple[Any, ...],
 ) -> tuple[Secret, tuple[Any, ...]]:
-    """The digest of a dealing that a holder has checked, and what it can show of it to others.
+    """Digest of a dealing that a holder has checked, and its evidence for other holders.
 
     Parameters
     ----------
@@ -178,13 +178,13 @@ def checked(
 
 
 def link_of(parts: tuple[Any, ...]) -> Secret:
-    """The digest of a dealing, of its `PARTS`; (32,) uint8."""
+    """Digest of a dealing from its `PARTS`, (32,) uint8."""
     found: Secret = parts[2].map(_link, parts[1], shape=(DIGEST,), dtype=np.uint8)
     return found
 
 
 def chained(before: Secret, *links: Secret) -> Secret:
-    """The chain after dealings whose digests are given, in their order; (32,) uint8."""
+    """Hash chain after dealings with these digests, in order, (32,) uint8."""
     if not links:
         return before
     found: Secret = before.map(_chained, *links, shape=(DIGEST,), dtype=np.uint8)
@@ -198,7 +198,7 @@ def compared(
     signing: Signing,
     stories: tuple[tuple[Any, ...], tuple[Any, ...]],
 ) -> None:
-    """Hold the story that a holder was dealt against that of another one.
+    """Compare the statement that a holder received on a dealing with another holder's.
 
     Parameters
     ----------
@@ -272,14 +272,14 @@ def _root(*leaves: np.ndarray) -> np.ndarray:
 
 
 def _siblings(*given: Any) -> np.ndarray:
-    """Path of the leaf whose number stands last."""
+    """Merkle path of the leaf whose number is the last argument."""
     *leaves, place = given
     path = _tree(tuple(_bytes(np.stack(leaves))))[1][place]
     return np.frombuffer(b"".join(path), np.uint8).reshape(len(path), DIGEST)
 
 
 def _link(root: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """H(root, c)."""
+    """Digest H(root, c) of a dealing."""
     return np.frombuffer(digest("dealt", root.tobytes(), hash_of(values)), np.uint8)
 
 
@@ -291,21 +291,21 @@ def _shown(
     root: np.ndarray,
     values: np.ndarray,
 ) -> np.ndarray:
-    """Start, chain, leaf, digest of the path, root, H(c): a statement beside its subject."""
+    """Statement without its subject: start, chain, leaf, path digest, root and H(c)."""
     rest = hash_of_path(_bytes(siblings)), root.tobytes(), hash_of(values)
     whole = b"".join((start.tobytes(), before.tobytes(), leaf.tobytes(), *rest))
     return np.frombuffer(whole, np.uint8).reshape(6, DIGEST)
 
 
 def no_chain(party: Participant) -> Secret:
-    """The chain before the first dealing, which everybody knows."""
+    """Hash chain before the first dealing, which all parties know."""
     zero = public_element(np.zeros(1, party.field.dtype), party.field, party.world)
     found: Secret = zero.map(_nothing, shape=(DIGEST,), real=True, dtype=np.uint8)
     return found
 
 
 def _nothing(zero: np.ndarray) -> np.ndarray:
-    """The chain before the first dealing."""
+    """Hash chain before the first dealing."""
     return np.frombuffer(NOTHING, np.uint8)
 
 
@@ -329,7 +329,7 @@ def _compare(
     other_signature: bytes,
     verifier: bytes,
 ) -> np.ndarray:
-    """Nothing, or the error of two stories, or of a story that nobody signed."""
+    """Empty array, or the error for two contradicting or unsigned statements."""
     if other.shape != (6, DIGEST) or other.dtype != np.uint8:
         raise _dispute(dealer, kind, step, places, "has another form than a story")
     shown = zip(places, (mine, other), (signature, other_signature), strict=True)
@@ -350,14 +350,14 @@ def _compare(
 def story_of(
     run: bytes, dealer: int, kind: str, step: int, place: int, rows: np.ndarray, signature: bytes
 ) -> Statement:
-    """The statement of a dealer that a holder shows, as `checked` returned it."""
+    """Statement on a dealing that a holder shows, as returned by `checked`."""
     start, before, leaf, path, root, hashed = _bytes(rows)
     content = Dealt(place, leaf, path, root, hashed, before).encoded()
     return Statement(Subject(run, 0, start, dealer, kind, step), content, signature)
 
 
 def refuse_lie(verifier: bytes, one: Statement, other: Statement) -> None:
-    """End the run where a judge names the signer of two statements.
+    """End the run if the judge finds the signer of two statements guilty.
 
     Raises
     ------
@@ -372,7 +372,7 @@ def refuse_lie(verifier: bytes, one: Statement, other: Statement) -> None:
 def _dispute(
     dealer: int, kind: str, step: int, places: tuple[int, int], why: str, keys: bool = False
 ) -> RunError:
-    """The dispute of two holders; `keys`: of a run in which the dealer may have told two keys."""
+    """Error for a dispute of two holders; `keys` if the dealer may have sent two signing keys."""
     return RunError(
         f"{kind!r} of step {step}: what party {places[1]} says that party {dealer} dealt it {why}. "
         f"Dispute of {places[0]} and {places[1]}: one of both errs"
@@ -421,7 +421,7 @@ def _refuse(
     verifier: bytes,
     *said: Any,
 ) -> np.ndarray:
-    """Nothing, or the error of a dealing that is not signed, or fails the check."""
+    """Empty array, or the error for a dealing that is unsigned or fails the check."""
     dealer, kind, step, _, start, *own, run = said
     leaf, siblings, root, values = own[1:]
     if not is_signed_by(verifier, signature, statement_text(*said)):

@@ -1,4 +1,4 @@
-"""One story for all clients, at the covert level: the server signs a chained history.
+"""One history for all clients at level covert: the server signs a hash chain of rounds.
 
 After round t everybody has h_t = H(h_{t-1}, all that was announced of the round, dL/dH), and the
 server's signature on it. In the next round each client shows h_t beside a share that it sends each
@@ -44,7 +44,7 @@ SHOWN = 64  # rounds of which a client can show what it showed, if another clien
 
 @dataclass(frozen=True)
 class Telling:
-    """Form in which the server of a method announces a round: attribute `telling` of its parties.
+    """How the server of a method announces rounds: attribute `telling` of its parties.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ def sign(server: Any, *announced: Any, gradient: Secret) -> None:
 
 
 def tell_missed(server: Any, message: Any) -> None:
-    """Tell a client what it missed since a round: announcements and gradients in full.
+    """Send a client all announcements and gradients that it missed since a round.
 
     Hashes would be enough for its history, but not for its model: a client that shares a model
     without a step tells its embedding by the difference.
@@ -89,7 +89,7 @@ def tell_missed(server: Any, message: Any) -> None:
 
 
 async def catch_up(client: Any) -> list[tuple[Any, ...]]:
-    """Rounds that the client missed, in order: number, what was announced, and dL/dH.
+    """Rounds that the client missed, in order: number, announced values and dL/dH.
 
     Rounds up to the last one that it heard are refused: under another number it would be told to
     step by another sum of a round. Those from its present round on are left out.
@@ -122,7 +122,7 @@ NOTHING = 0, 0, b""  # `attempted` of a client: round, the one that it was in be
 
 
 def come_back(client: Any) -> None:
-    """Begin to run: what was told of a sum holds unless the client went back over another round.
+    """Start after a restart: facts on a sum stay valid unless the client repeats another round.
 
     Then the models of that sum are made anew, as in a whole run that went back.
     """
@@ -132,7 +132,7 @@ def come_back(client: Any) -> None:
 
 
 def told_of_sum(client: Any, round: int, told: bytes) -> None:
-    """Refuse another sum of a round than the client was told of in it, before a crash, too.
+    """Refuse a sum of a round that differs from the one announced before, even before a crash.
 
     Else one client alone could be told to step, by one story for all. Lives are no part of `told`:
     a server that comes back makes a sum again, over the same clients.
@@ -150,7 +150,7 @@ def told_of_sum(client: Any, round: int, told: bytes) -> None:
 
 
 def note_sum(client: Any, told: bytes) -> None:
-    """Note what the client was told of the sum of its round; the caller has it written ahead.
+    """Store the facts that the client received on its round's sum; the caller writes them ahead.
 
     Raises
     ------
@@ -162,7 +162,7 @@ def note_sum(client: Any, told: bytes) -> None:
 
 
 def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:
-    """The dL/dH of a round; the client's history is continued with it.
+    """The dL/dH of a round, which extends the client's history.
 
     Raises
     ------
@@ -183,13 +183,13 @@ def hear(client: Any, round: int, *announced: Any, payload: Any) -> Secret:
 
 
 def shown(client: Any) -> tuple[Secret]:
-    """The newest history, to show beside a share, as `tell` shows it with its signature later."""
+    """The newest history hash, sent beside a share; `tell` later adds its signature."""
     client.shown = {**dict([*client.shown.items()][1 - SHOWN :]), client.round: client.story}
     return (client.story[0],)
 
 
 def doubts(client: Any, others: Mapping[int, Secret]) -> bool:
-    """Whether some of the histories, by who showed it, is another one than the client has.
+    """Whether any history hash of other clients differs from this client's own.
 
     Such clients are asked for the server's signature; `compare` takes what they answer.
     """
@@ -204,7 +204,7 @@ def doubts(client: Any, others: Mapping[int, Secret]) -> bool:
 
 
 def tell(client: Any, message: Any) -> None:
-    """Show who doubts it the history that this client showed in a round, with the signature."""
+    """Send the signed history of a round to a client that doubts it."""
     _, *signed_story = client.shown.get(message.round, ((),))
     if signed_story:
         h, (at, *rest) = client.shown[message.round][0], signed_story
@@ -212,7 +212,7 @@ def tell(client: Any, message: Any) -> None:
 
 
 def compare(client: Any, message: Any) -> None:
-    """Compare the history that another client showed in a round with the one that this one had.
+    """Compare another client's history of a round with this client's.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def compare(client: Any, message: Any) -> None:
 
 
 def _no_form(client: Any, kind: str, sender: int, wanted: str) -> ProtocolError:
-    """The error for a message of another form."""
+    """Error for a malformed message."""
     return ProtocolError(
         f"{client.telling.method}: {kind!r} of party {sender} is of another form, and must be "
         f"{wanted}. It departs from the protocol, or has other options: give all the same ones"
@@ -274,7 +274,7 @@ def _refuse_unsigned(
     run: bytes,
     verifier: bytes,
 ) -> np.ndarray:
-    """Nothing, or the error of a history that the server has not signed."""
+    """Empty array, or the error for a history that the server has not signed."""
     statement = Statement(_subject(start, round, life, run), h.tobytes(), signature)
     if not statement.is_valid({SERVER: verifier}):
         raise RunError(

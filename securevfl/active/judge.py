@@ -1,4 +1,4 @@
-"""The judge: names a party by what it signed, and by nothing else.
+"""The judge: convicts a party by its own signatures only.
 
 Nobody is blamed because he cannot prove something. A message that was not sent, or was sent without
 a valid signature, ends in the dispute of a pair, for nobody can tell who of both is at fault.
@@ -49,7 +49,7 @@ class BadDealing:
 
 @dataclass(frozen=True)
 class TwoStories:
-    """Two statements of one signer, of which no honest party makes both.
+    """Two statements of one signer that no honest party makes together.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ Evidence = BadDealing | TwoStories | WrongUpload
 
 
 def run_of(evidence: Evidence) -> bytes:
-    """Name of the run in evidence: the digest of its manifest, or `RUN`."""
+    """Name of the run in evidence: digest of its manifest, or `RUN`."""
     if isinstance(evidence, WrongUpload):
         return evidence.run
     own = evidence.one if isinstance(evidence, TwoStories) else evidence.proof.statement
@@ -74,14 +74,14 @@ def run_of(evidence: Evidence) -> bytes:
 
 
 def signed_with(evidence: Evidence) -> str:
-    """Keys under which evidence stands, in words."""
+    """Phrase for the keys that verify the evidence's signatures."""
     run = run_of(evidence)
     return RUN.decode() if run == RUN else f"identity of the manifest {run.hex()[:16]}"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A party that signed what no honest party signs.
+    """A guilty party: it signed what no honest party signs.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Verdict:
 
 
 class LieFoundError(RunError):
-    """A party signed what no honest party signs; the run ends.
+    """A party signed what no honest party signs, so the run ends.
 
     Attributes
     ----------
@@ -110,12 +110,12 @@ class LieFoundError(RunError):
         self.party, self.why, self.evidence, self._kept = party, why, evidence, kept
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Arguments, with which another process makes it again."""
+        """Arguments with which another process recreates the error."""
         return LieFoundError, (self.party, self.why, self.evidence, self._kept)
 
 
 def judge(evidence: Evidence, keys: Mapping[int, bytes]) -> Verdict | None:
-    """The guilty party, or None where evidence shows nothing.
+    """The guilty party; None if the evidence proves nothing.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def _two_stories(evidence: TwoStories, keys: Mapping[int, bytes]) -> Verdict | N
 
 
 def _breaks_chain(one: Statement, other: Statement) -> bool:
-    """Whether the second is of the next step of the same start, and goes on with other dealings."""
+    """Whether the second statement, of the next step, continues a different chain of dealings."""
     following = replace(one.subject, step=one.subject.step + 1)
     if one.subject.kind != CHAINED or following != other.subject:
         return False
@@ -168,7 +168,7 @@ def _breaks_chain(one: Statement, other: Statement) -> bool:
 
 
 def write_evidence(path: Path, evidence: Evidence) -> None:
-    """Write evidence as JSON; a bad dealing's file holds the share, which only its holder knew."""
+    """Write evidence as JSON; on a bad dealing it contains the holder's secret share."""
     write_durably(path, text_of(evidence), mode=0o600)
 
 
@@ -179,7 +179,7 @@ def text_of(evidence: Evidence) -> str:
 
 
 def read_evidence(path: Path) -> Evidence:
-    """Evidence of a file.
+    """Evidence read from a file.
 
     Raises
     ------

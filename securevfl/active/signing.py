@@ -1,4 +1,4 @@
-"""Keys by which parties sign: those of a manifest where there is one, else keys of the run."""
+"""Signing keys of parties: from a manifest if there is one, else made for the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROTECTED: Mapping[str, str] = {"identity": "signature"}
 
 @dataclass(frozen=True)
 class Signing:
-    """The signing key of a party, and the verifying keys of those whose statements it checks.
+    """Signing key of a party, and verification keys of parties whose statements it checks.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Signing:
 
 
 async def exchange_keys(party: Participant, *, server: bool = False) -> Sworn:
-    """Keys of the run, as a checkpoint keeps them; none where a manifest has the keys.
+    """Keys for the run, in checkpoint form; empty if a manifest has the keys.
 
     The server waits for nobody's, unless `server` says that it checks statements. So it may be
     killed meanwhile.
@@ -67,7 +67,7 @@ async def exchange_keys(party: Participant, *, server: bool = False) -> Sworn:
 
 
 def signing_of(party: Participant, sworn: Sworn) -> Signing:
-    """Keys of a party, of which `sworn` are those of the run; the manifest's are in no checkpoint.
+    """Keys of a party: run keys from `sworn`; manifest keys are in no checkpoint.
 
     `securevfl.engine.realtime.assignment.begin_incarnation` gives a party those of the manifest.
     """
@@ -81,13 +81,13 @@ def signing_of(party: Participant, sworn: Sworn) -> Signing:
 
 
 def new_start(party: Participant) -> Secret:
-    """Random bytes of a start: what was dealt before a folder was put back contradicts nothing."""
+    """Random bytes for a start, so that dealings before a restored folder contradict nothing."""
     found: Secret = party.tag(party.key("start"), "start")
     return found
 
 
 def tell_again(server: Any) -> None:
-    """Send a server's verifying key again when it comes back before its first step.
+    """Send a server's verification key again if it restarts before its first step.
 
     What it sent before may be lost with it. Later everybody has it.
     """

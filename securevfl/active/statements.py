@@ -1,4 +1,4 @@
-"""Signed statements: what a party says under its name, so that it cannot say something else later.
+"""Signed statements: a party that signs one cannot later claim something else.
 
 Two different statements by one signer about one subject are evidence against it. So a statement
 names its subject (run, life, start, step) and its content apart (docs/active.md, section 1).
@@ -50,13 +50,13 @@ class Subject:
     step: int
 
     def encoded(self) -> bytes:
-        """Bytes of all attributes; equal for equal subjects alone."""
+        """Bytes of all attributes; only equal subjects give equal bytes."""
         return wire.encode((self.run, self.life, self.start, self.signer, self.kind, self.step))
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A subject, a content, and the signature of both.
+    """A subject and a content, with a signature of both.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Statement:
     signature: bytes
 
     def is_valid(self, keys: Mapping[int, bytes]) -> bool:
-        """Whether the signer's key signed it.
+        """Whether the signer's key signed the statement.
 
         Parameters
         ----------
@@ -108,7 +108,7 @@ def is_signed_by(key: bytes, signature: bytes, text: bytes) -> bool:
 
 
 def digest(name: str, *parts: bytes) -> bytes:
-    """SHA-256 of a name and of parts, of which none can run into the next.
+    """SHA-256 of a name and parts, encoded without ambiguity.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def digest(name: str, *parts: bytes) -> bytes:
 
 
 class ApartError(RunError):
-    """Parties whose word is another one than the own.
+    """Some parties hold a statement that differs from one's own.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class ApartError(RunError):
 
 
 def refuse_apart(own: np.ndarray, parties: tuple[int, ...], *others: np.ndarray) -> np.ndarray:
-    """Nothing, or an ApartError of parties that show another digest than the own."""
+    """Empty array, or an ApartError for parties whose digest differs from the own."""
     found = [n for n, one in zip(parties, others, strict=True) if not np.array_equal(own, one)]
     if found:
         raise ApartError(found)

@@ -1,4 +1,4 @@
-"""Keys that several parties hold: who draws them signs a tag of each, and all are told the same.
+"""Keys held by several parties: their maker signs a tag of each, the same for all holders.
 
 The tags are answers of the keys under a label of their own. A holder recomputes those of its keys,
 and holders compare what they were told as they do with dealings (`securevfl.active.dealt`).
@@ -49,7 +49,7 @@ def checked_tags(
     mine: Mapping[int, Secret],
     parts: Any,
 ) -> tuple[Secret, tuple[Any, ...]]:
-    """The digest of tags that a holder has checked, and what it can show of them to others.
+    """Digest of tags that a holder has checked, and its evidence for other holders.
 
     Parameters
     ----------
@@ -84,25 +84,25 @@ def checked_tags(
 
 
 def _stacked(*tags: np.ndarray) -> np.ndarray:
-    """All tags, (keys, 32)."""
+    """All tags in one array, (keys, 32)."""
     return np.stack(tags)
 
 
 def _text(
     dealer: int, kind: str, place: int, start: np.ndarray, every: np.ndarray, run: bytes
 ) -> bytes:
-    """Bytes that are signed: a dealing without leaf, path and root, whose c are the tags."""
+    """Signed bytes: a dealing without leaf, path and root, whose values c are the tags."""
     said = start, _ZERO, _ZERO, _NO_PATH, _ZERO, every
     return statement_text(dealer, kind, 0, place, *said, run)
 
 
 def _link(every: np.ndarray) -> np.ndarray:
-    """Digest that stands in the chain."""
+    """Digest of the tags for the hash chain."""
     return np.frombuffer(digest("tags", every.tobytes()), np.uint8)
 
 
 def _shown(start: np.ndarray, every: np.ndarray) -> np.ndarray:
-    """The statement beside its subject, in the form of a dealing's."""
+    """Statement on tags without its subject, in the form of a dealing's."""
     parts = start.tobytes(), NOTHING, NOTHING, hash_of_path(()), NOTHING, hash_of(every)
     return np.frombuffer(b"".join(parts), np.uint8).reshape(6, DIGEST)
 
@@ -119,7 +119,7 @@ def _refuse(
     verifier: bytes,
     *mine: np.ndarray,
 ) -> np.ndarray:
-    """Nothing, or the error of tags that are not signed, or not those of the keys."""
+    """Empty array, or the error for tags that are unsigned or not those of the keys."""
     if not is_signed_by(verifier, signature, _text(dealer, kind, place, start, every, run)):
         raise _dispute(dealer, kind, place, "lack its signature")
     if any((every[n] != own).any() for n, own in zip(numbers, mine, strict=True)):

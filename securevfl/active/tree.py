@@ -1,4 +1,4 @@
-"""Merkle trees of one depth: a root stands for one leaf of each of N parties.
+"""Merkle trees of one depth: a root commits to one leaf for each of N parties.
 
 The depth is exactly ceil(log2 N). With paths of any length a dealer puts many leaves of one party
 under a root and chooses among them after the challenge, which follows from the root.
@@ -12,7 +12,7 @@ from securevfl.active.statements import DIGEST, digest
 
 
 def depth_of(parties: int) -> int:
-    """Depth of the tree of so many parties: ceil(log2 N)."""
+    """Depth of the tree for `parties` parties: ceil(log2 N)."""
     return (parties - 1).bit_length()
 
 

@@ -1,4 +1,4 @@
-"""Uploads of shares of results, signed with their label: a wrong one names its sender.
+"""Signed uploads of result shares: a wrong one convicts its sender.
 
 Honest uploads under one label are values of one polynomial below degree R. Where at most T parties
 lie and d of n uploads are off a polynomial that all others are on, with T + d <= n - R, that is the
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Upload:
-    """Values that a party uploaded, with its signature.
+    """Values uploaded by a party, with its signature.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Upload:
     signature: bytes
 
     def statement(self, run: bytes, label: bytes) -> Statement:
-        """The party's statement. Each label is a subject: an honest party signs one of it."""
+        """The party's statement; an honest party signs only one upload for each label."""
         content = digest("uploaded", np.ascontiguousarray(self.values).tobytes())
         return Statement(subject_of(run, label, self.party), content, self.signature)
 
@@ -71,12 +71,12 @@ class WrongUpload:
 
 
 def subject_of(run: bytes, label: bytes, party: int) -> Subject:
-    """Subject of an upload: the label stands where dealings have the start of their signer."""
+    """Subject of an upload: its label takes the place of a dealing's start."""
     return Subject(run, 0, label, party, "upload", 0)
 
 
 def encoded(code: LagrangeCode) -> bytes:
-    """Bytes of a code; equal for equal codes alone."""
+    """Bytes of a code; only equal codes give equal bytes."""
     numbers = (code.parties, code.segments, code.privacy, code.degree, code.field.modulus)
     return wire.encode((numbers, tuple(map(int, code.alphas)), tuple(map(int, code.betas))))
 
@@ -93,7 +93,7 @@ def text_of(run: bytes, label: bytes, party: int, values: Array) -> bytes:
 
 
 def are_named(wrong: int, received: int, code: LagrangeCode) -> bool:
-    """Whether so many wrong uploads of those received are rightly named: T + d <= n - R."""
+    """Whether wrong uploads among those received are attributed rightly: T + d <= n - R."""
     return code.privacy + wrong <= received - code.recovery_threshold(code.degree)
 
 
@@ -120,7 +120,7 @@ def guilty(evidence: WrongUpload, keys: Mapping[int, bytes]) -> bool:
 
 
 def evidence_of(server: Any) -> tuple[WrongUpload, ...]:
-    """Evidence against each holder whose wrong upload the server found; the experimenter has it."""
+    """Evidence against each holder whose wrong upload the server found."""
     code, made = server.public.code, list[WrongUpload]()
     for wrong, told, label, kept, run in server.caught:
         bare = [(j, bare_of(Y), bare_of(signature)) for j, (Y, signature) in kept.items()]
