@@ -1,4 +1,4 @@
-"""Measurement of exact recovery over N, K, T and stragglers: it must end where the theorem says.
+"""Measurement of exact recovery over N, K, T and stragglers, compared with the theorem's limit.
 
 Theorem 5.1 of FedVS: the sum of embeddings is recovered exactly with up to N - 2(K+T-1) - 1
 stragglers. Here every cell is tried: full-range random data and models are encoded, all N clients
@@ -29,7 +29,7 @@ Outcome = Literal["exact", "refused", "wrong"]
 
 @dataclass(frozen=True)
 class Cell:
-    """Outcome of one (N, K, T, stragglers).
+    """Outcome of one combination of N, K, T and stragglers.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ def map_threshold(
     tries: int = 3,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Cell]:
-    """Measure every cell with K up to `largest_segments` and 0 to N stragglers.
+    """Measure every combination with K up to `largest_segments` and 0 to N stragglers.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def _measure_code(
 
 
 def _evaluate(field: PrimeField, code: LagrangeCode) -> tuple[np.ndarray, np.ndarray]:
-    """Uploads of all clients for two data holders, and the plaintext sum, (K, rows, h)."""
+    """Uploads of all clients for data of two holders, and their plain sum, (K, rows, h)."""
     rows, width, h = 3, 4, 2
     uploads = np.zeros((code.parties, rows, h), field.dtype)
     expected = np.zeros((code.segments, rows, h), field.dtype)
@@ -231,7 +231,7 @@ def report(cells: Sequence[Cell]) -> dict[str, Any]:
 
 
 def draw_threshold(cells: Sequence[Cell], path: Path, times: Sequence[dict[str, Any]] = ()) -> None:
-    """Draw outcomes with the theorem's boundary as a PNG, one panel for each (N, T).
+    """Draw outcomes and the theorem's boundary as a PNG, with a panel for each (N, T).
 
     Where there are `times` of `time_rounds`, they are drawn below it.
     """

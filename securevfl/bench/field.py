@@ -1,4 +1,4 @@
-"""Speed of the field's kernels on this machine, as shares of what its vector unit and memory do.
+"""Speed of the field kernels on this machine, relative to its vector unit and memory.
 
 A limit is measured beside the kernels and in turn with them: products of numbers that stay in
 registers (`securevfl.field.kernels.limits`), and copies and reads of memory. A product modulo p
@@ -40,7 +40,7 @@ _UNITS = {  # of a tier: primes whose products are of a measured kind, and lanes
 def bench_field(
     *, repeats: int = 7, largest: int = 1024, elements: int = 1 << 20
 ) -> dict[str, Any]:
-    """Time the kernels of the three usual primes, the limits of their kinds, and their peers.
+    """Time the kernels for three primes, the hardware limits, and other libraries.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The table of methods: all of them on one protocol of evaluation.
+"""Table of methods under one evaluation.
 
 A *cell* is a method, or a variant of one, on a data set. In all cells
 
@@ -64,7 +64,7 @@ Attack = Callable[[Job], Mapping[str, Any]]
 
 @dataclass
 class MethodTable:
-    """All cells of a table, and where their runs are kept.
+    """All cells of a table of methods, and the folder of their runs.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class MethodTable:
         return ((data, variant) for data in self.data for variant in self.variants)
 
     def _of(self, data: str, variant: str) -> tuple[Job, ...]:
-        """Runs of a cell, before its rate is chosen."""
+        """Runs of a cell before its learning rate is chosen."""
         name, options = parse_variant(data)
         where = {} if self.data_dir is None else {"data_dir": self.data_dir}
         source = DataSource(name, {key: _plain(text) for key, text in options.items()} | where)
@@ -144,7 +144,7 @@ class MethodTable:
         ).jobs
 
     def check(self) -> dict[tuple[str, str], str]:
-        """Cells that cannot be run, and why; `run` leaves them out.
+        """Cells that cannot be run, with reasons; `run` leaves them out.
 
         Raises
         ------
@@ -172,7 +172,7 @@ class MethodTable:
         interrupted: Callable[[], bool] | None = None,
         finished: Callable[[], None] | None = None,
     ) -> None:
-        """Make the runs that are not there: of the first seed in all cells, then of the others.
+        """Make the missing runs: first one seed in all cells, then the other seeds.
 
         Parameters
         ----------
@@ -242,7 +242,7 @@ class MethodTable:
         return self.folder / slug(data)
 
     def _told(self, data: str, job: Job) -> tuple[Path, str]:
-        """File with what attacks got of a run, and its key."""
+        """File of attack results on a run, and the run's key."""
         return self._folder(data) / "attacks" / job.path(Path()).name, job.key()
 
     # -- what was found --------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class MethodTable:
         }
 
     def row(self, data: str, variant: str) -> Row:
-        """One cell: what its finished runs found; ``empty`` says why there is nothing.
+        """One table row for a cell's finished runs; ``empty`` gives the reason for none.
 
         Numbers are means over seeds at the virtual end: ``accuracy`` with its 95 % ``half_width``,
         ``bytes``, ``rounds``, ``seconds`` (virtual, until the last round), and ``curve`` with rows
@@ -292,7 +292,7 @@ class MethodTable:
         return row | {"attacks": read_keyed(*self._told(data, jobs[0]))}
 
     def _tuned(self, data: str, variant: str) -> tuple[tuple[Job, ...], float | None, list[Any]]:
-        """Runs of a cell with the rate that was chosen, the rate, and what was tried.
+        """Runs of a cell at the chosen learning rate, the rate, and all rates tried.
 
         There are none where a trial is missing.
         """
@@ -329,7 +329,7 @@ class MethodTable:
 
 
 def slug(text: str) -> str:
-    """Name of a folder for a data set with its options."""
+    """Folder name for a data set with its options."""
     word = re.sub(r"[^A-Za-z0-9._-]+", "-", text)
     return word if word == text else f"{word}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
@@ -349,7 +349,7 @@ def _bytes_at(result: Row, time: float) -> float:
 
 
 def told_by_card(summary: Mapping[str, Any]) -> Row:
-    """Claims of a card about columns and labels, and what sums told about a row.
+    """A card's claims on columns and labels, and what decoded sums revealed.
 
     ``features`` and ``labels`` are the claims' words: who, notion, and what they suppose. ``sums``
     has equations, unknowns and their state, None where nobody decodes sums.
@@ -409,7 +409,7 @@ def fronts(cells: Sequence[Row], data: str, cost: str) -> list[tuple[str, float,
 
 
 def on_fronts(cells: Sequence[Row], data: str) -> dict[str, list[str]]:
-    """Costs on whose front a method has a point, by method."""
+    """Cost axes on whose Pareto front a method has a point, by method."""
     found: dict[str, list[str]] = {}
     for cost in ("bytes", "time"):
         for name in dict.fromkeys(method for method, _, _ in fronts(cells, data, cost)):
@@ -452,13 +452,13 @@ def groups(cells: Sequence[Row]) -> list[str]:
 
 
 def attacked(cell: Row, group: str) -> float | None:
-    """Success of the strongest attack of a group; None where none had a view."""
+    """Success of the strongest attack of a group; None if none had a view."""
     found = (cell.get("attacks") or {}).get(group)
     return None if not found else found["success"]
 
 
 def hidden(cell: Row, asset: str) -> str:
-    """Words of a card about an asset, alike ones once: "server: none"."""
+    """A card's claims on an asset in words, equal ones once: "server: none"."""
     return "; ".join(
         dict.fromkeys(
             f"{who}: {notion}{' ' + ', '.join(given) if given else ''}"
@@ -468,7 +468,7 @@ def hidden(cell: Row, asset: str) -> str:
 
 
 def write_csv(cells: Sequence[Row], path: Path) -> None:
-    """Write one line a cell; numbers have six digits, and what does not exist is empty."""
+    """Write a line for each cell; numbers have six digits, missing values are empty."""
     rows = flat(cells)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
@@ -500,7 +500,7 @@ def _printed(cell: Row) -> tuple[str, str]:
 
 
 def percent(cell: Row, sign: str = "±") -> str:
-    """Accuracy in per cent with half its 95 % interval, if there is one."""
+    """Accuracy in per cent with half its 95 % interval, if known."""
     half = cell.get("half_width")
     return f"{100 * cell['accuracy']:.1f}" + (f" {sign} {100 * half:.1f}" if half else "")
 

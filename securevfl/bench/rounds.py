@@ -41,7 +41,7 @@ _BANDWIDTH = 300e6  # spreads a round over instants, between which the simulatio
 
 @dataclass(frozen=True)
 class RoundSize:
-    """Size of the rounds; that of fashion-mnist in the FedVS paper unless said otherwise.
+    """Size of benchmark rounds; by default that of fashion-mnist in the FedVS paper.
 
     N parties, K segments and privacy T; `batch`, K |B|, rows of a batch, and embedding `width` h;
     training `rows` M, and columns of all clients together.
@@ -57,7 +57,7 @@ class RoundSize:
 
 
 class Rounds:
-    """A run that is carried out a few rounds at a time; the observer of its own simulation.
+    """A run that proceeds a few rounds at a time and observes its own simulation.
 
     Without conditions it has a bandwidth and no delays. `times` are the virtual seconds of the
     server's steps so far.
@@ -83,15 +83,15 @@ class Rounds:
         )
 
     def record(self, event: Event) -> None:
-        """Note the time of an event, if it is a step of the server."""
+        """Store the time of an event if it is a server step."""
         if event.name == "round" and event.party == SERVER:
             self.times.append(event.time / 1e9)
 
     def round_over(self, party: int, round: int, time: int, left: bool) -> None:
-        """Nothing: a client's end of a round does not matter here."""
+        """Do nothing: clients' ends of rounds do not matter here."""
 
     def advance(self, rounds: int) -> float:
-        """Go on until `rounds` more steps of the server; returns the real seconds it took."""
+        """Run `rounds` more server steps; return the real seconds used."""
         target = len(self.times) + rounds
         started = time.perf_counter()
         self._simulation.run(lambda: len(self.times) >= target)
@@ -105,7 +105,7 @@ def bench_round(
     rounds: int = 3,
     fields: Sequence[dict[str, int]] = FIELDS,
 ) -> dict[str, Any]:
-    """Time a round of the default protocol, and of its unprotected baseline on the same batches.
+    """Time a round of the default protocol and of its unprotected baseline on equal batches.
 
     At least 7 blocks of each method are timed, each of one round or more, once for each of the
     `fields` (options ``prime``, ``data_bits`` and ``model_bits``). The result has ``size``;
@@ -184,7 +184,7 @@ def _spread(times: Sequence[float]) -> dict[str, Any]:
 
 
 def _data(size: RoundSize) -> VerticalDataset:
-    """The real fashion-mnist where it has this size and is here, else uniform features."""
+    """The real fashion-mnist if available in this size, else uniform features."""
     from securevfl.data import dataset_catalogue, load_dataset
 
     for entry in dataset_catalogue():
@@ -195,7 +195,7 @@ def _data(size: RoundSize) -> VerticalDataset:
 
 
 def uniform(size: RoundSize) -> VerticalDataset:
-    """Data set of uniform features in [0, 1] and ten random classes; nothing can be learnt."""
+    """Data set of uniform features in [0, 1] and ten random classes, with nothing to learn."""
     from securevfl.data.dataset import VerticalDataset
 
     stream = np.random.Generator(np.random.Philox(_SEED))

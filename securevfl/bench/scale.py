@@ -43,7 +43,7 @@ class Point:
 
 
 def measure(point: Point) -> dict[str, Any]:
-    """Measure one run in this process, after a small one that compiles and imports what it needs.
+    """Measure one run in this process, after a small warm-up run.
 
     Besides the sizes, the result has ``setup`` and ``seconds``, of all parties' CPU, until the
     first step and for each round after it; ``memory``, by which the process grew at most; ``bytes``
@@ -110,7 +110,7 @@ def bench_scale(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Measure how runs grow: one size at a time, the others as in `Point`.
+    """Measure how runs grow with one size at a time; other sizes are as in `Point`.
 
     `sizes` has values of ``parties``, ``rows``, ``features`` and ``rounds``; an axis without is
     left out. `progress` is told (points done, points in all). The result has ``points``, each with
@@ -146,7 +146,7 @@ def _sized(protocol: str, axis: str, value: int) -> Point:
 
 
 def value_of(point: Mapping[str, Any], name: str) -> float | None:
-    """A measure of a point for each round, or for the whole run where rounds are varied."""
+    """Measure of a point for each round, or for the whole run if rounds vary."""
     if point["axis"] == "rounds" and name in ("seconds", "bytes"):
         return float(point[f"whole_{name}"])
     if point["axis"] == "rounds" and name == "predicted_bytes":
@@ -178,7 +178,7 @@ def exponents(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[s
 
 
 def draw_scale(result: Mapping[str, Any], path: Path) -> None:
-    """Draw what `bench_scale` found: a row for each measure, a column for each axis."""
+    """Draw the results of `bench_scale`: a row a measure, a column a varied size."""
     needs("pictures", "report", "matplotlib")
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter

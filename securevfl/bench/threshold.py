@@ -1,4 +1,4 @@
-"""Thresholds of learning: how many slow, busy, dead or lying parties a method bears.
+"""Thresholds of learning: numbers of slow, busy, dead or lying parties that a method tolerates.
 
 A *case* is a method, a setting (a law, a trace or conditions) and a kind of trouble. It is trained
 with s = 0, ..., N parties in trouble, each time with several seeds, to one virtual second. Each
@@ -51,7 +51,7 @@ DRAWN = 2000  # resamples of the bootstrap
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """A method with its options.
+    """A method with its options, for a threshold benchmark.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Cell:
-    """One case with so many parties in trouble; of each list one value a seed.
+    """One case with a number of troubled parties; each list has a value for each seed.
 
     Attributes
     ----------
@@ -109,13 +109,13 @@ class Cell:
 
     @property
     def reached(self) -> int:
-        """Number of seeds whose run reached the target."""
+        """Number of seeds whose run reached the target accuracy."""
         return sum(map(math.isfinite, self.times))
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """The thresholds of one case; -1 where the target was not reached without trouble.
+    """Thresholds of one case; -1 if the target was missed even without trouble.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Threshold:
 
 @dataclass
 class Sweep:
-    """All runs of a benchmark: what is the same in them, and where their results are kept.
+    """All runs of a threshold benchmark: common settings, and where results are stored.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ class Sweep:
             )
 
     def methods(self, variants: Sequence[str]) -> list[Method]:
-        """Methods that variants such as ``NAME:option=value`` name."""
+        """Methods named by variants such as ``NAME:option=value``."""
         data = DataSource(self.source.name, self._data(self.seeds[0])).load()
         if data.task == "regression":
             raise ConfigurationError(
@@ -223,7 +223,7 @@ class Sweep:
         return {**self.source.options, "parties": self.parties, "seed": seed}
 
     def until_of(self, case: Case) -> float:
-        """Virtual seconds for which each run of a case goes on."""
+        """Virtual seconds for which each run of a case lasts."""
         if self.until is not None:
             return self.until
         mean = mean_delay(case.setting.conditions(self.parties, case.method.batch_rows))
@@ -308,7 +308,7 @@ class Sweep:
         return ((case, s) for case in cases for s in self.counts)
 
     def cell(self, case: Case, troubled: int) -> Cell:
-        """The cell of a case and a number of parties, from the stored results of its seeds."""
+        """Cell of a case and a number of troubled parties, from its seeds' stored results."""
         jobs = [self.job(case, troubled, seed) for seed in self.seeds]
         found = [stored(self.folder, job) or {"error": "not run"} for job in jobs]
         until = self.until_of(case)
@@ -359,7 +359,7 @@ def cases(
 def thresholds(
     cells: Sequence[Cell], factor: float, declared: Mapping[str, Mapping[str, int]]
 ) -> list[Threshold]:
-    """Thresholds of all cases, from their cells.
+    """Thresholds of all cases, computed from their cells.
 
     `declared` is what each method, by label, declares to bear of each kind of trouble.
     """
@@ -414,13 +414,13 @@ def _resampled(values: np.ndarray) -> np.ndarray:
 
 
 def _interval(values: np.ndarray) -> tuple[float, float]:
-    """95 % percentile interval of the value in all resamples; it is one of them."""
+    """95 % percentile interval of the value over all resamples, both ends sampled values."""
     low, high = np.quantile(values, [0.025, 0.975], method="inverted_cdf")
     return float(low), float(high)
 
 
 def rows(cells: Sequence[Cell], factor: float) -> list[dict[str, Any]]:
-    """One row a cell, in JSON types; None for what does not exist.
+    """One row for each cell, in JSON types; None for missing values.
 
     ``median`` is that of the times to the target, ``low`` and ``high`` its 95 % bootstrap interval,
     ``within`` the part of the seeds that reached it by c times the median without trouble, and
@@ -468,7 +468,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def write_csv(table: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write one line a row; numbers have six digits, those that do not exist are empty."""
+    """Write a line for each row; numbers have six digits, missing values are empty."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
         writer.writeheader()
@@ -500,7 +500,7 @@ def _escaped(text: str) -> str:
 
 
 def words(one: Threshold | None) -> str:
-    """Text of a threshold with its interval, then the clock's in brackets; "-" for none."""
+    """Threshold with its interval as text, then the clock's in brackets; "-" for none."""
     if one is None or one.learning < 0:
         return "-"
     more = ">=" if one.open else ""

@@ -103,7 +103,7 @@ def _line(panel: Any, line: Sequence[Row], style: Mapping[str, Any]) -> None:
 
 
 def _whisker(panel: Any, y: float, one: Row, style: Mapping[str, Any]) -> None:
-    """Threshold of learning with its interval, and the clock's; a cross where there is none."""
+    """Draw a learning threshold with its interval, and the clock's threshold."""
     if one["learning"] < 0:
         panel.text(0, y, "target not reached", fontsize=7, va="center", color="grey")
         return

@@ -1,4 +1,4 @@
-"""Conditions of a threshold: which of N parties are slow, busy, dead or lying, by which law."""
+"""Conditions of a threshold benchmark: parties that are slow, busy, dead or lying."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RATE = 1e6  # bit/s of an uplink where the law "uplinks" is given without
 
 @dataclass(frozen=True)
 class Setting:
-    """Conditions under which methods are compared, before any party is slow.
+    """Conditions under which methods are compared before any party is slowed.
 
     Attributes
     ----------
@@ -106,13 +106,13 @@ def conditions_setting(source: str) -> Setting:
 
 
 def order_of(seed: int, parties: int) -> list[int]:
-    """Parties in the order in which they become slow; each seed has its own."""
+    """Order in which parties become slow, drawn from the seed."""
     stream = keyed_stream(seed, SERVER, "threshold/order", parties)
     return [int(n) for n in stream.permutation(parties)]
 
 
 def with_slow(base: Conditions, slow: Sequence[int], slower: float, seed: int) -> Conditions:
-    """The conditions where the named parties are slow, and no others.
+    """Conditions in which only the listed parties are slow.
 
     Where the parties of `base` differ, the slow parties take the places of its slow ones in turn,
     the others those of its fast ones: delays, rates and slowness. They are sorted by cost (`_cost`)
@@ -145,7 +145,7 @@ _LISTS = ("uplinks", "downlinks", "slowness")
 
 
 def _start(delay: Any, copy: int, seed: int, parties: int) -> Any:
-    """A delay; a trace from the round that the seed draws, its copies evenly later."""
+    """A delay; a trace starts at a round drawn from the seed, its copies at even offsets."""
     if not isinstance(delay, Trace):
         return delay
     length = len(delay.recorded)
@@ -170,7 +170,7 @@ def _slowed(base: Conditions, slow: Sequence[int], slower: float) -> Conditions:
 
 
 def _pools(base: Conditions) -> tuple[list[int], list[int]]:
-    """Fast and slow parties of conditions; the same where all are alike."""
+    """Fast and slow parties of the conditions; both lists are equal if all parties are alike."""
     lists: list[Sequence[Any]] = [base.uploads, *(getattr(base, key) for key in _LISTS)]
     there = [values for values in lists if values]
     if not any(len(set(values)) > 1 or _matter(values[0]) for values in there):
@@ -193,7 +193,7 @@ def _matter(value: Any) -> bool:
 
 
 def _cost(base: Conditions, n: int) -> float:
-    """Seconds by which parties are told apart: mean delay, and a megabyte on each link."""
+    """Seconds for ranking parties by speed: mean delay plus a megabyte on each link."""
     rates = [links[n] for links in (base.uplinks, base.downlinks) if links]
     seconds = base.uploads[n].expectation if base.uploads else 0.0
     seconds += math.fsum(8e6 / rate for rate in rates if rate)
@@ -207,7 +207,7 @@ def mean_delay(base: Conditions) -> float:
 
 
 def faults_of(kind: Kind, slow: Sequence[int]) -> dict[str, Any] | None:
-    """Table of faults in which the named parties are dead or lie from round `FIRST` on."""
+    """Fault table in which the listed parties are dead or lie from round `FIRST` on."""
     name = {"dead": "outage", "lying": "lie"}.get(kind)
     spans = [{"party": n, "rounds": [FIRST]} for n in sorted(slow)]
     return {name: spans} if name and spans else None
