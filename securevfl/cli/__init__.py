@@ -1,4 +1,4 @@
-"""The command ``securevfl``: it parses, calls the library and shows the result."""
+"""The command ``securevfl``: parses, calls the library and shows the result."""
 
 from __future__ import annotations
 

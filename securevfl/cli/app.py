@@ -1,4 +1,4 @@
-"""The command line as a whole: its commands in order, and errors as one line with exit code 2."""
+"""The command line as a whole: its commands in order, and errors as one line, exit code 2."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ TABLE: Mapping[str, tuple[str, str]] = {
 
 
 class Commands(Mapping[str, Any]):
-    """All commands by name; the module of one is imported when it is asked for."""
+    """All commands by name; a command's module is imported on first use."""
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
@@ -98,7 +98,7 @@ class Commands(Mapping[str, Any]):
 
 
 class Root(TyperGroup):
-    """The command line as a whole: it says errors in one line, and knows their exit codes."""
+    """The whole command line: prints errors in one line and sets exit codes."""
 
     _words: Sequence[str] = ()
 
@@ -107,17 +107,17 @@ class Root(TyperGroup):
         self.commands: Any = Commands()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of all commands, in the order in which they are used."""
+        """Names of all commands in their usual order."""
         return list(TABLE)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help page; it needs a line of each command, and no module of any."""
+        """Write the help page with a line for each command, without importing its module."""
         lines = copy(self)
         lines.commands = {n: TyperCommand(n, help=text) for n, (_, text) in TABLE.items()}
         TyperGroup.format_help(lines, ctx, formatter)
 
     def invoke(self, ctx: Any) -> Any:
-        """Carry out a command; one that keeps nothing and is interrupted says how to start anew."""
+        """Run a command; an interrupted one that stores nothing prints how to start again."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -173,7 +173,7 @@ _TYPED = {
 
 
 def in_one_line(other: Callable[..., None]) -> Callable[..., None]:
-    """Handler of warnings: this library's own are one line on standard error.
+    """Handler that prints this library's warnings as one line on standard error.
 
     Others are left to `other`.
     """
@@ -188,7 +188,7 @@ def in_one_line(other: Callable[..., None]) -> Callable[..., None]:
 
 
 def in_flags(message: str) -> str:
-    """Flags of the options that a message names by ``name=``; empty if it names none."""
+    """Flags for options that a message names as ``name=``; empty if it names none."""
     named = dict.fromkeys(re.findall(r"(?<![-\w.])([a-z_]+)=", message))
     typed = [f"{name}= is {_TYPED[name]}" for name in named if name in _TYPED]
     return f" (On the command line {', '.join(typed)}.)" if typed else ""

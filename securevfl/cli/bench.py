@@ -89,7 +89,7 @@ def threshold(
 def _settings(
     laws: Sequence[str], traces: Sequence[Path], conditions: Sequence[str]
 ) -> list[Setting]:
-    """Settings of all options; exponential delays where there is none."""
+    """Settings for all options; exponential delays if none is given."""
     from securevfl.bench.troubles import conditions_setting, parse_law, trace_setting
 
     found = [parse_law(text) for text in laws]
@@ -107,7 +107,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _print(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the thresholds of learning beside those of the clock."""
+    """Print learning thresholds beside the clock's thresholds."""
     output.print_table(
         ("method", "setting", "kind", "seconds", "threshold", "95 %", "clock", "declared"),
         [
@@ -199,7 +199,7 @@ def _rates(text: str) -> list[float]:
 
 
 def _write_cells(content: Mapping[str, Any], out: Path) -> None:
-    """Write the tables, so that what is finished is there whenever the command stops."""
+    """Write the tables, so that finished cells are on disk whenever the command stops."""
     from securevfl.bench.methods import latex, write_csv
 
     (out / "methods.json").write_text(json.dumps(content, separators=(",", ":")) + "\n")

@@ -1,4 +1,4 @@
-"""The commands and their options; what they do stands in the modules beside this one."""
+"""The commands and their options; other modules of this folder carry them out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ProtocolCommand(TyperCommand):
-    """A command whose options are those of protocols; they are read when it is used."""
+    """A command whose options are those of protocols, read on use."""
 
     def __init__(
         self, name: str, text: str, make: Callable[[Sequence[str]], Callable[..., None]]
@@ -87,7 +87,7 @@ def _compare(args: Sequence[str]) -> Callable[..., None]:
 def _grouped(
     every: Mapping[str, tuple[FieldInfo, Sequence[str]]],
 ) -> dict[str, tuple[FieldInfo, str]]:
-    """Options of several protocols and their headings: those of all, of several, of each one."""
+    """Options of several protocols with headings: options of all, of several, of each."""
     total = {name for _, names in every.values() for name in names}
     groups: list[dict[str, tuple[FieldInfo, str]]] = [{}, {}, {}]
     for key, (field, names) in every.items():
@@ -108,7 +108,7 @@ def _grouped(
 
 
 def _plan(args: Sequence[str]) -> Callable[..., None]:
-    """``plan`` with the options of the protocol that is named first, or of the default one."""
+    """Command ``plan`` with the options of the protocol named first, or of the default."""
     from securevfl.cli.common import DATA, shared_parameters
     from securevfl.cli.studies import plan
     from securevfl.runs.catalogue import protocols
@@ -191,7 +191,7 @@ class Protocols(TyperGroup):
     """``run``: one command for each protocol, with that protocol's own options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Say which protocols there are when none is named first."""
+        """Parse arguments; list the protocols if none is named first."""
         if ctx.resilient_parsing:  # a shell completes
             return super().parse_args(ctx, args)
         if not args or (args[0].startswith("-") and "--help" not in args):
@@ -209,7 +209,7 @@ class Protocols(TyperGroup):
         return list(protocols())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Command of a protocol or of one of its variants."""
+        """Command for a protocol or one of its variants."""
         from securevfl.runs.catalogue import get_protocol
         from securevfl.studies.variant import parse_variant
 
@@ -235,7 +235,7 @@ class Protocols(TyperGroup):
 
 
 def _headed(card: Any) -> Iterator[str]:
-    """Paragraphs of a protocol's help page: its paper, and the roles that its options name."""
+    """Paragraphs of a protocol's help page: its paper and the roles."""
     yield f"{card.title}. Paper: {card.paper}."
     yield "The parties and their roles:"
     for role, what in card.roles.items():
@@ -730,7 +730,7 @@ def bench_scale(
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this module to the application, but those of `COMMANDS`."""
+    """Add this module's commands to the application, except those in `COMMANDS`."""
     for command in (study, datasets, conditions, protocols):
         app.command(command.__name__, epilog=epilog(command.__name__))(command)
     app.add_typer(run_app, name="run")

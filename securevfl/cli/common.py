@@ -1,4 +1,4 @@
-"""Options that commands share: those of data and output here, those of a run by its declarations.
+"""Options shared by commands: data and output options here, run options by declaration.
 
 The options of a run are declared in `securevfl.runs.spec`, those of a cluster with its engine.
 """
@@ -78,7 +78,7 @@ class LengthOptions(BaseModel):
 
 
 class OutputOptions(BaseModel):
-    """Options of results: their folder, their form, and settings by ``--set key=value``."""
+    """Options of results: folder, form, and settings as ``--set key=value``."""
 
     live: bool = option(
         False, flag="--live", panel=RUN, commands="resume",
@@ -137,7 +137,7 @@ def shared_parameters(command: str) -> dict[str, inspect.Parameter]:
 def parameter(
     name: str, declared: Option, info: FieldInfo, default: str | None = None
 ) -> inspect.Parameter:
-    """One option as a parameter; `default` in words stands in place of the declared one."""
+    """An option as a function parameter; `default` text replaces the declared default."""
     flag = declared.flag or "--" + name.replace("_", "-")
     made = typer.Option(
         flag,
@@ -158,7 +158,7 @@ def parameter(
 
 
 def _help(declared: Option, info: FieldInfo, default: str | None) -> str:
-    """The sentences of an option and its default; brackets are escaped from rich's markup."""
+    """Help sentences of an option with its default, brackets escaped for rich's markup."""
     words = default or default_words(info)
     if isinstance(info.default, bool):
         on, _, off = declared.flag.replace("--", "").partition("/")

@@ -1,4 +1,4 @@
-"""Examples in the help of each command, and what a shell completes."""
+"""Examples in the help of each command, and shell completion."""
 
 from __future__ import annotations
 
@@ -176,28 +176,28 @@ def epilog(command: str, name: str = "PROTOCOL") -> str:
 
 
 def protocol_names(incomplete: str) -> list[str]:
-    """Names of protocols that complete a word."""
+    """Protocol names that begin with the typed word."""
     from securevfl.runs.catalogue import protocols
 
     return [name for name in protocols() if name.startswith(incomplete)]
 
 
 def dataset_names(incomplete: str) -> list[str]:
-    """Names of data sets that complete a word."""
+    """Data set names that begin with the typed word."""
     from securevfl.runs.catalogue import dataset_catalogue
 
     return [entry.name for entry in dataset_catalogue() if entry.name.startswith(incomplete)]
 
 
 def condition_names(incomplete: str) -> list[str]:
-    """Names of conditions that complete a word."""
+    """Names of conditions that begin with the typed word."""
     from securevfl.runs.catalogue import conditions
 
     return [name for name in conditions() if name.startswith(incomplete)]
 
 
 def data_names(incomplete: str) -> list[str]:
-    """Data sets, CSV files and folders whose names complete a word."""
+    """Data sets, CSV files and folders whose names begin with the typed word."""
     here = sorted(Path(incomplete or ".").parent.glob(f"{Path(incomplete).name}*"))
     files = [str(path) for path in here if path.suffix == ".csv"]
     folders = [f"{path}/" for path in here if path.is_dir() and path.name[:1] != "."]

@@ -1,4 +1,4 @@
-"""Displays of what is going on, on standard error: a bar on a terminal, lines elsewhere."""
+"""Displays of progress on standard error: a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _WIDE = 125  # columns from which the progress bar is written out in full
 
 
 class TimeLeft:
-    """Words for the part that is done and the time left, if it goes on as fast as until now."""
+    """Text for the finished share and the remaining time, at the pace so far."""
 
     def __init__(self) -> None:
         self._began, self._first = time.monotonic(), -1.0
 
     def __call__(self, share: float) -> str:
-        """The words; the first share was done before, and says nothing of the pace."""
+        """Text for a finished share; the first call sets the start of the pace."""
         if self._first < 0:
             self._first = share
         done = share - self._first
@@ -43,7 +43,7 @@ class TimeLeft:
 
 @contextmanager
 def busy(what: str) -> Iterator[Callable[[str], None]]:
-    """Show on standard error that something is being done, once it takes more than a second.
+    """Show on standard error that work is going on, once it takes more than a second.
 
     Yields a function; its argument names what is being done just now. Where that begins with the
     share that is done, such as "40 %", the time that is left is estimated.
@@ -92,20 +92,20 @@ class ProgressDisplay(NoteDisplay, Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def __call__(self, progress: Progress) -> None:
-        """Show the newest round."""
+        """Show the newest round's figures."""
 
     def preparing(self, text: str) -> None:
-        """Show how far a step before the first round is."""
+        """Show the progress of a step before round 1."""
 
 
 def progress_display(name: str) -> ProgressDisplay:
-    """Bar on a terminal, else a line for each tenth of the rounds; both on standard error."""
+    """Bar on a terminal, else a line for each tenth of the rounds; on standard error."""
     console = Console(file=sys.stderr, highlight=False)
     return Bar(name, console) if console.is_terminal else Lines(name)
 
 
 def figures(progress: Progress, *, short: bool = False) -> str:
-    """Loss, accuracy, virtual time, results used and late, and what sums told, in fixed order.
+    """Loss, accuracy, virtual time, results used and late, and sums, in fixed order.
 
     Of a regression R squared stands in the place of the accuracy.
     """
@@ -149,7 +149,7 @@ class Lines:
             say(f"{self._name}: round {progress.round}/{progress.rounds} {figures(progress)}")
 
     def note(self, text: str) -> None:
-        """Write a line."""
+        """Write a line of text."""
         say(text)
 
     def preparing(self, text: str) -> None:
@@ -188,7 +188,7 @@ class Bar:
         self._progress.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Redraw."""
+        """Redraw the bar."""
         if self._task is None:
             return
         short = self._console.width < _WIDE
@@ -201,7 +201,7 @@ class Bar:
         )
 
     def preparing(self, text: str) -> None:
-        """Show how far preparation is, in the place of the figures."""
+        """Show the progress of preparation in place of figures."""
         if self._task is not None:
             self._progress.update(self._task, figures=text)
 

@@ -1,4 +1,4 @@
-"""``doctor``: what this computer has, what it lacks, and what to change."""
+"""``doctor``: what this computer has and lacks, and what to change."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def doctor(
 
 
 def _print(found: Sequence[Finding]) -> None:
-    """Print the findings in a table, then what to change."""
+    """Print the findings in a table, then the advice."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -13,7 +13,7 @@ _SHORT = ("-v", "-vv", "--verbose")
 
 
 class _Lines(logging.Handler):
-    """Writes to standard error as it is now: a progress bar may have put itself in between."""
+    """Log handler that looks up standard error at each line, as a progress bar may replace it."""
 
     verbose = False
 
@@ -54,7 +54,7 @@ def is_verbose() -> bool:
 
 
 def to_the_front(words: Sequence[str]) -> list[str]:
-    """The words of a command line with the options of the log first, wherever they stood.
+    """Command line words with the log options moved to the front.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``predict``, ``export`` and ``trace``: what can be done with a finished run."""
+"""``predict``, ``export`` and ``trace``: uses of a finished run."""
 
 from __future__ import annotations
 
@@ -198,5 +198,5 @@ def _cells(message: Any, names: PartyNames) -> tuple[str, ...]:
 
 
 def _word(name: str) -> str:
-    """A party as --from and --to take it; one without a name is ``party-3``."""
+    """A party in the form of --from and --to; ``party-3`` for one without name."""
     return re.sub(r"^party (\d+)$", r"party-\1", name)

@@ -107,12 +107,12 @@ def _read(template: str, name: str) -> str:
 
 
 def _class(name: str) -> str:
-    """Name of a class."""
+    """Class name from a name with underscores."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _next(kind: str, name: str, place: Path) -> list[str]:
-    """Lines about what was written, and the next steps."""
+    """Lines on the files written, and the next steps."""
     if kind == "study":
         return [f"wrote {place / name}.toml; run it:", f"  securevfl study {place / name}.toml"]
     after = {

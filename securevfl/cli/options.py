@@ -31,10 +31,10 @@ Code = Annotated[
 
 
 class Command(TyperCommand):
-    """A command that understands options by their names in other programs, too."""
+    """A command that also understands other programs' names of options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse a command line in which ``--learning-rate`` may stand for ``--lr``."""
+        """Parse a command line in which, for example, ``--learning-rate`` means ``--lr``."""
         known = {flag[2:].replace("-", "_") for flag in option_names(self)}
         if "help_all" in known and "--help-all" in args:
             self._unfold()
@@ -42,7 +42,7 @@ class Command(TyperCommand):
         return super().parse_args(ctx, [_our_flag(word, known) for word in args])
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
-        """Completions of a word, advanced options among them."""
+        """Completions of a word, including advanced options."""
         self._unfold()
         return super().shell_complete(ctx, incomplete)
 
@@ -60,7 +60,7 @@ def _our_flag(word: str, known: Collection[str]) -> str:
 
 
 def choices(words: str, incomplete: str) -> list[str]:
-    """Words, from a list with ``|`` between them, that begin like what has been typed.
+    """Words, from a list separated by ``|``, that begin with the typed text.
 
     Words in capitals stand for a value of the user's own, and are left out.
     """
@@ -71,7 +71,7 @@ def choices(words: str, incomplete: str) -> list[str]:
 def run_command(
     config: type[BaseModel], title: str, start: Callable[[dict[str, Any]], None]
 ) -> Callable[..., None]:
-    """Make a function whose signature lists the common options and those of a protocol.
+    """Function whose signature lists the common options and those of a protocol.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def make_command(
     fields: Mapping[str, tuple[FieldInfo, str]],
     start: Callable[[dict[str, Any]], None],
 ) -> Callable[..., None]:
-    """Make a function whose signature lists options, and fields of protocols as options.
+    """Function whose signature lists options, and fields of protocols as options.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramete
 
 
 def _help_all(number: int) -> inspect.Parameter:
-    """The flag that shows what help leaves out; `Command.parse_args` answers it."""
+    """The flag for full help, which `Command.parse_args` handles."""
     text = f"Show this message with {number} advanced options more, and exit."
     declared = typer.Option("--help-all", help=text, show_default=False)
     return keyword("help_all", Annotated[bool, declared], False)
@@ -169,7 +169,7 @@ def _parameter(name: str, field: FieldInfo, title: str, hidden: bool) -> inspect
 
 
 def described(field: FieldInfo) -> str:
-    """Sentences on a field, then its default as all help pages write it.
+    """Sentences on a field, then its default in the form of all help pages.
 
     The default of a field that has no value is what the sentences say after "Default:".
 
@@ -247,7 +247,7 @@ def plain_number(text: str) -> str:
 
 
 def toml_value(text: str) -> Any:
-    """Value of a ``--set data.key=value``: a TOML value where it is one, else the text itself."""
+    """Value in ``--set data.key=value``: parsed as TOML if possible, else the text itself."""
     import tomllib
 
     try:
@@ -281,13 +281,13 @@ def protocol_options(
 
 
 def split_data_pairs(pairs: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Separate ``--set`` pairs of the protocol from those of the data (``data.key``)."""
+    """Separate ``--set`` pairs for the protocol from those for the data (``data.key``)."""
     data = {k.removeprefix("data."): toml_value(v) for k, v in pairs.items() if k[:5] == "data."}
     return {k: v for k, v in pairs.items() if k[:5] != "data."}, data
 
 
 def plain_flags(command: Any, *, inner: bool = True) -> Any:
-    """The command, with help that shows no type for flags such as ``--json``; those of a group."""
+    """The command with help that shows no type for flags such as ``--json``."""
     help_option = command.get_help_option(command.context_class(command, resilient_parsing=True))
     for parameter in (*command.params, help_option):
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:

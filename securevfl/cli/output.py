@@ -63,19 +63,19 @@ _ONLY_IF_SET = (
 
 
 def out() -> Console:
-    """Console on standard output, as it is now (tests replace it)."""
+    """Console on the present standard output, which tests replace."""
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
 def say(line: str, stream: TextIO | None = None) -> None:
-    """Write one line, whatever its length, on a stream; by default the present standard error."""
+    """Write one line of any length to a stream, by default standard error."""
     stream = sys.stderr if stream is None else stream
     stream.write(printable(" ".join(line.split())) + "\n")
     stream.flush()
 
 
 def printable(text: str) -> str:
-    """The text with its control characters written out: names in data must not steer a terminal."""
+    """The text with control characters escaped, so that names in data cannot steer a terminal."""
     if text.isprintable():
         return text
     return "".join(
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print a plain table with a heading; no cell is cut, however narrow the place.
+    """Print a plain table with a heading; no cell is cut, even on a narrow terminal.
 
     In a terminal cells are folded to its width. What goes to a file or a pipe is as wide as the
     table, for nobody can widen it.
@@ -171,7 +171,7 @@ def _give_room(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: 
 
 
 def print_brief(summary: Mapping[str, Any]) -> None:
-    """Print what a run is for: measures beside their baseline, its cost, what it does not hide.
+    """Print a run's key figures: measures with baseline, cost, and what it does not hide.
 
     The first of the notices, whose others the report has, stands with them.
     """
@@ -206,7 +206,7 @@ def print_brief(summary: Mapping[str, Any]) -> None:
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
-    """Print the figures of a run, then what its protocol claims and what it does not."""
+    """Print a run's figures, then the claims of its protocol."""
     grid = Table.grid(padding=(0, 2))
     for key, value in summary.items():
         if key == "parties" and "party_names" in summary:
@@ -221,7 +221,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
 
 
 def print_claims(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> None:
-    """Print the claims; those of the notion "none" are stated as no protection.
+    """Print the claims; those of strength "none" appear as not protected.
 
     `attacked` is a sentence on what attacks got, which follows what sums tell.
     """
@@ -239,7 +239,7 @@ def print_claims(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> Non
 
 
 def print_tells(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> None:
-    """Print, below a table of claims, what ideal outputs give away besides; in full width."""
+    """Print, below a claims table, what ideal outputs reveal, in full width."""
     from rich.markup import escape
 
     about: dict[str, list[str]] = {}
@@ -253,7 +253,7 @@ def print_tells(claims: Sequence[Mapping[str, Any]], attacked: str = "") -> None
 
 
 def secrecy(claim: Mapping[str, Any]) -> str:
-    """Strength of a claim, with what its adversary is granted: nobody reads one without the other.
+    """Strength of a claim with the facts granted to its adversary.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def planned(value: Mapping[str, Any]) -> str:
-    """Text of predicted beside measured bytes and round time."""
+    """Text of predicted and measured bytes and round time."""
     text = (
         f"a round takes {clock(value['measured_round_seconds'])}, "
         f"{clock(value['round_seconds'])} predicted"
@@ -348,7 +348,7 @@ def _attacked(cell: Mapping[str, Any]) -> str:
 
 
 def print_card(card: Mapping[str, Any]) -> None:
-    """Print what a protocol is and what each role sees."""
+    """Print a protocol's card: what it is and what each role sees."""
     console = out()
     console.print(f"[bold]{card['title']}[/]  ({card['paper']})")
     absence = f"when a party's message is missing, the protocol {card['absence']}"
@@ -372,7 +372,7 @@ def print_card(card: Mapping[str, Any]) -> None:
 
 
 def print_datasets(entries: Sequence[Any]) -> None:
-    """Print the known data sets in a table, or one of them with all that is known of it."""
+    """Print the known data sets in a table, or all facts of a single one."""
     if len(entries) == 1:
         _print_dataset(entries[0])
         return
@@ -434,7 +434,7 @@ def print_conditions(found: Mapping[str, Any]) -> None:
 
 
 def print_rounds(result: Mapping[str, Any]) -> None:
-    """Print what `securevfl.bench.rounds.bench_round` measured."""
+    """Print the results of `securevfl.bench.rounds.bench_round`."""
     size = result["size"]
     print_table(
         ("field", "shared round", "float round", "ratio", "setup"),
@@ -455,7 +455,7 @@ def print_rounds(result: Mapping[str, Any]) -> None:
 
 
 def print_field(result: Mapping[str, Any]) -> None:
-    """Print what `securevfl.bench.field.bench_field` measured."""
+    """Print the results of `securevfl.bench.field.bench_field`."""
     rates = {"words": "32-bit products", "doubles": "products of doubles"}
     limits = [
         f"{result['limits'][k]:.1f} G/s {what}"
@@ -500,5 +500,5 @@ def _with_spread(block: Mapping[str, float]) -> str:
 
 
 def print_machine(machine: Mapping[str, Any]) -> None:
-    """Print where figures were measured; they mean little without it."""
+    """Print the machine on which figures were measured."""
     out().print(", ".join(f"{key} {value}" for key, value in machine.items()), soft_wrap=True)

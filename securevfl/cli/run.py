@@ -1,4 +1,4 @@
-"""The commands `run` and `resume`: they load data, choose a folder, watch and heed Ctrl-C."""
+"""The commands `run` and `resume`: load data, choose a folder, show progress, handle Ctrl-C."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def start(protocol: str, variant: Mapping[str, str], values: Mapping[str, Any]) 
 def sort_out(
     values: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, str], dict[str, Any]]:
-    """Separate common options, those of protocols, and the two kinds of ``--set``."""
+    """Separate common options, protocol options, and the two kinds of ``--set``."""
     from securevfl.cli.common import shared_options
 
     common = {name: values.get(name) for name in shared_options()}
@@ -105,7 +105,7 @@ def sort_out(
 
 
 def run_options(common: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the run and of the cluster that have a flag, as `securevfl.run` takes them."""
+    """Options of run and cluster that have flags, in the form for `securevfl.run`."""
     from securevfl.runs.engines.cluster_options import ClusterOptions
     from securevfl.runs.options import pick
     from securevfl.runs.spec import RunSpec
@@ -142,7 +142,7 @@ def go_on(values: Mapping[str, Any]) -> None:
 def _followed(
     display: displays.ProgressDisplay, page: LivePage | None
 ) -> Callable[[Progress], None]:
-    """Receiver of progress: the display, and a live page where there is one."""
+    """Progress callback for the display and, if there is one, the live page."""
     if page is None:
         return display
 
@@ -173,7 +173,7 @@ def _live_page(
     served: ExitStack,
     earlier: Sequence[Mapping[str, Any]] = (),
 ) -> LivePage:
-    """Serve a live page until `served` is closed, and say where."""
+    """Serve a live page until `served` closes, and print its address."""
     from securevfl.report.live import LivePage
 
     page = served.enter_context(LivePage(protocol, title, engine))
@@ -184,7 +184,7 @@ def _live_page(
 
 
 def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bool]], Run]) -> Run:
-    """Make a call with a progress display; on Ctrl-C end it and say how to go on."""
+    """Make a call with a progress display; on Ctrl-C end it and print how to continue."""
     from securevfl.runs.engines.run import Interrupted
 
     try:
@@ -197,7 +197,7 @@ def watched(name: str, call: Callable[[displays.ProgressDisplay, Callable[[], bo
 
 
 def finish(run: Run, *, as_json: bool) -> None:
-    """Show the summary of a run that ended: in short, or with ``--verbose`` all of it."""
+    """Print the summary of a finished run: short, or complete with ``--verbose``."""
     if as_json:
         output.print_json(run.summary())
     elif is_verbose():
@@ -207,7 +207,7 @@ def finish(run: Run, *, as_json: bool) -> None:
 
 
 def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> DataSource:
-    """Data set that the options name; files by their whole path, so that a resume finds them.
+    """Data set from the options; files by absolute paths, so that a resume finds them.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def data_source(common: Mapping[str, Any], data_options: Mapping[str, Any]) -> D
 
 
 def named_files(texts: Sequence[str]) -> dict[str, Any]:
-    """Options ``party_files`` and, where a name was given, ``party_names`` of ``--party``.
+    """Options ``party_files`` and, if names are given, ``party_names`` from ``--party``.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def _title(options: Mapping[str, Any]) -> str:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """Name and file of ``NAME=FILE``; the name is empty where there is none."""
+    """Name and file of ``NAME=FILE``; the name is "" if there is none."""
     name, equals, file = text.partition("=")
     if not equals or Path(text).is_file() or "/" in name:
         return "", text
@@ -286,7 +286,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def places(options: Sequence[str]) -> dict[int, str]:
-    """Party numbers and resources of ``--place``.
+    """Party numbers and resources from ``--place``.
 
     Raises
     ------
@@ -310,7 +310,7 @@ def _whole(value: Any) -> Any:
 
 @contextmanager
 def run_folder(out: Path | None, protocol: str, dataset: str) -> Iterator[Path]:
-    """Folder of a run: `out`, or a new one in ``runs``, removed again if nothing is put into it.
+    """Folder of a run: `out`, or a new one in ``runs`` that is removed again if left empty.
 
     Raises
     ------
@@ -339,7 +339,7 @@ def _word(dataset: str) -> str:
 
 
 def _make_new(folder: Path) -> Path:
-    """Make the folder, under another name if a run of the same second has it."""
+    """Create the folder, under another name if it exists already."""
     made, number = folder, 1
     while True:
         with suppress(FileExistsError):
@@ -351,7 +351,7 @@ def _make_new(folder: Path) -> Path:
 
 @contextmanager
 def stopping(display: displays.NoteDisplay) -> Iterator[Callable[[], bool]]:
-    """Give a function that says whether Ctrl-C was pressed, or SIGTERM came.
+    """Context with a function that tells whether Ctrl-C or SIGTERM came.
 
     SIGTERM is what batch systems, systemd and Kubernetes send. A second signal ends the process.
     """

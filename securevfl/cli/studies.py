@@ -70,7 +70,7 @@ class Display:
             self._bars.remove_task(finished)
 
     def _so_far(self) -> str:
-        """Jobs that are done, with those under way the share of all, and the time that is left."""
+        """Finished jobs, running ones as their share, and the remaining time, as text."""
         share = (self._done + sum(self._parts.values())) / max(self._total, 1)
         return f"{self._done}/{self._total}, {self._left(share)}"
 
@@ -80,13 +80,13 @@ class Display:
             self._bars.update(self._all, total=self._total, completed=done, figures=self._so_far())
 
     def watch(self, job: Job, part: float) -> None:
-        """Show how far a job is."""
+        """Show the progress of a job."""
         self._parts[job.name] = part
         self._show()
         self.part(job.name, part)
 
     def part(self, name: str, part: float) -> None:
-        """Show how far a named piece of work is, from 0 to 1."""
+        """Show the progress, from 0 to 1, of a named piece of work."""
         if self._bars is None:
             return
         if name not in self._jobs:
@@ -94,7 +94,7 @@ class Display:
         self._bars.update(self._jobs[name], completed=part, figures=f"{100 * part:.0f} %")
 
     def note(self, text: str) -> None:
-        """Say something without disturbing the display."""
+        """Print a line without disturbing the display."""
         if self._bars is None:
             output.say(text)
         else:
@@ -209,7 +209,7 @@ def _show_attacked(content: Mapping[str, Any], path: Path, as_json: bool) -> Non
 def _attacked(
     variants: Sequence[str], source: DataSource, asked: Mapping[str, Any], path: Path
 ) -> dict[str, Any]:
-    """Carry out attacks and write them; if stopped, show and keep what was found by then."""
+    """Carry out attacks and write the results; if stopped, those found so far."""
     from securevfl.audit.attack_matrix.run import Matrix, attack_matrix, write_matrix
     from securevfl.runs.engines.run import Interrupted
     from securevfl.studies.jobs import RefusedRunsError
@@ -252,7 +252,7 @@ def _attack_run(folder: Path, as_json: bool) -> None:
 
 
 def _job_options(common: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of each run but its seed, where they were given; files by their whole path."""
+    """Options of each run except its seed, if given; files by absolute paths."""
     from securevfl.runs.options import options_of
     from securevfl.runs.spec import RunSpec
 
@@ -266,7 +266,7 @@ def _job_options(common: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merged(options: Mapping[str, Any], pairs: Mapping[str, str]) -> dict[str, Any]:
-    """Options of the flags and of ``--set``; whether a protocol has them is asked later."""
+    """Options from flags and ``--set``; protocols check them later."""
     from securevfl.runs.from_folder import allow_options
 
     every = {*options, *pairs}
@@ -313,7 +313,7 @@ def _carry_out(
 
 
 def _wants_others(error: RefusedRunsError) -> bool:
-    """Whether somebody at a terminal wants the runs that can be made."""
+    """Whether a user at a terminal wants the runs that are possible."""
     if not (error.others and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     output.say(f"securevfl: {error}")
@@ -321,7 +321,7 @@ def _wants_others(error: RefusedRunsError) -> bool:
 
 
 def _show_finished(study: Study, folder: Path, as_json: bool) -> None:
-    """Show what the finished runs of a study that stopped have found, and where they are."""
+    """Show the finished runs' results of a study that stopped, and their folder."""
     from securevfl.studies.summary import so_far
 
     content = so_far(study, folder)
@@ -452,7 +452,7 @@ def scale(protocols: str, sizes: Mapping[str, str], *, out: Path | None, as_json
 
 
 def numbers(text: str, flag: str) -> Sequence[int]:
-    """Integers of an option whose text has commas between them."""
+    """Integers of a comma-separated option."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:

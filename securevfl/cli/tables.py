@@ -20,7 +20,7 @@ _COLUMNS = 6  # virtual times that are shown; the files have all of them
 
 
 def print_study(content: Mapping[str, Any]) -> None:
-    """Print means with their intervals beside the paper's values, then differences and times."""
+    """Print means and intervals beside the paper's values, then differences and times."""
     runs = content["runs"]
     measures = [m for m in _NAMES if any(f"test_{m}" in run for run in runs.values())]
     paper = {label: _paper(content, label) for label in runs}
@@ -54,7 +54,7 @@ def print_study(content: Mapping[str, Any]) -> None:
 
 
 def _print_trivial(runs: Mapping[str, Any]) -> None:
-    """Name the runs that learned nothing; their differences say nothing of the methods."""
+    """Print the runs that learned nothing, whose differences say nothing about methods."""
     means = {
         label: [run[name]["mean"] for name in ("test_accuracy", "majority_accuracy") if name in run]
         for label, run in runs.items()
@@ -75,7 +75,7 @@ def _failed(run: Mapping[str, Any]) -> str:
 
 
 def _paper(content: Mapping[str, Any], label: str) -> float | None:
-    """The paper's accuracy of a run in per cent: its own table's, else that of all but the base."""
+    """The paper's accuracy of a run in per cent: from its own table, else the common value."""
     paper = content["paper"]
     own = paper.get(label)
     if isinstance(own, Mapping):
@@ -155,7 +155,7 @@ def _print_times(times: Mapping[str, Any]) -> None:
 
 
 def _print_speed(speed: Mapping[str, Any]) -> None:
-    """Mean of the measure over time, and what it took to reach the target."""
+    """Print the measure's mean over time, and the cost of reaching the target."""
     if not speed:
         return
     measure, target = speed["measure"], speed["target"]
@@ -175,7 +175,7 @@ def _print_speed(speed: Mapping[str, Any]) -> None:
 
 
 def _spent(entry: Mapping[str, Any] | None, form: Callable[[float], str]) -> str:
-    """Mean with its interval; a dash where not all seeds reached the target."""
+    """Mean with its interval; a dash if some seed missed the target."""
     if entry is None:
         return "-"
     half = entry["half_width_95"]
@@ -183,7 +183,7 @@ def _spent(entry: Mapping[str, Any] | None, form: Callable[[float], str]) -> str
 
 
 def _print_quality(runs: Mapping[str, Any]) -> None:
-    """Measures of the final models beside those of their histories."""
+    """Print measures of the final models besides those in histories."""
     names = [name for name in QUALITY if any(name in run for run in runs.values())]
     if not names:
         return
@@ -196,7 +196,7 @@ def _print_quality(runs: Mapping[str, Any]) -> None:
 
 
 def print_plan(found: Forecast, given: str) -> None:
-    """Print the feasible K with what each is expected to cost, then field, bits and command.
+    """Print the feasible K with expected costs, then field, bits and command.
 
     `given` are the options of the data and of the conditions.
     """
@@ -270,7 +270,7 @@ def print_plan(found: Forecast, given: str) -> None:
 
 
 def _print_levels(found: Forecast) -> None:
-    """Say what each level of security costs, at the K that is proposed."""
+    """Print the cost of each security level at the proposed K."""
     print_table(
         ("security", "setup", "a round", "whole run", "messages", "may lose"),
         [
@@ -294,7 +294,7 @@ def _print_levels(found: Forecast) -> None:
 
 
 def _told_by_sums(found: Forecast) -> str:
-    """Sentence on what sums of a planned run give about a row, coloured; empty without any."""
+    """Sentence on what a planned run's sums reveal of a row, coloured; empty without sums."""
     released = found.released
     if released is None:
         return ""
@@ -309,7 +309,7 @@ def _told_by_sums(found: Forecast) -> str:
 
 
 def _print_remedies(found: Forecast) -> None:
-    """Say that no straggler is tolerated, and what would tolerate one at which price."""
+    """Print that no straggler is tolerated, and changes that would tolerate one, with cost."""
     best = found.best
     needed = "R" if best.threshold == found.parties else "R + 2A"
     out().print(

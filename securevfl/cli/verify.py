@@ -1,4 +1,4 @@
-"""``verify PROTOCOL``: check a protocol's claims and show the verdicts with their evidence."""
+"""``verify PROTOCOL``: check a protocol's claims and show verdicts with evidence."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Verified(Protocols):
     """``verify``: one command for each protocol, with that protocol's own options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Say which protocols there are when none is named first."""
+        """Parse arguments; list the protocols if none is named first."""
         if ctx.resilient_parsing:  # a shell completes
             return super().parse_args(ctx, args)
         if not args or (args[0].startswith("-") and "--help" not in args):
@@ -64,7 +64,7 @@ class Verified(Protocols):
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Command of a protocol or of one of its variants."""
+        """Command for a protocol or one of its variants."""
         return _command(cmd_name, completing=ctx.resilient_parsing)
 
 
@@ -190,7 +190,7 @@ def start(
 
 @contextmanager
 def _kept_when_stopped(protocol: str, folder: Path | None) -> Iterator[Callable[[str], None]]:
-    """Show progress; when it is interrupted, print what was found, which is no verdict yet."""
+    """Show progress; on an interruption print what was found, which is no verdict yet."""
     found: Counter[str] = Counter()
 
     with displays.busy(f"verify {protocol}") as show:
@@ -333,7 +333,7 @@ def _write(report: Report, folder: Path) -> None:
 
 
 def print_report(report: Report, attacked: str = "") -> None:
-    """Print verdicts as a table, then the evidence, then what is shown and not covered.
+    """Print verdicts as a table, then the evidence, then what no claim covers.
 
     `attacked` is a sentence on what attacks got, which follows what sums tell.
     """
@@ -373,7 +373,7 @@ def print_report(report: Report, attacked: str = "") -> None:
 
 
 def _evidence(claims: Iterable[ClaimVerdict]) -> dict[tuple[ClaimVerdict, ...], list[str]]:
-    """Each piece of evidence once, under all claims that it bears on."""
+    """Each piece of evidence once, under all claims that it concerns."""
     bears: dict[str, list[ClaimVerdict]] = {}
     for finding in claims:
         for part in dict.fromkeys(one.text for one in finding.evidence) or [_NO_EVIDENCE]:
