@@ -37,7 +37,7 @@ class Written:
     files: tuple[Path, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Content in JSON types."""
+        """The report's paths and figures as JSON types."""
         return {
             "report": str(self.path),
             "bytes": self.bytes,
@@ -110,7 +110,7 @@ def write_report(
 
 
 def _target(folders: Sequence[Path], out: Path | None) -> Path:
-    """File of the page."""
+    """File for the page: `out`, or a name in the folder of runs."""
     path = out if out is not None else folders[0] if len(folders) == 1 else Path()
     if path.is_dir() or (out is None and not path.exists()):
         path = path / PAGE

@@ -1,4 +1,4 @@
-"""Claims of a run's protocol with their verdicts, and the privacy that was spent."""
+"""Claims of a run's protocol with verdicts, and the privacy spent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def meanings(records: Sequence[Record]) -> dict[str, str]:
 
 
 def other_verdicts(record: Record) -> list[dict[str, Any]]:
-    """Verdicts, other than NOT TESTED, that stand beside no claim of this run.
+    """Verdicts, other than NOT TESTED, without a matching claim in this run.
 
     They are all verdicts if the verification had other parameters than the run.
     """
@@ -82,7 +82,7 @@ def _finding(claim: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _evidence(claim: Mapping[str, Any]) -> list[str]:
-    """Single pieces of evidence; of an older verify.json its one text."""
+    """Pieces of evidence; an older verify.json has only one text."""
     pieces = claim.get("evidence_list")
     if isinstance(pieces, list):
         found = [str(one.get("text", "")) for one in pieces if isinstance(one, Mapping)]
@@ -92,7 +92,7 @@ def _evidence(claim: Mapping[str, Any]) -> list[str]:
 
 
 def other_parameters(record: Record) -> dict[str, list[Any]]:
-    """Parameters whose values in the verification and in the run differ, as [verified, run]."""
+    """Parameters that differ between verification and run, as [verified, run]."""
     verified = (record.verification or {}).get("parameters", {})
     own = record.config.get("derived", {})
     return {
@@ -103,7 +103,7 @@ def other_parameters(record: Record) -> dict[str, list[Any]]:
 
 
 def claims_side_by_side(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """For each (against, about) one row with every run's notion and verdict, None without one."""
+    """A row for each (against, about) with each run's notion and verdict, or None."""
     each = [{(c["who"], c["about"]): c for c in claims(record)} for record in records]
     keys = dict.fromkeys(key for own in each for key in own)
     return [
@@ -113,7 +113,7 @@ def claims_side_by_side(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def spent(record: Record) -> dict[str, Any] | None:
-    """Privacy that the run spent; None where it accounts for no epsilon.
+    """Privacy spent by the run; None if it counts no epsilon.
 
     The result has epsilon, delta and sigma as ``derived`` from the options, epsilon by the ``last``
     round, and the event that ``stopped`` the run, None if its budget did not.

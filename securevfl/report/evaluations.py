@@ -1,4 +1,4 @@
-"""Sums over a run's test rows, as its summary keeps them: checked, since no folder is trusted."""
+"""Sums over a run's test rows from its summary, checked because folders are untrusted."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PrecisionRecall(_Checked):
 
 
 class Evaluation(_Checked):
-    """Sums over test rows, as `securevfl.models.evaluation.evaluation` gives them."""
+    """Sums over test rows, in the form of `securevfl.models.evaluation.evaluation`."""
 
     classes: list[str]
     confusion: list[list[_Count]]
@@ -58,7 +58,7 @@ class Evaluation(_Checked):
 
 
 def evaluation_of(summary: Mapping[str, Any], where: str) -> Evaluation | None:
-    """The sums in a summary; None where it has none, as of a regression or an older version.
+    """The sums in a summary; None for a regression or an older version's summary.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Curves and links of a run, in JSON types, as the page draws them."""
+"""Curves and links of a run, in JSON types, for the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST = 1500  # rows of a curve without a measure on test rows; beyond, every k-
 
 
 def curves(record: Record) -> dict[str, Any]:
-    """Columns of a run's history: rounds, virtual seconds, bytes, and every measure it has.
+    """Columns of a run's history: rounds, virtual seconds, bytes and all measures.
 
     Of a long history every k-th row is in it (k is ``every``), all rows with a measure on test
     rows, and the last one.
@@ -39,7 +39,7 @@ def curves(record: Record) -> dict[str, Any]:
 
 
 def evaluated(record: Record) -> list[dict[str, Any]]:
-    """Rows of the table behind the curves: those with a measure on test rows, and the last one."""
+    """Rows of the table behind the curves: rows with a test measure, and the last row."""
     names = (*AXES, *MEASURES)
     return [
         {name: _number(row.get(name)) for name in names}
@@ -49,7 +49,7 @@ def evaluated(record: Record) -> list[dict[str, Any]]:
 
 
 def measures_of(records: Sequence[Record]) -> list[str]:
-    """Measures that one of the runs has at least twice, in the order of the page.
+    """Measures that some run has at least twice, in page order.
 
     One value makes no curve. If there are no such measures, all that occur.
     """
@@ -109,7 +109,7 @@ def _kind(name: str, sums: Sequence[int], total: int) -> dict[str, Any]:
 
 
 def summed(record: Record, name: str) -> Any:
-    """A figure of the summary by its name; from the history where a folder has no summary."""
+    """A figure of the summary by name, or from the history if there is no summary."""
     if name in record.summary:
         return record.summary[name]
     if name == "equations_each":
@@ -120,7 +120,7 @@ def summed(record: Record, name: str) -> Any:
 
 
 def finite(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows that have a finite number under each of the names, with only these numbers."""
+    """Rows with finite numbers under all of the names, reduced to these numbers."""
     found = [{name: _number(row.get(name)) for name in names} for row in rows]
     return [row for row in found if None not in row.values()]
 

@@ -1,4 +1,4 @@
-"""Figures of runs in words: names, rounded numbers and sentences that all displays have alike."""
+"""Figures of runs in words: names, rounded numbers and sentences shared by all displays."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def percent(fraction: float | None, places: int = 2) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Duration as h:mm:ss, or seconds where it is short.
+    """Duration as h:mm:ss, or in seconds if short.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def measured(value: float | None, name: str) -> str:
 
 
 def beside_baseline(summary: Facts) -> list[tuple[str, str]]:
-    """Measures on test rows with their names, the first beside what needs no model.
+    """Test measures with their names, the first beside its baseline without a model.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A page about a run while it goes on, served to this computer only until the run ends."""
+"""Live page of a running run, served to this computer only, until the run ends."""
 
 from __future__ import annotations
 
@@ -80,17 +80,17 @@ class LivePage:
         return f"http://{HOST}:{self.port}/{self._token}/"
 
     def step(self, row: Mapping[str, Any]) -> None:
-        """Take in a row of the history; it replaces rows of the same and of later steps."""
+        """Add a history row, which replaces rows of the same and later steps."""
         while self.rows and self.rows[-1]["step"] >= row["step"]:
             self.rows.pop()
         self.rows.append(dict(row))
 
     def follow(self, progress: Progress) -> None:
-        """Take in what the decoded sums have given so far."""
+        """Store what the decoded sums have revealed so far."""
         self.told = "" if progress.released is None else progress.released.words
 
     def answer(self, path: str, host: str) -> tuple[str, bytes] | None:
-        """Type and content of what is served under a path; None for any but the two there are."""
+        """Type and content for a request path; None for all but two paths."""
         hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
         known = {f"/{self._token}/": self._page, f"/{self._token}/rows": self._state}
         asked = path.encode("utf-8", "replace")
@@ -126,7 +126,7 @@ class _Server(ThreadingTCPServer):
     block_on_close = False
 
     def handle_error(self, *_: object) -> None:
-        """Stay silent: a browser that goes away is no concern of the run."""
+        """Ignore the error of a browser that disconnects."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -147,4 +147,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Write no log of requests among the run's own lines."""
+        """Write no request log among the run's lines."""

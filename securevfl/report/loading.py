@@ -1,4 +1,4 @@
-"""Reading of folders of runs and studies for a report; nothing in them is trusted."""
+"""Reading of run and study folders for a report; nothing in them is trusted."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _without_folders(data: Any) -> Any:
-    """Names and options of data with files by their bare names: a page may be sent to others."""
+    """Data names and options with bare file names, since a page may be sent to others."""
     if isinstance(data, Mapping):
         return {k: _without_folders(v) for k, v in data.items()}
     if isinstance(data, list):
@@ -161,7 +161,7 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def _check_sums(summary: Mapping[str, Any], path: Path) -> None:
-    """Refuse what sums told in another form than `Odometer.to_dict` has."""
+    """Refuse data on sums that differ from the form of `Odometer.to_dict`."""
     told = summary.get("released")
     if told is not None and not _are([told], _RELEASED):
         raise DataError(f"report: {path} holds 'released' without {', '.join(_RELEASED)}")
@@ -176,7 +176,7 @@ def _history(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def _messages(folder: Path) -> Messages | None:
-    """None where an older version wrote the folder, and where nobody sent anything."""
+    """Messages of a run; None for an older version's folder, or if there are none."""
     if not (folder / MESSAGES).is_file():
         return None
     try:  # columns are wide beside what they take packed, and are all needed at once
@@ -209,7 +209,7 @@ def _verification(path: Path) -> dict[str, Any]:
 
 
 def _are(items: Any, names: Sequence[str]) -> bool:
-    """Whether it is a list of objects with these names."""
+    """Whether the value is a list of objects with these names."""
     return isinstance(items, list) and all(
         isinstance(item, dict) and set(names) <= set(item) for item in items
     )
@@ -280,7 +280,7 @@ def _job(
 
 
 def _labelled(records: Sequence[Record]) -> list[Record]:
-    """The runs under different names; those that would share one get what tells them apart."""
+    """Runs with distinct labels; equal labels get an addition."""
     # The runs of one label of one study are a group; any other run is one of its own.
     keys = [(r.group, r.place) if r.group else (number,) for number, r in enumerate(records)]
     first = dict(reversed(list(zip(keys, records, strict=True))))

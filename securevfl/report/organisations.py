@@ -29,7 +29,7 @@ def party_of(config: Mapping[str, Any]) -> tuple[str, int] | None:
 
 
 def join_organisations(records: Sequence[Record]) -> list[Record]:
-    """The records, those of one session joined to one, at the place of the first.
+    """Records with those of one session joined, at the place of the first.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def join_organisations(records: Sequence[Record]) -> list[Record]:
 
 
 def _joined(parties: Mapping[int, Record]) -> Record:
-    """One record of a session's parties, of which the server's has the steps."""
+    """Joint record of a session's parties; the steps are the server's."""
     if SERVER not in parties:
         raise ConfigurationError(
             f"report: {parties[min(parties)].place} is the folder of one party of a session, and "

@@ -1,4 +1,4 @@
-"""One HTML page of all that was read: no network, no tracking, and nothing in it is trusted."""
+"""HTML page of runs: no network, no tracking, no trusted content."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COMPARED = ("version", "versions", "data", *_RUN_OPTIONS, "options")
 
 
 def render(records: Sequence[Record]) -> str:
-    """The page.
+    """HTML page of the records.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def render(records: Sequence[Record]) -> str:
 
 
 def render_live(record: Record, title: str) -> str:
-    """The page of a run that goes on; its script asks for the rows, which need not be there yet."""
+    """HTML page of a running run; its script fetches rows as they come."""
     from securevfl._version import __version__
 
     names = [name for name in SCRIPTS if name not in ("timeline.js", "links.js")]
@@ -113,7 +113,7 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def script_of(names: Sequence[str]) -> dict[str, str]:
-    """The script of a page, and its hash, by which the page's own policy allows it."""
+    """Script of a page, and its hash for the page's content security policy."""
     script = "\n".join((TEMPLATES / name).read_text() for name in names)
     script = f'"use strict";\n(() => {{\n{script}}})();\n'
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -185,7 +185,7 @@ def _run(record: Record, group: int) -> dict[str, Any]:
 
 
 def clock_of(records: Sequence[Record]) -> str:
-    """Name of the runs' time: "virtual time", "real time" on a cluster, "time" for both."""
+    """Name of the runs' time axis: "virtual time", "real time" (cluster), or "time" for both."""
     engines = {record.config.get("engine") or "simulation" for record in records}
     return (
         "time" if len(engines) > 1 else "virtual time" if engines == {"simulation"} else "real time"
@@ -206,7 +206,7 @@ def _of_data(records: Sequence[Record]) -> str:
 
 
 def _summary(records: Sequence[Record], groups: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows of the first table: a figure with its value of each group, in words."""
+    """Rows of the first table: a figure with its value for each group, as text."""
     rows = []
     for name, label in SUMMARY.items():
         each = [[figures.summed(r, name) for r in records if r.group == group] for group in groups]
@@ -219,7 +219,7 @@ def _summary(records: Sequence[Record], groups: Sequence[str]) -> list[dict[str,
 
 
 def _mean_text(values: Sequence[Any], name: str) -> str:
-    """A single value; or the mean of several, with half the width of its 95 % interval."""
+    """A single value, or the mean of several with half its 95 % interval, as text."""
     there = [value for value in values if value is not None]
     if len(there) < 2:
         return value_text(there[0] if there else None, name)
@@ -230,7 +230,7 @@ def _mean_text(values: Sequence[Any], name: str) -> str:
 
 
 def differences(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Settings that differ between runs: two of them have different values.
+    """Settings with at least two different values among the runs.
 
     One of faults counts as well if some run lacks it.
     """
@@ -259,7 +259,7 @@ def _fingerprint(record: Record) -> str:
 
 
 def _embedded(content: Any) -> str:
-    """JSON that can stand in a script element: no character of it can end the element."""
+    """JSON for a script element, in which no character can end the element."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -267,7 +267,7 @@ def _embedded(content: Any) -> str:
 
 
 def value_text(value: Any, name: str = "") -> str:
-    """A figure as a reader wants it.
+    """A figure as readable text.
 
     Examples
     --------
@@ -299,7 +299,7 @@ def value_text(value: Any, name: str = "") -> str:
 
 
 def exact_text(value: Any) -> str:
-    """A setting as it is written in TOML, with all its digits."""
+    """A setting as in TOML, with all digits."""
     if value is None:
         return "–"
     if isinstance(value, (list, tuple)):

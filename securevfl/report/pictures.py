@@ -50,7 +50,7 @@ def write_pictures(records: Sequence[Record], folder: Path, clock: str) -> list[
 
 
 def inline(figure: Figure) -> str:
-    """A figure as a ``data:`` address of an SVG picture, so that the page holds it itself."""
+    """Figure as a ``data:`` URL of an SVG picture, so that the page contains it."""
     import base64
     import io
 
@@ -84,7 +84,7 @@ def _all(records: Sequence[Record], clock: str) -> Iterator[tuple[str, Figure]]:
 
 
 def of_test_rows(found: Evaluation | None) -> dict[str, Figure]:
-    """Figures of what a classifier did on the test rows."""
+    """Figures on a classifier's results for test rows."""
     if found is None:
         return {}
     drawn = {"confusion": confusion(found), "calibration": calibration(found)}
@@ -103,7 +103,7 @@ def _figure(width: float = 4.6, height: float = 3.4) -> tuple[Figure, Axes]:
 
 
 def curve(records: Sequence[Record], measure: str, axis: str, clock: str) -> Figure:
-    """A measure against rounds, time or bytes: a line a group, with its band over seeds."""
+    """A measure against rounds, time or bytes: a line for each group, a band over seeds."""
     figure, axes = _figure()
     unit, ends = _UNITS.get(axis, 1.0), []
     for number, group in enumerate(dict.fromkeys(record.group for record in records)):
@@ -132,7 +132,7 @@ def curve(records: Sequence[Record], measure: str, axis: str, clock: str) -> Fig
 
 
 def parties(lanes: dict[str, Any], clock: str) -> Figure:
-    """A lane a party: bars, late and lost messages, and stretches in which it was down."""
+    """A lane for each party: bars, late and lost messages, and down times."""
     rows = lanes["lanes"]
     figure, axes = _figure(7.2, 1.3 + 0.36 * len(rows))
     starts = [0.0, *lanes["ends"]]
@@ -167,7 +167,7 @@ def _bars_of_others(lanes: dict[str, Any]) -> str:
 
 
 def links(sums: dict[str, Any]) -> Figure:
-    """Megabytes from each party (row) to each other one (column)."""
+    """Megabytes from each party (row) to each other (column)."""
     import numpy as np
 
     names = sums["parties"]
@@ -210,7 +210,7 @@ def _matrix(
 
 
 def calibration(found: Evaluation) -> Figure:
-    """Accuracy against confidence of the bins, and the rows of each; exact lies on the diagonal."""
+    """Accuracy against confidence in bins, and the rows of each; the diagonal is exact."""
     bins = found.calibration
     figure, axes = _figure(4.2, 3.9)
     axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="exact")
@@ -224,7 +224,7 @@ def calibration(found: Evaluation) -> Figure:
 
 
 def precision_recall(found: Evaluation) -> Figure:
-    """Precision against recall, a curve a class; dotted lines are what guessing gives."""
+    """Precision against recall, a curve for each class; dotted lines show guessing."""
     lines = -(-len(found.precision_recall) // 2)
     figure, axes = _figure(4.2, 3.6 + 0.2 * lines)
     for number, one in enumerate(found.precision_recall):

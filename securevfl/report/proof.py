@@ -1,4 +1,4 @@
-"""One HTML page of a proof: each coalition's view, drawn, and what explains each part of it."""
+"""HTML page of a proof: each coalition's view, drawn, with the reason for each part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Arrow:
-    """A message in a drawing: its row, both ends in pixels, what explains it, and its words."""
+    """A message in a drawing: row, both ends in pixels, explanation, and texts."""
 
     y: int
     start: int
@@ -36,7 +36,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A coalition's view, as messages between lanes; `more` messages are left out."""
+    """A coalition's view drawn as messages between lanes; `more` messages are left out."""
 
     lanes: tuple[tuple[int, str, bool], ...]  # place, name, and whether the coalition has it
     arrows: tuple[Arrow, ...]
@@ -46,7 +46,7 @@ class Drawing:
 
 
 def proof_page(proof: Proof, world: Trace) -> str:
-    """HTML page of a proof, which stands by itself: no network, no tracking.
+    """Self-contained HTML page of a proof: no network, no tracking.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def proof_page(proof: Proof, world: Trace) -> str:
 
 
 def _claim(whole: Verdict, verdict: Verdict, world: Trace) -> dict[str, Any]:
-    """A coalition: its verdict for all schedules, and its view in the one that is drawn."""
+    """Page content for a coalition: its verdict over all schedules, and its drawn view."""
     some = frozenset(verdict.coalition)
     moves = [step for step in verdict.steps if step.what == "move"]
     others = [step for step in verdict.steps if step.what != "move"]
@@ -84,7 +84,7 @@ def _claim(whole: Verdict, verdict: Verdict, world: Trace) -> dict[str, Any]:
 
 
 def _drawn(verdict: Verdict, world: Trace, coalition: frozenset[int]) -> Drawing:
-    """The messages to a coalition from others that hold protected values, and its own lanes."""
+    """Drawing of messages with protected values from others to a coalition."""
     clients = sorted(n for n in world.members if n >= 0)
     order = [-1, *clients]
     place = {n: _LEFT + _LANE * i + _LANE // 2 for i, n in enumerate(order)}

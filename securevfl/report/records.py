@@ -1,4 +1,4 @@
-"""The record of a run, as a report has it: rows, events and messages that were written down."""
+"""Record of a run for a report: stored rows, events and messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from securevfl.report.evaluations import Evaluation
 
 @dataclass(frozen=True)
 class Messages:
-    """Every message of a run.
+    """Every message of a run, in columns.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Messages:
 
 @dataclass(frozen=True)
 class Record:
-    """One run, as far as it was written down.
+    """Everything stored of one run.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The command that reproduces a run, the files that it needs, and what it cannot say."""
+"""The command that reproduces a run, the files it needs, and what it cannot reproduce."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Reproduction:
 
     @property
     def quoted(self) -> list[str]:
-        """The words as they are typed."""
+        """Words of the command, quoted for a shell."""
         return [shlex.quote(word) for word in self.words]
 
     @property
     def command(self) -> str:
-        """The command as it is typed."""
+        """The command line, quoted for a shell."""
         return " ".join(self.quoted)
 
 
@@ -71,7 +71,7 @@ def how_to_reproduce(config: Mapping[str, Any]) -> Reproduction:
 
 
 def _session(config: Mapping[str, Any]) -> Reproduction:
-    """The command that writes the manifest of another session on the same terms."""
+    """Command that writes the manifest of another session on the same terms."""
     found = Reproduction(["securevfl", "keys", "manifest", "again.toml"])
     protocol, session = str(config["protocol"]), config.get("organisation", {})
     found.words += ["--server", "server.key.pub"]
@@ -143,7 +143,7 @@ def _options(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> 
 
 
 def _chosen(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that are not what they are by default; all of them where that is not known."""
+    """Options that differ from their defaults; all options if the protocol is unknown."""
     known = find_protocols().get(protocol)
     fields = {} if known is None else known.Config.model_fields
     if known is None:
@@ -158,7 +158,7 @@ def _chosen(found: Reproduction, protocol: str, options: Mapping[str, Any]) -> d
 
 
 def _run_options(found: Reproduction, config: Mapping[str, Any]) -> None:
-    """Options of the run that are not what they are by default, and always seed and conditions."""
+    """Run options that differ from their defaults, and always seed and conditions."""
     for name, declared in options_of(RunSpec).items():
         value, default = config.get(name), RunSpec.model_fields[name].default
         if not declared.has_flag("run"):
@@ -193,7 +193,7 @@ def _conditions(found: Reproduction, config: Mapping[str, Any], flag: str) -> No
 
 
 def _is_named(name: str, content: Mapping[str, Any], derived: Mapping[str, Any]) -> bool:
-    """Whether the conditions are what their name stands for."""
+    """Whether the conditions are those that their name stands for."""
     if name == "none":
         expected = NONE
     elif name == "paper" and "batch_rows" in derived and content.get("upload_mean"):
@@ -213,7 +213,7 @@ def _file(found: Reproduction, name: str, kind: str, content: Mapping[str, Any])
 
 
 def _evaluation(found: Reproduction, config: Mapping[str, Any]) -> None:
-    """Say where the run was evaluated otherwise than a command evaluates; training is the same."""
+    """Note differences in evaluation from what a command can ask; training is the same."""
     rounds, until = config.get("options", {}).get("rounds"), config.get("until")
     every, seconds = config.get("eval_every"), config.get("eval_seconds")
     if until is not None and seconds is not None:

@@ -1,4 +1,4 @@
-"""Timeline of a run: a lane for each party with delays, late messages, left rounds and crashes."""
+"""Timeline of a run: a lane a party with delays, late messages, left rounds, crashes."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ class Cells:
         return cls([(end or 1.0) * (place + 1) / number for place in range(number)], [], [])
 
     def at_time(self, time: float) -> int:
-        """Column that a virtual second lies in."""
+        """Column of the timeline that contains a virtual second."""
         return min(bisect_left(self.ends, time), len(self.ends) - 1)
 
     def of_event(self, event: Mapping[str, Any]) -> int:
-        """Column of an event: by its round where columns are rounds, else by its time."""
+        """Column of an event: by round if columns are rounds, else by time."""
         if not self.last:
             return self.at_time(event["time"])
         return min(bisect_left(self.last, event["round"]), len(self.last) - 1)
 
 
 def timeline(record: Record) -> dict[str, Any] | None:
-    """Content of a run's timeline, in JSON types; None where a study kept no events.
+    """Content of a run's timeline in JSON types; None if events were not stored.
 
     Columns are rounds, from the first message of one to that of the next, with attempts that were
     given up as rounds of their own. Where rounds do not follow one another (asynchronous methods,
@@ -128,7 +128,7 @@ def event_counts(record: Record) -> list[dict[str, Any]]:
 
 
 def _columns(record: Record) -> tuple[Cells, dict[int, float]]:
-    """The columns, and the length of each round in seconds where they are rounds."""
+    """Columns of the timeline, and round lengths in seconds if columns are rounds."""
     end = max(entry["time"] for entry in [*record.rows, *record.events])
     if any("client" in row for row in record.rows):
         return Cells.equal(end), {}
@@ -153,7 +153,7 @@ def _columns(record: Record) -> tuple[Cells, dict[int, float]]:
 
 
 def _under_way(messages: Messages) -> dict[int, dict[int, float]]:
-    """For each client and round the longest time in seconds that a message of it was under way."""
+    """Longest transit time, in seconds, of a client's messages in each round."""
     columns = messages.columns
     there = (columns["arrived"] >= 0) & (columns["sender"] != SERVER) & (columns["round"] > 0)
     sender, round_ = columns["sender"][there], columns["round"][there]
@@ -217,7 +217,7 @@ def _counts(cells: Cells, places: Sequence[int]) -> list[int]:
 
 
 def _ticks(times: Sequence[float], end: float) -> list[float]:
-    """The times, at most `_TICKS` different ones up to the end."""
+    """At most `_TICKS` distinct times, rounded, up to the end."""
     step = end / _TICKS or 1.0
     return sorted({round(time / step) * step for time in times})
 
@@ -227,7 +227,7 @@ def _highest(lane: Mapping[str, Any]) -> float:
 
 
 def _means(cells: Cells, values: Mapping[int, float]) -> list[float]:
-    """Mean over the rounds of each column of those that have a value, 0 without any."""
+    """Mean of the values over the rounds of each column; 0 for a column without any."""
     sums, counts = np.zeros(len(cells.ends)), np.zeros(len(cells.ends))
     for number, value in values.items():
         place = bisect_left(cells.last, number)
@@ -246,7 +246,7 @@ def _used(record: Record, cells: Cells, party: int) -> list[float] | None:
 
 
 def down_times(own: Sequence[Mapping[str, Any]]) -> list[list[float | None]]:
-    """Stretches of seconds in which a party was down; of its events in the order of time."""
+    """Intervals, in seconds, in which a party was down, from its events in order."""
     found: list[list[float | None]] = []
     for event in own:
         if event["event"] == "down":
@@ -270,7 +270,7 @@ def _marks(record: Record) -> list[dict[str, Any]]:
 
 
 def _words(record: Record, value: Any) -> str:
-    """Text of what an event says: a reason, or parties by name."""
+    """Text of an event field: a reason, or parties by name."""
     if record.names and isinstance(value, list) and all(isinstance(n, int) for n in value):
         return ", ".join(record.names[n] for n in value)
     return record.names.in_text(str(value))
