@@ -1,4 +1,4 @@
-"""Choice of options before a study: on validation rows, with seeds that the study has not.
+"""Choice of options before a study, on validation rows and seeds apart from the study's.
 
 A study file may say::
 
@@ -38,7 +38,7 @@ _ERRORS = ("rmse", "loss")  # less is better
 
 @dataclass(frozen=True)
 class Choice:
-    """Options that are tried before a study.
+    """Options to try before a study.
 
     It has the values of each option; the seeds, and the part of the training rows on which runs
     are compared. `fixed` are the options that the own table of a run names, by label: they are not
@@ -52,7 +52,7 @@ class Choice:
     fixed: Mapping[str, frozenset[str]]
 
     def candidates(self, jobs: Sequence[Job]) -> dict[str, list[tuple[dict[str, Any], list[Job]]]]:
-        """Combinations of options to try, by label, each with its jobs.
+        """Combinations of options to try, by label, with their jobs.
 
         The list of a run is empty if its protocol has none of the options, or its own table fixes
         them.
@@ -70,7 +70,7 @@ class Choice:
         return found
 
     def _jobs(self, job: Job, own: Mapping[str, Any]) -> list[Job]:
-        """The runs of one combination; they see no test row and no seed of the study."""
+        """Runs of one combination, without test rows and without the study's seeds."""
         words = ", ".join(f"{name} = {value}" for name, value in own.items())
         return [
             replace(
@@ -172,7 +172,7 @@ def choose(
 
 
 def _mean(choice: Choice, folder: Path, jobs: Sequence[Job]) -> float | None:
-    """Mean measure of one combination; less is better of an error, so its sign is turned."""
+    """Mean measure of one combination; the sign of errors is reversed."""
     values = list(_values(choice, folder, jobs))
     return math.fsum(values) / len(values) if len(values) == len(jobs) else None
 
@@ -191,7 +191,7 @@ def _values(choice: Choice, folder: Path, jobs: Sequence[Job]) -> Iterator[float
 
 
 def applied(jobs: Sequence[Job], chosen: Mapping[str, Mapping[str, Any]]) -> tuple[Job, ...]:
-    """The study's jobs with the options that were chosen for their labels."""
+    """The study's jobs with the options chosen for their labels."""
     return tuple(
         replace(job, options={**job.options, **chosen.get(job.label, {}).get("options", {})})
         for job in jobs

@@ -1,4 +1,4 @@
-"""Comparisons: protocols on the same data, seeds and delays, as a study made on the spot."""
+"""Comparisons of protocols on equal data, seeds and delays, as ad hoc studies."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _fields(protocol: str) -> Mapping[str, Any]:
 
 
 def _options(variant: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Protocol of a variant, and all its options."""
+    """Protocol of a variant, and all options."""
     name, own = parse_variant(variant)
     fields = _fields(name)
     for key in own:
@@ -116,7 +116,7 @@ def all_options() -> dict[str, tuple[FieldInfo, list[str]]]:
 
 
 def _common(infos: Mapping[str, FieldInfo]) -> FieldInfo:
-    """One field for an option that several protocols have, each with a field of its own."""
+    """One common field for an option that several protocols declare."""
     fields = list(infos.values())
     texts = Counter(str(field.description) for field in fields)
     usual, count = texts.most_common(1)[0]

@@ -1,4 +1,4 @@
-"""Measures of runs at the same virtual times, read off their curves of evaluations.
+"""Measures of runs at common virtual times, read off their evaluation curves.
 
 A run is evaluated at the end of steps, and steps of different methods end at different times. The
 value at a time in between is interpolated:
@@ -26,7 +26,7 @@ Job = Mapping[str, Any]
 
 
 def at_times(jobs: Sequence[Job], times: Sequence[float]) -> list[dict[str, Any]]:
-    """Measures of every job at the same virtual times: run, seed, time, ended, and each measure.
+    """Measures of every job at common virtual times: run, seed, time, ended, measures.
 
     The module's text has the rule. `jobs` are results of `securevfl.studies.jobs.run_job`. Without
     `times` they are equal steps up to the end of the longest run. Without delays no time passes,

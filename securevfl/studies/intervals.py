@@ -12,7 +12,7 @@ from securevfl.errors import needs
 
 
 def mean_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float]:
-    """Mean of values, and half-width of its Student t interval, NaN for a single value.
+    """Mean of values, and half-width of its Student t interval (NaN for a single value).
 
     Examples
     --------
@@ -38,7 +38,7 @@ def number_or_none(value: float) -> float | None:
 def paired_difference(
     ours: Sequence[float], theirs: Sequence[float], *, level: float = 0.95
 ) -> tuple[float, float]:
-    """Mean of ``ours - theirs``, pair by pair, and the half-width of its interval.
+    """Mean of paired differences ``ours - theirs``, and the half-width of its interval.
 
     ValueError for other numbers of values: one against three would be taken three times.
     """
@@ -51,7 +51,7 @@ def paired_difference(
 
 
 def differing(entries: Sequence[Mapping[str, Any]], *, level: float = 0.95) -> list[bool | None]:
-    """Whether each of several paired differences differs from 0, corrected for their number.
+    """Whether each paired difference differs from 0, corrected for multiple tests.
 
     Each entry has ``mean``, ``half_width_95`` of its Student t interval and ``pairs``. None where
     there is one pair only, and so no interval; it counts for no correction. Holm's step-down ("A
@@ -76,7 +76,7 @@ def differing(entries: Sequence[Mapping[str, Any]], *, level: float = 0.95) -> l
 
 
 def _chance(entry: Mapping[str, Any]) -> float | None:
-    """The two-sided p value that belongs to a mean and its 95 % interval."""
+    """Two-sided p value for a mean and its 95 % interval."""
     needs("intervals", "report", "scipy")
     from scipy.stats import t
 

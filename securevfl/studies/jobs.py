@@ -32,7 +32,7 @@ _ALWAYS = ("conditions", "seed", "eval_every")
 
 @dataclass(frozen=True, init=False)
 class Job:
-    """One run of a study, in values that can be written down.
+    """One run of a study, with settings in plain types.
 
     The options of a run that `RunSpec` declares ``per_job`` are keyword arguments and attributes,
     such as ``job.until``: as they were asked, and None where the run chooses. `options` are the
@@ -77,7 +77,7 @@ class Job:
         return f"{self.label}, seed {self.seed}"
 
     def key(self) -> str:
-        """Digest of all settings but `data_dir`, which tells stored results apart."""
+        """Digest of all settings except `data_dir`, which identifies stored results."""
         content = asdict(self)
         content["data"] = {k: v for k, v in self.data.items() if k != "data_dir"}
         asked = content.pop("asked")
@@ -95,17 +95,17 @@ class Job:
 
 
 def store(folder: Path, job: Job, result: Mapping[str, Any]) -> None:
-    """Write the result of a job; a process that is killed leaves no half of it."""
+    """Write the result of a job; an interrupted write leaves no partial file."""
     write_keyed(job.path(folder), job.key(), result)
 
 
 def stored(folder: Path, job: Job) -> dict[str, Any] | None:
-    """Result of a job, if a file has one with exactly these settings; else None."""
+    """Stored result of a job with exactly these settings; else None."""
     return read_keyed(job.path(folder), job.key())
 
 
 def write_keyed(path: Path, key: str, result: Mapping[str, Any]) -> None:
-    """Write a result with a digest of what it depends on; no half-written file is left."""
+    """Write a result with a digest of its settings; no partial file is left."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, json.dumps({"key": key, **result}))
 
@@ -164,7 +164,7 @@ def run_job(
 
 
 class RefusedRunsError(ConfigurationError):
-    """Runs of a study that cannot be made; nothing was started.
+    """Runs of a study that are impossible; nothing was started.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ class RefusedRunsError(ConfigurationError):
 
 
 def check_jobs(jobs: Sequence[Job]) -> None:
-    """Refuse runs that data, conditions, faults or memory do not allow, before any is made.
+    """Refuse runs that data, conditions, faults or memory do not permit, before any starts.
 
     The first job of each label stands for its seeds. Where parties would have to find their common
     rows first (``align = "psi"``), only options and the number of parties are checked.
@@ -211,7 +211,7 @@ def check_jobs(jobs: Sequence[Job]) -> None:
 
 
 def refuse_runs(jobs: Sequence[Job], attempt: Callable[[Job], object]) -> None:
-    """Try `attempt` on each job; RefusedRunsError names all that fail by a ConfigurationError.
+    """Call `attempt` on each job; RefusedRunsError names all with a ConfigurationError.
 
     An error of their data (DataError) is raised at once.
     """
@@ -228,7 +228,7 @@ def refuse_runs(jobs: Sequence[Job], attempt: Callable[[Job], object]) -> None:
 
 
 def _make(job: Job, data: Any) -> None:
-    """Make the protocol, the specification and the fault schedule of a job, and drop them."""
+    """Create and discard a job's protocol, specification and fault schedule, as a check."""
     from securevfl.runs.assembly import check_memory, make_protocol, schedule_of, specify
 
     options = dict(job.options)

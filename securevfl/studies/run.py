@@ -1,4 +1,4 @@
-"""The runs of a study, carried out side by side and resumed where they stopped."""
+"""The runs of a study, carried out in parallel and resumed after a stop."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run_study(
 
 
 def _is_study(folder: Path) -> bool:
-    """Whether a folder is a study's: it has a job's result, or nothing but a place for them."""
+    """Whether a folder is a study's: it has a job result, or only an empty job folder."""
     if {path.name for path in folder.iterdir()} <= {"jobs"}:
         return True
     return any(path.read_bytes().startswith(b'{"key": ') for path in folder.glob("jobs/*.json"))

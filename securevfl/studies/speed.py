@@ -67,7 +67,7 @@ def _of_run(
 def reached(
     curve: Sequence[Mapping[str, Any]], measure: str, target: float
 ) -> tuple[float, float] | None:
-    """Virtual second and bytes at which a measure first reaches a value; None if it does not."""
+    """Virtual second and bytes when a measure first reaches a value; None if never."""
     sign = -1.0 if measure in FALLING else 1.0
     before = None
     for row in curve:

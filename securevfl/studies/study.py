@@ -63,7 +63,7 @@ _QUICK = {"seeds", "times", "target", "aligned", "data", "options", "runs", *_EA
 
 @dataclass(frozen=True)
 class Study:
-    """A study file, read and checked; the module's text says what its tables mean.
+    """A study file, read and checked; the module's docstring explains its tables.
 
     Jobs are ordered by seed, then by run. `times` are empty for equal steps, `grid` without one;
     `chosen` is what `securevfl.studies.choice.choose` found, by label.
@@ -82,7 +82,7 @@ class Study:
     chosen: Mapping[str, Any] = field(default_factory=dict)
 
     def only(self, jobs: Sequence[Job]) -> Study:
-        """The study with only some of its jobs.
+        """The study restricted to some of its jobs.
 
         If the run that differences are paired against is not among them, their first run replaces
         it.
@@ -95,7 +95,7 @@ class Study:
 
 
 def read_study(path: Path, *, quick: bool = False, data_dir: str | None = None) -> Study:
-    """Read a study file; with `quick`, its ``[quick]`` table is applied.
+    """Read a study file; `quick` applies its ``[quick]`` table.
 
     `data_dir` is the folder of published data sets, in place of the file's. ConfigurationError when
     the file is missing or malformed, lacks a title, a data set or runs, has keys that mean nothing,
@@ -205,7 +205,7 @@ def _target(given: Any) -> float | None:
 
 
 def _overlaps(name: str, sizes: Any) -> list[tuple[str, dict[str, int]]]:
-    """Labels of a run and the option of its data, for every number of aligned rows."""
+    """Run labels and data option for each number of aligned rows."""
     if sizes is None:
         return [(name, {})]
     whole = isinstance(sizes, list) and all(type(size) is int and size > 0 for size in sizes)
@@ -231,7 +231,7 @@ def _under_each(
 
 
 def _place(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that one table of a grid sets: faults, or conditions and faults by their names."""
+    """Options from one table of a grid: faults, or conditions and faults by name."""
     if table and table.keys() <= {"conditions", "faults"}:
         return dict(table)
     return {"faults": dict(table) or None}

@@ -27,7 +27,7 @@ def so_far(study: Study, folder: Path) -> dict[str, Any] | None:
 
 
 def write_results(study: Study, folder: Path) -> dict[str, Any]:
-    """Sum up the stored jobs of a study, and write it.
+    """Summarise the stored jobs of a study, and write the results.
 
     Means are over the runs that ended; those that could not go on are listed as ``errors``.
 
@@ -104,7 +104,7 @@ def draw(study: Study, jobs: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _by_size(by_run: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
-    """Curves by run and number of aligned rows; empty if a run has no such number."""
+    """Curves by run and number of aligned rows; empty if some run has no such number."""
     found: dict[str, dict[int, Any]] = {}
     for label, curves in by_run.items():
         match = re.fullmatch(r"(.+), (\d+) aligned", label)
@@ -115,7 +115,7 @@ def _by_size(by_run: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
 
 
 def _sum_up_times(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> dict[str, Any]:
-    """Mean and interval over seeds of the first measure at each time where all seeds have one.
+    """Mean and interval of the first measure at each time that all seeds have.
 
     ``ended`` is true where a seed's run had ended by then, so that its last value stands.
     """
@@ -168,7 +168,7 @@ def _sum_up(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
 
 
 def _errors(jobs: Sequence[Mapping[str, Any]], label: str) -> dict[str, Any]:
-    """Errors of the runs that could not go on, by seed; empty where there are none."""
+    """Error messages of failed runs by seed; empty if there are none."""
     messages = {str(job["seed"]): job["error"] for job in jobs if job["label"] == label}
     return {"errors": messages} if messages else {}
 

@@ -8,7 +8,7 @@ from securevfl.errors import ConfigurationError
 
 
 def parse_variant(text: str) -> tuple[str, dict[str, str]]:
-    """Split a variant into the protocol's name and its options, as texts.
+    """Protocol name and options, as texts, of a variant such as ``NAME:option=value``.
 
     ConfigurationError when a part is no ``key=value``, or a key occurs twice.
 

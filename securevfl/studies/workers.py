@@ -1,4 +1,4 @@
-"""Carrying out of jobs, one after the other in this process or side by side in workers."""
+"""Execution of jobs, one by one in this process or in parallel workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def carry_out(
     watch: Watch | None = None,
     interrupted: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
-    """Yield each job with its result as it ends, in any order; stop early when interrupted.
+    """Yield each job with its result as it ends, in any order; stop early if interrupted.
 
     With one worker the jobs run in this process. `watch` is called with (job, part that is done)
     now and then. When `interrupted` says True, no job is begun any more, and those under way are
@@ -63,7 +63,7 @@ def _here(
 def _attempt(
     job: Job, watch: Watch, interrupted: Callable[[], bool] | None
 ) -> dict[str, Any] | SecureVFLError | None:
-    """Result of a job, its error, or None if it was interrupted.
+    """Result of a job, its error, or None if interrupted.
 
     That a run diverges, or that one with faults cannot go on, is what was asked about it: a result
     with ``error`` alone.
@@ -86,7 +86,7 @@ def _attempt(
 
 
 def _bare(error: SecureVFLError) -> SecureVFLError:
-    """An error without its run, whose messages may be gigabytes.
+    """An error without its reference to the run, whose messages may take gigabytes.
 
     Frames of its traceback hold the run, and tasks of parties hold each other in circles, which
     Python looks for only after many more objects than a few large arrays are.
@@ -150,7 +150,7 @@ _numbers: dict[str, int] = {}
 
 
 def _prepare(stop: Any, reports: Any, keys: Sequence[str]) -> None:
-    """Leave Ctrl-C to the parent, and end with it should it be killed."""
+    """Ignore Ctrl-C, which the parent handles, and end if the parent is killed."""
     global _stop, _reports
     _stop, _reports = stop, reports
     _numbers.update({key: number for number, key in enumerate(keys)})
