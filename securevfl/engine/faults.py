@@ -343,7 +343,7 @@ class Schedule:
         return chain is None or round > self._last or self._state(entity, chain, round, back)
 
     def _state(self, entity: int | Link, chain: Chain, round: int, back: bool) -> bool:
-        """The chain's state; every entity is up before the first round that counts."""
+        """State of a chain in a round; parties and links are up before the first faulty round."""
         if round < self._first:
             return True
         # With two draws a round, the chain has two steps in it: 2 r - 1 forward and 2 r backward.

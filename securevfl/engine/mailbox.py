@@ -202,7 +202,7 @@ class Mailbox:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Inverse of `state`. The present wait must be begun anew; it gets its messages back."""
+        """Restore the state from `state`; the present wait begins again with its messages."""
         self._restored = [Message(*fields) for fields in state["taken"]]
         self._floor = state["floor"]
         self._closed = {(kind, number) for kind, number in state["closed"]}

@@ -181,7 +181,7 @@ class Party:
         self.engine.send(Sending(self, (to,), kind, [payload], self._round(round), after))
 
     def share(self, kind: str, shares: Sequence[object] | np.ndarray) -> None:
-        """Send ``shares[i]`` to client i. The own share goes to oneself, without bytes or delay."""
+        """Send ``shares[i]`` to client i; the share to this party itself has no bytes or delay."""
         self.engine.send(Sending(self, tuple(range(len(shares))), kind, shares, self.round))
 
     def broadcast(self, kind: str, payload: object, to: Sequence[int] | None = None) -> None:

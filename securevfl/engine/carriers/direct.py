@@ -26,7 +26,7 @@ Place = tuple[str, int]  # address of a network interface, and port
 
 
 class DirectCarrier:
-    """A party's listener, and its connections to the others. Lost ones are opened again for ever.
+    """A party's listener and its connections to others; lost connections are always reopened.
 
     Parameters
     ----------

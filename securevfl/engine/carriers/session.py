@@ -327,7 +327,7 @@ class Session:
             link.answer_by(now + _ANSWER_WAIT if link.present else now)  # it may be a replay
 
     def _open(self, head: Head, link: _Link, data: bytes, now: float) -> bool:
-        """Take in a sealed datagram of the present incarnation of a peer; whether it was new."""
+        """Receive an encrypted datagram of a peer's present incarnation; return whether new."""
         if link.chains is None:  # the peer's answer is still to come
             return False
         chain = link.chains.received_acks if head.type == ACK else link.chains.received

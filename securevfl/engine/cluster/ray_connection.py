@@ -84,7 +84,7 @@ def _connected(ray: Any, address: str | None, seconds: float) -> Any:
 
 
 def _ask_once(address: str, seconds: float) -> None:
-    """Any request, which fails at once without the cluster's token; Ray tries for 20 seconds."""
+    """Send a request that fails at once without the cluster's token (Ray retries 20 seconds)."""
     from importlib import import_module
 
     from ray.exceptions import RpcError

@@ -277,7 +277,7 @@ class Sealer:
         return ChaCha20Poly1305(HKDF(SHA256(), length=32, salt=None, info=info).derive(shared))
 
     def _bound(self, sender: int, receiver: int, kind: str, round: int, epoch: int) -> bytes:
-        """Associated data: (protocol, run, round, kind, sender, receiver, epoch) as `wire` has it.
+        """Associated data: `wire` bytes of (protocol, run, round, kind, sender, receiver, epoch).
 
         They are put together from pieces, for each message needs them twice, and most messages are
         of the kind, round and epoch of the one before.

@@ -99,7 +99,7 @@ class EventQueue:
         self._scheduled += 1
 
     def schedule_together(self, time: int, messages: list[tuple[Message, int]]) -> None:
-        """Let messages, each with its bytes, depart one after the other: one event for all."""
+        """Schedule the departure of messages, each with its bytes, as one event."""
         if messages:
             heapq.heappush(self.events, (time, self._scheduled, TOGETHER, messages))
             self._scheduled += len(messages)  # numbers for each of them, as a checkpoint has it

@@ -214,7 +214,7 @@ class Simulation:
             raise StalledError(self._stalled("nothing is under way"))
 
     def _pass_quietly(self, limit: float, pause: Callable[[], bool] | None) -> bool:
-        """Pass further instants of quiet arrivals, up to a time; whether `pause` says to stop."""
+        """Pass instants with only quiet arrivals up to a time; return whether to pause."""
         queue = self._queue
         quiet, events = queue.quiet, queue.events
         before = min(limit, events[0][0] - 1) if events else limit

@@ -279,7 +279,7 @@ class Protocol(ABC):
 
     @property
     def told_apart(self) -> str:
-        """Warning if differences of an honest run's sums tell single clients' values; else ""."""
+        """Warning if differences of an honest run's sums reveal single clients' values; else ""."""
         return ""
 
     @property
