@@ -178,7 +178,7 @@ def _kind(info: FieldInfo) -> Any:
 
 
 def _completion(metavar: str) -> Callable[[str], list[str]] | None:
-    """Completes the words in lower case of a metavar such as ``none|paper|FILE.toml``."""
+    """Completion function for lower-case words of a metavar such as ``none|paper|FILE.toml``."""
     parts = re.sub(r"\[.*?\]", "", metavar).split("|")
     words = [part for part in parts if part.isidentifier() and part.islower()]
     if len(parts) < 2 or not words:

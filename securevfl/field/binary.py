@@ -20,7 +20,7 @@ _ROOTS = 170  # consecutive powers of x that are zeros of the code
 def solve_bands(
     starts: np.ndarray, bands: np.ndarray, values: np.ndarray, unknowns: int
 ) -> np.ndarray | None:
-    """Solve sum_j bands[i, j] z[starts[i] + j] = values[i]; None where there is no solution.
+    """Solution z of sum_j bands[i, j] z[starts[i] + j] = values[i]; None if there is none.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def combine_rows(starts: np.ndarray, bands: np.ndarray, rows: np.ndarray) -> np.
 
 
 def add_selected(masks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """64 sums of rows (n, w): the l-th is of those whose mask, uint64 (n,), has bit l."""
+    """Sums of rows (n, w): sum l of 64 adds the rows whose mask, uint64 (n,), has bit l."""
     out = np.zeros((64, rows.shape[1]), np.uint64)
     kernels.add_selected(masks, rows, out)
     return out
@@ -89,7 +89,7 @@ def _table() -> np.ndarray:
 
 
 def generator() -> int:
-    """The polynomial g over F_2 of least degree, 435, with the zeros x^1 to x^170; bit k is x^k."""
+    """Generator polynomial g over F_2: least degree, 435, with zeros x^1 to x^170; bit k is x^k."""
     power = [1]
     for _ in range((1 << _DEGREE) - 2):
         twice = power[-1] << 1

@@ -1,4 +1,4 @@
-"""Input validation of LagrangeCode: sizes, points, and the results that it is given."""
+"""Input validation of LagrangeCode: sizes, points and results."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Array = NDArray[Any]
 
 
 def count(name: str, value: int) -> int:
-    """Return `value` if it is a positive integer; else refuse it."""
+    """The value if it is a positive integer; else ConfigurationError."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ConfigurationError(f"LagrangeCode: {name} must be a positive integer, got {value!r}.")
     return int(value)
 
 
 def privacy(T: int, N: int) -> int:
-    """Return T if 1 <= T < N; else refuse it."""
+    """The privacy T if 1 <= T < N; else PrivacyError."""
     if isinstance(T, bool) or not isinstance(T, int | np.integer) or T < 1:
         raise PrivacyError(
             f"LagrangeCode: privacy T must be at least 1, got {T!r}: without a mask every share "
@@ -56,7 +56,7 @@ def check_sizes(field: PrimeField, N: int, K: int, T: int, degree: int) -> None:
 def points(
     field: PrimeField, name: str, given: Sequence[int] | None, default: range, last: int
 ) -> tuple[int, ...]:
-    """Return the points given, or those of `default`, whose largest is `last`; else refuse.
+    """Evaluation points, given or by default (up to `last`); FieldError if they do not fit.
 
     They must be distinct elements of the field, as many as in `default`.
     """
@@ -76,7 +76,7 @@ def points(
 
 
 def check_points(alphas: Sequence[int], betas: Sequence[int]) -> None:
-    """Refuse alphas that would hand out raw data or that the error locator cannot name."""
+    """Refuse share points (alphas) that would expose raw data or defeat error location."""
     shared = set(alphas) & set(betas)
     if shared:
         raise PrivacyError(
@@ -91,7 +91,7 @@ def check_points(alphas: Sequence[int], betas: Sequence[int]) -> None:
 
 
 def party_numbers(parties: Sequence[int], N: int, name: str) -> tuple[int, ...]:
-    """Return party numbers that are distinct and from 0 to N - 1; else refuse them."""
+    """Party numbers if they are distinct and from 0 to N - 1; else ConfigurationError."""
     if isinstance(parties, int | np.integer) or any(
         isinstance(n, bool) or not isinstance(n, int | np.integer) for n in parties
     ):
@@ -111,7 +111,7 @@ def party_numbers(parties: Sequence[int], N: int, name: str) -> tuple[int, ...]:
 
 
 def check_rows(results: Array, received: int, name: str) -> None:
-    """Refuse results that are not one row for each party that is named."""
+    """Refuse results that are not one row for each named party."""
     if results.ndim == 0 or results.shape[0] != received:
         raise FieldError(
             f"{name}: {received} parties are named, so results must have shape ({received}, ...), "
@@ -120,7 +120,7 @@ def check_rows(results: Array, received: int, name: str) -> None:
 
 
 def enough(received: int, degree: int, K: int, T: int, name: str) -> int:
-    """Return R; NotEnoughResultsError where fewer results than R are at hand."""
+    """Recovery threshold R; NotEnoughResultsError if there are fewer results."""
     R = count("degree", degree) * (K + T - 1) + 1
     if received < R:
         raise NotEnoughResultsError(

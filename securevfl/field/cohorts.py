@@ -1,4 +1,4 @@
-"""Cohorts: fixed, public groups of clients that stand in a sum of embeddings whole, or not at all.
+"""Cohorts: fixed public groups of clients that enter a sum of embeddings all together or not.
 
 Where the clients in the sum change from round to round, the differences of many sums tell each
 client's embedding by itself, from honest runs. Where every sum is over whole cohorts, the sums tell
@@ -25,7 +25,7 @@ TOLD_APART = (
 
 @dataclass(frozen=True)
 class Cohorts:
-    """Cohorts of a run.
+    """Cohorts of clients in a run.
 
     Attributes
     ----------
@@ -36,12 +36,12 @@ class Cohorts:
     groups: tuple[tuple[int, ...], ...]
 
     def whole(self, there: Collection[int]) -> tuple[int, ...]:
-        """Clients, in order, of those cohorts all of whose clients are in `there`."""
+        """Clients, in order, of the cohorts that are completely in `there`."""
         here = frozenset(there)
         return tuple(sorted(n for group in self.groups if here.issuperset(group) for n in group))
 
     def cut(self, named: Collection[int]) -> tuple[tuple[int, ...], ...]:
-        """Cohorts of which some clients are named and others are not."""
+        """Cohorts with some clients in `named` and others not."""
         some = frozenset(named)
         return tuple(
             group for group in self.groups if 0 < len(some.intersection(group)) < len(group)
@@ -49,7 +49,7 @@ class Cohorts:
 
 
 def most_cohorts(parties: int, privacy: int) -> int:
-    """Largest number of cohorts of T + 2 clients or more, floor(N / (T + 2)), at least 1."""
+    """Largest number of cohorts of T + 2 clients or more: floor(N / (T + 2)), at least 1."""
     return max(1, parties // (privacy + 2))
 
 

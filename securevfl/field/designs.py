@@ -1,4 +1,4 @@
-"""Blocks of parties, one key of pseudo-random masks for each, by which no T parties know a mask.
+"""Blocks of parties, each with a mask key, such that no T parties know a mask.
 
 Masks come from a polynomial rho of degree below m = T + u. For a set S of parties let V_S be the
 polynomials of degree below m that vanish at the points of S. The key of a block A makes a uniform
@@ -44,7 +44,7 @@ _MOST_SETS = 40_000  # of T parties, that are looked at one by one
 
 @functools.lru_cache(maxsize=64)
 def blocks_of(parties: int, privacy: int, unknown: int) -> Blocks:
-    """Return the blocks of parties, in order.
+    """Blocks of parties for mask keys, in order.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def blocks_of(parties: int, privacy: int, unknown: int) -> Blocks:
 
 
 def stream_count(blocks: Iterable[Sequence[int]], parties: int, privacy: int, unknown: int) -> int:
-    """Return the most streams that a party computes: m - |A| of each block without it."""
+    """Most streams that any party computes: m - |A| for each block A without it."""
     total, own = 0, [0] * parties
     for A in blocks:
         streams = privacy + unknown - len(A)
@@ -110,7 +110,7 @@ def _refuse(N: int, T: int, u: int, keys: int, streams: int, least: str = "") ->
 
 
 class _Greedy:
-    """Blocks in which every set of T parties lies twice, as two sets that meet in exactly it.
+    """Greedy design: every set of T parties is the exact intersection of two sets of its blocks.
 
     Sets of parties are numbers here, one bit for each party. The first blocks have
     T + ceil(u/2) parties, and second ones what is left of m, so that both have at most m together.
@@ -136,7 +136,7 @@ class _Greedy:
         return tuple(sorted(found))
 
     def _choose(self, C: int, size: int, without: int) -> None:
-        """Add a block of a size that contains C: party by party the one that helps most sets."""
+        """Add a block of a given size around C; each added party helps the most sets."""
         A, free = C, [x for x in self.bits if not x & (C | without)]
         while A.bit_count() < size:
             members = [x for x in self.bits if x & A]
@@ -154,7 +154,7 @@ class _Greedy:
                     self.within[D].append(A)
 
     def _helped(self, A: int, sets: Sequence[int]) -> int:
-        """Number of some sets in A that need a block like A."""
+        """Number of sets among `sets`, inside A, that still need a block like A."""
         within, found = self.within, 0
         for D in sets:
             blocks = within.get(D)
@@ -169,7 +169,7 @@ class _Greedy:
 def unspanned(
     blocks: Iterable[Sequence[int]], parties: int, privacy: int, coefficients: int
 ) -> list[tuple[int, ...]]:
-    """Return all sets of T parties to which no meetings lead; see `spans`."""
+    """All sets of T parties that no chain of meeting blocks reaches; see `spans`."""
     around: dict[tuple[int, ...], list[Sequence[int]]] = {}
     for A in blocks:
         for C in itertools.combinations(sorted(A), privacy):
@@ -179,7 +179,7 @@ def unspanned(
 
 
 def spans(blocks: Iterable[Sequence[int]], coalition: Sequence[int], coefficients: int) -> bool:
-    """Whether meetings lead from the blocks to a coalition, so that (span) holds at any points.
+    """Whether chains of meeting blocks reach a coalition, so that (span) holds at any points.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ _FEW = 32  # Terms up to which vectors stream 61-bit numbers faster than the til
 
 
 class PreparedMatrix(Protocol):
-    """A left operand (m, k) that was prepared for products.
+    """A left operand (m, k), prepared for repeated products.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class PreparedMatrix(Protocol):
     inner: int
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """Write the product with the rows of `blocks`, k in all, into `out` (m, n).
+        """Write the product with the k stacked rows of `blocks` to `out` (m, n).
 
         The last axis of blocks and of `out` is contiguous. Their sizes are believed. Returns
         whether all numbers that were read are below p; if not, `out` is meaningless.
@@ -44,7 +44,7 @@ class PreparedMatrix(Protocol):
 
 
 def prepare(p: int, a: Array, columns: int | None = None) -> PreparedMatrix:
-    """Return the left operand (m, k) in the form of the fastest kernel here.
+    """The left operand (m, k) prepared for the fastest kernel on this machine.
 
     `columns` says how many columns it will meet in all, where that is known: few do not repay the
     preparation.
@@ -77,7 +77,7 @@ def prepare(p: int, a: Array, columns: int | None = None) -> PreparedMatrix:
 
 
 class PortableLeft:
-    """The left operand for the kernels without vector intrinsics."""
+    """Left operand for kernels without vector intrinsics."""
 
     def __init__(self, p: int, a: Array) -> None:
         self.p, self.short = p, p < 1 << 31
@@ -112,7 +112,7 @@ class PortableLeft:
 
 
 def matmul(p: int, a: Array, b: Array, out: Array, threads: int = 1) -> bool:
-    """Write a @ b mod p, of two matrices or of stacks of them.
+    """Write a @ b mod p, for two matrices or two stacks of matrices.
 
     Returns whether all numbers of `b` were read and are below p; if not, `out` is meaningless.
 

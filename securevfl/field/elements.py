@@ -1,4 +1,4 @@
-"""Input validation of the field: which arrays are elements, and errors that name what is not."""
+"""Input validation of the field: arrays of elements, and errors that name invalid ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 
 def as_elements(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> Array:
-    """Return `values` as an array of `dtype`, all of them proved to lie in [0, p).
+    """The values as an array of `dtype`, all checked to lie in [0, p).
 
     Unsigned arrays and Python integers (scalars, lists or object arrays) are taken. Signed and
     floating arrays are refused: a negative number or a rounded one would be a wrong element.
@@ -36,7 +36,7 @@ def as_elements(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> A
 
 
 def unproved(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> tuple[Array, bool]:
-    """Return elements, and whether their range is still to be proved by the pass that reads them.
+    """Elements, and whether a later pass over them must still check their range.
 
     C-contiguous arrays of the dtype, memory maps among them, are neither copied nor read; all
     others are converted as a whole.
@@ -48,7 +48,7 @@ def unproved(values: ArrayLike, p: int, dtype: np.dtype[Any], name: str) -> tupl
 
 
 def refuse_other_field(values: Any, p: int, name: str) -> None:
-    """Refuse arrays of galois, or the like, that say they are elements of another field."""
+    """Refuse arrays, such as galois ones, that declare another field."""
     order = getattr(type(values), "order", p)
     if order != p:
         raise FieldError(
@@ -95,7 +95,7 @@ def _place(array: Array, flat: int) -> str:
 
 
 def out_array(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> Array:
-    """Return `out` after checking it, or a fresh array where none is given."""
+    """The array `out` after checks, or a fresh array if None."""
     if out is None:
         return result(shape, dtype)
     if not isinstance(out, np.ndarray):

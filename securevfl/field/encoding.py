@@ -55,7 +55,7 @@ def encode(
     out: Array,
     threads: int,
 ) -> bool:
-    """Write left [data; masks] to `out`, drawing T rows of masks where none are given.
+    """Write left [data; masks] to `out`; T random rows of masks if none are given.
 
     Row t of the masks is what `field.random(length, source)` returns at its t-th call, in panels
     that are used as soon as they are drawn.

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 def honest(field: PrimeField, points: Array, rows: Array, R: int) -> Array:
-    """Return a mask of the rows (n, L) that are values at `points` of one polynomial of R terms.
+    """Mask of the rows (n, L) whose values at `points` lie on one polynomial of R terms.
 
     Raises
     ------
@@ -69,12 +69,12 @@ def _refuse(received: int, R: int) -> Never:
 
 
 def projections(field: PrimeField) -> int:
-    """Return how many projections make a missed row less likely than 2^-58."""
+    """Number of projections for which a wrong row is missed with probability below 2^-58."""
     return math.ceil(58.1 / (math.log2(field.modulus) - 1))
 
 
 def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
-    """Return fresh random projections (q, n) of rows (n, L), uint64, and which rows are elements.
+    """Fresh random projections (q, n) of rows (n, L), uint64, and a mask of rows of elements.
 
     The weights are r[c B + j] = u_c v_j with uniform u and v, so that only their roots are drawn; a
     non-zero row has a zero projection with probability at most 2/p (Schwartz-Zippel, degree 2).
@@ -100,7 +100,7 @@ def project(field: PrimeField, rows: Array) -> tuple[Array, Array]:
 
 
 def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tuple[Array, bool]:
-    """Return the syndromes of a projected word of a polynomial with `terms` coefficients."""
+    """Syndromes of a projected word of a polynomial with `terms` coefficients."""
     from securevfl.field.kernels import scalar
 
     # S_j = sum_i w_i x_i^j s_i with 1/w_i = prod_{k != i} (x_i - x_k) is the coefficient of degree
@@ -113,7 +113,7 @@ def syndromes(field: PrimeField, points: Array, word: Array, terms: int) -> tupl
 
 
 def locate(field: PrimeField, points: Array, syndrome: Array) -> Array | None:
-    """Return a mask of the wrong rows, or None where no such set explains the syndromes.
+    """Mask of the wrong rows; None if no set of rows explains the syndromes.
 
     The locator of t errors has degree t and t roots among the points. A recurrence with fewer
     roots, or longer than half of the syndromes, is that of no set of correctable errors.

@@ -1,4 +1,4 @@
-"""Compilation of the kernels ahead of their first use."""
+"""Compilation of the kernels before their first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MANY = 1 << 14
 
 
 def warmup(*fields: PrimeField) -> None:
-    """Compile every kernel that the given fields use, or load it from the cache.
+    """Compile every kernel for the given fields, or load it from the cache.
 
     Without arguments the usual fields, those of `primes.USUAL`, are warmed up.
     """

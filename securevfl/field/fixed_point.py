@@ -20,7 +20,7 @@ _CHUNK = 1 << 15  # Elements per draw of random words: the words stay in the L1 
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Numbers with `bits` binary places in a prime field.
+    """Fixed-point numbers with `bits` binary places, as elements of a prime field.
 
     phi(z) = z for z >= 0 and p + z for z < 0; a real x stands as phi(Round(2^bits x)).
 
@@ -78,7 +78,7 @@ class FixedPoint:
     def quantize(
         self, x: ArrayLike, rng: np.random.Generator | None = None, out: Array | None = None
     ) -> Array:
-        """Return phi(Round(2^bits x)), field elements of the shape of `x`; see `round`.
+        """Field elements phi(Round(2^bits x)) of the shape of `x`; see `round`.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class FixedPoint:
         bits: int | None = None,
         out: Array | None = None,
     ) -> Array:
-        """Return 2^-bits times the signed number for which `z` stands, as float64.
+        """Real numbers 2^-bits times the signed values of field elements z, as float64.
 
         Exact where that number is below 2^53 in magnitude, correctly rounded above.
 

@@ -24,7 +24,7 @@ _SMALL = 640
 def interpolation_matrix(
     field: PrimeField, points: Sequence[int] | Array, targets: Sequence[int] | Array
 ) -> Array:
-    """Return L with L[j, i] = l_i(targets[j]), the Lagrange basis of `points`.
+    """Matrix L with L[j, i] = l_i(targets[j]), the Lagrange basis of `points`.
 
     A polynomial of degree below len(points) with values v at `points` has values L v at `targets`:
     l_i(y) = prod_{j != i} (y - x_j) / (x_i - x_j), computed in barycentric form with one inversion.
@@ -66,7 +66,7 @@ def interpolation_matrix(
 def vanishing(
     field: PrimeField, roots: Sequence[int] | Array, targets: Sequence[int] | Array
 ) -> Array:
-    """Return P(y) = prod_k (y - roots[k]) at each target, shape (m,)."""
+    """Values P(y) = prod_k (y - roots[k]) at the targets, shape (m,)."""
     x, y = _points(field, roots, "roots"), _points(field, targets, "targets")
     p = field.modulus
     if x.size * y.size <= _SMALL:

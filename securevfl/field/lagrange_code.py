@@ -29,7 +29,7 @@ _KEPT_MATRICES = 64  # Decode matrices per code: one for each recent set of surv
 
 
 class LagrangeCode:
-    """A code that evaluates, at each party's own point, a polynomial through data and masks.
+    """Lagrange code: shares are values of a polynomial through data and masks, one point a party.
 
     F(z) = sum_{k<=K} X_k l_k(z) + sum_{t<=T} Z_t l_{K+t}(z) with F(beta_k) = X_k; party n holds
     F(alpha_n). Any T shares are uniform and independent of X; products of shares are values of a
@@ -123,26 +123,26 @@ class LagrangeCode:
 
     @property
     def size(self) -> int:
-        """K + T, the number of points through which the polynomial passes."""
+        """Number K + T of points through which the polynomial passes."""
         return self.segments + self.privacy
 
     def recovery_threshold(self, degree: int = 2) -> int:
-        """Return R = degree (K+T-1) + 1, how many results decode a degree-`degree` computation."""
+        """Recovery threshold R = degree (K+T-1) + 1: results that decode a computation."""
         return checks.count("degree", degree) * (self.size - 1) + 1
 
     @cached_property
     def data_matrix(self) -> Array:
-        """The coefficients l_k(alpha_n) of the data, shape (N, K), read-only."""
+        """Coefficients l_k(alpha_n) of the data, shape (N, K), read-only."""
         return _frozen(self._basis[:, : self.segments])
 
     @cached_property
     def mask_matrix(self) -> Array:
-        """The coefficients l_{K+t}(alpha_n) of the masks, shape (N, T), read-only."""
+        """Coefficients l_{K+t}(alpha_n) of the masks, shape (N, T), read-only."""
         return _frozen(self._basis[:, self.segments :])
 
     @cached_property
     def vanishing(self) -> Array:
-        """P(alpha_n) = prod_{k<=K} (alpha_n - beta_k), never 0; shape (N,), read-only."""
+        """Values P(alpha_n) = prod_{k<=K} (alpha_n - beta_k), never 0; shape (N,), read-only."""
         return _frozen(vanishing(self.field, self.betas[: self.segments], self.alphas))
 
     @cached_property
@@ -164,7 +164,7 @@ class LagrangeCode:
 
     @cached_property
     def _constant_basis(self) -> Array:
-        """The matrix (N, 1 + T) that encodes one value at all K data points."""
+        """Matrix (N, 1 + T) that encodes one value at all K data points, with T masks."""
         # Equal values at all data points: sum_k l_k(alpha) v = v sum_k l_k(alpha), so K columns of
         # the encoding matrix become their sum. Masks keep their own columns.
         one = np.ones(self.segments, self.field.dtype)
@@ -179,7 +179,7 @@ class LagrangeCode:
         masks: ArrayLike | None = None,
         threads: int = 1,
     ) -> Array:
-        """Return the shares F(alpha_1) .. F(alpha_N) of K segments.
+        """Shares F(alpha_1) .. F(alpha_N) of K segments.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class LagrangeCode:
         masks: ArrayLike | None = None,
         threads: int = 1,
     ) -> Array:
-        """Return the shares of a polynomial with the same value at all K data points.
+        """Shares of a polynomial with one value at all K data points.
 
         Parameters
         ----------
@@ -335,7 +335,7 @@ class LagrangeCode:
         return checks.enough(received, degree, self.segments, self.privacy, name)
 
     def _interpolate(self, rows: Array, numbers: tuple[int, ...], threads: int, name: str) -> Array:
-        """Return the values (K, L) at the betas, or raise where a row is no row of elements."""
+        """Values (K, L) at the betas; raise if a row is not made of elements."""
         left = self._decoder(numbers)[1]
         values = result((self.segments, rows.shape[1]), self.field.dtype)
         if not encoding.apply(left, [rows], values, threads):
@@ -343,7 +343,7 @@ class LagrangeCode:
         return values
 
     def decode_matrix(self, parties: Sequence[int]) -> Array:
-        """Return the matrix (K, n) that maps the results of n parties to the values at the betas.
+        """Matrix (K, n) that maps the results of n parties to the values at the betas.
 
         Kept for the sets of survivors seen last.
 
@@ -392,7 +392,7 @@ class LagrangeCode:
         degree: int | None = None,
         threads: int = 1,
     ) -> tuple[Array, tuple[int, ...]]:
-        """Return the values at beta_1 .. beta_K and the parties whose results were wrong.
+        """Values at beta_1 .. beta_K, and the parties with wrong results.
 
         With R' results, up to A = floor((R' - R) / 2) wrong ones, in any number of entries, are
         found and left out. The results are projected on random weights that are drawn from the

@@ -1,4 +1,4 @@
-"""Encoding by number-theoretic transforms, where the points are cosets of roots of unity."""
+"""Encoding by number-theoretic transforms, if the points are cosets of roots of unity."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _root_of_unity(p: int, order: int) -> int:
 
 
 def recognise(p: int, alphas: Sequence[int], betas: Sequence[int]) -> Cosets | None:
-    """Return the cosets that the points are in order, or None where they are not."""
+    """Cosets that the points form, in order; None if they form none."""
     m, N = len(betas), len(alphas)
     if m < 2 or m & (m - 1) or N < 2 or p >= 1 << 31:
         return None
@@ -110,7 +110,7 @@ def recognise(p: int, alphas: Sequence[int], betas: Sequence[int]) -> Cosets | N
 
 
 def left(p: int, alphas: Sequence[int], betas: Sequence[int]) -> NttLeft | None:
-    """Return the encoder by transforms where the points allow it and it is the faster one."""
+    """Encoder by transforms if the points permit it and it is faster; else None."""
     if len(alphas) + len(betas) < CROSSOVER[cpu.tier()]:
         return None
     cosets = recognise(p, alphas, betas)
@@ -118,7 +118,7 @@ def left(p: int, alphas: Sequence[int], betas: Sequence[int]) -> NttLeft | None:
 
 
 class NttLeft(PiecewiseLeft):
-    """The N x (K + T) encoding matrix as two transforms; see dispatch.PreparedMatrix.
+    """Encoding matrix N x (K + T) as two transforms; see dispatch.PreparedMatrix.
 
     The coefficients at g w_m^i are c_j g^j = 1/m sum_i v_i w_m^-ij, and the values at h w_n^j are
     sum_j c_j h^j w_n^ij, so each coefficient is multiplied by (h/g)^j / m in between.
@@ -147,7 +147,7 @@ class NttLeft(PiecewiseLeft):
         super().__init__(p, np.empty((N, m), np.uint32), m)
 
     def _part(self, a: Array) -> None:
-        """Nothing is kept: the tables stand for the matrix."""
+        """Return nothing: tables take the matrix's place."""
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
         from securevfl.field.kernels import ntt

@@ -22,7 +22,7 @@ _LARGEST = 1 << 62  # as of `securevfl.field.PrimeField`
 
 @functools.lru_cache(maxsize=64)
 def element_bits(modulus: int) -> int:
-    """Number b of bits in which every element of F_p fits.
+    """Number b of bits that hold every element of F_p.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def packed_size(count: int, modulus: int) -> int:
 
 
 def pack(elements: Array, modulus: int) -> Array:
-    """Return the bytes of the bit stream of an array of elements, in C order.
+    """Bytes of the bit stream of an array of elements, in C order.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def unpack(stream: bytes | memoryview, shape: tuple[int, ...], modulus: int) -> 
 
 @functools.lru_cache(maxsize=64)
 def _layout(modulus: int) -> tuple[int, np.dtype[Any], Array, Any, Any]:
-    """Bits and dtype of an element, the places of eight elements in their bytes, two kernels.
+    """Bits and dtype of an element, bit positions of eight elements in bytes, two kernels.
 
     Messages are many and short, so the kernels are called as compiled, with addresses.
     """

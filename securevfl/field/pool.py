@@ -38,7 +38,7 @@ def share(threads: int, length: int, work: Callable[[slice], None], multiple: in
 
 
 def processors() -> int:
-    """Return how many processors this process may run on."""
+    """Number of processors that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

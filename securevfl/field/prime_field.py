@@ -79,16 +79,16 @@ class PrimeField:
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of elements: uint32 below 2^32, else uint64."""
+        """NumPy dtype of elements: uint32 for p below 2^32, else uint64."""
         return np.dtype(np.uint32 if self.modulus < 1 << 32 else np.uint64)
 
     @property
     def half(self) -> int:
-        """(p - 1) / 2, the largest number that stands for itself in the signed reading."""
+        """Largest positive number in the signed reading: (p - 1) / 2."""
         return (self.modulus - 1) // 2
 
     def elements(self, values: ArrayLike, name: str = "elements") -> Array:
-        """Return `values` as an array of `dtype`, all proved to lie in [0, p).
+        """The values as an array of `dtype`, checked to lie in [0, p).
 
         Raises
         ------
@@ -98,7 +98,7 @@ class PrimeField:
         return as_elements(values, self.modulus, self.dtype, name)
 
     def reduce(self, values: ArrayLike) -> Array:
-        """Return any integers (signed, unsigned or Python ones) modulo p."""
+        """Any integers (signed, unsigned or Python's) reduced modulo p."""
         array = np.asarray(values)
         if array.dtype == object or array.dtype.kind not in "iu":
             array = np.array(values, dtype=object)
@@ -118,7 +118,7 @@ class PrimeField:
         return np.where(z > self.half, z - self.modulus, z)
 
     def random(self, shape: int | tuple[int, ...], source: Source | None = None) -> Array:
-        """Return independent uniform elements.
+        """Independent uniform elements.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class PrimeField:
     # The same elements as arrays of galois.
 
     def to_galois(self, values: ArrayLike) -> Any:
-        """Return elements as an array of `galois.GF(p)`, which has its own operators.
+        """Elements as an array of `galois.GF(p)`, which has operators of its own.
 
         Examples
         --------
@@ -169,7 +169,7 @@ class PrimeField:
     # Element-wise operations.
 
     def add(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """Return a + b."""
+        """Sum a + b of elements."""
         from securevfl.field.kernels import scalar
 
         a, b, out = self._pair(a, b, "PrimeField.add")
@@ -177,7 +177,7 @@ class PrimeField:
         return out
 
     def subtract(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """Return a - b."""
+        """Difference a - b of elements."""
         from securevfl.field.kernels import scalar
 
         a, b, out = self._pair(a, b, "PrimeField.subtract")
@@ -185,11 +185,11 @@ class PrimeField:
         return out
 
     def negative(self, a: ArrayLike) -> Array:
-        """Return -a."""
+        """Negative -a of elements."""
         return self.subtract(np.zeros((), self.dtype), a)
 
     def multiply(self, a: ArrayLike, b: ArrayLike) -> Array:
-        """Return the element-wise product."""
+        """Element-wise product of elements."""
         from securevfl.field.kernels import scalar
 
         a, b, out = self._pair(a, b, "PrimeField.multiply")
@@ -207,7 +207,7 @@ class PrimeField:
         return self.multiply(a, self.reciprocal(b))
 
     def reciprocal(self, a: ArrayLike) -> Array:
-        """Return 1/a; a zero is refused with its index."""
+        """Inverses 1/a of elements; a zero raises an error with its index."""
         x = self.elements(a, "PrimeField.reciprocal")
         if not x.all():
             first = int((x == 0).argmax())
@@ -270,7 +270,7 @@ class PrimeField:
         return out.astype(self.dtype).reshape(x.shape)
 
     def _powers(self, a: ArrayLike, exponents: ArrayLike) -> Array:
-        """As `power`, of an array of exponents: squares are multiplied in where a bit is set."""
+        """Powers by an array of exponents, by repeated squaring; see `power`."""
         wanted = np.asarray(exponents)
         if wanted.dtype.kind not in "iu" and not all(type(e) is int for e in wanted.flat):
             raise FieldError(
@@ -415,7 +415,7 @@ class PrimeField:
         return np.uint64(c.p), np.uint64(c.negative_inverse), np.uint64(c.square)
 
     def _pair(self, a: ArrayLike, b: ArrayLike, name: str) -> tuple[Array, Array, Array]:
-        """Return both operands broadcast and flat, and an array for the result."""
+        """Both operands, broadcast and flat, and an array for the result."""
         a, b = self.elements(a, f"{name} a"), self.elements(b, f"{name} b")
         try:
             shape = a.shape if a.shape == b.shape else np.broadcast_shapes(a.shape, b.shape)

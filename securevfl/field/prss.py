@@ -1,4 +1,4 @@
-"""Pseudo-random secret sharing: polynomials that masks come from without a message a round.
+"""Pseudo-random secret sharing: mask polynomials from keys, without messages in rounds.
 
 Every block A of a design has a key k_A, which exactly the parties outside A hold. For a label the
 party at alpha computes, alone, its value of
@@ -52,7 +52,7 @@ _DOMAIN = b"securevfl prss 1"
 
 
 def mask_streams(code: LagrangeCode, degree: int) -> int:
-    """Return u, the number of coefficients that T parties must not know, for masks P rho.
+    """Number u of mask coefficients that T parties must not know, for masks P rho.
 
     The masks are of results of a degree in the shares: u = degree (K+T-1) - K - T + 1. One fewer
     leaves one coefficient of the results unhidden from the receiver with T parties; one more raises
@@ -71,7 +71,7 @@ def opening_streams(code: LagrangeCode, degree: int) -> int:
 
 @dataclass(frozen=True)
 class Prss:
-    """The keys of N parties, who holds which, and what a party computes from its own.
+    """Keys of N parties, their holders, and what each party computes from its keys.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Prss:
 
     @cached_property
     def blocks(self) -> Blocks:
-        """All blocks A, in order; a key goes by its place here."""
+        """Blocks A of all keys, in order; a key's number is its position here."""
         unknown, T = mask_streams(self.code, self.degree), self.code.privacy
         if self.by_dealers:
             every = range(self.seeded)
@@ -120,23 +120,23 @@ class Prss:
 
     @property
     def dealers(self) -> range:
-        """Parties that deal masks: the first T + 1, or none unless `by_dealers`."""
+        """Parties that deal masks: the first T + 1; none unless `by_dealers`."""
         return range(self.code.privacy + 1 if self.by_dealers else 0)
 
     @property
     def seeded(self) -> int:
-        """Number of parties that compute their masks from keys: m with dealers, else all."""
+        """Number of parties that compute masks from keys: m if there are dealers, else all."""
         N, unknown = self.code.parties, mask_streams(self.code, self.degree)
         return min(N, self.code.privacy + unknown) if self.by_dealers else N
 
     @property
     def receivers(self) -> range:
-        """Parties to which dealers deal values: those outside S, or none unless `by_dealers`."""
+        """Parties to which dealers send mask values; none unless `by_dealers`."""
         return range(self.seeded, self.code.parties)
 
     @cached_property
     def holders(self) -> tuple[frozenset[int], ...]:
-        """Parties that hold each key: those outside its block, or its dealer i and j."""
+        """Parties that hold each key: those outside its block, or its dealer i and party j."""
         if self.by_dealers:
             return tuple(frozenset((i, j)) for i in self.dealers for j in range(self.seeded))
         every = frozenset(range(self.code.parties))
@@ -165,11 +165,11 @@ class Prss:
         return self._dealers[key]
 
     def dealt(self, party: int) -> tuple[int, ...]:
-        """Return the keys that a party draws."""
+        """Keys that a party draws."""
         return self._dealt.get(party, ())
 
     def sent(self, dealer: int, receiver: int) -> tuple[int, ...]:
-        """Return the keys that a dealer sends to another party, whose blocks lack that party."""
+        """Keys that a dealer sends to another party, whose blocks lack that party."""
         keys = self.dealt(dealer) if dealer != receiver else ()
         return tuple(key for key in keys if receiver in self.holders[key])
 
@@ -192,7 +192,7 @@ class Prss:
         return self._held[party]
 
     def streams(self, key: int, unknown: int) -> int:
-        """Return the number of streams of a key, m - |A| with m = T + u."""
+        """Number of streams of a key: m - |A| with m = T + u."""
         return max(0, self.code.privacy + unknown - len(self.blocks[key]))
 
     def most_streams(self, unknown: int) -> int:
@@ -202,7 +202,7 @@ class Prss:
         return stream_count(self.blocks, self.code.parties, self.code.privacy, unknown)
 
     def weights(self, party: int, unknown: int) -> tuple[Array, ...]:
-        """Return the coefficients of a party's streams in rho(alpha), of each key that it holds.
+        """Coefficients in rho(alpha) of a party's streams, for each key that it holds.
 
         They are prod_{a in A} (alpha - alpha_a) alpha^e, e < m - |A|.
         """
@@ -227,7 +227,7 @@ class Prss:
         shape: tuple[int, ...],
         unknown: int,
     ) -> Array:
-        """Return rho(alpha) of a party for a label.
+        """Mask value rho(alpha) of a party for a label.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class Prss:
         shape: tuple[int, ...],
         unknown: int,
     ) -> Array:
-        """Return the part of a party's rho(alpha) that some of its keys make; see `value`."""
+        """Part of a party's mask value rho(alpha) from some of its keys; see `value`."""
         field, size = self.code.field, math.prod(shape)
         total = np.zeros((1, size), field.dtype)
         # rho(alpha) = sum_A w_A sum_e alpha^e PRF(k_A, label, e) is one row times a matrix of
@@ -291,7 +291,7 @@ class Prss:
     def values(
         self, dealer: int, keys: Mapping[int, bytes], label: bytes, shape: tuple[int, ...]
     ) -> Array:
-        """Return what a dealer deals to each of `receivers` for a label.
+        """Mask values that a dealer sends to each of `receivers` for a label.
 
         Returns
         -------
@@ -305,7 +305,7 @@ class Prss:
 
     @cached_property
     def onto(self) -> Array:
-        """Weights of a dealer's streams in the value of each receiver, (N - m, m)."""
+        """Weights of a dealer's streams in each receiver's mask value, (N - m, m)."""
         unknown = mask_streams(self.code, self.degree)
         rows = (self._weights(j, unknown, range(self.seeded)) for j in self.receivers)
         return np.stack([np.concatenate(row) for row in rows])
@@ -313,7 +313,7 @@ class Prss:
     def _drawn(
         self, some: Sequence[int], keys: Mapping[int, bytes], label: bytes, size: int, unknown: int
     ) -> Iterator[tuple[list[int], Array]]:
-        """Streams of some keys, (streams, size), in parts, so that memory does not grow."""
+        """Streams of some keys, (streams, size), in parts to bound memory."""
         some = [key for key in some if self.streams(key, unknown)]
         part: list[int] = []
         rows = 0
@@ -333,12 +333,12 @@ class Prss:
     def mask(
         self, party: int, keys: Mapping[int, bytes], label: bytes, result: Array, degree: int
     ) -> Array:
-        """Return the masked result: result + P(alpha) rho(alpha); its degree chooses rho."""
+        """Masked result: result + P(alpha) rho(alpha); `degree` selects rho."""
         rho = self.value(party, keys, label, result.shape, mask_streams(self.code, degree))
         return self.add(party, result, rho)
 
     def add(self, party: int, result: Array, rho: Array) -> Array:
-        """Return result + P(alpha) rho for a party's value of rho, of the shape of the result.
+        """Masked result: result + P(alpha) rho, for a party's mask value rho.
 
         It is the product of the row (1, P(alpha)) with the two, in one pass over them.
 
@@ -360,7 +360,7 @@ _LABELS = 8  # whose sums are kept: late parties ask for labels of earlier round
 
 
 class _Sum:
-    """The coefficients of rho under one label, as far as keys are known.
+    """Coefficients of the mask rho under one label, from the keys known so far.
 
     Attributes
     ----------
@@ -378,7 +378,7 @@ class _Sum:
 
 
 class _Streams:
-    """The coefficients of rho under the newest labels, which parties in one process compute once.
+    """Cache of the mask's coefficients, so that parties in one process compute them once.
 
     All parties of a simulation are in one process: every stream is wanted by most of them. What one
     more key adds to rho vanishes at the parties that lack it, so the value of a party is right when
@@ -407,7 +407,7 @@ class _Streams:
         size: int,
         unknown: int,
     ) -> Array | None:
-        """Return rho(alpha) of a party, flat; None where it must compute it alone."""
+        """Mask value rho(alpha) of a party, flat; None if the party must compute it alone."""
         own = {key: keys[key] for key in prss.held(party)}
         with self._lock:
             self._parties.add(party)
@@ -433,7 +433,7 @@ class _Streams:
             return known.values.pop(party)
 
     def _add(self, known: _Sum, prss: Prss, label: bytes, size: int, unknown: int) -> None:
-        """Add what all known keys make to rho."""
+        """Add the contributions of all known keys to the mask rho."""
         field, columns = prss.code.field, self._table(prss, unknown)[0]
         new = sorted(set(self._keys) - known.added)
         for some, drawn in prss._drawn(new, self._keys, label, size, unknown):
@@ -442,7 +442,7 @@ class _Streams:
         known.added |= set(new)
 
     def _evaluate(self, known: _Sum, prss: Prss, party: int, size: int, unknown: int) -> None:
-        """Find a party's value, and where rho is whole those of the next parties with it."""
+        """Compute a party's mask value; if rho is complete, also those of the next parties."""
         whole = len(known.added) == len(prss.blocks)
         end = min(prss.code.parties, party + (max(1, _AT_ONCE // size) if whole else 1))
         powers = self._table(prss, unknown)[1][party:end]
@@ -450,7 +450,7 @@ class _Streams:
         known.values = dict(zip(range(party, end), values, strict=True))
 
     def row(self, code: LagrangeCode, party: int) -> PreparedMatrix:
-        """The row (1, P(alpha)) of a party, prepared for products."""
+        """Row (1, P(alpha)) of a party, prepared for products."""
         if party not in self._rows:
             from securevfl.field import dispatch
 
@@ -459,7 +459,7 @@ class _Streams:
         return self._rows[party]
 
     def weights(self, prss: Prss, party: int, unknown: int) -> Mapping[int, Array]:
-        """`Prss.weights` by key, computed once."""
+        """Coefficients of `Prss.weights` by key, cached."""
         if (party, unknown) not in self._weights:
             rows = zip(prss.held(party), prss.weights(party, unknown), strict=True)
             self._weights[party, unknown] = dict(rows)
@@ -509,12 +509,12 @@ def _shifted(product: Array, count: int) -> Array:
 
 
 def draw_keys(prss: Prss, party: int, draw: Callable[[int], bytes]) -> dict[int, bytes]:
-    """Return new keys of all blocks whose dealer a party is; `draw(n)` gives n secret bytes."""
+    """New keys of all blocks that a party deals; `draw(n)` returns n secret bytes."""
     return {key: draw(KEY) for key in prss.dealt(party)}
 
 
 def fill_stream(modulus: int, out: Array, key: bytes, label: bytes) -> None:
-    """Overwrite a flat array with the uniform elements that a key and a label stand for.
+    """Overwrite a flat array with the uniform elements determined by a key and a label.
 
     They are read by rejection from AES-256 in counter mode under HKDF-SHA256(key, label), on every
     processor alike.

@@ -78,7 +78,7 @@ class Source(Protocol):
 
     @property
     def secure(self) -> bool:
-        """Whether masks drawn from it are fit to hide data."""
+        """Whether masks from this source are fit to hide data."""
 
     def keystream(self) -> Keystream:
         """Return a keystream that no other call has returned."""
@@ -144,7 +144,7 @@ def uniform(p: int, dtype: Any, shape: int | tuple[int, ...], source: Source | N
 
 
 def fill_uniform(p: int, out: Array, stream: Keystream) -> None:
-    """Overwrite a flat array with the elements that `stream` yields, in its order.
+    """Overwrite a flat array with uniform elements drawn from `stream`, in order.
 
     The keystream is read as little-endian words of the dtype of `out`, cut to bit_length(p) bits;
     words at or above p are dropped and the next one is taken.

@@ -1,4 +1,4 @@
-"""Rows of several matrices next to each other, as products over all parties' columns need them."""
+"""Rows of several matrices side by side, for products over all parties' columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 class SideBySide:
-    """Matrices of as many rows each, whose rows are gathered into rows of one matrix.
+    """Matrices of equal height whose rows are gathered into rows of one matrix.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class SideBySide:
         self._places = np.array(places, np.int64)
 
     def are(self, matrices: Sequence[Array]) -> bool:
-        """Whether these are the very objects, in the same order, that this was made of."""
+        """Whether these are the same objects, in the same order, as here."""
         same = len(matrices) == len(self.matrices)
         return same and all(map(operator.is_, self.matrices, matrices))
 

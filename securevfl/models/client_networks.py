@@ -44,7 +44,7 @@ class ClientNetwork(Protocol):
         """Embedding of real rows, (rows, d) to (rows, h) float32."""
 
     def update(self, features: np.ndarray, gradient: np.ndarray) -> int:
-        """One step with dL/dH, (rows, h) float32, on rows; returns how many weights it clipped."""
+        """One training step with dL/dH, (rows, h) float32; return the number of clipped weights."""
 
     def state_dict(self) -> dict[str, Any]:
         """Weights and optimiser state."""

@@ -158,7 +158,7 @@ class FedYogi(Adaptive):
 
 
 class FedDemonAdamT2(FedAdam):
-    """FedAdam with first moment ``m = b1_r m + t`` and decay b1_r = b1 q / ((1 - b1) + b1 q).
+    """FedAdam with ``m = b1_r m + t``, ``b1_r = b1 (1 - r/R) / ((1 - b1) + b1 (1 - r/R))``.
 
     r counts from 0, so that the first momentum is b1 and the last close to 0 (Chen et al., 2019).
     Line 7 of `ServerAggregation` divides m by ``1 - b1_r^r``, its r from 1, which Chen et al. do

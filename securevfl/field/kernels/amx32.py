@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 @intrinsic
 def _expand32(context: Any, source: Any, target: Any, p: Any, factor: Any) -> Any:
-    """Write the four planes of 16 words below p < 2^31 to target, target + 1024, ..
+    """Write the four byte planes of 16 words below p < 2^31 to target, target + 1024, ..
 
     256 x mod p: q = trunc(x factor) with factor just below 256/p is floor(256 x / p) or one less,
     since the quotient is below 256 and single precision errs by less than 2^-14 there; so
@@ -43,7 +43,7 @@ def _expand32(context: Any, source: Any, target: Any, p: Any, factor: Any) -> An
 
 @intrinsic
 def _expand31(context: Any, source: Any, target: Any) -> Any:
-    """Write the four planes of 16 words modulo 2^31 - 1, where 2^8 x is a turn by 8 bits."""
+    """Write the four byte planes of 16 words modulo 2^31 - 1, where 2^8 x rotates 8 bits."""
 
     def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
         v = [load(builder, args[0], 0, I32, 16)]
@@ -91,13 +91,13 @@ def _combine32(context: Any, source: Any, target: Any, p: Any, inverse: Any) -> 
 
 @intrinsic
 def _copy32(context: Any, source: Any, target: Any, seen: Any) -> Any:
-    """Copy 16 words and raise the 16 maxima at `seen`."""
+    """Copy 16 words, and update the 16 maxima at `seen`."""
     return types.void(types.int64, types.int64, types.int64), copier(I32, 16)
 
 
 @inlined
 def _expand(a: Array, m: int, left: Array, edge: Array, p: Any, factor: Any) -> None:
-    """Write the planes of rows 16 m .. 16 m + 15 of `a` to left[step, plane, row, word].
+    """Write the byte planes of rows 16 m .. 16 m + 15 of `a` to left[step, plane, row, word].
 
     Rows and terms beyond the matrix are zero; `edge` holds one short piece of a row.
     """
@@ -120,7 +120,7 @@ def _expand(a: Array, m: int, left: Array, edge: Array, p: Any, factor: Any) -> 
 
 @kernel
 def expand(a: Array, left: Array, p: Any, factor: Any, edge: Array) -> None:
-    """Write the planes of a whole matrix to left[m tile, step, plane, row, word].
+    """Write the byte planes of a whole matrix to left[m tile, step, plane, row, word].
 
     `edge` is room for 16 elements.
     """

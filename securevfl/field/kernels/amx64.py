@@ -42,7 +42,7 @@ def _store_planes64(builder: Any, v: list[list[Any]], lower: Any, upper: Any) ->
 
 @intrinsic
 def _expand61(context: Any, source: Any, lower: Any, upper: Any) -> Any:
-    """Write the eight planes of 16 elements modulo 2^61 - 1, where 2^8 x is a turn by 8 bits."""
+    """Write the eight byte planes of 16 elements modulo 2^61 - 1, where 2^8 x rotates 8 bits."""
 
     def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
         v = [[load(builder, args[0], 64 * h, I64, 8) for h in range(2)]]
@@ -60,7 +60,7 @@ def _expand61(context: Any, source: Any, lower: Any, upper: Any) -> Any:
 
 @intrinsic
 def _expand64(context: Any, powers: Any, lower: Any, upper: Any) -> Any:
-    """Write the eight planes of 16 elements whose v_b, 128 bytes each, stand at powers + 128 b."""
+    """Write the eight byte planes of 16 elements from their multiples at powers + 128 b."""
 
     def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
         v = [[load(builder, args[0], 128 * b + 64 * h, I64, 8) for h in range(2)] for b in range(4)]
@@ -71,7 +71,7 @@ def _expand64(context: Any, powers: Any, lower: Any, upper: Any) -> Any:
 
 
 def _sum_planes(builder: Any, lower: Any, upper: Any) -> tuple[Any, Any, Any]:
-    """Return (A, M, B) with A + 2^32 M + 2^64 B the value of eight columns.
+    """Parts (A, M, B) of eight columns' values A + 2^32 M + 2^64 B.
 
     Each 64-bit lane of a plane holds the sum for the lower words of the right operand and, above
     it, that for the upper words. A, B < 2^57 and M < 2^58.
@@ -115,7 +115,7 @@ def _combine61(context: Any, lower: Any, upper: Any, target: Any) -> Any:
 
 @intrinsic
 def _combine64(context: Any, lower: Any, upper: Any, target: Any) -> Any:
-    """Write A, M and B of eight columns, for a reduction of any modulus elsewhere."""
+    """Write the parts A, M and B of eight columns, for reduction by any modulus later."""
 
     def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
         for i, part in enumerate(_sum_planes(builder, args[0], args[1])):
@@ -127,7 +127,7 @@ def _combine64(context: Any, lower: Any, upper: Any, target: Any) -> Any:
 
 @intrinsic
 def _copy64(context: Any, source: Any, target: Any, seen: Any) -> Any:
-    """Copy 8 double words and raise the 8 maxima at `seen`."""
+    """Copy 8 double words, and update the 8 maxima at `seen`."""
     return types.void(types.int64, types.int64, types.int64), copier(I64, 8)
 
 
@@ -145,7 +145,7 @@ def _copy128(context: Any, source: Any, target: Any) -> Any:
 
 @inlined
 def _reduce64(parts: Array, p: Any, inverse: Any, square: Any) -> None:
-    """Reduce A + 2^32 M + 2^64 B for eight columns; parts[0] receives the elements."""
+    """Reduce A + 2^32 M + 2^64 B for eight columns; write the elements to parts[0]."""
     for c in range(8):
         # The value is high 2^64 + low. redc divides by 2^64, and the second one, of t (2^128 mod
         # p), undoes that: the result is the value mod p.
@@ -158,7 +158,7 @@ def _reduce64(parts: Array, p: Any, inverse: Any, square: Any) -> None:
 
 @inlined
 def _expand(a: Array, m: int, left: Array, edge: Array, powers: Array, constants: Any) -> None:
-    """Write the planes of rows 16 m .. 16 m + 15 of `a` to left[half, step, plane, row, word].
+    """Write the byte planes of rows 16 m .. 16 m + 15 of `a` to left[half, step, plane, row, word].
 
     Rows and terms beyond the matrix are zero. `edge` holds one short piece of a row, `powers` the
     four multiples of it for a modulus without a turn.

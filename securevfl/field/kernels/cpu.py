@@ -31,7 +31,7 @@ _TILE_DATA = 18  # The state component that holds the tiles.
 
 @lru_cache(maxsize=1)
 def available() -> tuple[str, ...]:
-    """Return the tiers this processor and its operating system allow, slowest first."""
+    """Kernel tiers that this processor and system support, slowest first."""
     from llvmlite import binding
 
     features = binding.get_host_cpu_features()
@@ -52,7 +52,7 @@ def available() -> tuple[str, ...]:
 
 
 def tier() -> str:
-    """Return the tier in use: the fastest one, or what SECUREVFL_KERNELS names.
+    """Kernel tier in use: the fastest, or the one that SECUREVFL_KERNELS names.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def tier() -> str:
 
 
 def _tiles_permitted() -> bool:
-    """Ask Linux for the tile registers; a process has none until it did (kernel 5.16 and later)."""
+    """Request permission for tile registers from Linux (kernel 5.16 and later); return success."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
     try:

@@ -37,7 +37,7 @@ def round_half_up(x: Array, scale: float, largest: float, p: Any, out: Array) ->
 
 @kernel
 def round_half_up_short(x: Array, scale: Any, largest: Any, p: Any, out: Array) -> bool:
-    """Write the same from float32 to a field below 2^31, all in 32-bit lanes.
+    """Write rounded float32 values to a field below 2^31, in 32-bit lanes; see `round_half_up`.
 
     x scale is exact in single precision, since scale is a power of two and at least 1, and what
     passes the check is below 2^30.
@@ -87,7 +87,7 @@ def dequantize(z: Array, p: Any, half: Any, scale: float, out: Array) -> bool:
 
 @kernel
 def dequantize_short(z: Array, p: Any, half: Any, scale: float, out: Array) -> bool:
-    """Write the same for p < 2^31, whose signed representatives fit 32 bits."""
+    """Dequantise elements for p < 2^31, whose signed values fit 32 bits; see `dequantize`."""
     wrong, modulus = False, np.int32(p)
     for i in range(z.size):
         wrong |= z[i] >= p

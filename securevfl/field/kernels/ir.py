@@ -1,4 +1,4 @@
-"""Small builders of LLVM code, and Montgomery reduction with R = 2^64, shared by the kernels."""
+"""Builders of LLVM code, and Montgomery reduction with R = 2^64, shared by the kernels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def splat(builder: Any, value: Any, lanes: int) -> Any:
 
 
 def opaque(builder: Any, vector: Any) -> Any:
-    """The same vector, in a register about whose origin the compiler knows nothing.
+    """The same vector, in a register that the compiler cannot see through.
 
     LLVM moves shifts of a splat before the splat, out of the vector unit, where the 32-bit
     multiplication would have swallowed them. An empty assembly between the two keeps them apart.
@@ -56,7 +56,7 @@ def smaller(builder: Any, a: Any, b: Any) -> Any:
 
 
 def joined(builder: Any, low: Any, high: Any) -> Any:
-    """Concatenate two vectors."""
+    """Concatenation of two vectors."""
     lanes = 2 * low.type.count
     order = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
     return builder.shuffle_vector(low, high, order)
@@ -82,17 +82,17 @@ def high_word(_: Any, builder: Any, __: Any, args: Any) -> Any:
 
 
 def slot(builder: Any, value: Any) -> Any:
-    """Return a place for a vector, which becomes a register when the loops are optimised."""
+    """Stack slot for a vector, which loop optimisation turns into a register."""
     return cgutils.alloca_once_value(builder, value)
 
 
 def loop(builder: Any, start: Any, stop: Any, step: Any) -> Any:
-    """Return a context whose body runs for (index, count) from start to stop by step."""
+    """Context whose body runs for (index, count) from start to stop by step."""
     return cgutils.for_range_slice(builder, start, stop, step)
 
 
 def call(builder: Any, name: str, arguments: list[Any]) -> None:
-    """Call an LLVM intrinsic without result, declaring it once per module."""
+    """Call an LLVM intrinsic without result; declare it once in a module."""
     module = builder.module
     if name not in module.globals:
         kinds = [argument.type for argument in arguments]
@@ -101,7 +101,7 @@ def call(builder: Any, name: str, arguments: list[Any]) -> None:
 
 
 def pure(builder: Any, name: str, operands: list[Any]) -> Any:
-    """Call an LLVM intrinsic on vectors of one type that returns such a vector."""
+    """Result of an LLVM intrinsic on vectors of one type, of the same type."""
     module, kind = builder.module, operands[0].type
     if name not in module.globals:
         ir.Function(module, ir.FunctionType(kind, [kind] * len(operands)), name)

@@ -1,4 +1,4 @@
-"""The one way in which kernels are compiled, kept and called.
+"""Compilation, caching and calls of all kernels.
 
 numba compiles a kernel when it first meets arguments of some kinds, and `objects` keeps the machine
 code. Where the code is kept already, a process needs llvmlite alone: importing numba and setting up
@@ -44,7 +44,7 @@ _lock = threading.Lock()
 
 
 class Kernel:
-    """A function that is compiled for each kind of its arguments and runs without the lock.
+    """A function compiled for each combination of argument types, run without Python's lock.
 
     Arguments are arrays, numbers of the types of `_SCALARS` and tuples of both. The result is
     nothing, a truth value or an integer of 64 bits. A kernel may neither allocate nor raise.
@@ -91,7 +91,7 @@ def compiled(kernel: Any, *arguments: Any) -> Any:
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
-    """Return the address of an array's data, read where kernels read it.
+    """Address of an array's data, read as kernels read it.
 
     It is what `array.ctypes.data` says, in a quarter of the time.
     """
@@ -99,7 +99,7 @@ def address(array: np.ndarray[Any, Any]) -> int:
 
 
 def _flatten(values: tuple[Any, ...], kinds: list[Any], words: list[Any]) -> None:
-    """Append the kinds of values and the words that stand for them; each tuple ends with None."""
+    """Append the kinds of values and the words that encode them; each tuple ends with None."""
     for value in values:
         kind = type(value)
         if kind in _WHOLE:
@@ -128,7 +128,7 @@ def _flatten(values: tuple[Any, ...], kinds: list[Any], words: list[Any]) -> Non
 
 @lru_cache(maxsize=1)
 def refuse_other_layout() -> None:
-    """Refuse a numpy whose array objects do not begin as `_fields` reads them.
+    """Refuse a NumPy version whose array objects differ from the layout that `_fields` reads.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def refuse_other_layout() -> None:
 
 
 def _described(value: Any) -> Any:
-    """Say of what kind an argument is: the same words in every process."""
+    """Description of an argument's kind, equal in every process."""
     if isinstance(value, np.ndarray):
         if not value.dtype.isnative:
             raise TypeError(f"kernels take numbers in the machine's byte order, got {value.dtype}.")
@@ -163,7 +163,7 @@ def _described(value: Any) -> Any:
 
 
 def _words(kinds: Any) -> list[Any]:
-    """Return the ctypes of the words that stand for arguments."""
+    """ctypes types of the words that encode arguments."""
     types: list[Any] = []
     for kind in kinds:
         if isinstance(kind, str):
@@ -176,7 +176,7 @@ def _words(kinds: Any) -> list[Any]:
 
 
 class _Module:
-    """A module that is imported when something of it is used."""
+    """A module imported on first use."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -191,7 +191,7 @@ cgutils: Any = _Module("numba.core.cgutils")
 
 
 class Part:
-    """A part of kernels, a function or a code generator, that numba sees when it compiles one."""
+    """A function or code generator used inside kernels, in the form that numba compiles."""
 
     def __init__(self, function: Callable[..., Any], decorate: Callable[..., Any]) -> None:
         self._function, self._decorate = function, decorate
@@ -213,7 +213,7 @@ def kernel(function: _Function) -> _Function:
 
 
 def inlined(function: _Function) -> _Function:
-    """Turn a function into a helper of kernels, which is inlined into each of them."""
+    """Decorator for helper functions that are inlined into kernels."""
 
     def decorate(function: Any) -> Any:
         import numba
@@ -235,7 +235,7 @@ def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compile_to_object(kernel: Kernel, kinds: tuple[Any, ...]) -> tuple[list[bytes], str]:
-    """Return a kernel's object code with that of its entry, and the type of its result.
+    """Object code of a kernel and of its entry, and the type of its result.
 
     The entry is a C function whose arguments are words, with the addresses of array objects among
     them; it takes these apart and calls numba's function, which writes its result to an address.
@@ -258,7 +258,7 @@ def compile_to_object(kernel: Kernel, kinds: tuple[Any, ...]) -> tuple[list[byte
 
 
 def _type(kind: Any) -> Any:
-    """Return numba's type of an argument. Alignment is never assumed, nor that it is read only."""
+    """numba's type of an argument, without assumed alignment or read-only flag."""
     names = {"int": "int64", "float": "float64", "bool": "boolean"}
     if isinstance(kind, str):
         return getattr(types, names.get(kind, kind))
@@ -300,7 +300,7 @@ def _leaves(kinds: Any) -> list[Any]:
 
 
 def _fields(builder: Any, array: Any, dtype: str, ndim: int) -> list[Any]:
-    """Return what numba passes for an array, read from numpy's array object.
+    """numba's fields for an array, read from NumPy's array object.
 
     The object begins as `PyArrayObject_fields` of numpy's C interface says: after the head that all
     objects have stand the addresses of the data, the number of axes, the addresses of the shape and

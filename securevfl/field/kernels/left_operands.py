@@ -23,7 +23,7 @@ _SUMS_BYTES = 1 << 14  # Sums that are finished while they are in the L1 cache.
 
 
 class PiecewiseLeft:
-    """A left operand (m, k) whose kernel takes rows of whole 64-byte pieces and limited k."""
+    """Left operand (m, k) for kernels that need rows of whole 64-byte pieces and limited k."""
 
     def __init__(self, p: int, a: Array, most: int) -> None:
         self.p, self.most = p, most
@@ -32,7 +32,7 @@ class PiecewiseLeft:
         self.parts = [self._part(np.ascontiguousarray(a[:, k : k + most])) for k in pieces]
 
     def _part(self, a: Array) -> Any:
-        """Return up to `most` terms in the kernel's form."""
+        """At most `most` terms of the left operand in the kernel's form."""
         raise NotImplementedError
 
     def _tiles(self, part: Any, rows: Array, out: Array, seen: Array) -> None:
@@ -40,7 +40,7 @@ class PiecewiseLeft:
         raise NotImplementedError
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """See dispatch.PreparedMatrix."""
+        """Write the product; see dispatch.PreparedMatrix."""
         blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
         if len(self.parts) == 1:
             return self._multiply(self.parts[0], blocks, out)
@@ -73,7 +73,7 @@ class PiecewiseLeft:
 
 
 class TiledLeft(PiecewiseLeft):
-    """A left operand for the tile unit; see `tiles`."""
+    """Left operand for the tile unit; see `tiles`."""
 
     def __init__(self, p: int, a: Array) -> None:
         from securevfl.field.kernels import tiles as _tiles
@@ -108,7 +108,7 @@ class TiledLeft(PiecewiseLeft):
 
 @lru_cache(maxsize=32)
 def _constants(p: int, size: int) -> tuple[Any, ...]:
-    """Return what the kernels for elements of `size` bytes name `constants`."""
+    """Values of the argument `constants` for kernels on elements of `size` bytes."""
     if size == 4:
         return np.uint64(p), (1.0 - 2.0**-50) / p, np.float32(256 / p * (1 - 2.0**-20))
     c = primes.montgomery(p, 64)
@@ -117,7 +117,7 @@ def _constants(p: int, size: int) -> tuple[Any, ...]:
 
 
 class StreamLeft(PiecewiseLeft):
-    """A left operand of at most 32 terms for the tile unit, 2^30 < p < 2^31; see `stream`."""
+    """Left operand of at most 32 terms for the tile unit, 2^30 < p < 2^31; see `stream`."""
 
     def __init__(self, p: int, a: Array) -> None:
         super().__init__(p, a, max(1, a.shape[1]))
@@ -130,7 +130,7 @@ class StreamLeft(PiecewiseLeft):
         return 1 << 30 < p < 1 << 31 and 0 < a.shape[1] <= stream.MOST_TERMS
 
     def _part(self, a: Array) -> Array:
-        """Return the limbs with the rows of all planes one after the other, in blocks of 16."""
+        """Byte limbs of the left operand, rows of all planes one after another, in blocks of 16."""
         from securevfl.field.kernels import amx32
 
         steps = -(-a.shape[1] // 16)
@@ -167,7 +167,7 @@ class StreamLeft(PiecewiseLeft):
 
 @lru_cache(maxsize=32)
 def _vector_form(p: int, size: int, wide: bool) -> tuple[Any, int, int]:
-    """Return the kernel for elements of `size` bytes, its terms per fold, and 2^32 mod p."""
+    """Kernel for elements of `size` bytes, its terms between folds, and 2^32 mod p."""
     from securevfl.field.kernels import vector
 
     ring = "long" if size == 8 else "mersenne" if p == 2**31 - 1 else "short"
@@ -180,7 +180,7 @@ def _vector_form(p: int, size: int, wide: bool) -> tuple[Any, int, int]:
 
 
 class VectorLeft(PiecewiseLeft):
-    """A left operand for 256- or 512-bit vectors; see `vector`."""
+    """Left operand for 256- or 512-bit vectors; see `vector`."""
 
     def __init__(self, p: int, a: Array, wide: bool) -> None:
         from securevfl.field.kernels import vector
@@ -237,7 +237,7 @@ class VectorLeft(PiecewiseLeft):
 
 
 def _addresses(blocks: Sequence[Array]) -> Array:
-    """Return the int64 addresses of all rows of the blocks, whose last axis is contiguous."""
+    """Addresses, int64, of all rows of the blocks, whose last axis is contiguous."""
     if len(blocks) == 1:
         (block,) = blocks
         return address(block) + block.strides[0] * np.arange(len(block), dtype=np.int64)
@@ -247,7 +247,7 @@ def _addresses(blocks: Sequence[Array]) -> Array:
 
 
 def _take(blocks: Sequence[Array], start: int, count: int) -> list[Array]:
-    """Return the rows start .. start + count of the stacked blocks."""
+    """Rows start .. start + count of the stacked blocks."""
     taken, stop, base = [], start + count, 0
     for block in blocks:
         part = block[max(0, start - base) : max(0, stop - base)]

@@ -19,7 +19,7 @@ LEFT, RIGHT = 2, 4
 
 
 def _step(size: int, *, real: bool) -> Callable[..., Any]:
-    """A loop of sums in vectors of `size` lanes: of doubles, or of signed 32-bit words in 64."""
+    """Loop of sums in vectors of `size` lanes, of doubles or of 32-bit products in 64 bits."""
 
     def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
         def number(value: int) -> Any:
@@ -60,13 +60,13 @@ _reals256, _reals512 = _step(4, real=True), _step(8, real=True)
 
 @kernel
 def words256(steps: Any, out: Any) -> None:
-    """Write eight vectors of sums of `steps` products of 32-bit words, four lanes in each."""
+    """Write eight vectors of sums of `steps` products of 32-bit words, four lanes each."""
     _words256(steps, out.ctypes.data)
 
 
 @kernel
 def words512(steps: Any, out: Any) -> None:
-    """As `words256`, with eight lanes."""
+    """Write the sums of `words256` with eight lanes a vector."""
     _words512(steps, out.ctypes.data)
 
 
@@ -78,5 +78,5 @@ def reals256(steps: Any, out: Any) -> None:
 
 @kernel
 def reals512(steps: Any, out: Any) -> None:
-    """As `reals256`, with eight lanes."""
+    """Write the sums of `reals256` with eight lanes a vector."""
     _reals512(steps, out.ctypes.data)

@@ -35,7 +35,7 @@ def _times(builder: Any, y: Any, w: Any, companion: Any, p: Any) -> Any:
 
 
 def _sum_difference(builder: Any, x: Any, y: Any, p: Any) -> tuple[Any, Any]:
-    """Return x + y and x - y mod p; a difference below 0 wraps upwards and loses to itself + p."""
+    """Vectors x + y and x - y mod p; a negative difference wraps, so that + p is smaller."""
     total, difference = builder.add(x, y), builder.sub(x, y)
     total = smaller(builder, total, builder.sub(total, p))
     return total, smaller(builder, difference, builder.add(difference, p))
@@ -65,7 +65,7 @@ def _generator(kind: str) -> Callable[..., Any]:
 
 
 def _butterfly(kind: str) -> Any:
-    """Return the type of a butterfly and its generator."""
+    """Type and generator of a butterfly of the transform."""
     return types.void(types.int64, types.int64, *[types.uint32] * 3), _generator(kind)
 
 
@@ -89,13 +89,13 @@ def _scale(context: Any, a: Any, b: Any, w: Any, companion: Any, p: Any) -> Any:
 
 @intrinsic
 def _copy(context: Any, source: Any, target: Any, seen: Any) -> Any:
-    """Copy 64 bytes and raise the 16 maxima at `seen`."""
+    """Copy 64 bytes, and update the 16 maxima at `seen`."""
     return types.void(types.int64, types.int64, types.int64), copier(I32, _LANES)
 
 
 @inlined
 def _interpolate(panel: int, pitch: int, m: int, pieces: int, twiddles: Array, p: Any) -> None:
-    """Transform m rows in place, decimation in frequency: the result is in bit-reversed order."""
+    """Transform m rows in place (decimation in frequency); results in bit-reversed order."""
     half = m // 2
     while half:
         step = m // (2 * half)
@@ -113,7 +113,7 @@ def _interpolate(panel: int, pitch: int, m: int, pieces: int, twiddles: Array, p
 def _evaluate(
     panel: int, pitch: int, n: int, first: int, pieces: int, twiddles: Array, p: Any
 ) -> None:
-    """Transform n rows in place, decimation in time from bit-reversed order, stages >= `first`."""
+    """Transform n rows in place (decimation in time, bit-reversed input), stages >= `first`."""
     half = first
     while half < n:
         step = n // (2 * half)
@@ -129,7 +129,7 @@ def _evaluate(
 
 @kernel
 def encode(rows: Array, tiles: int, out: Array, p: Any, tables: Any, work: Any) -> None:
-    """Interpolate columns at m points of a coset and evaluate them at points of another.
+    """Interpolate columns at m points of a coset and evaluate at points of another coset.
 
     Parameters
     ----------
@@ -178,5 +178,5 @@ def encode(rows: Array, tiles: int, out: Array, p: Any, tables: Any, work: Any) 
 
 
 def companions(values: list[int], p: int) -> Array:
-    """Return twiddles and their companions, (2, size) of uint32."""
+    """Twiddle factors and their precomputed quotients, (2, size) uint32."""
     return np.array([values, [(w << 32) // p for w in values]], np.uint32).reshape(2, -1)

@@ -1,4 +1,4 @@
-"""Object code of kernels: where it is kept, what makes it stale, and how a process loads it.
+"""Object code of kernels: storage, invalidation and loading.
 
 A file of machine code is read only if its owner is this user or the superuser and nobody else may
 write to it, and if its digest is right; else the kernel is compiled again.
@@ -31,7 +31,7 @@ _engines: list[Any] = []  # Code lives as long as its engine.
 
 
 def find(name: str, kinds: str, make: Callable[[], tuple[list[bytes], str]]) -> tuple[int, str]:
-    """Return the address of a kernel's entry and the type of its result.
+    """Address of a kernel's entry and the type of its result.
 
     Parameters
     ----------
@@ -85,14 +85,14 @@ def _initialise() -> None:
 
 @lru_cache(maxsize=1)
 def folder_stamp() -> tuple[tuple[str, int, int], ...]:
-    """Return name, time of change and size of each file with parts of kernels."""
+    """Name, modification time and size of each kernel source file."""
     files = sorted(_HERE.rglob("*.py"))
     return tuple((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in files)
 
 
 @lru_cache(maxsize=1)
 def _environment() -> tuple[Any, ...]:
-    """Return all else on which machine code depends: processor, compilers and their settings."""
+    """Other facts that machine code depends on: processor, compilers and settings."""
     found = importlib.util.find_spec("numba")
     numba = Path(found.origin).stat().st_mtime_ns if found and found.origin else 0
     settings = [(k, v) for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
@@ -102,7 +102,7 @@ def _environment() -> tuple[Any, ...]:
 
 
 def folders() -> Iterator[Path]:
-    """Yield where code may be kept: the named folder alone, or beside the source, or at home."""
+    """Folders for cached code: the configured one alone, or beside the source and at home."""
     if named := os.environ.get("NUMBA_CACHE_DIR"):
         yield Path(named) / "securevfl-kernels"
         return
@@ -113,7 +113,7 @@ def folders() -> Iterator[Path]:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return the content of a file that may be trusted, else nothing."""
+    """Content of a cache file that may be trusted; else None."""
     try:
         with file.open("rb") as stream:
             about = os.fstat(stream.fileno())
@@ -128,7 +128,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _keep(content: bytes, file: str, pattern: str, stamp: str) -> None:
-    """Write a file in the first folder that takes it, and remove those of older sources."""
+    """Write a file to the first writable cache folder, and delete older versions."""
     for folder in folders():
         try:
             folder.mkdir(parents=True, exist_ok=True)

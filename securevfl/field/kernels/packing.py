@@ -43,7 +43,7 @@ def _put_word(context: Any, address: Any, word: Any) -> Any:
 
 @kernel
 def pack(z: Array, bits: Any, shifts: Array, stream: Array) -> Any:
-    """Write the stream of all elements; return the largest of them.
+    """Write the bit stream of all elements; return the largest element.
 
     Eight elements begin and end with a byte, so the places of the eight are the same in every
     group. Up to 57 bits an element, shifted by at most 7, fits a word: it is joined to what its

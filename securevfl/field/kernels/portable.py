@@ -1,4 +1,4 @@
-"""Matrix products that run on any processor numba knows, without vector intrinsics."""
+"""Matrix products for any processor that numba supports, without vector intrinsics."""
 
 from __future__ import annotations
 

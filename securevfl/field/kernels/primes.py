@@ -43,7 +43,7 @@ def _passes(n: int, base: int, odd: int, twos: int) -> bool:
 
 
 class Montgomery(NamedTuple):
-    """Constants of a Montgomery reduction by `2^word`: p, -1/p mod 2^word, 2^(2 word) mod p."""
+    """Constants for Montgomery reduction by `2^word`: p, -1/p mod 2^word, 2^(2 word) mod p."""
 
     p: int
     negative_inverse: int
@@ -52,6 +52,6 @@ class Montgomery(NamedTuple):
 
 @lru_cache(maxsize=64)
 def montgomery(p: int, word: int) -> Montgomery:
-    """Return the constants for an odd `p` below 2^word."""
+    """Montgomery constants for an odd `p` below 2^word."""
     r = 1 << word
     return Montgomery(p, (-pow(p, -1, r)) % r, r * r % p)

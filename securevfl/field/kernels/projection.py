@@ -1,4 +1,4 @@
-"""One pass over rows of elements that weights their blocks: the honest case's whole check."""
+"""Weighted sums of blocks in one pass over rows: the whole check of honest results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _dot32(y: Array, v: Array, p: Any, radix: Any) -> Any:
 
 @intrinsic
 def _sum16(context: Any, y: Any, v: Any) -> Any:
-    """Return the upper and lower words of the sum of 16 products, from two addresses.
+    """Upper and lower words of the sum of 16 products, operands at two addresses.
 
     Products of elements below 2^62 are below 2^124, so 16 of them fit 128 bits.
     """
@@ -85,7 +85,7 @@ def _sum16(context: Any, y: Any, v: Any) -> Any:
 
 @inlined
 def _dot64(y: Array, v: Array, p: Any, ninv: Any, square: Any, radix: Any) -> Any:
-    """Return sum y v mod p for p < 2^62; upper words are summed in halves of 32 bits."""
+    """Sum y v mod p for p < 2^62; upper words are summed in halves of 32 bits."""
     low, middle, top = _ZERO, _ZERO, _ZERO
     a, b, whole = y.ctypes.data, v.ctypes.data, y.size // 16 * 16
     for start in range(0, whole, 16):
@@ -116,7 +116,7 @@ def _largest(y: Array) -> Any:
 
 @kernel
 def project32(rows: Array, v: Array, p: Any, radix: Any, out: Array, most: Array) -> None:
-    """Write out[q, i, block] = sum_j v[q, j] rows[i, block BLOCK + j] and raise the rows' maxima.
+    """Write out[q, i, block] = sum_j v[q, j] rows[i, block BLOCK + j]; update the rows' maxima.
 
     All blocks have the same weights, so that the rows are read once, from end to end.
     """
@@ -134,7 +134,7 @@ def project32(rows: Array, v: Array, p: Any, radix: Any, out: Array, most: Array
 
 @kernel
 def project64(rows: Array, v: Array, constants: Any, out: Array, most: Array) -> None:
-    """Write the same for uint64 elements; constants are p, -1/p, 2^128 and 2^96 mod p."""
+    """Projection of `project32` for uint64 elements; constants: p, -1/p, 2^128 and 2^96 mod p."""
     p, ninv, square, radix = constants
     for i in range(rows.shape[0]):
         for b in range(out.shape[2]):

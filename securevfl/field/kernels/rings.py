@@ -37,7 +37,7 @@ from securevfl.field.kernels.ir import (
 
 
 def _low_signed(builder: Any, x: Any) -> Any:
-    """Sign-extend the low halves, in the form that selects the 32-bit multiplication."""
+    """Low halves sign-extended, in the form for the 32-bit multiplication."""
     shift = every(I64, x.type.count, 32)
     return builder.ashr(builder.shl(x, shift), shift)
 
@@ -71,19 +71,19 @@ class Short:
         self.inverse = splat(builder, inverse, lanes)
 
     def expand(self, builder: Any, x: Any) -> Any:
-        """Return the words of elements of the left operand, centred."""
+        """Centred words of left operand elements."""
         return centred(builder, x, splat(builder, self.modulus, x.type.count))
 
     def pack(self, builder: Any, x: Any) -> Any:
-        """Return x, words below p, centred; as 64-bit lanes."""
+        """Words x below p, centred, as 64-bit lanes."""
         return builder.bitcast(centred(builder, x, self.words), ir.VectorType(I64, self.lanes))
 
     def parts(self, builder: Any, x: Any) -> list[Any]:
-        """Return what the limbs are multiplied by: even and odd columns."""
+        """Factors for the limbs: even and odd columns."""
         return [x, builder.lshr(x, every(I64, self.lanes, 32))]
 
     def fold(self, builder: Any, sums: list[Any], group: Any) -> list[Any]:
-        """Return smaller sums of the same values modulo p, after group `group` of terms."""
+        """Smaller sums with the same values modulo p, after group `group` of terms."""
         folded = []
         for t in sums:
             low, high = _cut(builder, t, 32)
@@ -114,7 +114,7 @@ class Mersenne(Short):
         return [builder.add(*_cut(builder, t, 31)) for t in sums]
 
     def finish(self, builder: Any, sums: list[Any]) -> Any:
-        """See Short; t + 8p lies in (0, 2^35), so that a fold leaves less than 2p."""
+        """Final reduction (see Short): t + 8p lies in (0, 2^35), so one fold leaves below 2p."""
         up = every(I64, self.lanes, 8 * (2**31 - 1))
         even, odd = self.fold(builder, [builder.add(t, up) for t in sums], None)
         both = builder.or_(even, builder.shl(odd, every(I64, self.lanes, 32)))
@@ -134,7 +134,7 @@ class Long:
         self.lanes, self.words = lanes, every(I64, lanes, 2**61 - 1)
 
     def expand(self, builder: Any, x: Any) -> Any:
-        """Return a0, a1 and a0 + a1 of each element, next to each other."""
+        """Parts a0, a1 and a0 + a1 of each element, side by side."""
         low, high = _halves(builder, x)
         lanes = x.type.count
         words = ir.VectorType(I32, lanes)
@@ -157,7 +157,7 @@ class Long:
         return [x, high, opaque(builder, builder.add(x, high))]
 
     def fold(self, builder: Any, sums: list[Any], group: Any) -> list[Any]:
-        """Return S0', S1', S2' with S0' + 2 S1' + 2^31 X' = S0 + 2 S1 + 2^31 X modulo p.
+        """Smaller S0', S1', S2' with S0' + 2 S1' + 2^31 X' = S0 + 2 S1 + 2^31 X modulo p.
 
         X = 2^30 high + low carries high to S0, since 2^61 = 1; S0 = 2^31 high + low carries high to
         X. Both are then below 2^34 in magnitude. S1 = 2^60 high + low carries 2^61 high.
@@ -192,7 +192,7 @@ class Long:
 
 
 def centred(builder: Any, x: Any, p: Any) -> Any:
-    """Return x - p where x > (p - 1)/2, else x."""
+    """Vector x - p where x > (p - 1)/2, else x."""
     half = builder.lshr(p, every(p.type.element, p.type.count, 1))
     return builder.select(builder.icmp_unsigned(">", x, half), builder.sub(x, p), x)
 

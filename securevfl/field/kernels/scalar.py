@@ -36,7 +36,7 @@ def _subtract(a: Any, b: Any, p: Any) -> Any:
 
 @inlined
 def _power(base: Any, exponent: Any, one: Any, p: Any, negative_inverse: Any) -> Any:
-    """Return base^exponent, base, `one` and result in Montgomery form."""
+    """Power base^exponent; base, `one` and result in Montgomery form."""
     result = one
     while exponent != _ZERO:
         if exponent & _ONE:
@@ -48,7 +48,7 @@ def _power(base: Any, exponent: Any, one: Any, p: Any, negative_inverse: Any) ->
 
 @inlined
 def _inverse(x: Any, one: Any, p: Any, negative_inverse: Any) -> Any:
-    """Return 1/x = x^(p-2) for x != 0, in Montgomery form."""
+    """Inverse 1/x = x^(p-2) for x != 0, in Montgomery form."""
     return _power(x, p - np.uint64(2), one, p, negative_inverse)
 
 
@@ -95,7 +95,7 @@ CHAINS = 4  # Independent products, so that the latency of one hides behind the 
 
 @inlined
 def _invert_all(x: Array, prefix: Array, one: Any, p: Any, negative_inverse: Any) -> None:
-    """Replace non-zero elements in Montgomery form by their inverses, four exponentiations in all.
+    """Replace nonzero elements (Montgomery form) by inverses, with four exponentiations in all.
 
     Chain c holds the elements c, c + 4, ..; 1/x = (1/product so far) (product before x).
     `prefix` has room for x and CHAINS more.
@@ -117,7 +117,7 @@ def _invert_all(x: Array, prefix: Array, one: Any, p: Any, negative_inverse: Any
 def reciprocal(
     a: Array, p: Any, negative_inverse: Any, square: Any, out: Array, work: Array
 ) -> None:
-    """Write 1/a for non-zero uint64 elements; `work` has room for them and CHAINS more."""
+    """Write 1/a for nonzero uint64 elements; `work` has their size plus CHAINS."""
     one = redc(_ZERO, square, p, negative_inverse)
     for i in range(a.size):
         out[i] = _mont(a[i], square, p, negative_inverse)
@@ -138,21 +138,21 @@ def power(a: Array, exponent: Any, p: Any, negative_inverse: Any, square: Any, o
 
 @kernel
 def to_montgomery(a: Array, p: Any, negative_inverse: Any, square: Any) -> None:
-    """Multiply a flat uint64 array by 2^64 in place."""
+    """Convert a flat uint64 array to Montgomery form (times 2^64) in place."""
     for i in range(a.size):
         a[i] = _mont(a[i], square, p, negative_inverse)
 
 
 @kernel
 def from_montgomery(a: Array, p: Any, negative_inverse: Any) -> None:
-    """Divide a flat uint64 array by 2^64 in place."""
+    """Convert a flat uint64 array from Montgomery form in place."""
     for i in range(a.size):
         a[i] = redc(_ZERO, a[i], p, negative_inverse)
 
 
 @kernel
 def eliminate(a: Array, rhs: Array, p: Any, negative_inverse: Any, square: Any) -> Any:
-    """Solve a x = rhs in place by Gauss-Jordan, all in Montgomery form; return det(a).
+    """Solve a x = rhs in place by Gauss-Jordan, in Montgomery form; return det(a).
 
     A determinant of 0 says that `a` is singular; `rhs` is then meaningless. The first non-zero
     pivot serves, since exact arithmetic has no rounding to keep small.
@@ -264,7 +264,7 @@ def vanishing(roots: Array, targets: Array, p: Any, ninv: Any, square: Any, out:
 
 @kernel
 def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array, room: Array) -> bool:
-    """Write S_j = sum_i w_i x_i^j s_i for distinct x and 1/w_i = prod_{j != i} (x_i - x_j).
+    """Write S_j = sum_i w_i x_i^j s_i for distinct x, with 1/w_i = prod_{j != i} (x_i - x_j).
 
     All are zero if s are the values at x of a polynomial of degree below x.size - out.size; the
     sums over wrong rows alone remain otherwise. Montgomery form; returns whether any is non-zero.
@@ -296,7 +296,7 @@ def syndromes(x: Array, s: Array, p: Any, ninv: Any, square: Any, out: Array, ro
 
 @kernel
 def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array, room: Array) -> int:
-    """Mark the rows whose locators 1 - x_i z divide the shortest recurrence of the syndromes.
+    """Mark rows whose locators 1 - x_i z divide the shortest recurrence of the syndromes.
 
     Berlekamp-Massey (Massey, "Shift-register synthesis and BCH decoding", 1969) on syndromes `s`
     in Montgomery form; x are non-zero. Returns the degree of the recurrence; with fewer marked
@@ -342,7 +342,7 @@ def locate(x: Array, s: Array, p: Any, ninv: Any, square: Any, found: Array, roo
 
 @kernel
 def keep_below(words: Array, mask: Any, p: Any) -> int:
-    """Mask words in place, move those below p to the front, return how many there are.
+    """Mask words in place, move those below p to the front; return their number.
 
     The first loop is a vector pass that counts; for a Mersenne prime a rejection happens once in
     2^31 words, so the compaction, which has no branch to mispredict, hardly ever runs.

@@ -1,4 +1,4 @@
-"""Aligned memory, some of it kept so that kernels do not pay for fresh pages."""
+"""Aligned memory; part of it is reused so that kernels avoid fresh pages."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _cut(block: Array, shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
 
 
 class _Memory:
-    """A block that goes back to the free ones when the last array that uses it is gone."""
+    """A memory block that becomes free again when its last array is gone."""
 
     free: ClassVar[list[Array]] = []
     lock: ClassVar[threading.Lock] = threading.Lock()

@@ -34,7 +34,7 @@ _dot037, _dot147, _dot257 = (tile("tdpbuud", t, 3 + t, 7) for t in range(3))
 
 @intrinsic
 def _copy(context: Any, source: Any, target: Any, pitch: Any, seen: Any) -> Any:
-    """Copy 256 bytes to four places `pitch` apart, and raise the 16 maxima at `seen`."""
+    """Copy 256 bytes to four places `pitch` apart; update the 16 maxima at `seen`."""
 
     def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
         source, target, pitch, seen = args
@@ -52,12 +52,12 @@ def _copy(context: Any, source: Any, target: Any, pitch: Any, seen: Any) -> Any:
 
 @intrinsic
 def _copy_one(context: Any, source: Any, target: Any, seen: Any) -> Any:
-    """Copy 64 bytes and raise the 16 maxima at `seen`."""
+    """Copy 64 bytes; update the 16 maxima at `seen`."""
     return types.void(types.int64, types.int64, types.int64), copier(I32, 16)
 
 
 def _pairs(builder: Any, source: Any, pitch: Any) -> tuple[Any, Any]:
-    """Return u = C_0 + 2^8 C_1 and v = C_2 + 2^8 C_3; the planes stand `pitch` bytes apart."""
+    """Sums u = C_0 + 2^8 C_1 and v = C_2 + 2^8 C_3; the planes lie `pitch` bytes apart."""
     c = []
     for _ in range(4):
         c.append(load(builder, source, 0, I32, 16))
@@ -78,7 +78,7 @@ def _write(builder: Any, target: Any, value: Any, around: bool) -> None:
 
 
 def _turning(around: bool) -> Callable[..., Any]:
-    """Return the generator of the reduction modulo 2^31 - 1, where 2^16 v is a turn of v by 16.
+    """Generator of the reduction modulo 2^31 - 1, where 2^16 v rotates v by 16 bits.
 
     u <= 257 * 4 * 32 * 255^2 < p and the turned v is at most p, so one subtraction is left.
     """
@@ -156,7 +156,7 @@ def _three(left: int, blocks: int, step: int) -> None:
 
 @inlined
 def _products(left: int, blocks: int, panel: int, sums: int, two: bool) -> None:
-    """Compute all plane rows of one tile of columns, up to three blocks of 16 at a time.
+    """Compute all plane rows of one column tile, up to three blocks of 16 at a time.
 
     With one step and at most three blocks the limbs are in their tiles already.
     """

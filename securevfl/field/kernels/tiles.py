@@ -28,7 +28,7 @@ BLOCK = 8  # Steps of 16 terms whose limbs, 32 KiB, stay in the L1 cache.
 
 
 def setup(left: tuple[int, ...], right: tuple[int, ...], terms: int) -> Array:
-    """Return the configuration where `left` tiles hold limbs, `right` ones columns, others sums.
+    """Tile configuration: `left` tiles for limbs, `right` for columns, the others for sums.
 
     A left tile is 4 bytes wide for each of at most 16 terms, and a right tile has a row for each.
     """
@@ -55,7 +55,7 @@ _dot2, _dot3 = tile("tdpbuud", 2, 7, 4), tile("tdpbuud", 3, 5, 4)
 
 
 def planes(builder: Any, v: list[Any]) -> list[Any]:
-    """Transpose the bytes of four vectors of words: plane j holds byte j of each v_b, in order."""
+    """Byte transpose of four vectors of words: plane j holds byte j of each v_b, in order."""
 
     def mix(a: Any, b: Any, bits: int, low: int) -> tuple[Any, Any]:
         shift, keep = every(I32, 16, bits), every(I32, 16, low)

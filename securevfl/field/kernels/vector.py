@@ -44,7 +44,7 @@ def _least(builder: Any, a: Any, b: Any) -> Any:
 
 
 def _copy(builder: Any, target: Any, source: Any, size: Any) -> None:
-    """Copy bytes."""
+    """Copy `size` bytes."""
     kind = ir.PointerType(I8)
     places = builder.inttoptr(target, kind), builder.inttoptr(source, kind)
     cgutils.raw_memcpy(builder, *places, size, 1)
@@ -102,7 +102,7 @@ class _Product:
         self.most = slot(builder, every(*self.kind, 0))
 
     def emit(self) -> Any:
-        """Emit the loops over panels, rows and blocks; return whether all numbers are below p."""
+        """Emit loops over panels, rows and blocks; return whether all numbers are below p."""
         builder, plan, zero, one = self.builder, self.plan, _number(0), _number(1)
         self.addresses()
         for v in range(self.vectors):
@@ -137,7 +137,7 @@ class _Product:
                 builder.store(builder.add(to, _number(8)), target)
 
     def pack(self, block: Any, target: Any) -> None:
-        """Centre the columns of a block; those that do not fill it pass through `tail`."""
+        """Centre the columns of a block; an incomplete block passes through `tail`."""
         builder, plan = self.builder, self.plan
         begin = builder.mul(block, self.width)
         room = builder.sub(plan.length, begin)
@@ -156,7 +156,7 @@ class _Product:
                 store(builder, to, self.size * v, self.ring.pack(builder, x))
 
     def rows(self, m: Any, first: Any) -> list[Any]:
-        """Return where the limbs of the tile's rows stand; beyond the last row that one stands in.
+        """Addresses of the limbs of a tile's rows; the last row's address beyond the end.
 
         They are written if `first`.
         """
@@ -174,7 +174,7 @@ class _Product:
         return [builder.add(place, builder.mul(n, pitch)) for n in numbers]
 
     def limbs(self, source: Any, elements: Any, target: Any) -> None:
-        """Write the limbs of elements that stand one after the other."""
+        """Write the limbs of consecutive elements."""
         builder, ring = self.builder, self.ring
         whole = builder.and_(elements, _number(-self.kind[1]))
         for start, stop, step in ((_number(0), whole, self.kind[1]), (whole, elements, 1)):
@@ -221,7 +221,7 @@ class _Product:
                     builder.store(builder.add(builder.load(place), term), place)
 
     def write(self, values: list[list[Any]], m: Any, at: Any) -> None:
-        """Write a tile to the result; at its edges by way of `edge`."""
+        """Write a tile to the result; edge tiles go through `edge`."""
         builder, plan, rows = self.builder, self.plan, _number(self.count)
         height = _least(builder, builder.sub(plan.height, m), rows)
         room = _least(builder, builder.sub(plan.length, at), self.width)
@@ -303,7 +303,7 @@ def long256(plan: int) -> bool:
 
 
 class Form(NamedTuple):
-    """A compiled product with the shape of its tiles."""
+    """A compiled product kernel with its tile sizes."""
 
     multiply: Any
     rows: int

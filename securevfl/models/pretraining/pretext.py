@@ -99,7 +99,7 @@ class Objective(ABC):
     def views(
         self, rows: np.ndarray, pool: np.ndarray, rate: float, stream: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Two views of rows; `pool` gives other values and `rate` says how many."""
+        """Two random views of rows; a fraction `rate` of values is replaced by ones from `pool`."""
 
     @abstractmethod
     def loss(self, one: Tensor, two: Tensor, views: tuple[np.ndarray, np.ndarray]) -> Tensor:

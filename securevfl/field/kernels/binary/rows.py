@@ -1,4 +1,4 @@
-"""Loops over rows of bits: a banded linear system over F_2, its inverse map, and transposition.
+"""Loops over rows of bits: banded systems over F_2, their inverse map, transposition.
 
 Rows are of whole words of 64 bits, bit k of a row in word k // 64. A band is 128 bits, in two
 words.
@@ -78,7 +78,7 @@ def combine(starts: np.ndarray, bands: np.ndarray, rows: np.ndarray, out: np.nda
 
 @kernel
 def add_selected(masks: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-    """Add to out[l] (64, w) the sum of all rows i whose mask, uint64, has bit l."""
+    """Add rows to 64 sums out[l] (64, w): row i goes to sum l if its mask, uint64, has bit l."""
     for i in range(len(masks)):
         for j in range(64):
             if masks[i] >> np.uint64(j) & np.uint64(1):
@@ -88,7 +88,7 @@ def add_selected(masks: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
 
 @kernel
 def encode(messages: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
-    """Write the words of a linear code: out[i] = sum_b table[b, messages[i, b]].
+    """Write codewords of a linear code: out[i] = sum_b table[b, messages[i, b]].
 
     Messages are uint8 (n, bytes), the table (bytes, 256, w) and out (n, w) words.
     """
@@ -103,7 +103,7 @@ def encode(messages: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
 
 @kernel
 def transpose(rows: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:
-    """Transpose bits of rows (64 r, w), uint64, into out (64 w, r); `work` is 64 words.
+    """Transpose bits of rows (64 r, w), uint64, to out (64 w, r); `work` has 64 words.
 
     Each square of 64 bits by exchange of halves, quarters and so on (Warren, Hacker's Delight,
     section 7-3).

@@ -1,1 +1,1 @@
-"""Kernels for the one prime 2^50 - 2^14 + 1, whose products suit the units for floating point."""
+"""Kernels for the prime 2^50 - 2^14 + 1, whose products suit floating point units."""

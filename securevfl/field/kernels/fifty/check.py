@@ -1,4 +1,4 @@
-"""The projections of rows that find wrong ones, by the fastest form of this folder."""
+"""Projections that detect wrong rows, by the fastest form in this folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = NDArray[Any]
 
 
 def project(rows: Array, v: Array, out: Array, most: Array) -> bool:
-    """Write what kernels.projection.project64 does, for two rows of weights.
+    """Write the result of kernels.projection.project64 for two rows of weights; False if unfit.
 
     Returns whether it did: not without vectors, nor where doubles do not round to the nearest.
     """

@@ -41,7 +41,7 @@ class DoubleSum:
         self.c = every(lanes.DOUBLE, size, _C)
 
     def add(self, x: Any, y: Any) -> None:
-        """Add the multiple and the rest of x y."""
+        """Add the product x y as a multiple of 2^50 and a rest."""
         fma = f"llvm.fma.v{self.size}f64"
         minus = self._take(pure(self.builder, fma, [y, x, self.c]))
         rest = pure(self.builder, fma, [y, x, minus])
@@ -54,10 +54,10 @@ class DoubleSum:
         self._rest(self.builder.fadd(rests, minus))
 
     def narrow(self) -> None:
-        """Nothing: `result` serves all sums."""
+        """Do nothing: `result` handles all sums."""
 
     def result(self, count: Any) -> Any:
-        """Return 2^50 (multiples - count bits(C)) + rests mod p, |rests| <= 2^49."""
+        """Elements 2^50 (multiples - count bits(C)) + rests mod p, |rests| <= 2^49."""
         builder, size = self.builder, self.size
         shift = builder.mul(count, ir.Constant(I64, -_C_BITS))
         shift = builder.add(shift, ir.Constant(I64, _OFFSET))
@@ -68,7 +68,7 @@ class DoubleSum:
         return lanes.finish(builder, builder.add(total, rests))
 
     def _take(self, h: Any) -> Any:
-        """Add the bits of h, C and a multiple of 2^50, to the sum of multiples; return C - h."""
+        """Add the bits of h, which is C plus a multiple of 2^50, to the sum; return C - h."""
         bits = self.builder.bitcast(h, ir.VectorType(I64, self.size))
         total = self.builder.add(self.builder.load(self.multiples), bits)
         self.builder.store(total, self.multiples)
@@ -95,7 +95,7 @@ _panels256 = product.panels(_past256, _near256, lanes.centred_bits, *TILE256)
 
 @kernel
 def multiply512(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
-    """Write a product by 512-bit vectors; see product.blocks."""
+    """Write a product with 512-bit vectors; see product.blocks."""
     _blocks512(left, rows, pieces, out, work)
 
 
@@ -107,7 +107,7 @@ def stream512(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
 
 @kernel
 def multiply256(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
-    """Write a product by 256-bit vectors; see product.blocks."""
+    """Write a product with 256-bit vectors; see product.blocks."""
     _blocks256(left, rows, pieces, out, work)
 
 

@@ -43,12 +43,12 @@ class IntegerSum:
         self.lower, self.upper = (slot(builder, every(I64, size, 0)) for _ in range(2))
 
     def add(self, x: Any, y: Any) -> None:
-        """Add both parts of x y."""
+        """Add both halves of the product x y."""
         for place, part in ((self.lower, low), (self.upper, high)):
             self.builder.store(part(self.builder, self.builder.load(place), x, y), place)
 
     def split(self) -> None:
-        """Nothing: a kernel has no more terms than fit."""
+        """Do nothing: a kernel has no more terms than fit."""
 
     def narrow(self) -> None:
         """Bring the upper sum below 2^52; that of sixteen terms is."""
@@ -80,7 +80,7 @@ FORM = product.Form(IntegerSum, I64, 4095, 16)
 
 
 def _same(_: Any, x: Any) -> Any:
-    """Panels hold the elements themselves."""
+    """The elements themselves, which panels hold unchanged."""
     return x
 
 
@@ -93,7 +93,7 @@ _project = projection.over_rows(projection.dots(FORM, LANES, _same))
 
 @kernel
 def multiply(left: Any, rows: Array, pieces: int, out: Any, work: Any) -> None:
-    """Write a product; see product.blocks, which names what it takes."""
+    """Write a product; see product.blocks for the arguments."""
     _blocks(left, rows, pieces, out, work)
 
 

@@ -26,7 +26,7 @@ def fold(builder: Any, x: Any) -> Any:
 
 
 def finish(builder: Any, x: Any) -> Any:
-    """Return x mod p for x < 2^64; a fold is below 2p, so that one subtraction is left."""
+    """Vector x mod p for x < 2^64: one fold leaves less than 2p, then one subtraction."""
     r = fold(builder, x)
     less = builder.sub(r, every(I64, r.type.count, P50))
     if r.type.count == 8:
@@ -48,7 +48,7 @@ def times_2_50(builder: Any, x: Any) -> Any:
 
 
 def centred_bits(builder: Any, x: Any) -> Any:
-    """Return the bits of the doubles x - p where x > (p - 1)/2, else x; exact for x < 2^51."""
+    """Bits of the doubles x - p where x > (p - 1)/2, else x; exact for x < 2^51."""
     lanes = x.type.count
     above = builder.icmp_signed(">", x, every(I64, lanes, (P50 - 1) // 2))
     signed = builder.sub(x, builder.select(above, every(I64, lanes, P50), every(I64, lanes, 0)))
@@ -72,12 +72,12 @@ def integers(builder: Any, x: Any) -> Any:
 
 
 def at(builder: Any, address: Any, step: Any, index: int) -> Any:
-    """The address that lies `index` steps further."""
+    """Address `index` steps after `address`."""
     return builder.add(address, builder.mul(step, ir.Constant(I64, index)))
 
 
 def write(builder: Any, target: Any, offset: int, value: Any, around: bool) -> None:
-    """Store a vector, past the caches if `around`; the address is then a multiple of its size."""
+    """Store a vector; with `around`, past the caches, at an address aligned to its size."""
     place = builder.inttoptr(
         builder.add(target, ir.Constant(I64, offset)), ir.PointerType(value.type)
     )

@@ -26,14 +26,14 @@ _PIECES = 64  # Pieces of each row in a panel of few terms.
 
 
 class Product(Protocol):
-    """A left operand that multiplies blocks of rows; see dispatch.PreparedMatrix."""
+    """A left operand that can multiply blocks of rows; see dispatch.PreparedMatrix."""
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
         """Write the product, and return whether all numbers that were read are below p."""
 
 
 def prepared(a: Array, tier: str, other: Callable[[], Product]) -> FiftyLeft:
-    """Return a left operand in the fastest form that `tier`, not the portable one, allows.
+    """Left operand in the fastest form for `tier`, which is not the portable one.
 
     Processors with tile units have the multiplication of 52-bit integers too, which does the work
     of 64 products of bytes. `other` makes what DoubleLeft falls back on.
@@ -51,14 +51,14 @@ def has_integers(tier: str) -> bool:
 
 
 class FiftyLeft(PiecewiseLeft):
-    """A left operand modulo 2^50 - 2^14 + 1, for one kind of kernel of this folder."""
+    """Left operand modulo 2^50 - 2^14 + 1, for one kind of kernel in this folder."""
 
     def __init__(self, a: Array, kernels: Kernels) -> None:
         self.kernels = kernels
         super().__init__(P50, a, _MOST_TERMS)
 
     def _part(self, a: Array) -> Array:
-        """Return the rows, and zeros where there are fewer than a tile has."""
+        """The rows, with zero rows added up to a tile's height."""
         missing = max(self.kernels.tile[0], self.kernels.flat[0]) - self.rows
         return a if missing <= 0 else np.concatenate([a, np.zeros((missing, a.shape[1]), a.dtype)])
 
@@ -79,7 +79,7 @@ class FiftyLeft(PiecewiseLeft):
 
 
 class DoubleLeft(FiftyLeft):
-    """A left operand as centred doubles; see `doubles`.
+    """Left operand as centred doubles; see `doubles`.
 
     Parameters
     ----------
@@ -106,14 +106,14 @@ class DoubleLeft(FiftyLeft):
         return left
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """See dispatch.PreparedMatrix."""
+        """Write the product; see dispatch.PreparedMatrix."""
         if not rounds_to_nearest():
             return self.other().multiply(blocks, out)
         return super().multiply(blocks, out)
 
 
 def rounds_to_nearest(one: float = 1.0, tiny: float = 2.0**-54) -> bool:
-    """Whether this thread rounds doubles to the nearest one, as every process does at its start.
+    """Whether this thread rounds doubles to nearest, the default of every process.
 
     Upwards 1 + tiny, downwards -1 - tiny, towards zero 1 + 3 tiny would differ.
     """

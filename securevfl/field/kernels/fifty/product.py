@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 
 class Kernels(NamedTuple):
-    """A form of the product: whole ones, those of few terms past the caches, and their tiles."""
+    """One form of the product: kernels for whole products and few terms, and tile sizes."""
 
     multiply: Callable[..., None]
     stream: Callable[..., None]
@@ -30,13 +30,13 @@ class Kernels(NamedTuple):
 
 
 class Sum(Protocol):
-    """A vector of sums of products, in registers while the loop around it runs."""
+    """A vector of sums of products, held in registers during its loop."""
 
     def __init__(self, builder: Any, size: int) -> None:
         """Begin with 0 in `size` lanes."""
 
     def add(self, x: Any, y: Any) -> None:
-        """Add x y."""
+        """Add the product x y."""
 
     def split(self) -> None:
         """Make room for `GROUP` more terms, without a change of the value."""
@@ -49,7 +49,7 @@ class Sum(Protocol):
 
 
 class Form(NamedTuple):
-    """The way in which products are summed."""
+    """A way of summing products."""
 
     sum: type[Sum]
     kind: Any  # Of the lanes of operands.
@@ -60,7 +60,7 @@ class Form(NamedTuple):
 def accumulate(
     builder: Any, form: Form, sums: list[Any], count: Any, term: Callable[[Any], None]
 ) -> list[Any]:
-    """Generate the loop of term(k) for k < count, with its splits, and return the results."""
+    """Loop over term(k) for k < count, with splits; return the results as generated code."""
     zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
     summed = slot(builder, count)
     with loop(builder, zero, count, ir.Constant(I64, form.group)) as (start, _c):
@@ -131,7 +131,7 @@ _fence = machine("sse.sfence")  # Orders writes past the caches before what foll
 
 
 def ask(builder: Any, address: Any) -> None:
-    """Ask for 64 bytes ahead of their use; an address that is not ours does no harm."""
+    """Prefetch 64 bytes; an invalid address is harmless."""
     place = builder.inttoptr(address, ir.PointerType(I8))
     # To read, into all caches, data.
     hints = [ir.Constant(I32, n) for n in (0, 3, 1)]
@@ -140,7 +140,7 @@ def ask(builder: Any, address: Any) -> None:
 
 @intrinsic
 def _prefetch(context: Any, address: Any) -> Any:
-    """See `ask`."""
+    """Intrinsic for `ask`: prefetch 64 bytes."""
 
     def generate(cx: Any, builder: Any, _: Any, args: Any) -> Any:
         ask(builder, args[0])
@@ -162,7 +162,7 @@ def _copy(context: Any, source: Any, target: Any) -> Any:
 
 @inlined
 def _finish_edge(shape: Any, spare: int, out: int, pitch: int) -> None:
-    """Copy the part of a tile that the result has."""
+    """Copy the part of an edge tile that lies within the result."""
     wide, rows, pieces = shape
     for r in range(rows):
         for v in range(pieces):
@@ -170,7 +170,7 @@ def _finish_edge(shape: Any, spare: int, out: int, pitch: int) -> None:
 
 
 def _packer(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
-    """Return the intrinsic that writes blocks of `wide` pieces from one row to a panel.
+    """Intrinsic that packs blocks of `wide` pieces from one row into a panel.
 
     It takes the source, the panel, the bytes from one block to the next, the number of blocks and
     the address of 64 bytes of maxima, which stay in a register meanwhile.
@@ -198,7 +198,7 @@ def _packer(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
 
 
 def _filler(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
-    """Return the function that writes pieces of all rows to a panel, [block][row][piece]."""
+    """Function that packs pieces of all rows into a panel, [block][row][piece]."""
     whole, single = _packer(convert, wide), _packer(convert, 1)
 
     @inlined
@@ -215,7 +215,7 @@ def _filler(convert: Callable[..., Any], wide: int) -> Callable[..., Any]:
 
 
 def blocks(run: Any, convert: Any, tall: int, wide: int) -> Callable[..., Any]:
-    """Return the function that writes a product panel by panel, each row block on all of a panel.
+    """Function that writes a product panel by panel, each row block on a whole panel.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Two weighted sums of each block of each row, modulo 2^50 - 2^14 + 1, in one pass over the rows.
+"""Two weighted sums of each block of each row, modulo 2^50 - 2^14 + 1, in one pass.
 
 The blocks and their weights are those of kernels.projection. All lanes sum columns of their own,
 which are added at the end: sixteen results below 2^50.
@@ -27,7 +27,7 @@ _P = np.uint64(P50)
 
 
 def dots(form: product.Form, size: int, convert: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the sums of products of a block with two rows of weights as a function for kernels.
+    """Kernel part: sums of products of a block with two rows of weights.
 
     It takes the addresses of the block, of the weights as `convert` makes them, of 16 results for
     each row of weights and of eight maxima; the bytes between rows of weights; the steps.
@@ -70,7 +70,7 @@ def dots(form: product.Form, size: int, convert: Callable[..., Any]) -> Callable
 
 
 def over_rows(dot: Any) -> Callable[..., Any]:
-    """Return the function that projects all blocks of C-contiguous rows by `dots`.
+    """Function that projects all blocks of C-contiguous rows by `dots`.
 
     Its `work` is memory for the last columns of a row, the results of `dots` and the maxima.
     """

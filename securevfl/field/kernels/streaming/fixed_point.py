@@ -47,7 +47,7 @@ def _applied(builder: Any, name: str, x: Any, result: Any = None) -> Any:
 
 
 def _pass(kind: Any, convert: Convert) -> Callable[..., Any]:
-    """Return an intrinsic that converts pieces of LANES numbers and tells whether any is wrong.
+    """Intrinsic that converts pieces of LANES numbers and returns whether any is invalid.
 
     It takes the addresses of the numbers and of the results, a multiple of 64; how many pieces;
     the scale, the largest magnitude, the modulus.
@@ -107,7 +107,7 @@ def _quantize(real: Any, number: Any, result: Any) -> Convert:
 
 
 def _dequantize(kind: Any) -> Convert:
-    """The way back from elements of `kind`, whose signed representatives fit that many bits."""
+    """Conversion from elements of `kind`, whose signed values fit that many bits."""
 
     def convert(builder: Any, z: Any, scale: Any, largest: Any, p: Any) -> tuple[Any, Any]:
         modulus = splat(builder, p if kind is I64 else builder.trunc(p, kind), LANES)
@@ -130,7 +130,7 @@ _back_wide = _pass(I64, _dequantize(I64))
 
 @kernel
 def quantize_short(x: int, z: int, pieces: int, scale: float, largest: float, p: int) -> int:
-    """float32 to elements below 2^31, where x scale is exact in single precision."""
+    """Quantise float32 to elements below 2^31, if x scale is exact in single precision."""
     wrong: int = _short(x, z, pieces, scale, largest, p)
     return wrong
 
@@ -171,7 +171,7 @@ def dequantize_wide(z: int, x: int, pieces: int, scale: float, largest: float, p
 
 
 def quantizer(x: Array, out: Array, p: int) -> Callable[..., int] | None:
-    """Return the kernel for these arrays, None where there is none."""
+    """Quantisation kernel for these arrays; None if there is none."""
     if x.dtype == np.float32 and out.itemsize == 4:
         return quantize_short if p < 1 << 31 else None
     if x.dtype == np.float32:
@@ -180,7 +180,7 @@ def quantizer(x: Array, out: Array, p: int) -> Callable[..., int] | None:
 
 
 def dequantizer(z: Array, p: int) -> Callable[..., int] | None:
-    """Return the kernel for these elements, None where there is none."""
+    """Dequantisation kernel for these elements; None if there is none."""
     if z.itemsize == 8:
         return dequantize_wide
     return dequantize_short if p < 1 << 31 else None
@@ -195,7 +195,7 @@ def convert(
     largest: float,
     p: int,
 ) -> bool:
-    """Convert x to `out`, past the caches where it is long; return whether any number is wrong.
+    """Convert x to `out`, past the caches if long; return whether any number is invalid.
 
     Parameters
     ----------

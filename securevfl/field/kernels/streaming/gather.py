@@ -1,4 +1,4 @@
-"""Rows of several matrices, laid side by side: the next ones are fetched while these are copied.
+"""Gather rows of several matrices side by side, with prefetch of the next rows.
 
 Rows of a batch stand anywhere in memory, and a processor does not foresee where. Each row is asked
 for a whole row of the result ahead of its copy.
@@ -55,7 +55,7 @@ def _copy_word(context: Any, source: Any, target: Any) -> Any:
 
 @kernel
 def gather(sources: Array, length: int, rows: Array, out: Array) -> bool:
-    """Write the rows with some numbers of all matrices; return False, and nothing, if one is none.
+    """Write the numbered rows of all matrices; return False, writing nothing, for a bad number.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _PANEL_COLUMNS = 2048
 
 
 def blocks_of(rows: int, sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
-    """Return the first row of each tile, and how many tiles of each size there are.
+    """First row of each tile, and the number of tiles of each size.
 
     As many of the two largest sizes as fill the rows exactly; where none do, tiles of the second
     size, of which the last covers rows of its neighbour again. Few rows are taken one by one.
@@ -40,7 +40,7 @@ def blocks_of(rows: int, sizes: tuple[int, ...]) -> tuple[list[int], list[int]]:
 
 
 class StreamingLeft:
-    """A left operand (m, k) for streams by vectors, for p < 2^31 and 2^61 - 1.
+    """Left operand (m, k) for vector streams, for p < 2^31 and 2^61 - 1.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class StreamingLeft:
         self.steps = np.arange(self.inner, dtype=np.int64)
 
     def _limbs(self, a: Array) -> tuple[Array, tuple[int, ...], int]:
-        """Return the kernel's limbs (m, k, limbs), what each stands for, and a multiple of p.
+        """Kernel limbs (m, k, limbs), the weight of each limb, and a multiple of p.
 
         That multiple makes the sums at the end of a stream positive.
         """
@@ -99,7 +99,7 @@ class StreamingLeft:
         return c.astype(np.int32)[..., None], (1,), above
 
     def multiply(self, blocks: Sequence[Array], out: Array) -> bool:
-        """See dispatch.PreparedMatrix."""
+        """Write the product; see dispatch.PreparedMatrix."""
         columns = self.shape.size // out.itemsize
         blocks = [b if b.strides[1] == b.itemsize else np.ascontiguousarray(b) for b in blocks]
         seen = np.zeros(64, np.uint8)
@@ -133,5 +133,5 @@ def _address(array: Array) -> int:
 
 
 def _signed(number: int) -> int:
-    """The signed 32-bit number with the same bits."""
+    """Signed 32-bit number with the same bits."""
     return number - (1 << 32) if number >> 31 else number

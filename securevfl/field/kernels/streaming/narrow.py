@@ -77,7 +77,7 @@ class _Mersenne:
 
 
 class _Other:
-    """The fold and the finish for other primes; the constants after the first are p, R, 1/p."""
+    """Fold and final reduction for other primes; constants after the first are p, R, 1/p."""
 
     terms = TERMS[False]
 
@@ -102,7 +102,7 @@ class _Other:
 
 
 def _interleaved(count: int, half: int) -> list[int]:
-    """The places of a half of each lane in two vectors, in turns."""
+    """Positions of one half of each lane of two vectors, alternating."""
     return [i + half + j for i in range(0, count, 2) for j in (0, count)]
 
 

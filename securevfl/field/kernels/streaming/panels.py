@@ -1,4 +1,4 @@
-"""The loops of a stream: pack a panel, fetch its successor, multiply, tile after tile."""
+"""Loops of a stream: pack a panel, prefetch the next, multiply tile by tile."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Shape:
-    """Tiles of a stream.
+    """Tile sizes of a stream.
 
     Parameters
     ----------
@@ -121,12 +121,12 @@ def streamer(
 
 
 def entry(generate: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a stream that kernels may call with the address of its arguments."""
+    """Stream as an intrinsic that kernels call with the address of its arguments."""
     return intrinsic(lambda context, arguments: (types.void(types.int64), generate))
 
 
 def _fetch(builder: Any, shape: Shape, at: Any, wanted: Any, column: Any, width: Any) -> None:
-    """If `wanted`, ask for the piece of each row that stands `width` pieces after `column`."""
+    """If `wanted`, prefetch the piece of each row that lies `width` pieces after `column`."""
     later = builder.add(column, builder.mul(width, constant(shape.size)))
     with builder.if_then(wanted), repeat(builder, at.inner) as (k, _k):
         fetch(builder, builder.add(number(builder, at.rows, k), later), shape.size)
@@ -164,7 +164,7 @@ def _pack(
     pitch: Any,
     count: Any,
 ) -> None:
-    """Convert `count` pieces of a row to places `pitch` apart, and raise the maxima."""
+    """Convert `count` pieces of a row to places `pitch` apart; update the maxima."""
     most = slot(builder, load(builder, at.seen, 0, shape.kind, shape.lanes))
     with repeat(builder, count) as (t, _t):
         begin = builder.add(source, builder.mul(t, constant(shape.size)))

@@ -13,7 +13,7 @@ LINE = 64
 
 
 def constant(number: int) -> Any:
-    """A 64-bit integer."""
+    """64-bit integer constant."""
     return ir.Constant(I64, number)
 
 
@@ -45,13 +45,13 @@ def broadcast(builder: Any, address: Any, index: int, lanes: int) -> Any:
 
 
 def shifted(builder: Any, x: Any, count: int, *, up: bool = False) -> Any:
-    """Shift every lane by a constant, downwards with its sign."""
+    """Lanes shifted by a constant; downwards the sign is kept."""
     by = every(x.type.element, x.type.count, count)
     return builder.shl(x, by) if up else builder.ashr(x, by)
 
 
 def unsigned(builder: Any, x: Any, count: int) -> Any:
-    """Shift every lane downwards by a constant, zeros after it."""
+    """Lanes shifted downwards by a constant, filled with zeros."""
     return builder.lshr(x, every(x.type.element, x.type.count, count))
 
 
@@ -61,12 +61,12 @@ def masked(builder: Any, x: Any, bits: int) -> Any:
 
 
 def plus(builder: Any, place: Any, term: Any) -> None:
-    """Add a vector to the one that stands at a place."""
+    """Add a vector to the one stored at a place."""
     builder.store(builder.add(builder.load(place), term), place)
 
 
 def repeat(builder: Any, count: Any) -> Any:
-    """Context of a loop of `count` rounds; it yields the index and the round, which are equal."""
+    """Loop context of `count` rounds that yields index and round, which are equal."""
     return loop(builder, constant(0), count, constant(1))
 
 
@@ -108,7 +108,7 @@ def fetch(builder: Any, address: Any, size: int) -> None:
 
 
 def write(builder: Any, address: Any, values: list[Any], around: Any) -> None:
-    """Store vectors one after the other, past the caches if `around`: the place is then aligned."""
+    """Store vectors in sequence; with `around`, past the caches, at an aligned address."""
     size = values[0].type.count * bits(values[0].type.element) // 8
     aligned = min(size, LINE)
     hint = builder.module.add_metadata([ir.Constant(I32, 1)])
@@ -124,7 +124,7 @@ def write(builder: Any, address: Any, values: list[Any], around: Any) -> None:
 
 
 def raised(builder: Any, place: Any, x: Any) -> None:
-    """Raise the maxima stored at a place to those with a vector x."""
+    """Update the maxima stored at a place with a vector x."""
     most = builder.load(place)
     builder.store(builder.select(builder.icmp_unsigned(">", x, most), x, most), place)
 

@@ -62,7 +62,7 @@ def _convert(builder: Any, x: Any, constants: Any) -> Any:
 
 
 def _fold(builder: Any, sums: list[Any]) -> None:
-    """Make the sums at three places small."""
+    """Reduce the three sums at their places to small ones of equal value."""
     s0, s1, s2 = (builder.load(place) for place in sums)
     x = builder.sub(builder.sub(s2, s0), s1)
     low = builder.add(masked(builder, s0, 31), shifted(builder, x, 30))
@@ -74,7 +74,7 @@ def _fold(builder: Any, sums: list[Any]) -> None:
 
 
 def _finish(builder: Any, sums: list[Any], offset: Any) -> Any:
-    """Return what three sums and the row's constant stand for."""
+    """Elements represented by three sums and the row's constant."""
     s0, s1, s2 = (builder.load(place) for place in sums)
     x = builder.sub(builder.sub(s2, s0), s1)
     t = builder.add(masked(builder, s0, 61), shifted(builder, s0, 61))
