@@ -1,4 +1,4 @@
-"""Coded split learning: data and models stay in Lagrange shares for good. Ours.
+"""Coded split learning, our method: data and models always stay in Lagrange shares.
 
 Line numbers are those of the algorithm in docs/coded-split.md, and so are the letters: n_o owners
 with columns and helpers without, together N holders numbered from 0; K segments, T colluders, R
@@ -143,7 +143,7 @@ class Holder(KeyParticipant):
         return self.zeros(digest_words(self.field))
 
     async def setup(self) -> None:
-        """Share data and models, agree on keys (lines 1 to 3); keep what the others sent."""
+        """Share data and models, agree on keys (lines 1 to 3), and store the others' shares."""
         if self.public.covert:
             self.sworn = await exchange_keys(self, server=self.public.active)
         self.share_own()
@@ -184,11 +184,11 @@ class Holder(KeyParticipant):
         return self.public.steps_allowed(self.unknowns)
 
     def own_unknowns(self) -> int | None:
-        """Number of own independent columns: None of a helper, which has no columns."""
+        """Number of own independent columns; None for a helper, which has no columns."""
         return None
 
     async def collect_data(self, part: str) -> Element:
-        """F(alpha_j) of all owners side by side. Their messages may be freed once it returns."""
+        """Shares F(alpha_j) of all owners' data, side by side; frees the received messages."""
         owners = range(self.public.owners)
         shares = await self.collect(f"{part}-data", senders=owners)
         if self.public.covert:
@@ -199,7 +199,7 @@ class Holder(KeyParticipant):
         return concatenate([shares[n] for n in owners], axis=1)
 
     def share_own(self) -> None:
-        """Share the own data and model with all holders; a helper has none."""
+        """Share this party's data and model with all holders; a helper has none."""
 
     async def run(self) -> None:
         """Apply the steps that are dealt; answer labels that are due and not answered (line 5)."""
@@ -248,13 +248,13 @@ class Holder(KeyParticipant):
         await self.receive_release()
 
     def report(self, stored: int) -> None:
-        """Tell the server, every so many steps, which ones are stored: it may forget those."""
+        """Report the stored steps to the server from time to time, so that it can forget them."""
         if stored - self.told >= STORED_EVERY and stored < self.public.last_step - 1:
             self.told = stored
             self.send(SERVER, "stored", stored, round=stored + 2)
 
     def take(self, kind: str, step: int, payload: Any) -> None:
-        """Apply steps that the server dealt (line 10), or remember its request for test rows."""
+        """Apply steps dealt by the server (line 10), or store its request for test rows."""
         if kind == "request":
             check_request(self.public, payload)
             self.asked = payload
@@ -269,7 +269,7 @@ class Holder(KeyParticipant):
 
     @property
     def signs(self) -> Signing:
-        """Signing keys of this party: of this run's own, or of its manifest."""
+        """Signing keys of this party, made for the run or from its manifest."""
         return signing_of(self, self.sworn)
 
     @property
@@ -282,7 +282,7 @@ class Holder(KeyParticipant):
         self.told_stories = history.kept()
 
     def check_step(self, number: int, share: Element, parts: covert.Parts) -> None:
-        """Check the proof of a dealt step, take it, and at times show others the dealer's words."""
+        """Check the proof of a dealt step and apply it; at times show its statement to others."""
         if number <= self.model[1] or number in self.model[2]:
             return
         own = covert.dealing_of(self.public, SERVER, "step", number)
@@ -299,7 +299,7 @@ class Holder(KeyParticipant):
                 self.compare(sender, step, story)
 
     def take_story(self, message: Message) -> None:
-        """Compare the story that another holder was told of a step with this holder's own."""
+        """Compare another holder's statement on a step with this holder's own."""
         payload = message.payload
         if not isinstance(payload, tuple) or len(payload) != 3 or type(payload[0]) is not int:
             raise refusal("coded_split: 'story'", message.sender, "of another form", "a step's")
@@ -307,13 +307,13 @@ class Holder(KeyParticipant):
         self.answer()
 
     def tell_again(self, message: Message) -> None:
-        """Show this holder's story of a step to a holder that lacks it."""
+        """Send this holder's statement on a step to a holder that lacks it."""
         step, own = message.payload, self.history.own
         if type(step) is int and step in own:
             self.send(message.sender, "story", (step, *own[step]))
 
     def ask_stories(self) -> None:
-        """Ask other holders for the stories that must be compared before the next upload."""
+        """Ask other holders for the statements that must be compared before the next upload."""
         known, last = self.history, self.last_step
         due = known.due(last)
         if due in known.own and not known.is_confirmed(self.public, last):
@@ -321,7 +321,7 @@ class Holder(KeyParticipant):
                 self.send(n, "untold", due)
 
     async def compare_last(self) -> None:
-        """Wait until a quorum has shown its newest stories; else record "unconfirmed"."""
+        """Wait until a quorum has sent its newest statements; else record "unconfirmed"."""
         del self.handlers["story"]
         while self.history.step and not self.is_confirmed:
             try:
@@ -335,11 +335,11 @@ class Holder(KeyParticipant):
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether a quorum has shown the stories that must be compared before the next upload."""
+        """Whether a quorum has sent the statements required before the next upload."""
         return not self.public.covert or self.history.is_confirmed(self.public, self.last_step)
 
     def compare(self, sender: int, step: int, story: Any) -> None:
-        """Compare another's story with the own one, or keep it until the own step has come."""
+        """Compare another's statement with the own one, or store it until the own step comes."""
         known = self.history
         if step in known.own:
             own, both = covert.dealing_of(self.public, SERVER, "step", step), (self.index, sender)
@@ -352,7 +352,7 @@ class Holder(KeyParticipant):
             self.history = replace(known, early=(*early, (sender, step, story)))
 
     def apply(self, step: int, share: Element, digest: Element) -> None:
-        """Add a dealt step to the share of the models; one that was applied before is dropped."""
+        """Add a dealt step to the share of the models; drop a step applied before."""
         self.model = self.with_step(self.model, step, share, digest)
         done = self.model[1]
         if done > self.round:
@@ -385,7 +385,7 @@ class Holder(KeyParticipant):
 
     @property
     def due(self) -> bool:
-        """Whether the holder has all that it needs for what the server waits for."""
+        """Whether the holder can send what the server waits for."""
         return self.uploads or self.answers or self.releases
 
     @property
@@ -397,7 +397,7 @@ class Holder(KeyParticipant):
 
     @property
     def answers(self) -> bool:
-        """Whether the holder can upload the piece of test rows that the server asked for."""
+        """Whether the holder can upload the piece of test rows that the server requested."""
         _, done, ahead, _ = self.model
         if ahead or self.asked is None or done < self.last_step or not self.is_confirmed:
             return False
@@ -405,14 +405,14 @@ class Holder(KeyParticipant):
 
     @property
     def releases(self) -> bool:
-        """Whether models are to be released, all steps are here, and it has not been done."""
+        """Whether models must be released now: all steps are here and none was released yet."""
         _, done, ahead, _ = self.model
         wanted = self.public.config.release and self.public.trains and not ahead
         due = wanted and self.uploaded <= self.public.last_step and done == self.last_step
         return due and self.is_confirmed
 
     def answer(self) -> None:
-        """Upload what is due, from a model with exactly the steps that the label says (line 5)."""
+        """Upload what is due, from a model with exactly the label's steps (line 5)."""
         done, last = self.model[1], self.public.last_step
         if self.uploads:
             self.name_steps(done + 1)
@@ -461,7 +461,7 @@ class Holder(KeyParticipant):
         return self.named[0] if self.named else ()
 
     def refuse_other_steps(self, label: int, digest: Element) -> None:
-        """Refuse, by a PrivacyError, other steps than those with which a label was answered."""
+        """Raise PrivacyError if a label was answered before with other steps."""
         labels, digests = self.named
         start = (digest_words(self.field) + _HASH) * labels.index(label)
         known = digests[start : start + digest.shape[0]]
@@ -474,7 +474,7 @@ class Holder(KeyParticipant):
             self.release()
 
     def upload(self, label: Label, rows: np.ndarray, round: int) -> None:
-        """Upload sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j), Y_j of line 5."""
+        """Upload Y_j = sum_n F_n^(B)(alpha_j) W_n(alpha_j) + P(alpha_j) rho(alpha_j) (line 5)."""
         W, _, _, digest = self.model
         psi = self.data_shares[label.part].rows(rows) @ W
         if self.blind is not None:
@@ -497,14 +497,14 @@ class Holder(KeyParticipant):
     def deal_masks(
         self, round: int, told: bytes, shape: tuple[int, ...], to: Collection[int]
     ) -> None:
-        """Deal shares rho_i(alpha_j) of a label's mask, with the digest of the steps it is for."""
+        """Send shares rho_i(alpha_j) of a label's mask, with the digest of the steps it is for."""
         prss, digest = self.public.prss, self.model[3]
         values = dealt_masks(self, prss, self.keys, told, [digest], shape)
         for j in to:
             self.send(j, "mask", (digest, values[j - prss.receivers[0]]), round=round)
 
     def deal_masks_again(self, message: Message) -> None:
-        """Deal a holder the masks of the label that was answered last, if it lacks those."""
+        """Send a holder the masks of the last answered label again, if it lacks them."""
         round, last = message.payload, self.public.last_step
         if type(round) is not int:
             why = "it asked for masks without the number of a round"
@@ -521,14 +521,14 @@ class Holder(KeyParticipant):
         self.deal_masks(round, told, (len(rows), self.public.config.width), [message.sender])
 
     def take_mask(self, message: Message) -> None:
-        """Keep the newest mask of a dealer; upload if no other mask is missing."""
+        """Store a dealer's newest mask; upload once all dealers' masks are here."""
         value = check_mask(self.public, self.index, message.sender, message.round, message.payload)
         if self.dealt.get(message.sender, (0,))[0] <= message.round:
             self.dealt = {**self.dealt, message.sender: (message.round, *value)}
             self.answer()
 
     def has_masks(self, round: int) -> bool:
-        """Whether the holder can mask the upload of a round: it has keys, or what dealers dealt."""
+        """Whether the holder can mask a round's upload, by keys or by masks from dealers."""
         prss = self.public.prss
         wanted = prss.dealers if self.index in prss.receivers else ()
         found = [self.dealt.get(i, (0,)) for i in wanted]
@@ -550,10 +550,10 @@ class Holder(KeyParticipant):
             self.send(n, "release", Y, round=public.config.rounds)
 
     async def receive_release(self) -> None:
-        """Receive the own models, if they are released; a helper gets none."""
+        """Receive the own models, if they are released; a helper has none."""
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds: 2 |B| d h of a round and |B| h for each stream, all before the upload."""
+        """Multiply-adds: 2 |B| d h a round and |B| h a stream, all before the upload."""
         public = self.public
         if kind not in ("embedding", "mask") or "train" not in public.batches:
             return 0
@@ -564,7 +564,7 @@ class Holder(KeyParticipant):
 
 
 def patience(seconds: float | None, silent: int) -> float | None:
-    """Seconds until a holder asks the server again; None where it waits and asks no more.
+    """Seconds until a holder asks the server again; None if it asks no more.
 
     A link may be cut for long, so a holder asks 20 times at equal intervals, then 10 times more,
     each after twice the wait before: in all over some 2,000 times `seconds`.
@@ -595,7 +595,7 @@ def are_equal(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def refuse_other_steps(
     before: np.ndarray, digest: np.ndarray, holder: int, label: int
 ) -> np.ndarray:
-    """Refuse, by a PrivacyError, two different digests for one label; else an empty array."""
+    """Raise PrivacyError for two different digests of one label; else return an empty array."""
     if not np.array_equal(before, digest):
         raise answered_already(holder, label)
     return np.empty(0)
@@ -640,7 +640,7 @@ class Owner(Holder):
         self.weights = self.own("weights", weights)
 
     def own_unknowns(self) -> int | None:
-        """Number of own independent columns; it is told to everybody."""
+        """Number of own independent columns, which is sent to all parties."""
         unit = 2.0**-self.public.config.data_bits
         X = self.features["train"]
         return int(self.opened(X.map(independent_columns, unit, shape=(), dtype=int), "unknowns"))

@@ -1,4 +1,4 @@
-"""The server's exact public bound on all sums that may be asked for next (section 7).
+"""The server's exact public bound on all sums that it may request next (section 7).
 
 With rho2 = sum_n rho_n^2 and C_k[c] the sum of |Gbar_k[., c]| over all steps and rows, every row i
 of segment k has |U[i, c]| <= base + rho2 (C_k[c] - C_k[c] at the base's time). The base is w0 at
@@ -20,7 +20,7 @@ from securevfl.protocols.coded_split.parameters import Parameters
 
 @dataclass
 class RangeBound:
-    """Bounds of the training rows, by row, or of all rows that ever may be asked for.
+    """Bounds on the sums of training rows, by row, or of any rows that may be requested.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class RangeBound:
 
     @property
     def worst(self) -> np.ndarray:
-        """Bound, at most `limit`, on |U[., c]| of rows that may come next, (K, h), int64."""
+        """Bound on |U[., c]| of rows that may come next, (K, h), int64, at most `limit`."""
         if not self.base.size:
             return self.first + self.square * self.spent
         rows: np.ndarray = self.base + self.square * (self.spent[:, None] - self.since)
@@ -85,13 +85,13 @@ class RangeBound:
         return promised
 
     def decoded(self, rows: np.ndarray, sums: np.ndarray) -> None:
-        """Take decoded sums of a training batch, (K, |B|, h) signed, as new bases of its rows."""
+        """Use decoded sums of a training batch, (K, |B|, h) signed, as new bases of its rows."""
         if self.base.size:
             self.base[:, rows] = np.abs(sums)
             self.since[:, rows] = self.spent[:, None]
 
     def admit(self, step: np.ndarray) -> tuple[np.ndarray, int]:
-        """The step (line 8), shrunk where a sum could wrap, and by how many bits it was too large.
+        """The step (line 8), shrunk if a sum could wrap, and the bits by which it was too large.
 
         The step is (K, |B|, h) int64. 0 bits: it was not shrunk.
 

@@ -28,5 +28,5 @@ RELEASED = (
 
 
 def claims_of(*, release: bool) -> tuple[Claim, ...]:
-    """Claims of a configuration."""
+    """Privacy claims of a configuration."""
     return (RELEASED if release else HOLDERS) + SERVER

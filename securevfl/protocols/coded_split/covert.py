@@ -1,4 +1,4 @@
-"""The covert level of coded split learning: who deals wrong shares or two stories is named.
+"""The covert level of coded split learning: dealers of wrong shares or two versions are named.
 
 Owners prove that shares of data and models lie on one polynomial, the server that shares of each
 step do (docs/active.md, L2). All dealings are chained in their order, and the chain stands in the
@@ -61,7 +61,7 @@ PROTECTED: Mapping[str, str | tuple[str, ...]] = {
 
 
 def keep(party: Any, protected: Mapping[str, Any], active: bool, *names: str) -> None:
-    """Have a party keep its signing key, and what it was dealt (`names`), in its checkpoints."""
+    """Have a party store its signing key and received dealings (`names`) in checkpoints."""
     party.protected = {**protected, **PROTECTED, **(UPLOADS if active else {})}
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
     (noted,) = kept_as("passing", "named", ahead=True, shares=True)  # digests of random roots
@@ -69,7 +69,7 @@ def keep(party: Any, protected: Mapping[str, Any], active: bool, *names: str) ->
 
 
 def dealing_of(public: Parameters, dealer: int, kind: str, step: int = 0) -> Dealing:
-    """The form of a dealing, which all know before it is made; `kind` is "step" for a step."""
+    """Form of a dealing, known to all in advance; `kind` is "step" for a step."""
     if kind == "step":
         shape = public.batches["train"].coded, public.config.width
     elif kind == "model":
@@ -97,7 +97,7 @@ def check_shared(
 
 
 def told_of(public: Parameters, round: int) -> bytes:
-    """The public part of the label of a round, in bytes."""
+    """Public part of a round's label, as bytes."""
     last = public.last_step
     if round <= last:
         return Label("train", round).told(public.batches["train"].draw(round))
@@ -108,7 +108,7 @@ def told_of(public: Parameters, round: int) -> bytes:
 def step_proofs(
     server: Any, public: Parameters, number: int, step: Element, shares: Sequence[Element]
 ) -> tuple[list[Parts], Secret]:
-    """Proofs beside the shares of a step (line 9), and its digest; the same at each dealing."""
+    """Proofs for the shares of a step (line 9), and its digest; equal at each dealing."""
     own, code, secret = dealing_of(public, SERVER, "step", number), public.code, server.secret
     K, T, m = code.segments, code.privacy, own.form.repetitions
     b = server.prf(secret, wire.encode(("blind", number)), K + T, m, of=[step])
@@ -123,7 +123,7 @@ def step_proofs(
 def steps_in(
     holder: Participant, public: Parameters, kind: str, round: int, payload: Any
 ) -> list[Step]:
-    """The steps in a "deal", "seed" or "missed", with their proofs, which are not checked yet."""
+    """Steps in a "deal", "seed" or "missed" message, with unchecked proofs."""
     what = f"coded_split: {kind!r} of round {round}"
     columns = 2 + len(PARTS) if kind == "missed" else 1 + len(PARTS)
     if not isinstance(payload, tuple) or len(payload) != columns:
@@ -151,7 +151,7 @@ def steps_in(
 
 
 def name_of_setup(holder: Any) -> Secret:
-    """Name of a set-up, (32,) uint8: a digest of the roots of all that was dealt in it.
+    """Name of a set-up, (32,) uint8: digest of the roots of everything dealt in it.
 
     That of a prediction has the label of the models besides, so that who has models of other steps
     signs no upload under the label of the rest, and is not named for it.
@@ -168,18 +168,18 @@ def _named(*roots: np.ndarray) -> np.ndarray:
 
 
 def after(root: Secret, trained: Element) -> Secret:
-    """Chain of a coded prediction: its set-up `root`, and the digest of the steps of the run."""
+    """Hash chain of a coded prediction: its set-up `root` and the digest of the run's steps."""
     found: Secret = root.map(_after, trained, shape=(DIGEST,), dtype=np.uint8)
     return found
 
 
 def _after(root: np.ndarray, trained: np.ndarray) -> np.ndarray:
-    """Digest of the chain of a set-up, and of the label of the steps before."""
+    """Digest of a set-up's chain and the label of earlier steps."""
     return np.frombuffer(digest("after", root.tobytes(), trained.tobytes()), np.uint8)
 
 
 def _words(root: np.ndarray, chain: np.ndarray, p: int) -> np.ndarray:
-    """Elements for two digests: equal for equal ones alone, but for about 2^-128."""
+    """Field elements for two digests; equal only for equal digests, except with chance 2^-128."""
     size = 4 if p < 2**32 else 8
     raw = hashlib.shake_256(root.tobytes() + chain.tobytes()).digest(8 * (DIGEST // size))
     found = np.frombuffer(raw, "<u8") % np.uint64(p)
@@ -195,7 +195,7 @@ def _refuse_other_history(
     verifier: bytes,
     *stories: Any,
 ) -> np.ndarray:
-    """Nothing, or the error of a step that goes on with others than this holder was dealt."""
+    """Empty array, or the error for a step that continues other steps than this holder has."""
     if not np.array_equal(chain, before):
         if stories:
             own = zip((step - 1, step), stories[::2], stories[1::2], strict=True)
@@ -210,7 +210,7 @@ def _refuse_other_history(
 
 
 def caught_up(server: Any, holder: Any) -> Element:
-    """The label of a holder once the experimenter has given it the steps that it lacked."""
+    """Label of a holder after the experimenter gave it the missing steps."""
     history, public = holder.history, holder.public
     for t in range(history.step + 1, server.steps + 1):
         if t not in history.ahead:
@@ -224,7 +224,7 @@ def caught_up(server: Any, holder: Any) -> Element:
 
 @dataclass(frozen=True)
 class History:
-    """Steps that a holder was dealt by the server, and what others have shown of them.
+    """Steps that a holder received from the server, and other holders' statements on them.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ class History:
         return replace(self, chain=chain, step=step, newest=newest, ahead=ahead, own=own)
 
     def label(self, public: Parameters) -> Element:
-        """Digest of set-up and steps that stands in the labels of masks."""
+        """Digest of set-up and steps, which is part of mask labels."""
         words = digest_words(public.field)
         found: Element = self.root.map(
             _words, self.chain, public.field.modulus, shape=(words,), field=public.field
@@ -289,27 +289,27 @@ class History:
         return found
 
     def due(self, last: int) -> int:
-        """Step to be compared before more is uploaded, in a run of `last` steps; 0 for none."""
+        """Step to compare before the next upload, in a run of `last` steps; 0 for none."""
         return last if self.step == last else max(0, self.step // STORY - 1) * STORY
 
     def is_confirmed(self, public: Parameters, last: int) -> bool:
-        """Whether a quorum has shown the story of the step that is due; `last` ends the run."""
+        """Whether a quorum has sent statements on the due step; `last` is the run's last step."""
         due, code = self.due(last), public.code
         return not due or len(self.agreed.get(due, ())) + 1 >= quorum_of(code.parties, code.privacy)
 
 
 def quorum_of(parties: int, privacy: int) -> int:
-    """Smallest number of holders such that two sets of so many share an honest holder."""
+    """Smallest size such that two sets of holders of this size share an honest holder."""
     return (parties + privacy) // 2 + 1
 
 
 def is_compared(step: int, last: int) -> bool:
-    """Whether holders compare their stories of a step, in a run whose last step is `last`."""
+    """Whether holders compare their statements on a step, in a run of `last` steps."""
     return step % STORY == 0 or step == last
 
 
 def covert_messages(public: Parameters, messages: Sequence[MessageSpec]) -> tuple[MessageSpec, ...]:
-    """The messages of a run at the levels covert and active, from those at semi-honest."""
+    """Message declarations for levels covert and active, from those for semi-honest."""
     changed = (*DEALT, "missed", *(UPLOADS if public.active else ()))
     made = [replace(one, shape=None, dtype="") if one.kind in changed else one for one in messages]
 

@@ -56,14 +56,14 @@ class Dealing:
 
     @functools.cached_property
     def matrix(self) -> np.ndarray:
-        """Matrix, (N-T, K+T), from K data and T drawn values to the shares of holders from T on."""
+        """Matrix, (N-T, K+T), from K data and T random values to shares of holders T and on."""
         K, T = self.code.segments, self.code.privacy
         points = [*self.code.betas[:K], *self.code.alphas[:T]]
         matrix: np.ndarray = interpolation_matrix(self.code.field, points, self.code.alphas[T:])
         return matrix
 
     def dealt(self, server: Participant, secret: Key, number: int, step: Element) -> Dealt:
-        """Shares that the server deals of a step, (K, |B|, h); its secret fixes their masks."""
+        """Shares of a step, (K, |B|, h), for dealing; the server's secret key fixes their masks."""
         K, T, field = self.code.segments, self.code.privacy, self.code.field
         told = wire.encode(("digest", number))
         digest = server.prf(secret, told, digest_words(field), of=[step])
@@ -75,5 +75,5 @@ class Dealing:
 
 
 def from_seed(party: Participant, seed: Key, shape: tuple[int, ...]) -> Element:
-    """Share of a step that a holder computes from its seed."""
+    """Share of a step, computed by a holder from its seed."""
     return party.prf(seed, b"share", shape)

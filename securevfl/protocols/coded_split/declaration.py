@@ -71,7 +71,7 @@ def messages_of(public: Parameters, *, training: bool = True) -> tuple[MessageSp
 
 
 def mask_messages(public: Parameters) -> tuple[MessageSpec, ...]:
-    """Declared messages of masks that dealers deal, and of questions for them."""
+    """Message declarations of masks that dealers send, and of requests for them."""
     prss = public.prss
 
     def between(key: MessageKey, senders: range, receivers: range) -> int:
@@ -157,12 +157,12 @@ def training_messages(public: Parameters) -> tuple[MessageSpec, ...]:
 
 
 def elements(public: Parameters) -> dict[str, Any]:
-    """Dtype and modulus of an array of field elements, as a declaration states them."""
+    """Dtype and modulus of an array of field elements, in declaration form."""
     return {"dtype": public.field.dtype.name, "modulus": public.field.modulus}
 
 
 def data_spec(public: Parameters, part: str) -> MessageSpec:
-    """Declared message of shares of a part of the data."""
+    """Message declaration for shares of a part of the data."""
     length = public.batches[part].length
     return MessageSpec(
         *(f"{part}-data", "owner", "client", "data_share"),
@@ -174,7 +174,7 @@ def data_spec(public: Parameters, part: str) -> MessageSpec:
 
 
 def upload_shape(public: Parameters, key: MessageKey) -> tuple[int, int] | None:
-    """(|B|, h) of a round: a training batch, or a piece of test rows after the last step."""
+    """Shape (|B|, h) of a round's upload: a training batch, or a piece of test rows."""
     if key.kind == "request" and key.round <= public.last_step:
         return None
     return shape_of(public, key.round)

@@ -15,7 +15,7 @@ from securevfl.verified import Element, Participant
 def decode_sums(
     server: Participant, public: Parameters, uploads: Mapping[int, Any], shape: tuple[int, int]
 ) -> tuple[Element, list[int]]:
-    """U_1 to U_K, (K, |B|, h), and the holders whose uploads disagree with the rest.
+    """Sums U_1 to U_K, (K, |B|, h), and the holders whose uploads disagree with the rest.
 
     Raises CorruptResultsError, NotEnoughResultsError, ProtocolError.
 

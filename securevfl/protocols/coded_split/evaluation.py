@@ -25,7 +25,7 @@ from securevfl.verified.trace import received
 
 
 def caught_up(server: Server, holder: Holder) -> Model:
-    """A holder's share of the models after the server's last step, and the digest of its steps.
+    """A holder's share of the models after the server's last step, and its steps' digest.
 
     Both come from what the holder has and from the steps that it lacks, together: so a share with
     other steps has another digest, and masks by it do not fit those of the rest.
@@ -64,7 +64,7 @@ def whole_models(public: Parameters, parties: Mapping[int, Party]) -> np.ndarray
 
 
 def settle(server: Server, holders: Iterable[Holder]) -> None:
-    """Give holders that the end of a run left behind the steps that they lack.
+    """Give the missing steps to holders that the end of a run left behind.
 
     The files of a run hold shares of the models only, and nothing that brings them further.
     """
@@ -74,7 +74,7 @@ def settle(server: Server, holders: Iterable[Holder]) -> None:
 
 
 def check_same_steps(models: Mapping[int, Model]) -> None:
-    """Refuse shares of the models whose digests say that they have different steps.
+    """Refuse model shares whose digests show different steps.
 
     CheckpointError with the holders of each digest.
 
@@ -114,7 +114,7 @@ def joint_embedding(
     prepared: Sequence[np.ndarray],
     steps: int,
 ) -> np.ndarray:
-    """H of rows, (rows, h) float64: each by the replica of the segment in which it lies.
+    """Joint embedding H, (rows, h) float64; each row by its segment's replica of the models.
 
     Sums below 2^53 are exact, and those of a coded inference.
 

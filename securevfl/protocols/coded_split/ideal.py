@@ -1,4 +1,4 @@
-"""The outputs of coded split learning: what a trusted party would compute, and tell to whom.
+"""Ideal functionality of coded split learning: a trusted party's outputs and their receivers.
 
 It has all columns and first models as whole numbers, and knows no share, mask or upload.
 """
@@ -28,7 +28,7 @@ from securevfl.verified import Element, Secret, World, stack
 
 
 class Ideal:
-    """The trusted party: it computes all outputs of all inputs, and declares who is told them.
+    """Trusted party: computes all outputs from all inputs, and declares who receives each.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Ideal:
         self.centre, self.steps = world.the(SERVER, "centre"), world.the(SERVER, "steps")
 
     def sums(self, part: str, rows: np.ndarray, name: str) -> Element:
-        """Sums U_1 to U_K of a batch, (K, |B|, h); declares that the server may have them."""
+        """Sums U_1 to U_K of a batch, (K, |B|, h), declared as an output to the server."""
         found = []
         for k in self.replicas:
             own = zip(self.split(part), self.W, strict=True)
@@ -62,18 +62,18 @@ class Ideal:
         return stack(found)
 
     def split(self, part: str) -> list[list[Element]]:
-        """Whole numbers X_{n,k} of a part of the data, by owner and segment."""
+        """Whole numbers X_{n,k} of a part of the data, by owner n and segment k."""
         return [[X[k] for k in self.replicas] for X in self.X[part]]
 
     def mean(self, sums: Element, steps: int) -> Secret:
-        """Mean embedding H, from the sums of a batch."""
+        """Mean embedding H from the sums of a batch."""
         K, rows, h = sums.shape
         numbers = self.public.field, *scales(self.public, steps)
         found: Secret = sums.map(joint, *numbers, shape=(K * rows, h), real=True)
         return found
 
     def step(self, t: int) -> None:
-        """Step t: the server may have the sums, and all its loss and whether it was shrunk."""
+        """Step t: sums are outputs to the server; loss and whether it was shrunk, to all."""
         batches, labels = self.public.batches["train"], self.world.the(SERVER, "train labels")
         rows = batches.draw(t)
         sums = self.sums("train", rows, f"sums {t}")
@@ -107,7 +107,7 @@ class Ideal:
         self.world.output("measures of test rows", measures)
 
     def release(self) -> None:
-        """Declare that each owner may have its own models, as whole numbers."""
+        """Declare each owner's models, as whole numbers, as an output to this owner."""
         for n in self.owners:
             for k in self.replicas:
                 name = f"model of {n}, segment {k}"
@@ -115,7 +115,7 @@ class Ideal:
 
 
 def declare(world: World, public: Parameters, steps: int, centre: Centre) -> None:
-    """Declare all outputs of a run of so many steps, whose server model is like `centre`."""
+    """Declare all outputs of a run of `steps` steps with a server model like `centre`."""
     config, ideal = public.config, Ideal(world, public, centre)
     if config.budget:
         unit = 2.0**-config.data_bits

@@ -1,4 +1,4 @@
-"""Labels of coded split learning, and the requests of its server."""
+"""Labels of coded split learning, and the server's requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Label:
     piece: int = 0
 
     def told(self, rows: np.ndarray) -> bytes:
-        """Bytes of the public part of what a holder is told of a use: the label and rows B.
+        """Bytes of the public part of a mask use: the label and rows B.
 
         The digest of the model's steps is the rest. A server that goes back and makes other steps
         than before thereby has other masks.
@@ -72,7 +72,7 @@ class Request:
 
 
 def inference_step(coded: int, segments: int) -> int:
-    """Rows of each segment of the test set that one request asks for."""
+    """Test rows of each segment in one request."""
     return max(coded, 4096 // segments)
 
 
@@ -82,6 +82,6 @@ def pieces_of(batches: Batches) -> int:
 
 
 def piece_of(batches: Batches, piece: int) -> np.ndarray:
-    """Rows B of the request of a number, within a segment, (|B|,), uint32."""
+    """Row numbers B, within a segment, of the request with a number, (|B|,), uint32."""
     size = inference_step(batches.coded, batches.segments)
     return np.arange(piece * size, min((piece + 1) * size, batches.length), dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""Options of coded split learning, and the options of other methods that it refuses by name."""
+"""Options of coded split learning, and other methods' options that it refuses by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public parameters of coded split learning, and the numbers that follow from them.
+"""Public parameters of coded split learning, and numbers derived from them.
 
 Letters as in `securevfl.protocols.coded_split.algorithm`.
 """
@@ -51,12 +51,12 @@ class Parameters:
 
     @property
     def field(self) -> PrimeField:
-        """The prime field F_p."""
+        """Prime field F_p of all shares."""
         return self.code.field
 
     @property
     def trains(self) -> bool:
-        """Whether models are shared and trained; in a prediction the holders have them."""
+        """Whether models are shared and trained; False in a prediction."""
         return "train" in self.batches
 
     @property
@@ -66,7 +66,7 @@ class Parameters:
 
     @property
     def active(self) -> bool:
-        """Whether uploads are signed, and of two stories at most one can be decoded."""
+        """Whether uploads are signed, and at most one of two step histories can be decoded."""
         return self.config.security == "active"
 
     @property
@@ -102,12 +102,12 @@ class Parameters:
 
     @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Columns d_n of each owner, with their powers and ones."""
+        """Columns d_n of each owner, with powers and the column of ones."""
         return tuple(expanded_width(d, self.config.degree) for d in self.widths)
 
     @functools.cached_property
     def threshold(self) -> int:
-        """R = 3(K+T-1) + 1, or more at the level active (`upload_degree`)."""
+        """Recovery threshold R = 3(K+T-1) + 1, or more at level active (`upload_degree`)."""
         return int(self.code.recovery_threshold(self.code.degree))
 
     @property
@@ -117,7 +117,7 @@ class Parameters:
 
     @property
     def stories(self) -> int:
-        """Largest number of stories told at once of each of which the server learns something.
+        """Largest number of step histories at once from which the server learns something.
 
         T helpers are on its side. Each story needs R - K - T + 1 holders of its own.
         """
@@ -127,17 +127,17 @@ class Parameters:
 
     @functools.cached_property
     def models_needed(self) -> int:
-        """Number of shares of the models that decode them: 2(K+T-1) + 1."""
+        """Shares of the models needed to decode them: 2(K+T-1) + 1."""
         return self.code.recovery_threshold(MODEL)
 
     @property
     def results_needed(self) -> int:
-        """Uploads that are waited for: R + 2A, or at active with A = 0 up to R + T (`spare`)."""
+        """Uploads to wait for: R + 2A, or at level active with A = 0 up to R + T (`spare`)."""
         return self.threshold + spare(self.config, self.code.parties, self.threshold)
 
     @property
     def results_wanted(self) -> str:
-        """Formula of `results_needed` with its number, for errors: "R + 2A = 9"."""
+        """Formula of `results_needed` with its value, for errors: "R + 2A = 9"."""
         spared = "2A"
         if self.active and not self.config.tolerate_corrupt:
             spared = str(self.results_needed - self.threshold)
@@ -160,12 +160,12 @@ class Parameters:
 
     @functools.cached_property
     def norms_squared(self) -> tuple[int, ...]:
-        """rho_n^2: bound on |xbar_i|^2 of each owner's rows, from the options alone."""
+        """Bounds rho_n^2 on |xbar_i|^2 for each owner's rows, from the options alone."""
         return tuple(_norm_squared(self.config, d) for d in self.widths)
 
     @property
     def largest_first_sum(self) -> int:
-        """Bound w0 on sums before any step."""
+        """Bound w0 on sums before the first step."""
         return _first_sum(self.config, self.widths)
 
     @functools.cached_property
@@ -173,17 +173,17 @@ class Parameters:
         return scales_of(self.config)
 
     def scale(self, steps: int) -> float:
-        """c after some steps: the models are c times the integers that stand in shares."""
+        """Scale c after some steps: the models are c times the shared integers."""
         return self._scales[steps]
 
     @property
     def cumulative(self) -> bool:
-        """Whether sums of rows may be asked for that were not decoded lately (section 7)."""
+        """Whether sums may be requested of rows that were not decoded lately (section 7)."""
         return self.config.secure or self.config.release
 
 
 def scales_of(config: CodedSplitConfig) -> tuple[float, ...]:
-    """c_t = prod_{s <= t} (1 - eta_s lambda) of t = 0 to all rounds, lambda the weight decay."""
+    """Scales c_t = prod_{s <= t} (1 - eta_s lambda), t = 0 to all rounds, lambda weight decay."""
     decay = config.client_weight_decay
     if decay == 0:  # a run until some time may have a million rounds, and each factor is 1
         return (1.0,) * (config.rounds + 1)
@@ -192,7 +192,7 @@ def scales_of(config: CodedSplitConfig) -> tuple[float, ...]:
 
 
 def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
-    """rho_n^2 in units of 2^-2lx: all columns in [0, 1], or those that `scale` leaves."""
+    """Bound rho_n^2 in units of 2^-2lx: all columns in [0, 1], or scaled by `prepare`."""
     unit = int(4**config.data_bits)
     if config.prepare == "none":
         return int(expanded_width(columns, config.degree) * unit)
@@ -201,7 +201,7 @@ def _norm_squared(config: CodedSplitConfig, columns: int) -> int:
 
 
 def check_numbers(config: CodedSplitConfig, owners: int) -> None:
-    """Refuse too few holders for R + 2A uploads, and too few owners for T colluders.
+    """Refuse too few holders for R + 2A uploads, or too few owners for T colluders.
 
     Raises ConfigurationError, PrivacyError.
     """
@@ -236,7 +236,7 @@ def _first_sum(config: CodedSplitConfig, widths: Sequence[int]) -> int:
 
 
 def expected_bound(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> int:
-    """Expected need of the bound of section 7: w0 + rho2 eta 2^lu s / (2 n_o).
+    """Expected size of the bound of section 7: w0 + rho2 eta 2^lu s / (2 n_o).
 
     A training row's base is an epoch old, s = M / b steps; the |Gbar[., c]| of a step added up to
     less than eta 2^lu / (2 n_o) wherever it was measured (docs/coded-split.md). A bound that counts
@@ -252,7 +252,7 @@ def expected_bound(config: CodedSplitConfig, widths: Sequence[int], rows: int) -
 
 
 def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> int:
-    """The prime that was asked for, or the smallest with room for the expected bound.
+    """The configured prime, or the smallest with room for the expected bound.
 
     The bound itself is kept whatever the prime: too small a one shrinks steps.
     """
@@ -263,7 +263,7 @@ def choose_prime(config: CodedSplitConfig, widths: Sequence[int], rows: int) -> 
 
 
 def check_decay(config: CodedSplitConfig, widths: Sequence[int], rows: int, prime: int) -> None:
-    """Refuse a weight decay whose bits the field does not have: steps would soon be shrunk to 0.
+    """Refuse a weight decay for which the field has too few bits: steps would shrink to 0.
 
     Raises WouldOverflowError.
     """
@@ -314,7 +314,7 @@ def make_parameters(
 
 
 def upload_degree(config: CodedSplitConfig, parties: int) -> int:
-    """Degree of masked uploads, in units of K + T - 1: 3, and more at the level active.
+    """Degree of masked uploads, in units of K + T - 1: 3, or more at level active.
 
     There no two stories may both be decoded: 2R > N + T + 2(K-1), docs/active.md. Masks of a higher
     degree see to it. R is rounded up to 1 more than a multiple of K + T - 1.
@@ -326,12 +326,12 @@ def upload_degree(config: CodedSplitConfig, parties: int) -> int:
 
 
 def lowest_degree(config: CodedSplitConfig, upload: int) -> int:
-    """Lowest degree of what is masked: that of uploads, or of models where these are released."""
+    """Lowest degree of a masked value: of uploads, or of models if they are released."""
     return MODEL if config.release else upload
 
 
 def dealt_masks(config: CodedSplitConfig, parties: int, unknown: int) -> bool:
-    """Whether masks are dealt: where that is asked for, or keys would be too many."""
+    """Whether masks come from dealers: by option, or because keys would be too many."""
     if config.masks != "auto":
         return config.masks == "dealt"
     try:

@@ -1,4 +1,4 @@
-"""Parties of a coded prediction: they predict new rows on shares, by the models of a run.
+"""Parties of a coded prediction: predict new rows on shares, with the models of a run.
 
 Rows are shared anew and keys are drawn anew, so labels of one prediction mean nothing in another.
 Labels have the digest of all steps of the run: a share with other steps has other masks.
@@ -39,14 +39,14 @@ class PredictingServer(Server):
         self.blind = False
 
     async def run(self) -> None:
-        """Decode the rows' sums from their shares, and score the rows."""
+        """Decode the rows' sums from shares, and score the rows."""
         self.on("lacks", self.deal_again)
         await self.infer(0)
         self.broadcast("stop", None)
 
     @property
     def trained(self) -> int:
-        """Number of steps of the run, all of which are in its models."""
+        """Number of steps of the run, all contained in its models."""
         return self.steps_before
 
     def check(self, sums: Element) -> None:

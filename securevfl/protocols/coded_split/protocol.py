@@ -1,4 +1,4 @@
-"""Coded split learning as the library sees it: card, options, parties, messages and claims."""
+"""The protocol class of coded split learning: card, options, parties, messages, claims."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @classmethod
     def check_parties(cls, config: CodedSplitConfig, parties: int) -> None:
-        """Refuse too few holders for R + 2A uploads, and too few owners for T colluders."""
+        """Refuse too few holders for R + 2A uploads, or too few owners for T colluders."""
         super().check_parties(config, parties)
         check_numbers(config, parties)
 
@@ -139,7 +139,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return super().roles() | {"owner": tuple(range(self.data.parties))}
 
     def preparation(self, owner: int) -> Preparation:
-        """An owner's map of its columns, fitted once on its training rows."""
+        """An owner's preparation of its columns, fitted once on its training rows."""
         columns = self.data.train[owner]
         fitted_on, found = self._prepared.get(owner, (None, None))
         if found is None or fitted_on is not columns:
@@ -148,19 +148,19 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return found
 
     def first_weights(self, owner: int) -> np.ndarray:
-        """Real first weights W_n^0 of an owner's network, a copy, from its secret stream `init`."""
+        """Initial weights W_n^0 of an owner's network, from its secret stream `init`; a copy."""
         return self.network(owner, optimizer={"name": "sgd", "lr": 1.0}).values.copy()
 
     @property
     def rounding_stream(self) -> Callable[[int], np.random.Generator]:
-        """The server's draws of a step that is rounded stochastically, by its number.
+        """Function from a step's number to the server's stream for stochastic rounding.
 
         It is no method, by which the server would reach everybody's columns.
         """
         return functools.partial(self.secrets.stream, SERVER, "rounding")
 
     def parties(self) -> dict[int, Party]:
-        """The server, owners with nothing but their own columns, and helpers."""
+        """The server, owners with only their own columns, and helpers."""
         made: dict[int, Party] = {SERVER: self.new_server()}
         for n in self.peers():
             own = n < self.data.parties
@@ -168,13 +168,13 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return made
 
     def new_server(self) -> Server:
-        """The server, before the run."""
+        """The server in its state before the run."""
         labels = {"train": self.data.train_labels, "test": self.data.test_labels}
         steps = Steps(self.public, self.rounding_stream)
         return Server(self.peers(), self.public, self.centre(), labels, steps)
 
     def owner(self, index: int) -> Owner:
-        """Owner `index`, from 0."""
+        """Create owner `index`, counted from 0."""
         features: dict[str, np.ndarray] = {
             part: self.preparation(index).apply(self.features(part)[index])
             for part in self.shared_parts
@@ -183,11 +183,11 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @property
     def field(self) -> PrimeField:
-        """The prime field F_p."""
+        """Prime field F_p of all shares."""
         return self.public.field
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """The usual schedules of late and lost parties for a proof; nobody waits for the late."""
+        """Usual schedules of late and lost parties for a proof; nobody waits for late ones."""
         return usual(len(self.peers()), waits=False)
 
     def ideal(self, world: World) -> None:
@@ -198,14 +198,14 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         declare(world, self.public, self.public.steps_allowed(unknowns), self.centre())
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Scores by the models that the shares stand for, which the experimenter decodes."""
+        """Scores by the shared models, which the experimenter decodes."""
         server: Any = parties[SERVER]
         centre = bare_of(server.centre)
         scores: np.ndarray = centre.scores(self.embedding(parties, features))
         return scores
 
     def embedding(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Joint embedding H of rows, (rows, h), computed in the clear by the experimenter."""
+        """Joint embedding H of rows, (rows, h), computed unencrypted by the experimenter."""
         models = self.models(parties)
         prepared = [self.preparation(n).apply(rows) for n, rows in enumerate(features)]
         server: Any = parties[SERVER]
@@ -213,7 +213,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return joint_embedding(self.public, layout, models, prepared, server.steps)
 
     def embed(self, client: Any, rows: np.ndarray) -> Any:
-        """An owner's embedding of rows by its first replica, if it was released; else None."""
+        """An owner's embedding of rows by its first replica, if released; else None."""
         models = bare_of(getattr(client, "released", ()))
         if not models:
             return None
@@ -221,24 +221,24 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return whole_rows(self.public, client.index, prepared) @ models[0][0]
 
     def models(self, parties: Mapping[int, Party]) -> np.ndarray:
-        """Models of all owners, (K, d, h) integers with lx + lu bits, by the experimenter.
+        """Models of all owners, (K, d, h) integers with lx + lu bits, for the experimenter.
 
         With weight decay the models are `Parameters.scale` of the server's steps times these.
         """
         return whole_models(self.public, parties)
 
     def can_spare(self, absent: Collection[int]) -> bool:
-        """Whether 2(K+T-1)+1 holders are left, and the server: they have the models in shares."""
+        """Whether the server and 2(K+T-1)+1 holders remain, which hold the models in shares."""
         left = len(self.peers()) - len(absent)
         return SERVER not in absent and left >= self.public.models_needed
 
     def settle(self, parties: Mapping[int, Party]) -> None:
-        """Deal the steps that they lack to holders that a crash or a lost message left behind."""
+        """Give the missing steps to holders that a crash or a lost message left behind."""
         made: Any = parties
         settle(made[SERVER], [made[j] for j in self.peers()])
 
     def layout_of(self, rows: int) -> Batches:
-        """Segments of new rows, which say which replica of the models evaluates which row."""
+        """Segments of new rows; a row's segment determines the replica that evaluates it."""
         return self.batches(self.public.code.segments, "test", rows, short=True)
 
     def predictors(
@@ -267,7 +267,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return made
 
     def predictor(self, index: int, party: Party, features: Sequence[np.ndarray]) -> Party:
-        """One of the `predictors`; a holder without all steps, or unconfirmed, is silent."""
+        """One of the `predictors`; a holder that lacks steps, or is unconfirmed, stays silent."""
         own: Any = party
         if index == SERVER:
             return self._predicting_server(own, features)
@@ -289,7 +289,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
     def _predicting_holder(
         self, trained: Any, share: Model | None, features: Sequence[np.ndarray]
     ) -> Party:
-        """A holder with its share of the models after the last step; None where it lacks steps."""
+        """Holder with its share of the final models; None if it lacks steps."""
         j, public = trained.index, self.predicting(len(features[0])).public
         holder = Holder(j, self.peers(), public)
         if j < self.data.parties:
@@ -310,7 +310,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages of coded prediction, for any number of rows; it has no steps."""
+        """Message declarations of coded prediction, for any number of rows."""
         public = self.predicting(1).public
         every = messages_of(public, training=False)
         every = covert_messages(public, every) if public.covert else every
@@ -340,7 +340,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @classmethod
     def needs(cls, config: CodedSplitConfig, shape: Shape) -> Needs:
-        """Numbers for the planner, such as R, p, the room for sums and memory."""
+        """Numbers for the planner, such as R, p, the room for sums, and memory."""
         return needs_of(config, shape)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
@@ -363,7 +363,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return self.public.owners
 
     def quantised_columns(self) -> dict[int, np.ndarray]:
-        """X-bar, the training rows in F_p, by owner."""
+        """Training rows X-bar in F_p, by owner."""
         columns = enumerate(self.data.train)
         return {n: self._laid_out(n, "train", self.preparation(n).apply(own)) for n, own in columns}
 
@@ -374,14 +374,14 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims by Theorem 1, and on what a release of models gives away."""
+        """Claims by Theorem 1, and on what released models reveal."""
         odometer = self.released()
         sums = budget_claims(odometer, self.public.stories)
         stated = claims_of(release=self.config.release) + sums
         return given_sums(stated, odometer)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N, K, T, R, p, |B| and the streams that mask an upload."""
+        """Numbers for summaries: N, K, T, R, p, |B| and the mask streams of an upload."""
         code = self.public.code
         return {
             "N": code.parties,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Preparation:
-    """An owner's fixed map of its columns, needed again for new rows; it tells nobody.
+    """An owner's fixed preparation of its columns, needed again for new rows; kept secret.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Preparation:
 
 
 def preparation_of(prepare: str, train: np.ndarray) -> Preparation:
-    """The map that an option asks for, from an owner's training rows."""
+    """Preparation chosen by an option, fitted on an owner's training rows."""
     if prepare == "none":
         return Preparation()
     rows = train.astype(np.float64)
@@ -50,12 +50,12 @@ def preparation_of(prepare: str, train: np.ndarray) -> Preparation:
 
 
 def whole_rows(public: Parameters, owner: int, prepared: np.ndarray) -> np.ndarray:
-    """xbar_i of one owner (line 1), int64, (M, d_n): expanded, rounded, of norm at most rho_n."""
+    """Rows xbar_i of an owner (line 1), int64, (M, d_n): expanded, rounded, norm <= rho_n."""
     return rounded_rows(prepared, *_numbers(public, owner))
 
 
 def rounded_rows(prepared: np.ndarray, point: FixedPoint, degree: int, square: int) -> np.ndarray:
-    """Rows as `whole_rows`.
+    """Expanded and rounded rows with bounded norm; see `whole_rows`.
 
     A longer row is scaled down and rounded towards 0, so that the server's bound holds of it.
     """
@@ -71,7 +71,7 @@ def rounded_rows(prepared: np.ndarray, point: FixedPoint, degree: int, square: i
 
 
 def segments_of(public: Parameters, owner: int, features: Secret, part: str) -> Element:
-    """X_n of a part, (K, length, d_n) field elements, from the owner's prepared rows."""
+    """Segments X_n of a part, (K, length, d_n) field elements, from prepared rows."""
     batches, d = public.batches[part], public.sizes[owner]
     made: Element = features.map(
         *(laid_out, order_of(batches), public.field, *_numbers(public, owner)),
@@ -89,14 +89,14 @@ def laid_out(
     degree: int,
     square: int,
 ) -> np.ndarray:
-    """Rows in segments, (K, length, d_n); padded rows are all zero."""
+    """Rows in segments, (K, length, d_n); zero rows for padding."""
     rows = rows_of(field.reduce(rounded_rows(prepared, point, degree, square)), order.reshape(-1))
     segments: np.ndarray = rows.reshape(*order.shape, -1)
     return segments
 
 
 def order_of(batches: Batches) -> np.ndarray:
-    """Numbers of the rows of each segment, (K, length); -1 for padding."""
+    """Row numbers of each segment, (K, length); -1 for padding."""
     return batches.samples(np.arange(batches.length)).reshape(batches.segments, batches.length)
 
 
@@ -111,18 +111,18 @@ def first_model(weights: np.ndarray, point: FixedPoint) -> np.ndarray:
 
 
 def mean_of_sums(public: Parameters, sums: np.ndarray, steps: int) -> np.ndarray:
-    """H of line 6, floats, from signed sums of whatever shape, by models of so many steps."""
+    """Mean embedding H (line 6), floats, from signed sums of any shape after `steps` steps."""
     return mean(sums, *scales(public, steps))
 
 
 def mean(sums: np.ndarray, bits: int, owners: int, scale: float) -> np.ndarray:
-    """Mean embedding H, from signed sums over so many owners."""
+    """Mean embedding H from signed sums over `owners` owners."""
     found: np.ndarray = np.ldexp(sums.astype(np.float64), -bits) / owners
     return found * scale
 
 
 def joint(sums: np.ndarray, field: PrimeField, bits: int, owners: int, scale: float) -> np.ndarray:
-    """H of all samples of a batch, (K|B|, h), from U_1 to U_K as field elements."""
+    """Mean embedding H of a batch's samples, (K|B|, h), from U_1 to U_K as field elements."""
     return mean(field.signed(sums), bits, owners, scale).reshape(-1, sums.shape[-1])
 
 
@@ -134,7 +134,7 @@ def scales(public: Parameters, steps: int) -> tuple[int, int, float]:
 def wanted_step(
     public: Parameters, step: int, gradient: np.ndarray, residual: np.ndarray
 ) -> np.ndarray:
-    """-eta K 2^lu G / (n_o c) + e_B of line 7, reals of the shape of `residual`, (K, |B|, h).
+    """Step -eta K 2^lu G / (n_o c) + e_B of line 7, reals of `residual`'s shape, (K, |B|, h).
 
     The factor K makes the mean over K |B| rows one over the |B| rows of a replica. Models are c
     times what stands in shares, c after this step, so the step is divided by it.

@@ -1,4 +1,4 @@
-"""Forecast of a coded split run: planned messages with their cost, results needed, memory."""
+"""Forecast of a coded split run: planned messages with cost, results needed, memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from securevfl.protocols.coded_split.parameters import (
 
 
 def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
-    """Message schedule of a run; None with timeouts or a release, which chance has a part in.
+    """Message schedule of a run; None with timeouts or a release, when it depends on chance.
 
     Proofs and stories of the levels above semi-honest are in it. There set-up waits more often than
     it says here, so its time is an estimate.
@@ -83,7 +83,7 @@ def outline_of(config: CodedSplitConfig, shape: Shape) -> Outline | None:
 
 
 def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
-    """Numbers of a configuration, whether or not there are enough holders for it."""
+    """Numbers of a configuration (R, keys, p, memory), valid even with too few parties."""
     K, T = config.segments, config.privacy
     parties = len(shape.widths) + config.helpers
     degree = upload_degree(config, parties)
@@ -118,7 +118,7 @@ def needs_of(config: CodedSplitConfig, shape: Shape) -> Needs:
 
 
 def memory_of(public: Parameters, rows: int, holders: int) -> tuple[int, int]:
-    """Bytes of an owner, and of all parties: shares, the server's log and its bounds by row."""
+    """Bytes of an owner, and of all parties: shares, the server's log, bounds by row."""
     config, size = public.config, public.field.dtype.itemsize
     d, h = sum(public.sizes), config.width
     lengths = sum(layout.length for layout in public.batches.values())
@@ -173,7 +173,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
     decoding = public.code.segments * public.threshold / N
 
     def dealt(own: Any) -> Any:
-        """A share of a step, or its seed, with a proof or a digest."""
+        """Payload of a share of a step, or its seed, with a proof or a digest."""
         return (own, *proof_of(public.code)) if public.covert else (bytes(DIGEST), own)
 
     seeds = Post(
@@ -196,7 +196,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
     last = public.steps_allowed(unknowns)
 
     def compare(round: int) -> Sequence[int]:
-        """Holders, after a step of which they compare stories."""
+        """Holders that compare statements on the step before a round."""
         return range(N) if round > 1 and is_compared(round - 1, last) else ()
 
     def end(round: int) -> Sequence[int]:
@@ -206,7 +206,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
     stories = [Post("story", "peers", ((0, *_STORY),), senders=some) for some in (compare, end)]
 
     def reports(round: int) -> Sequence[int]:
-        """Holders, in the round in which all of them have stored 64 steps more."""
+        """Holders that report in a round: all, when 64 more steps are stored."""
         stored = round - 2
         return range(N) if stored > 0 and stored % STORED_EVERY == 0 else ()
 
@@ -220,14 +220,14 @@ def training(public: Parameters, unknowns: int) -> Phase:
 
 
 def upload(public: Parameters, share: Any, work: int = 0) -> Post:
-    """Planned upload; at the level active it has the name of its set-up, and a signature."""
+    """Planned upload; at level active with its set-up's name and a signature."""
     payload = signed_upload(share) if public.active else share
     about: Any = {"operations": (work,), "modulus": public.field.modulus}
     return Post("embedding", "server", (payload,), **about)
 
 
 def masks(public: Parameters, rows: int) -> tuple[Post, ...]:
-    """Planned masks of dealers, each with a digest of steps; none where all masks are of keys."""
+    """Planned masks of dealers, each with a digest of steps; none if masks come from keys."""
     prss, size = public.prss, rows * public.config.width
     if not prss.by_dealers:
         return ()
@@ -243,7 +243,7 @@ def masks(public: Parameters, rows: int) -> tuple[Post, ...]:
 
 
 def inference(public: Parameters, rows: int, rounds: int) -> Phase:
-    """Planned requests for pieces of test rows, and the uploads that answer them."""
+    """Planned requests for pieces of test rows, and the uploads in answer."""
     request = Request("test", 0, hollow((rows,), np.uint32))
     share = hollow((rows, public.config.width), public.field.dtype)
     uploads = upload(public, share)
@@ -255,5 +255,5 @@ def inference(public: Parameters, rows: int, rounds: int) -> Phase:
 
 
 def _unused(name: str, *keys: int) -> np.random.Generator:
-    """A generator for layouts of which only the sizes are asked for."""
+    """Random generator for layouts of which only the sizes matter."""
     return keyed_stream(0, SERVER, name)

@@ -47,7 +47,7 @@ _RECENT = 256  # steps; a history is asked for many times a second
 
 
 class Server(Participant):
-    """Server: decodes the sums, steps its network, rounds and deals its steps.
+    """Server: decodes sums, trains its network, and rounds and deals each step.
 
     Attributes
     ----------
@@ -127,11 +127,11 @@ class Server(Participant):
 
     @property
     def signs(self) -> Signing:
-        """Signing keys of the server: of this run's own, or of its manifest."""
+        """Signing keys of the server, made for the run or from its manifest."""
         return signing_of(self, self.sworn)
 
     async def run(self) -> None:
-        """Make every step (lines 6 to 9); then score the test rows from their shares, if wanted."""
+        """Make every step (lines 6 to 9); then score test rows from shares, if wanted."""
         self.on("lacks", self.deal_again)
         self.on("stored", self.forget)
         if self.public.covert:
@@ -160,12 +160,12 @@ class Server(Participant):
             self.record("sum_budget", **budget_spent(visits, self.unknowns, self.public.config))
 
     def begin(self, round: int) -> None:
-        """Enter a round; uploads of earlier ones are late from now on."""
+        """Enter a round; uploads of earlier rounds are late from now on."""
         self.round = round
         self.engine.enter_round(self, round)
 
     async def sums(self) -> Element:
-        """U_1 to U_K from the first R uploads (line 6), (K, |B|, h)."""
+        """Sums U_1 to U_K from the first R uploads (line 6), (K, |B|, h)."""
         public = self.public
         timeout = public.config.result_timeout if self.round > 1 else None  # set-up is in round 1
         uploads = await self.collect("embedding", count=public.results_needed, timeout=timeout)
@@ -189,7 +189,7 @@ class Server(Participant):
         return sums
 
     def train(self, rows: np.ndarray, sums: Element) -> None:
-        """Step the network (lines 6 and 7), round, bound and log what is dealt (line 8)."""
+        """Train the network (lines 6, 7); round, bound and log the step to deal (line 8)."""
         public, labels = self.public, self.labels["train"]
         assert self.made is not None
         self.made.step(note_sums, sums, self.round, rows)
@@ -219,7 +219,7 @@ class Server(Participant):
             self.proved, self.chain = (self.steps, parts), (chained(*self.chain, link),)
 
     def mean(self, sums: Element) -> Secret:
-        """Mean embedding H of line 6, (K|B|, h) float64."""
+        """Mean embedding H (line 6), (K|B|, h) float64."""
         K, rows, h = sums.shape
         numbers = self.public.field, *scales(self.public, self.trained)
         found: Secret = sums.map(joint, *numbers, shape=(K * rows, h), real=True)
@@ -242,13 +242,13 @@ class Server(Participant):
                 self.send(j, "deal", (dealt.digest, dealt.shares[j]), round=self.steps)
 
     def dealt(self, step: int) -> Dealt:
-        """Shares of a step that is not forgotten, the same whenever they are dealt."""
+        """Shares of a step that is still in the log, the same at each dealing."""
         Gbar = self.log[step - self.forgotten - 1]
         assert self.secret is not None
         return self.dealing.dealt(self, self.secret, step, Gbar)
 
     def proofs_of(self, step: int) -> list[covert.Parts]:
-        """Proofs that are sent beside the shares of a step, the same whenever it is dealt."""
+        """Proofs sent with the shares of a step, the same at each dealing."""
         if self.proved and self.proved[0] == step:
             parts: list[covert.Parts] = self.proved[1]
             return parts
@@ -256,7 +256,7 @@ class Server(Participant):
         return covert.step_proofs(self, self.public, step, Gbar, shares)[0]
 
     def deal_again(self, message: Message) -> None:
-        """Deal a late or restarted holder the same shares of the steps that it lacks.
+        """Send a late or restarted holder the same shares of the steps that it lacks.
 
         Who lacks none is sent the present request again: it may have been lost. A question that
         names no number of steps is an event, and not answered; so is one from which the server
@@ -295,7 +295,7 @@ class Server(Participant):
         self.send(message.sender, "missed", ((first, digests), shares), round=self.round)
 
     def forget(self, message: Message) -> None:
-        """Forget steps that every holder has stored: nobody can ask for them again."""
+        """Forget steps that every holder has stored, since nobody can request them again."""
         stored = message.payload
         if type(stored) is not int or not 0 < stored <= self.steps:
             why = "it said that it has stored steps without the number of one that was dealt"
@@ -308,7 +308,7 @@ class Server(Participant):
         self.forgotten = least
 
     async def infer(self, last: int) -> None:
-        """Coded inference: lines 5 and 6 on shared rows, a few of them at a time."""
+        """Coded inference: lines 5 and 6 on shared rows, in pieces."""
         batches = self.public.batches["test"]
         while len(self.test_scores) < pieces_of(batches):
             self.safe_point()
@@ -343,7 +343,7 @@ class Server(Participant):
 
     @property
     def order(self) -> np.ndarray:
-        """Row numbers of all pieces of the test rows, one piece after the other; -1 for padding."""
+        """Row numbers of all pieces of test rows in sequence; -1 for padding."""
         batches = self.public.batches["test"]
         pieces = (piece_of(batches, piece) for piece in range(pieces_of(batches)))
         return np.concatenate([batches.samples(rows) for rows in pieces])
@@ -354,7 +354,7 @@ class Server(Participant):
         return self.steps
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds to decode, K R |B| h, and to make a holder's share, (K + T) |B| h."""
+        """Multiply-adds to decode (K R |B| h) and to make a holder's share ((K + T) |B| h)."""
         public = self.public
         if kind not in ("deal", "seed") or "train" not in public.batches:
             return 0

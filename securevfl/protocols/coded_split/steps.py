@@ -1,4 +1,4 @@
-"""Steps of the server: what it checks of sums, and how dL/dH becomes what is dealt.
+"""Server steps: checks of the sums, and the way from dL/dH to the dealt step.
 
 The functions are given to `securevfl.verified.Model.step` and `call`, which hand them the state.
 """
@@ -19,7 +19,7 @@ from securevfl.protocols.coded_split.quantisation import wanted_step
 
 
 class Steps:
-    """State of the steps: what rounding took away (line 7), and the bound on sums (section 7).
+    """State of the steps: rounding residual (line 7), and the bound on sums (section 7).
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Steps:
         }
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.residual = np.array(state["residual"])
         self.bound.spent = np.array(state["spent"])
         self.bound.base, self.bound.since = np.array(state["base"]), np.array(state["since"])
@@ -60,19 +60,19 @@ class Steps:
 
 
 def note_sums(steps: Steps, sums: np.ndarray, round: int, rows: np.ndarray) -> None:
-    """Take a training batch's sums, field elements, as bases of its rows; refuse any too large."""
+    """Use a training batch's sums (field elements) as bases of its rows; refuse too large ones."""
     signed = steps.public.field.signed(sums)
     in_range(signed, steps.bound.promised(rows), round)
     steps.bound.decoded(rows, signed)
 
 
 def check_sums(steps: Steps, sums: np.ndarray, round: int) -> np.ndarray:
-    """RangeError where the steps so far do not allow a sum of test rows; else an empty array."""
+    """Raise RangeError if a sum of test rows exceeds its bound; else return an empty array."""
     return sums_in_range(sums, steps.public.field, steps.bound.lasting, round)
 
 
 def sums_in_range(sums: np.ndarray, field: PrimeField, largest: int, round: int) -> np.ndarray:
-    """RangeError if a sum, given as a field element, is beyond the bound; else an empty array."""
+    """Raise RangeError if a sum (field element) exceeds the bound; else return an empty array."""
     return in_range(field.signed(sums), largest, round)
 
 
@@ -102,20 +102,20 @@ def gradients(
 
 
 def apply(centre: Centre, *own: np.ndarray) -> None:
-    """One update of the server model by its gradients."""
+    """Update the server model once by its gradients."""
     names = [name for name, _ in centre.network.named_parameters()]
     centre.apply({name: one.copy() for name, one in zip(names, own, strict=True)})
 
 
 def forms_of(centre: Centre, H: tuple[int, ...]) -> dict[str, Any]:
-    """Shapes and dtypes of what `gradients` gives for an H of a shape."""
+    """Shapes and dtypes of the results of `gradients`, for joint embeddings of shape H."""
     weights = [tuple(w.shape) for _, w in centre.network.named_parameters()]
     shapes: list[Any] = [(), H, *weights]
     return {"shapes": shapes, "of": [np.float64, *[np.float32] * (len(shapes) - 1)]}
 
 
 def make_step(steps: Steps, G: np.ndarray, number: int, rows: np.ndarray) -> tuple[np.ndarray, int]:
-    """Gbar of a step, (K, |B|, h) signed, rounded and bounded (lines 7 and 8); bits too few."""
+    """Rounded and bounded step Gbar, (K, |B|, h) signed (lines 7 and 8); missing bits."""
     wanted = wanted_step(steps.public, number, G, steps.residual[:, rows])
     if steps.public.config.rounding == "stochastic":
         rounded = np.floor(wanted + steps.stream(number).random(wanted.shape))
@@ -149,7 +149,7 @@ def measures_of(centre: Centre, *rest: Any) -> np.ndarray:
 
 
 def entry(values: np.ndarray, place: int) -> np.ndarray:
-    """The number at a place in an array."""
+    """Array entry at a place, as an array."""
     return np.array(values[place])
 
 
@@ -161,7 +161,7 @@ def measures_named(task: str) -> tuple[str, ...]:
 
 
 def in_order(first: np.ndarray, order: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """Values of all rows in their order, from pieces of segments of rows.
+    """Values of all rows in order, from pieces of segments.
 
     Parameters
     ----------

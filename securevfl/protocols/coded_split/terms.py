@@ -1,4 +1,4 @@
-"""Checks of what a holder of coded split learning is sent: steps, requests, and shares."""
+"""Checks of a holder's received messages: steps, requests and shares."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Step = tuple[int, Element, Element]  # its number, the holder's share, its diges
 def check_elements(
     public: Parameters, what: str, sender: int, value: Any, shape: tuple[int, ...]
 ) -> None:
-    """Refuse what is no array of field elements of a shape.
+    """Refuse a value that is no array of field elements of the given shape.
 
     Raises ProtocolError.
     """
@@ -113,7 +113,7 @@ def check_mask(
 
 
 def shape_of(public: Parameters, round: int) -> tuple[int, int] | None:
-    """(|B|, h) of the upload of a round: of a training batch, or a piece of test rows."""
+    """Shape (|B|, h) of a round's upload: of a training batch, or a piece of test rows."""
     h = public.config.width
     last = public.last_step
     if 0 < round <= last:
