@@ -85,14 +85,14 @@ class FedHsslConfig(PretrainingOptions, EmbeddingConfig):
 def projection(
     cross: Cross, encoders: Pair, features: np.ndarray, samples: np.ndarray
 ) -> np.ndarray:
-    """z, projections of the own rows of a batch by the cross-party encoder: (rows, projection)."""
+    """Projections z of a batch's rows by the cross-party encoder, (rows, projection)."""
     return cross.project(encoders.cross, rows_of(features, samples)).numpy()
 
 
 def meet(
     encoders: Pair, cross: Cross, features: np.ndarray, samples: np.ndarray, *received: np.ndarray
 ) -> float:
-    """Step of the cross-party encoder and its heads towards what was received; returns the loss."""
+    """Step of the cross-party encoder and heads towards received projections; return the loss."""
     return cross.step(encoders.cross, rows_of(features, samples), received)
 
 
@@ -106,7 +106,7 @@ def learn_alone(
     features: np.ndarray,
     *alone: np.ndarray,
 ) -> float:
-    """Epoch of the local encoder and its heads on all own rows; returns the loss."""
+    """Epoch of the local encoder and heads on all own rows; return the loss."""
     rows = own_rows(features, *alone or (None,))
     local.guidance, local.guide = how.guidance, partial(cross.project, encoders.cross)
     loss = self_supervise(
@@ -123,7 +123,7 @@ def learn_alone(
 
 
 def upper(encoders: Any, local: TwoViews) -> tuple[np.ndarray, ...]:
-    """Weights that are shared: upper layers of the local encoder, and its heads."""
+    """Shared weights: upper layers of the local encoder, and its heads."""
     return tuple(shared_weights(encoders.local, local).values())
 
 
@@ -133,12 +133,12 @@ def put_shared(encoders: Any, local: TwoViews, names: Sequence[str], *weights: n
 
 
 def adopt(network: Pair, encoders: Pair) -> None:
-    """Put both pre-trained encoders into the network of split training."""
+    """Copy both pre-trained encoders into the network for split training."""
     network.adopt(encoders)
 
 
 def mean_by_rows(first: np.ndarray, rows: Sequence[int], *others: np.ndarray) -> np.ndarray:
-    """Mean of a weight over clients, each counted as often as it has rows."""
+    """Mean of a weight over clients, weighted by their row counts."""
     return weighted_mean([{"": one} for one in (first, *others)], rows)[""]
 
 
@@ -147,7 +147,7 @@ def mean_by_rows(first: np.ndarray, rows: Sequence[int], *others: np.ndarray) ->
 
 @dataclass(frozen=True)
 class LocalLearning:
-    """Numbers of step 2: rows of a batch, the fraction of values that a view replaces, gamma."""
+    """Settings of step 2: batch rows, fraction of replaced values, guidance gamma."""
 
     batch: int
     corruption: float
@@ -195,7 +195,7 @@ class Learner:
         return loss
 
     def learn_alone(self, epoch: int) -> Secret:
-        """Step 2 of pre-training, an epoch on all own rows; returns the loss."""
+        """Step 2 of pre-training, an epoch on all own rows; return the loss."""
         given = self.local, self.cross, self.streams, epoch, self.how, *self.rows
         loss: Secret
         (loss,) = self.encoders.step(learn_alone, *given, shapes=[()], of=[np.float64], changes=2)
@@ -207,7 +207,7 @@ class Learner:
         return dict(zip(self.shapes, found, strict=True))
 
     def take_mean(self, mean: Mapping[str, Secret], network: Model) -> None:
-        """Step 3: the mean replaces the shared weights, and `network` starts from both encoders."""
+        """Step 3: replace the shared weights by the mean; `network` starts from both encoders."""
         self.encoders.step(put_shared, self.local, list(mean), *mean.values(), changes=2)
         network.step(adopt, self.encoders)
 
@@ -215,7 +215,7 @@ class Learner:
 def mean_of_weights(
     weights: Sequence[Mapping[str, Secret]], rows: Sequence[int]
 ) -> dict[str, Secret]:
-    """Mean of the weights by name, each counted as often as its client has rows."""
+    """Mean of the weights by name, weighted by the clients' row counts."""
     first, *others = weights
     return {
         name: one.map(mean_by_rows, list(rows), *[w[name] for w in others])
@@ -279,7 +279,7 @@ class Client(OpenClient):
             await self.train(what)
 
     async def learn_across(self, batch: np.ndarray) -> None:
-        """Step 1: exchange projections of a batch; client 0 does so with each of the others."""
+        """Step 1: exchange projections of a batch between client 0 and each other client."""
         learner, samples = self.learner, self.batches.samples(batch)
         others = partners(self.index, self.peers)
         self.broadcast("projection", learner.project(samples), to=others)
@@ -365,11 +365,11 @@ class IdealFedHssl(Ideal):
         self.learners = learners
 
     def embed(self, client: int, samples: Any, width: int) -> Secret:
-        """H_n of some samples, by both networks; declares that the server is told it."""
+        """Embedding H_n of the samples by both networks, declared as an output to the server."""
         return super().embed(client, samples, 2 * width)
 
     def meet(self, samples: np.ndarray) -> None:
-        """Step 1; declares that a client's partners are told projections, and the server losses."""
+        """Step 1: projections are outputs to a client's partners, losses to the server."""
         tell, clients = self.world.output, list(self.learners)
         z = {n: learner.project(samples) for n, learner in self.learners.items()}
         for n, one in z.items():
@@ -466,16 +466,16 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
             )
 
     def server(self) -> Server:
-        """The server."""
+        """Create the server."""
         return self.make_server(Server, epochs=self.config.pretrain_epochs)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Numbers of the parties by role: client 0 is the active party, the others are passive."""
+        """Party numbers by role: client 0 is the active party, the others are passive."""
         return super().roles() | {"active": (0,), "passive": tuple(self.peers()[1:])}
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: those of steps 1 and 3 by turns, then those of split training.
+        """Message declarations: steps 1 and 3 in turn, then split training.
 
         A projection is of single rows, but no attack reads it yet, so it is not `row_by_row`.
         """
@@ -512,7 +512,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
         return ideal
 
     def learner(self, world: World, index: int) -> Learner:
-        """Encoders and heads of a client, as they were in the beginning."""
+        """Initial encoders and heads of a client."""
         rows = ("columns", *(("columns of rows alone",) if self.data.alone else ()))
         given = tuple(world.the(index, name) for name in rows)
         own: Any = self.objective(index, self.config.method, "init local")
@@ -536,7 +536,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
         return LocalLearning(config.pretrain_batch, config.corruption, config.guidance)
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         local: Any = self.objective(index, self.config.method, "init local")
         cross = Cross(
             self.config.method,
@@ -562,7 +562,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
         return self.centre(self.aggregation.width(2 * self.config.width), stream=stream)
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Sample indices of an announced batch; None where each party draws its own."""
+        """Row numbers of an announced batch; None if each party draws its own."""
         if isinstance(named, tuple):
             stage, batch = named
             return None if stage == "local" else super().named_rows(batch)

@@ -81,7 +81,7 @@ class FedOnceConfig(SegmentedConfig):
     )
 
     def client_optimizer(self) -> dict[str, Any]:
-        """Arguments of `make_optimizer` for a guest, whose updates are the local ones."""
+        """Arguments of `make_optimizer` for a guest's local updates."""
         steps = self.local_rounds or self.rounds
         falls = self.lr_decay == "linear"
         return super().client_optimizer() | {"decay_steps": steps if falls else 0}
@@ -95,7 +95,7 @@ class Learner(Protocol):
         """Multiply-adds of `encode` for each row."""
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """One step on some rows; returns the loss before it and the number of clipped weights."""
+        """One step on some rows; return the loss before it and the number of clipped weights."""
 
     def encode(self, rows: np.ndarray) -> np.ndarray:
         """Representations of rows, (rows, h) float32."""
@@ -104,7 +104,7 @@ class Learner(Protocol):
         """Weights, optimiser state, and the state of the objective."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
 
 
 class Noise(NoiseTargets):
@@ -120,7 +120,7 @@ class Noise(NoiseTargets):
         return self.network.operations
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """One step towards the targets, assigned anew in every `every`-th epoch."""
+        """One step towards the targets, which are reassigned in every `every`-th epoch."""
         return self.train(features[places], places, reassign=epoch % self.every == 0)
 
 
@@ -136,12 +136,12 @@ class Reconstruction:
         self._stream = stream  # unused: an auto-encoder draws nothing
 
     def learn(self, features: np.ndarray, places: np.ndarray, epoch: int) -> tuple[float, int]:
-        """One step of reconstruction."""
+        """One step of reconstruction; return the loss before it, and 0 clipped weights."""
         return self.encoder.train(features[places], self._stream), 0
 
 
 def order(chance: Chance, rows: int, size: int, epoch: int) -> np.ndarray:
-    """Rows of a guest's batches in an epoch, (batches, |B|), in an order that only it knows."""
+    """Row numbers of a guest's batches in an epoch, (batches, |B|), in a secret order."""
 
     def stream(name: str, *keys: int) -> np.random.Generator:
         return chance.stream(f"local/{name}", *keys)
@@ -154,7 +154,7 @@ def order(chance: Chance, rows: int, size: int, epoch: int) -> np.ndarray:
 def learn(
     learner: Learner, rows: np.ndarray, batches: np.ndarray, place: int, epoch: int
 ) -> tuple[np.float32, np.float32]:
-    """One step on a batch; returns the loss before it and the number of clipped weights."""
+    """One step on a batch; return the loss before it and the number of clipped weights."""
     loss, clipped = learner.learn(rows, batches[place], epoch)
     return np.float32(loss), np.float32(clipped)
 
@@ -171,7 +171,7 @@ def added(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def stack(first: np.ndarray, parties: int, came: Sequence[int], *others: np.ndarray) -> np.ndarray:
-    """Representations, (N, rows, h): those of the guests in `came`, zeros for the others."""
+    """Representations, (N, rows, h), from the guests in `came`; zeros for the others."""
     whole = np.zeros((parties, *first.shape), np.float32)
     whole[list(came)] = np.stack((first, *others))
     return whole
@@ -180,7 +180,7 @@ def stack(first: np.ndarray, parties: int, came: Sequence[int], *others: np.ndar
 def table(
     one: np.ndarray, rows: int, samples: Sequence[np.ndarray], *stacks: np.ndarray
 ) -> np.ndarray:
-    """Representations of all rows, (N, M + 1, h), made of pieces; the last row is for padding."""
+    """Representations of all rows, (N, M + 1, h), from pieces; the last row is for padding."""
     whole = np.zeros((len(one), rows + 1, one.shape[2]), np.float32)
     for some, found in zip(samples, stacks, strict=True):
         whole[:, some] = found
@@ -190,7 +190,7 @@ def table(
 def step(
     centre: Centre, labels: np.ndarray, samples: np.ndarray, rule: Aggregation, whole: np.ndarray
 ) -> np.float32:
-    """One step of the server's model on rows of the table; returns the loss before it."""
+    """One step of the server's model on rows of the table; return the loss before it."""
     some = whole[:, samples]
     joint = aggregated(rule, some, np.ones(some.shape[:2], bool), clients=())
     return np.float32(split_step(centre, joint, samples, labels).loss)
@@ -236,7 +236,7 @@ class Guest(Participant):
         self.trained = 0
 
     async def run(self) -> None:
-        """Train before the first round; then send the rows of each round, every row once."""
+        """Train before round 1; then send each round's rows, every row once."""
         await self.train()
         async for round_ in self.rounds():
             with round_:
@@ -246,7 +246,7 @@ class Guest(Participant):
                 self.send(SERVER, "embedding", found)
 
     async def train(self) -> None:
-        """Do all local updates that are left."""
+        """Do all remaining local updates."""
         if self.trained == self.updates:
             return
         total: Any = 0
@@ -313,7 +313,7 @@ class Server(Participant):
         self.came = np.zeros((len(self.peers), pieces(layout)), bool)
 
     async def run(self) -> None:
-        """Wait for the guests' training, ask for every row once, end their part, and train."""
+        """Wait for the guests' training, request every row once, end their part, and train."""
         if not self.ready:
             await self.wait_for_guests()
         self.ready = True
@@ -343,7 +343,7 @@ class Server(Participant):
             await self.collect("trained", senders=others, timeout=self.timeout)
 
     async def ask(self) -> None:
-        """Ask for one piece of the rows; zeros replace representations that do not come."""
+        """Request one piece of the rows; zeros replace missing representations."""
         number = len(self.received)
         batch = piece(self.layout, number)
         self.announce(self.round + 1, batch)
@@ -359,7 +359,7 @@ class Server(Participant):
         self.record("collected", piece=number, filled=len(missing), missing=missing)
 
     async def train(self) -> None:
-        """Train the server model; nothing is sent."""
+        """Train the server model without messages."""
         whole = table_of(self.layout, self.received, self.labels.shape[0])
         used = int(self.came.any(axis=1).sum())
         while self.steps < self.max_steps:
@@ -446,7 +446,7 @@ class FedOnce(Provable, EmbeddingProtocol):
         return {SERVER: server} | {n: self.guest(n) for n in self.peers()}
 
     def guest(self, index: int) -> Guest:
-        """Guest `index`, from 0; it learns from its unaligned rows, too."""
+        """Guest `index`, counted from 0; it also learns from its unaligned rows."""
         own = self.own_rows(self.data.train[index], index)
         return Guest(
             *(index, self.peers(), self.layout, own, self.learner(index, own)),
@@ -463,7 +463,7 @@ class FedOnce(Provable, EmbeddingProtocol):
         return int(self.config.local_rounds or self.config.rounds)
 
     def own_rows(self, shared: np.ndarray, index: int) -> np.ndarray:
-        """All rows of a guest: the aligned ones (`shared`), then those that it holds alone."""
+        """All rows of a guest: the aligned ones (`shared`), then those that only it holds."""
         return np.concatenate([shared, self.data.alone[index]]) if self.data.alone else shared
 
     def learner(self, index: int, own: np.ndarray) -> Learner:
@@ -491,12 +491,12 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     @property
     def last_fault(self) -> int:
-        """Last round in which anything is sent: afterwards only the server trains."""
+        """Last round with messages; afterwards only the server trains."""
         return pieces(self.layout)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: the end of each guest's training, then its representations, once."""
+        """Message declarations: each guest's end of training, then its representations, once."""
         opening, embedding, _ = self.step_messages()
         trained = MessageSpec("trained", "client", "server", "control", count=in_setup)
         of_piece = replace(embedding, shape=self.of_piece, source="the representations")
@@ -507,7 +507,7 @@ class FedOnce(Provable, EmbeddingProtocol):
         return len(self.peers()) - 1
 
     def ideal(self, world: World) -> None:
-        """Declare outputs: representations, as they are, to the server; losses to all."""
+        """Declare outputs: representations to the server, losses to all."""
         guests, M = len(self.peers()), self.data.rows
         stacks: list[list[Any]] = [[] for _ in range(pieces(self.layout))]
         for n in self.peers():
@@ -530,7 +530,7 @@ class FedOnce(Provable, EmbeddingProtocol):
             world.output(f"loss {r}", loss)
 
     def ideal_guest(self, world: World, n: int, learner: Model, rows: Secret) -> None:
-        """Train a guest; declare that all are told its last loss, and how many weights it cut."""
+        """Train a guest; its last loss and the number of clipped weights are outputs to all."""
         chance, held, total = world.the(n, "chance"), rows.shape[0], None
         coded = min(self.config.batch, held)
         shape = (max(1, held // coded), coded)
@@ -546,7 +546,7 @@ class FedOnce(Provable, EmbeddingProtocol):
             world.output(f"clipped weights of {n}", total, alone=True)
 
     def of_piece(self, key: MessageKey) -> tuple[int, int] | None:
-        """Shape of a guest's representations in a round; None if it cannot be told beforehand.
+        """Shape of a guest's representations in a round; None if it is not known in advance.
 
         The last piece of the rows may be short. A server that crashed asks for a piece again in a
         later round, so from the first round of the last piece on only the announcement tells.
@@ -557,7 +557,7 @@ class FedOnce(Provable, EmbeddingProtocol):
         return rows * self.layout.segments, self.config.width
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N, |B|, local updates; and what a round is."""
+        """Numbers for summaries: N, |B|, local updates, and what a round is."""
         return {
             "N": self.data.parties,
             "batch_rows": self.batch_rows,
@@ -574,7 +574,7 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of no protection against the server; nothing sent depends on labels."""
+        """Claims of no protection against the server; no message depends on labels."""
         return (
             Claim("server", "features", "none", "representations are sent in the clear"),
             Claim("server", "model", "none", "representations are sent in the clear"),

@@ -1,4 +1,4 @@
-"""CVFL (2021): the paper's Algorithms 1 to 3, its options, its messages and its claims."""
+"""CVFL (2021): the paper's Algorithms 1 to 3, options, messages and claims."""
 
 from __future__ import annotations
 

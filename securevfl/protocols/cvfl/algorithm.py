@@ -1,4 +1,4 @@
-"""CVFL: cascade vertical federated learning, where several parties hold labels of different rows.
+"""CVFL: cascade vertical federated learning; several parties hold labels of different rows.
 
 W. Xia, Y. Li, L. Zhang, Z. Wu, X. Yuan, "A Vertical Federated Learning Framework for Horizontally
 Partitioned Labels", 2021. Line numbers are those of its Algorithms 1 to 3, letters those of its
@@ -92,7 +92,7 @@ def applied(centre: Centre, names: Sequence[str], *gradients: np.ndarray) -> Non
 
 @dataclass(frozen=True)
 class Launch:
-    """Results of a launch.
+    """Results of a launched update at an active party.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ def launch(
 
 
 class Stale(LastEmbeddings):
-    """Newest embeddings, which are protected; of which launches they are is public.
+    """Newest embeddings, which are protected; the launches that they belong to are public.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ class Stale(LastEmbeddings):
         super().keep(party, places, np.empty((len(places), 0)), round)
 
     def present(self, fresh: Iterable[int], batch: Batch) -> np.ndarray:
-        """Mask, (M, |B|) bool, of the embeddings, fresh or stale, that a launch can use."""
+        """Mask, (M, |B|) bool, of the embeddings, fresh or stale, that an update can use."""
         new = dict.fromkeys(fresh, np.empty((len(batch.places), 0)))
         return self.complete(new, batch.places, oldest=batch.oldest)[1]
 
@@ -177,7 +177,7 @@ class Stale(LastEmbeddings):
         return {**self.embeddings.state_dict(), "version": self.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the state from `state_dict`."""
         self.embeddings.load_state_dict(state)
         self.version = np.array(state["version"])
 
@@ -227,7 +227,7 @@ class PassiveParty(OpenClient):
     stepped: int = field(default=0, init=False)
 
     async def run(self) -> None:
-        """Serve until the collaborator says stop."""
+        """Answer requests until the collaborator sends "stop"."""
         self.serve()
         if not self.strict:
             await self.receive("stop", safe=True)
@@ -236,7 +236,7 @@ class PassiveParty(OpenClient):
             self.round = self.stepped
 
     def serve(self) -> None:
-        """Answer requests and apply gradients, whatever else the party waits for."""
+        """Register handlers for requests and gradients, which run during any wait."""
         self.on("request", self.answer)
         if not self.strict:
             self.on("gradient", self.take)
@@ -253,7 +253,7 @@ class PassiveParty(OpenClient):
             self.send(request.sender, "penalty", own, round=request.round)
 
     def take(self, message: Message) -> None:
-        """Take in a gradient; step once gradients of enough active parties are there."""
+        """Store a gradient; step once enough active parties have sent theirs."""
         self.pending[message.sender] = message.payload  # line 2
         if len(self.pending) < self.gradients_per_step:
             return
@@ -279,7 +279,7 @@ class PassiveParty(OpenClient):
         return True
 
     def step_with(self, gradients: Mapping[int, tuple[np.ndarray, Secret]]) -> None:
-        """theta_m -= gamma (v + lambda grad r(theta_m)), v = J^T dF_l/dh_m (lines 2 to 6).
+        """Step theta_m -= gamma (v + lambda grad r(theta_m)), v = J^T dF_l/dh_m (lines 2 to 6).
 
         In step, with the gradients of all active parties of the round, in the order of their
         numbers. The optimiser adds the gradient of the penalty (line 4).
@@ -292,14 +292,14 @@ class PassiveParty(OpenClient):
             self.answer(Message(*request))
 
     def rest(self, round: int) -> None:
-        """Mark a safe point after a step; its round is that of the launch it belongs to."""
+        """Mark a safe point after a step; its round is that of the update it belongs to."""
         self.round = max(self.round, round)
         self.safe_point()
 
 
 @dataclass(eq=False, repr=False)
 class ActiveParty(PassiveParty):
-    """Active party l: launches updates with its own labels (Algorithm 1), and runs Algorithm 2.
+    """Active party l: starts updates with its own labels (Algorithm 1), and runs Algorithm 2.
 
     The delay of its uploads is that of its own updates (Definition 4: a slow active party updates
     far less often); it answers requests at once. The delay of a passive party is that of its
@@ -348,7 +348,7 @@ class ActiveParty(PassiveParty):
         self.stale = Stale(self.own_model("stale", last), len(self.peers), rows)
 
     async def run(self) -> None:
-        """Launch updates until the collaborator says stop (lines 2 to 15)."""
+        """Start updates until the collaborator sends "stop" (lines 2 to 15)."""
         self.serve()
         if self.config.mode == "sync":
             await self.run_in_step()
@@ -370,10 +370,10 @@ class ActiveParty(PassiveParty):
                 await self.update_together()
 
     def rest(self, round: int) -> None:
-        """Mark no safe point after a step: an active party has them between its launches."""
+        """Do nothing: an active party's safe points lie between its updates."""
 
     async def launch(self) -> bool:
-        """One update (lines 6 to 14); False when the run is over."""
+        """One update (lines 6 to 14); return False when the run is over."""
         places = self.batches.samples(self.batches.draw(self.round))  # line 6
         # Bounded staleness: an embedding of more than `staleness` launches ago is left out, as the
         # convergence proof needs a bound on its age.
@@ -405,7 +405,7 @@ class ActiveParty(PassiveParty):
     async def gather(
         self, embeddings: dict[int, Secret], penalties: dict[int, Secret], penalties_needed: int
     ) -> bool:
-        """Add the other parties' h_m and r(theta_m), as far as they come in time (lines 7 to 10).
+        """Add the other parties' h_m and r(theta_m) that arrive in time (lines 7 to 10).
 
         False when the run is over. An embedding of an earlier launch is kept as a stale one.
         """
@@ -434,7 +434,7 @@ class ActiveParty(PassiveParty):
         return True
 
     async def receive_top(self) -> bool:
-        """Take over the new top model when it comes (lines 3 to 5); False if the run is over.
+        """Copy the new top model when it arrives (lines 3 to 5); return False if the run is over.
 
         The answer to an earlier launch is dropped. After the timeout, the party goes on with the
         top model that it has.
@@ -458,18 +458,18 @@ class ActiveParty(PassiveParty):
                 return True
 
     def load(self, weights: Mapping[str, Secret]) -> None:
-        """Put the weights of w_0 into the own copy w_0^l."""
+        """Put the weights of w_0 into this party's copy w_0^l."""
         self.top.step(loaded, tuple(weights), *weights.values())
 
     @property
     def is_slow(self) -> bool:
-        """Whether the party counts as slow, so that its objective is F_l^q (line 8)."""
+        """Whether the party counts as slow, with objective F_l^q (line 8)."""
         return is_slow(self.config, self.pace, self.index)
 
 
 @dataclass(eq=False, repr=False)
 class Collaborator(Participant):
-    """Collaborator: keeps the top model w_0, and steps it with active parties' gradients.
+    """Collaborator: holds the top model w_0, and trains it on active parties' gradients.
 
     Attributes
     ----------
@@ -501,7 +501,7 @@ class Collaborator(Participant):
         self.updates = np.zeros(len(self.active), np.int64)
 
     async def run(self) -> None:
-        """Update w_0 until there were enough steps, then stop all parties (Algorithm 3)."""
+        """Update w_0 until there are enough steps, then stop all parties (Algorithm 3)."""
         if self.config.mode == "sync":
             await self.run_in_step()
             return
@@ -515,7 +515,7 @@ class Collaborator(Participant):
         self.broadcast("stop", None)
 
     async def run_in_step(self) -> None:
-        """One update of each active party a round, all of them made with the same w_0."""
+        """One update of each active party in each round, all with the same w_0."""
         turn = 0
         while self.steps < self.config.rounds:
             self.safe_point()

@@ -1,4 +1,4 @@
-"""CVFL once more, with all models in one place: what a trusted party computes, and tells to whom.
+"""Ideal functionality of CVFL: a trusted party's outputs, with all models in one place.
 
 Which message arrives when is public. Here each arrives when all have that were sent before it. An
 active party is k here, and l in the paper.
@@ -22,7 +22,7 @@ Number = tuple[int, int]  # of a launch: its active party, and which one of that
 
 
 class Ideal:
-    """The trusted party: it computes all outputs of all inputs, and declares who is told them.
+    """Trusted party: computes all outputs from all inputs, and declares who receives each.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Ideal:
         self.done: dict[Number, Launch] = {}
 
     def tell(self, name: str, value: Secret, to: list[int] | None = None) -> None:
-        """Declare a value for the parties `to`, or for all; it may stand on one party's inputs."""
+        """Declare a value as an output to `to` or to all, even if it depends on one party only."""
         self.world.output(name, value, to, alone=True)
 
     def in_order_of_arrival(self) -> None:
@@ -73,7 +73,7 @@ class Ideal:
                 self.ask(to, to, round + 1)
 
     def in_step(self) -> None:
-        """Compute a run in step: embeddings of a round are of the models after the round before."""
+        """Compute a synchronous run: a round's embeddings use the models after the round before."""
         for round in self.world.rounds("request"):
             W = self.hand_out(list(self.active))
             for k in self.active:
@@ -99,7 +99,7 @@ class Ideal:
                 self.tell(f"penalty of party {m}", r, [k])
 
     def launch(self, k: int, round: int) -> Launch:
-        """Gradients of a launch, when all embeddings have come."""
+        """Gradients of an update, after all embeddings have arrived."""
         number = k, round
         if number in self.done:
             return self.done[number]
@@ -118,12 +118,12 @@ class Ideal:
         return found
 
     def senders(self, kind: str, to: int, round: int) -> list[int]:
-        """Senders of messages of a launch, in the order in which these came."""
+        """Senders of an update's messages, in order of arrival."""
         came = [m for m in self.world.messages if (m.kind, m.to, m.round) == (kind, to, round)]
         return [m.sender for m in came]
 
     def learn(self, k: int, m: int, round: int) -> None:
-        """Step of theta_m with dF_l/dh_m; declares that party m is told it (Algorithm 2)."""
+        """Step of theta_m with dF_l/dh_m, which is an output to party m (Algorithm 2)."""
         part = self.launch(k, round).parts[m]
         if m != k:
             self.tell(f"dF/dh of party {m}", part, [m])
@@ -133,7 +133,7 @@ class Ideal:
             self.tell(f"clipped weights of party {m}", clipped)
 
     def arrive(self, k: int, round: int) -> None:
-        """Step of w_0; declares that the collaborator is told gradient, loss and factor."""
+        """Step of w_0; gradient, loss and factor are outputs to the collaborator."""
         found = self.launch(k, round)
         late = self.config.mode != "sync" and self.steps >= self.config.rounds
         for gradient in found.dw.values():
@@ -145,18 +145,18 @@ class Ideal:
         self.updates[k] += 1
 
     def hand_out(self, to: list[int]) -> dict[str, Secret]:
-        """Weights w_0; declares that the active parties `to` are told them."""
+        """Weights w_0, declared as an output to the active parties `to`."""
         W = weights_in(self.centre, self.shapes)
         for one in W.values():
             self.tell("top model", one, to)
         return W
 
     def load(self, k: int, W: dict[str, Secret]) -> None:
-        """Put the weights W of w_0 into the copy of active party k."""
+        """Put the weights W of w_0 into active party k's copy."""
         self.tops[k].step(loaded, tuple(W), *W.values())
 
     def batch(self, k: int, round: int) -> Batch:
-        """Batch of a launch: its rows and which embeddings it may use."""
+        """Batch of an update: its rows, and the embeddings that it may use."""
         batches = self.batches[k]
         places = batches.samples(batches.draw(round))
         bound = self.config.staleness

@@ -1,4 +1,4 @@
-"""Options of CVFL, and the combinations of them that are refused."""
+"""Options of CVFL, and refused combinations."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class CvflConfig(EmbeddingConfig):
 
 
 def check_options(config: CvflConfig, parties: int) -> None:
-    """Refuse options that contradict each other, or do not fit M parties.
+    """Refuse options that contradict each other or do not fit M parties.
 
     ConfigurationError with the option to change.
     """
@@ -133,7 +133,7 @@ def check_options(config: CvflConfig, parties: int) -> None:
 
 
 def named_parties(slow: str) -> tuple[int, ...]:
-    """Party numbers in the option `slow`; empty where it is a word.
+    """Party numbers in the option `slow`; empty if it is a word.
 
     ConfigurationError when it is neither numbers nor "measured" or "none".
     """

@@ -1,4 +1,4 @@
-"""CVFL as the library sees it: its card, options, parties, messages and claims."""
+"""The protocol class of CVFL: card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -111,17 +111,17 @@ class Cvfl(Provable, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: CvflConfig, parties: int) -> None:
-        """Refuse options that contradict each other, or do not fit M parties."""
+        """Refuse options that contradict each other or do not fit M parties."""
         super().check_parties(config, parties)
         check_options(config, parties)
 
     def class_names(self, classes: Sequence[int]) -> str:
-        """Names of classes for a warning, such as "the classes 7, 8"."""
+        """Phrase for classes in a warning, such as "the classes 7, 8"."""
         names = self.data.classes
         return "the classes " + ", ".join(names[k] if names else str(k) for k in classes)
 
     def absence(self) -> Literal["waits", "skips", "fills"]:
-        """Behaviour of the others while a party lags behind, in this configuration."""
+        """Behaviour of the other parties while one is late, in this configuration."""
         passive = len(self.label_sets) < self.data.parties
         if self.config.patience is not None and (passive or self.config.mode != "sync"):
             return "fills"
@@ -135,7 +135,7 @@ class Cvfl(Provable, EmbeddingProtocol):
         return {SERVER: collaborator} | {m: self.data_party(m) for m in self.peers()}
 
     def data_party(self, index: int) -> PassiveParty:
-        """Party `index`, from 0; the first L are active."""
+        """Party `index`, counted from 0; the first L are active."""
         active = len(self.label_sets)
         in_step = self.config.mode == "sync"
         gradients = active if in_step else 1
@@ -229,11 +229,11 @@ class Cvfl(Provable, EmbeddingProtocol):
         return (*super().coalitions(), *some)
 
     def colluders(self) -> int:
-        """1: more clients together find out nothing that is hidden from one."""
+        """Number of colluding clients: 1, since more learn nothing that one does not."""
         return 1
 
     def ideal(self, world: World) -> None:
-        """Declare outputs; what is sent is told as it is: h_m, gradients, w_0, losses, factors."""
+        """Declare outputs: all values sent, such as h_m, gradients, w_0, losses and factors."""
         world.faults += filter(None, [told_by_rows(self.config.label_partition)])
         ideal = Ideal(world, self)
         if self.config.mode == "sync":
@@ -242,7 +242,7 @@ class Cvfl(Provable, EmbeddingProtocol):
             ideal.in_order_of_arrival()
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows that a message names, by their very numbers."""
+        """Training rows that a message names by their numbers."""
         return None if named is None else np.asarray(named, np.int64)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
@@ -254,7 +254,7 @@ class Cvfl(Provable, EmbeddingProtocol):
         }
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: M, L, labels of each active party; and what a round is."""
+        """Numbers for summaries: M, L, labels of each active party, and what a round is."""
         described: dict[str, Any] = {
             "M": self.data.parties,
             "L": len(self.label_sets),
@@ -267,13 +267,13 @@ class Cvfl(Provable, EmbeddingProtocol):
         return described
 
     def memory(self) -> int:
-        """Bytes of all embeddings of the test rows, and of stale ones, twice for a checkpoint."""
+        """Bytes of all test embeddings and of stale ones, twice for a checkpoint."""
         stale = sum(map(len, self.label_sets)) * self.data.parties * (4 * self.config.width + 8)
         return super().memory() + (2 * stale if self.config.patience is not None else 0)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of no protection, whatever the columns: embeddings are sent in the clear."""
+        """Claims of no protection: embeddings are sent unencrypted."""
         clear = "embeddings are sent in the clear; 'secure if d > 2' is no guarantee"
         return (
             Claim("active parties", "features", "none", clear),

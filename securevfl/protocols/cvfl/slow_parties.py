@@ -1,4 +1,4 @@
-"""Slow active parties: which ones count as slow, and the factor of their gradients (equation 3)."""
+"""Slow active parties: which ones count as slow, and their gradients' factor (equation 3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GRACE = 5  # updates of the fastest party before which no party does
 
 
 def pace_of(updates: np.ndarray, party: int) -> float:
-    """A party's updates as a part of the fastest one's; 1 while there are too few to compare.
+    """Updates of a party relative to the fastest; 1 while there are too few to compare.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def pace_of(updates: np.ndarray, party: int) -> float:
 
 
 def is_slow(config: CvflConfig, pace: float, party: int) -> bool:
-    """Whether the objective of an active party is F_l^q: the options name it, or it lags behind."""
+    """Whether an active party's objective is F_l^q: named in options, or too far behind."""
     if config.q == 1 or config.slow == "none":
         return False
     if config.slow == "measured":
@@ -37,7 +37,7 @@ def is_slow(config: CvflConfig, pace: float, party: int) -> bool:
 
 @dataclass(frozen=True)
 class Objective:
-    """Objective F_l^q of a batch (equation 3); public numbers.
+    """Objective F_l^q of a batch (equation 3), with public numbers only.
 
     Attributes
     ----------
@@ -58,11 +58,11 @@ class Objective:
 
     @classmethod
     def of(cls, config: CvflConfig, pace: float, *, slow: bool) -> Objective:
-        """Objective of an active party, by the options and by its pace."""
+        """Objective of an active party, from options and its pace."""
         return cls(config.q if slow else 1.0, pace, config.weight_decay, config.amplify_at_most)
 
     def factor(self, loss: float, penalties: Iterable[float]) -> float:
-        """Factor q F_l^(q-1) of the gradients, F_l the batch's loss with all penalties.
+        """Factor q F_l^(q-1) on gradients, F_l the batch's loss with all penalties.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Objective:
 def amplified(
     factor: float, dh: np.ndarray, dw: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """dF/dh and dF/dw_0 times the factor; the same arrays where it is 1."""
+    """Gradients dF/dh and dF/dw_0 times the factor; the same arrays for factor 1."""
     if factor == 1:
         return dh, dw
     return dh * np.float32(factor), {name: g * np.float32(factor) for name, g in dw.items()}

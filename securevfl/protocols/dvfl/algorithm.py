@@ -56,7 +56,7 @@ _JUDGED = 32  # inputs by which it is judged
 
 @dataclass(eq=False, repr=False)
 class Learner(Participant):
-    """Guest or host: trains an encoder without labels, one round after the other by the clock.
+    """Guest or host: trains an encoder without labels, in rounds set by the clock.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class Learner(Participant):
         self.chance: Model = self.own_model("chance", self.chance)
 
     async def train(self, rounds: int) -> None:
-        """Do the iteration of each round up to the last one, whatever the other parties do."""
+        """Do each round's iteration up to the last round, whatever other parties do."""
         while (round := self.schedule.round_at(self.now)) <= rounds:
             self.round = round
             self.safe_point()
@@ -111,20 +111,20 @@ class Learner(Participant):
         return super().to_checkpoint(value)
 
     def from_checkpoint(self, value: Any) -> Any:
-        """Inverse of `to_checkpoint`: a list is one of losses, as nothing else here is a list."""
+        """A value from a checkpoint (inverse of `to_checkpoint`); the only list is the losses."""
         if self.world is None and isinstance(value, list):
             return [self._value_of(loss, "number") for loss in value]
         return super().from_checkpoint(value)
 
     def step(self, inputs: Secret) -> None:
-        """One step of the encoder on a batch of its inputs, on the party's own objective."""
+        """One step of the encoder on a batch, with the party's own objective."""
         given = inputs, self.chance, self.round
         self.losses += self.network.step(trained, *given, shapes=[()], of=[np.float64])
 
 
 @dataclass(eq=False, repr=False)
 class Guest(Learner):
-    """Guest g: trains on all its rows, aligned or not (section 5.3), and writes activations.
+    """Guest g: trains on all its rows, aligned or not (section 5.3), and sends activations.
 
     Attributes
     ----------
@@ -176,14 +176,14 @@ class Guest(Learner):
         return code
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds of encoding the rows it sends: the forward pass, as FedVS counts them."""
+        """Multiply-adds of encoding the sent rows: the forward pass, counted as in FedVS."""
         rows = {"activation": self.batches.coded, "code": self.aligned}.get(kind, 0)
         return rows * self.multiply_adds
 
 
 @dataclass(eq=False, repr=False)
 class Host(Learner):
-    """Host k: reads its registers, fills its replay buffer and trains on that (section 5.2).
+    """Host k: reads guests' activations, fills its replay buffer and trains on it (section 5.2).
 
     Attributes
     ----------
@@ -249,13 +249,13 @@ class Host(Learner):
         return self.saved if value is self.buffer else super().to_checkpoint(value)
 
     def write(self, message: Message) -> None:
-        """Put a guest's activations into its register, unless newer ones are there."""
+        """Store a guest's activations in its register, unless newer ones are there."""
         others = (one for one in self.writings.get(message.sender, ()) if one[0] != message.round)
         both = sorted(((message.round, message.payload), *others), key=itemgetter(0), reverse=True)
         self.writings = {**self.writings, message.sender: tuple(both[:2])}
 
     def written(self) -> dict[int, Secret]:
-        """Activations of guests that wrote before this round; stale ones count as well."""
+        """Activations that guests sent before this round, stale ones included."""
         known = {
             guest: [one for round, one in held if round < self.round]
             for guest, held in self.writings.items()
@@ -263,7 +263,7 @@ class Host(Learner):
         return {guest: ones[0] for guest, ones in known.items() if ones}
 
     def iterate(self) -> None:
-        """Host training round: on the registers if they were written, else on an earlier input."""
+        """Host training round: on new activations if there are any, else on an earlier input."""
         if self.schedule.writes(self.round - 1) and (written := self.written()):
             read = self.side_by_side(written)
             most = self.bound or len(self.buffer) + 1
@@ -288,7 +288,7 @@ class Host(Learner):
         return self.side_by_side({**codes, **filled})
 
     def mean_code(self, guest: int) -> Secret:
-        """Mean code of a guest in the buffer, once for each aligned row."""
+        """Mean code of a guest in the buffer, repeated for each aligned row."""
         place = self.peers.index(guest) * self.width
         first, *others = self.buffer
         given = place, self.width, self.aligned
@@ -296,7 +296,7 @@ class Host(Learner):
         return code
 
     def tell_dead(self, codes: Mapping[int, Secret]) -> None:
-        """Record a notice if some numbers of the guests' codes are the same for all rows."""
+        """Record a notice if some columns of the guests' codes are constant over all rows."""
         first, *others = codes.values()
         found = first.map(dead, *others, shape=(), dtype=np.int64)
         count = int(self.opened(found, f"dead codes at {self.index}"))
@@ -309,7 +309,7 @@ class Host(Learner):
             self.record("notice", text=text)
 
     def learned(self) -> bool:
-        """Whether the host is to send encodings: not if it never made a step.
+        """Whether the host can send encodings; False if it never made a step.
 
         It is judged on the inputs that it trained on last: an aligned row may lack a guest. All
         may learn whether it reconstructs them worse than their mean does, and if so both errors.
@@ -344,7 +344,7 @@ class Host(Learner):
 
 @dataclass(eq=False, repr=False)
 class Owner(Participant):
-    """Owner of the labels: keeps the time of the rounds, then trains on the hosts' encodings.
+    """Owner of the labels: times the rounds, then trains on the hosts' encodings.
 
     Attributes
     ----------
@@ -406,7 +406,7 @@ class Owner(Participant):
         self.stopping = self.own_model("stopping", EarlyStopping([], wait))
 
     async def run(self) -> None:
-        """Owner executes: let guests and hosts train, ask for the encodings, train on those."""
+        """Owner's role: let guests and hosts train, request the encodings, train on them."""
         others = (*self.guests, *self.hosts)
         if self.encodings is None:
             await self.keep_time()
@@ -423,7 +423,7 @@ class Owner(Participant):
             await self.sleep(max(0.0, self.schedule.start(round + 1) - self.now))
 
     async def gather(self) -> None:
-        """Take the hosts' encodings of the aligned rows; hosts wait for codes before they send."""
+        """Collect the hosts' encodings of the aligned rows; hosts wait for codes first."""
         timeout = 2 * self.patience
         encodings = await self.collect("encoding", senders=self.hosts, timeout=timeout)
         if not encodings:
@@ -458,7 +458,7 @@ class Owner(Participant):
         return loss  # type: ignore[no-any-return]
 
     def validate(self) -> dict[str, Secret]:
-        """Loss on the validation rows, which early stopping reads; empty without such rows."""
+        """Loss on the validation rows, for early stopping; empty without such rows."""
         if not self.validates:
             return {}
         given = self.encodings, self.labels, self.rows
@@ -467,12 +467,12 @@ class Owner(Participant):
         return {"held_out_loss": loss}
 
     def stopped(self) -> bool:
-        """Whether early stopping says that it is time to stop."""
+        """Whether early stopping ends the training now."""
         return bool(self.opened(self.stopping.call(over, dtype=np.bool_), "whether it stops"))
 
 
 def joined(parts: Mapping[int, Secret], everyone: Sequence[int], width: int) -> Secret:
-    """Arrays of some parties side by side; zeros in the place of a party that has none."""
+    """Arrays of some parties side by side; zeros for a party without one."""
     first, *others = parts.values()
     given = tuple(parts), tuple(everyone), width
     shape = (first.shape[0], len(everyone) * width)

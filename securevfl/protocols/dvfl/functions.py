@@ -29,15 +29,15 @@ class OwnRows:
         self.batches = batches
 
     def state_dict(self) -> dict[str, Any]:
-        """Order and first batch, by which two divisions are told apart; they never change."""
+        """State that never changes: order and first batch, which identify a division."""
         return {"training": self.training, "first": self.batches.draw(1)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Nothing: it has no state."""
+        """Do nothing: the rows have no state."""
 
 
 def own_rows(places: np.ndarray, aligned: int, rows: int) -> np.ndarray:
-    """A guest's rows at the places of a batch that all guests draw alike.
+    """A guest's row numbers at the positions of a batch that all guests share.
 
     Places below M are the aligned rows, the same for all guests. The other places are unaligned
     rows of the guest, counted from the first again where it has fewer than others; a guest without
@@ -60,7 +60,7 @@ def own_rows(places: np.ndarray, aligned: int, rows: int) -> np.ndarray:
 def side_by_side(
     parts: Mapping[int, np.ndarray], everyone: Sequence[int], width: int
 ) -> np.ndarray:
-    """Arrays of some parties, (rows, width), side by side; zeros in the place of a missing one."""
+    """Arrays of some parties, (rows, width), side by side; zeros for a missing one."""
     rows = len(next(iter(parts.values())))
     joint = np.zeros((rows, len(everyone) * width), np.float32)
     for place, party in enumerate(everyone):
@@ -76,7 +76,7 @@ def beside(
     width: int,
     *others: np.ndarray,
 ) -> np.ndarray:
-    """`side_by_side` of arrays in the order of `senders`, whose they are."""
+    """Arrays side by side, given in the order of `senders`; see `side_by_side`."""
     return side_by_side(dict(zip(senders, (first, *others), strict=True)), everyone, width)
 
 
@@ -84,13 +84,13 @@ def beside(
 
 
 def of_rows(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Values of some rows."""
+    """Values of the given rows."""
     found: np.ndarray = features[rows]
     return found
 
 
 def encoded(network: Encoder, features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Codes that a guest's encoder makes of some of its rows."""
+    """Codes of some rows, made by a guest's encoder."""
     return network.encode(features[rows])
 
 
@@ -100,31 +100,31 @@ def encoding(network: Encoder, inputs: np.ndarray) -> np.ndarray:
 
 
 def trained(network: Encoder, inputs: np.ndarray, chance: Chance, round: int) -> float:
-    """Step of an encoder on a batch; returns the loss before it."""
+    """One step of an encoder on a batch; return the loss before it."""
     return network.train(inputs, chance.stream("views", round))
 
 
 def replayed(chance: Chance, round: int, items: int) -> int:
-    """Place in the buffer of the earlier input on which a host trains again, drawn at random."""
+    """Random position in the buffer of the earlier input on which a host trains again."""
     return int(chance.stream("replay", round).integers(items))
 
 
 def mean_code(
     first: np.ndarray, place: int, width: int, rows: int, *others: np.ndarray
 ) -> np.ndarray:
-    """Mean of a guest's columns, from `place` on, over a buffer's inputs; repeated for each row."""
+    """Mean of a guest's columns, from `place` on, over all buffered inputs; one copy a row."""
     known = [inputs[:, place : place + width] for inputs in (first, *others)]
     mean = np.mean(np.concatenate(known), axis=0)
     return np.tile(mean.astype(np.float32), (rows, 1))
 
 
 def dead(*codes: np.ndarray) -> int:
-    """Number of columns, in all arrays together, that are the same for all rows."""
+    """Number of columns, in all arrays together, that are constant over rows."""
     return sum(int((code == code[0]).all(axis=0).sum()) for code in codes)
 
 
 def failed(network: AutoEncoder, *inputs: np.ndarray) -> tuple[float, float]:
-    """Reconstruction error of inputs and their variance, or two zeros if the error is no larger."""
+    """Reconstruction error and variance of inputs, or two zeros if the error is no larger."""
     every = np.concatenate(inputs)
     error, variance = network.error(every), float(np.mean(np.var(every, axis=0)))
     return (error, variance) if error > variance else (0.0, 0.0)
@@ -151,14 +151,14 @@ def validated(centre: Centre, encodings: np.ndarray, labels: np.ndarray, own: Ow
 
 
 def taken(stopping: EarlyStopping, centre: Centre, loss: np.ndarray) -> None:
-    """Tell early stopping the loss after an epoch; it keeps the classifier with the lowest."""
+    """Register an epoch's loss for early stopping, which stores the best classifier."""
     stopping.models = (centre,)
     stopping.take(float(loss))
     stopping.models = ()
 
 
 def over(stopping: EarlyStopping) -> bool:
-    """Whether early stopping says that it is time to stop."""
+    """Whether early stopping ends the training now."""
     return stopping.over
 
 

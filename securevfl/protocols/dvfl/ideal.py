@@ -1,4 +1,4 @@
-"""DVFL once more, with all models in one place: what a trusted party computes, and tells to whom.
+"""Ideal functionality of DVFL: a trusted party's outputs, with all models in one place.
 
 Who wrote, who answered, and when a party rested, is public. One that comes back is as it was then.
 """
@@ -37,7 +37,7 @@ OPENED = "opened "
 
 @dataclass
 class State:
-    """State of a guest or a host, as the trusted party has it.
+    """State of a guest or host at the trusted party.
 
     Attributes
     ----------
@@ -56,13 +56,13 @@ class State:
     register: dict[int, list[tuple[int, Secret]]] = field(default_factory=dict)
 
     def at(self, world: World, round: int) -> State:
-        """A copy of the state, without what was written in this round or later."""
+        """Copy of the state without values written in this round or later."""
         register = {g: [one for one in held if one[0] < round] for g, held in self.register.items()}
         return State(world.spec(self.network), list(self.losses), self.buffer, register)
 
 
 class Ideal:
-    """The trusted party: it computes all outputs of all inputs, and declares who is told them.
+    """Trusted party: computes all outputs from all inputs, and declares who receives each.
 
     Parameters
     ----------
@@ -82,11 +82,11 @@ class Ideal:
         self.took = world.took("activation")
 
     def tell(self, name: str, value: Secret, to: Sequence[int] | None = None) -> None:
-        """Declare a value for the parties `to`, or for all; it may stand on one party's inputs."""
+        """Declare a value as an output to `to` or to all, even if it depends on one party only."""
         self.world.output(name, value, to, alone=True)
 
     def run(self) -> None:
-        """Compute a whole run: rounds in the order of the parties' rests, then the owner's part."""
+        """Compute a whole run: rounds in the order of the parties' safe points, then the owner."""
         last = dict.fromkeys(self.guests, self.schedule.guest_rounds)
         last |= dict.fromkeys(self.hosts, self.schedule.rounds)
         for n, life, round, seconds in self.world.rests:
@@ -106,7 +106,7 @@ class Ideal:
         self.execute(self.schedule.rounds + 1)
 
     def rest(self, n: int, life: int, round: int) -> None:
-        """Note a party's state at its rest; in a new life it first goes back to its last rest."""
+        """Store a party's state at its safe point; a restarted party first returns to its last."""
         lived, state = self.rested[n]
         if life != lived:  # a host has lost the last item of its buffer (D.2)
             state.buffer = state.buffer[:-1]
@@ -126,7 +126,7 @@ class Ideal:
         state.losses += state.network.step(trained, *given, shapes=[()], of=[np.float64])
 
     def write(self, g: int, round: int) -> None:
-        """Guest training round of a guest: it writes activations, and steps."""
+        """A guest's training round: send activations, and step."""
         places = self.made.batches.samples(self.made.batches.draw(round))
         X = self.columns[g]
         rows = own_rows(places, self.made.data.rows, X.shape[0])
@@ -153,7 +153,7 @@ class Ideal:
             self.step(k, picked(replayed, (self.chance[k], round, len(buffer)), buffer), round)
 
     def execute(self, asked: int) -> None:
-        """Compute the owner's part (section 5) and declare what it is told."""
+        """Compute the owner's part (section 5), and declare its outputs."""
         rows, config = self.made.data.rows, self.made.config
         codes = {
             g: self.encode(g, np.arange(rows))
@@ -190,7 +190,7 @@ class Ideal:
         return code
 
     def train(self, encodings: Secret, *, alone: bool) -> None:
-        """Epochs of the owner; with one host the losses tell that host about the labels alone."""
+        """Epochs of the owner; with one host the losses reveal labels to that host alone."""
         centre, stopping = self.world.the(SERVER, "centre"), self.world.the(SERVER, "stopping")
         labels, rows = self.world.the(SERVER, "labels"), self.world.the(SERVER, "chance of rows")
         stops = self.made.config.stop_after is not None

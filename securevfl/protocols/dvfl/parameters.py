@@ -1,4 +1,4 @@
-"""Options of DVFL, and the combinations of them that are refused."""
+"""Options of DVFL, and refused combinations."""
 
 from __future__ import annotations
 

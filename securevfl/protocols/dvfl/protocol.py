@@ -1,4 +1,4 @@
-"""DVFL as the library sees it: its card, options, parties, messages and claims."""
+"""The protocol class of DVFL: card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Dvfl(Provable, Protocol):
-    """DVFL on one data set: the clients are guests, and hosts come after them by number."""
+    """DVFL on one data set: the clients are guests, and hosts have the numbers after them."""
 
     name = "dvfl"
     Config = DvflConfig
@@ -131,7 +131,7 @@ class Dvfl(Provable, Protocol):
         return self.host(index) if index in self.hosts else self.guest(index)
 
     def guest(self, index: int) -> Guest:
-        """Guest `index`, from 0."""
+        """Create guest `index`, counted from 0."""
         return Guest(
             *(index, self.peers(), self.schedule, self.guest_network(index)),
             Chance(self.secrets, index),
@@ -156,7 +156,7 @@ class Dvfl(Provable, Protocol):
         )
 
     def owner(self) -> Owner:
-        """The owner, with the rows on which it trains and those on which it validates."""
+        """The owner, with rows for training and rows for validation."""
         config, data = self.config, self.data
         validation = 0 if config.stop_after is None else int(config.held_out * data.rows)
         order = functools.partial(_owner_stream, self.secrets)
@@ -195,7 +195,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def target(self) -> tuple[float, float] | None:
-        """Mean and deviation by which a regression's training targets are scaled; else None."""
+        """Mean and deviation that scale a regression's training targets; None for no scaling."""
         return target_scale(self.data.task, self.data.train_labels)
 
     def guest_network(self, index: int) -> Encoder:
@@ -257,7 +257,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def batch_rows(self) -> int:
-        """|B|: rows of a batch."""
+        """Batch size |B| in rows."""
         return self.batches.coded
 
     @property
@@ -329,7 +329,7 @@ class Dvfl(Provable, Protocol):
         return (*alone, guests, *(frozenset((SERVER, k)) for k in self.hosts))
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """Two schedules for a proof: in one nobody is down, in the other four parties are.
+        """Two schedules for a proof: in one no party is down, in the other four are.
 
         The last guest and host go down for good, the first ones for a while.
         """
@@ -359,11 +359,11 @@ class Dvfl(Provable, Protocol):
         return np.arange(len(payload)), payload
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows that a message names, which are the numbers that `shown` gives."""
+        """Training rows that a message names, by the numbers from `shown`."""
         return np.asarray(named)
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: sizes, rounds of each phase; and what a round is."""
+        """Numbers for summaries: sizes, rounds of each phase, and what a round is."""
         schedule = self.schedule
         return {
             "N": self.data.parties,
@@ -382,7 +382,7 @@ class Dvfl(Provable, Protocol):
         return int(self.config.guest_epochs // self.config.comm_period * self.schedule.per_epoch)
 
     def memory(self) -> int:
-        """Bytes of replay buffers, of the final codes and encodings, and of guests' own rows."""
+        """Bytes of replay buffers, final codes and encodings, and guests' own rows."""
         config, data = self.config, self.data
         items = min(self.writes, config.buffer or self.writes)
         joint = 4 * data.parties * config.width

@@ -1,4 +1,4 @@
-"""Rounds of DVFL by the clock, and the parties' part in each of them."""
+"""Rounds of DVFL by the clock, and each party's part in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from securevfl.protocols.dvfl.parameters import DvflConfig
 
 @dataclass(frozen=True)
 class RoundSchedule:
-    """Communication schedule of Algorithm 1: says which round it is, and which rounds write.
+    """Schedule of Algorithm 1: the current round, and the rounds in which guests write.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class RoundSchedule:
 
     @classmethod
     def of(cls, config: DvflConfig, per_epoch: int) -> RoundSchedule:
-        """Schedule in which hosts train `host_epochs` epochs from their first input on."""
+        """Schedule in which hosts train for `host_epochs` epochs from their first input on."""
         guest_rounds = config.guest_epochs * per_epoch
         rounds = guest_rounds + 1
         if config.replay:
@@ -49,6 +49,6 @@ class RoundSchedule:
         return (round - 1) * self.interval
 
     def writes(self, round: int) -> bool:
-        """Whether guests write in a round: they do so in every `period`-th epoch only."""
+        """Whether guests write in a round, which they do in every `period`-th epoch only."""
         epoch = (round - 1) // self.per_epoch + 1
         return 0 < round <= self.guest_rounds and epoch % self.period == 0
