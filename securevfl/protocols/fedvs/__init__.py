@@ -1,4 +1,4 @@
-"""FedVS (ICML 2023): the paper's Algorithm 1, its options, its messages and its claims."""
+"""FedVS (ICML 2023): the paper's Algorithm 1, options, messages and claims."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ LABELS: Mapping[str, str] = {"train": "labels", "test": "test labels"}
 
 
 class Client(KeyParticipant):
-    """Client n: shares its data once and its model every round, evaluates, updates.
+    """Client n: shares its data once and its model every round; evaluates and updates.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ class Client(KeyParticipant):
             self.ledger.hear_of_step(round, moved=moved)
 
     async def catch_up(self) -> None:
-        """Make the steps of rounds that this client missed, before it shares its model again.
+        """Make the steps of missed rounds, before this client shares its model again.
 
         RunError where the server says otherwise of a round than it said in it. Else it could have
         one client alone step, although it now tells all clients the same.
@@ -255,11 +255,11 @@ class Client(KeyParticipant):
 
     @property
     def signs(self) -> Signing:
-        """Signing keys of this party: of this run's own, or of its manifest."""
+        """Signing keys of this party, made for the run or from its manifest."""
         return signing_of(self, self.sworn)
 
     def count_release(self, batch: Batch) -> None:
-        """Count a sum of these rows before the model for it is shared; refuse what is too much.
+        """Count a sum of these rows before sharing the model for it; refuse one over budget.
 
         The others' uploads alone may give the sum, so the client counts before it shares.
         PrivacyError where the sums of a row, times the width h, would reach the budget.
@@ -276,7 +276,7 @@ class Client(KeyParticipant):
         self.write_ahead()
 
     async def setup(self) -> None:
-        """Share the data (lines 2-10), agree on keys; with pre-training, pre-train before."""
+        """Pre-train if wanted, share the data (lines 2-10), and agree on keys."""
         field = self.public.field
         if self.public.covert:
             self.sworn = await exchange_keys(self, server=self.public.active)
@@ -317,7 +317,7 @@ class Client(KeyParticipant):
             await proved_shares.echo(self, "fedvs")
 
     def widths(self, part: str) -> dict[int, int]:
-        """Columns of each client's data; its shares of them are not touched for this."""
+        """Number of columns of each client's data, from the shares' shapes."""
         held = self.data_shares[part]
         if len(self._widths.get(part, ())) != len(held):
             self._widths[part] = {n: share.shape[1] for n, share in held.items()}
@@ -331,13 +331,13 @@ class Client(KeyParticipant):
         return made
 
     def evaluate(self, batch: Batch, attempt: Attempt, shares: Mapping[int, Element]) -> Element:
-        """Upload before masking, H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5)."""
+        """Upload before masking: H-tilde = sum over S of X-tilde^(B) W-tilde (equation 5)."""
         held = self.data_shares[batch.part]
         data = self._held[batch.part].rows([held[n] for n in attempt.sharers], batch.rows)
         return data @ concatenate([shares[n] for n in attempt.sharers])
 
     def update(self, batch: Batch, attempt: Attempt, gradient: Secret) -> bool:
-        """Step with dL/dH_n = (1/|S|) dL/dH on the own real rows (lines 33-35).
+        """Step with dL/dH_n = (1/|S|) dL/dH on this client's real rows (lines 33-35).
 
         Returns
         -------
@@ -364,7 +364,7 @@ class Client(KeyParticipant):
         return self.public.one_sum or bool(self.opened(moved, "whether its model moved"))
 
     def is_new(self, life: int, told: bytes) -> bool:
-        """Whether the label (life, round) was never answered; if so it is marked as used.
+        """Whether the label (life, round) is unused; if so it is marked as used.
 
         The same masks on two polynomials would tell their difference. What was shared for an
         earlier answer is gone, so that not even the same announcement can have the same answer.
@@ -385,7 +385,7 @@ class Client(KeyParticipant):
         return masked(*own, told, self.label, self.public.degree)
 
     def check_range(self, batch: Batch, model: Element) -> None:
-        """Refuse to share when |X-bar^(B) W-bar| > floor((p-1)/(2N)) for an entry: it could wrap.
+        """Refuse to share if an entry |X-bar^(B) W-bar| > floor((p-1)/(2N)), as sums could wrap.
 
         The server cannot see a wrap. The error reveals one bit about the client's data, which the
         card lists.
@@ -398,12 +398,12 @@ class Client(KeyParticipant):
         self.features[part].map(refuse_wrap, *own, *what, *who, shape=(0,))
 
     def checked(self, batch: Batch, attempt: Attempt) -> Attempt:
-        """The attempt, if its sharers keep the guarantee; else ProtocolError, and no upload."""
+        """The attempt if its sharers keep the guarantee; else ProtocolError, before any upload."""
         check_attempt(self.public, attempt)
         return attempt
 
     def consistent(self, batch: Batch, attempt: Attempt) -> bool:
-        """Whether no row of the batch was uploaded to another sum of the same models.
+        """Whether no row of the batch was uploaded for another sum of the same models.
 
         The difference of two such sums may be one client's value. The server avoids them. It may
         lie, so a client forgets its uploads only when its own model has moved. Of uploads before
@@ -419,7 +419,7 @@ class Client(KeyParticipant):
         return False
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds of section 5.3: d_n h D_n N log^2 N to share, |B| h sum_n d_n D_n to embed.
+        """Multiply-adds (section 5.3): d_n h D_n N log^2 N to share, |B| h sum_n d_n D_n to embed.
 
         A mask (ours) costs a multiply-add for each element of its streams.
         """
@@ -439,7 +439,7 @@ class Client(KeyParticipant):
 
 
 def moves(party: Participant, gradient: Secret) -> bool:
-    """Whether a gradient is not all zeros, so that it moves models; the answer is public."""
+    """Whether a gradient moves models, as it is not all zero; the answer is public."""
     some = gradient.map(is_any, shape=(), dtype=np.bool_)
     return bool(party.opened(some, "whether dL/dH moves a model"))
 
@@ -500,11 +500,11 @@ class Server(Participant):
 
     @property
     def signs(self) -> Signing:
-        """Signing keys of the server: of this run's own, or of its manifest."""
+        """Signing keys of the server, made for the run or from its manifest."""
         return signing_of(self, self.sworn)
 
     async def run(self) -> None:
-        """Train (lines 25-31), then score the test set from its shares if that is wanted."""
+        """Train (lines 25-31), then score the test set from its shares if wanted."""
         if self.returned:
             self.ledger.go_back(self.round)
         if self.public.covert:
@@ -526,7 +526,7 @@ class Server(Participant):
         self.conclude()
 
     async def attempt(self, batch: Batch) -> Attempt:
-        """Announce B, then S: those that shared their model in time (footnote 2).
+        """Announce the batch B, then S, the clients that shared their model in time (footnote 2).
 
         A cohort of which a client did not is left out whole. An S that would not keep the masked
         guarantee is not announced; `decode` gives such an attempt up. An attempt on rows that were
@@ -564,14 +564,14 @@ class Server(Participant):
         return False
 
     def count_release(self, batch: Batch) -> None:
-        """Count a sum of these rows before it is asked for, if there is a budget of sums."""
+        """Count a sum of these rows before requesting it, if there is a budget of sums."""
         if self.public.config.budget:
             held = self.public.batches[batch.part].length
             self.released = counted(self.released, batch.part, batch.rows, held)
             self.write_ahead()
 
     async def decode(self, attempt: Attempt) -> Secret | None:
-        """Joint embedding H from the first R results (equation 7); None gives the attempt up."""
+        """Joint embedding H from the first R results (equation 7); None gives up the attempt."""
         public = self.public
         before = self.ledger.same_rows(self.batch)
         why = why_not_announced(public, before, attempt, self.shared)
@@ -605,7 +605,7 @@ class Server(Participant):
         return found
 
     def train(self, batch: Batch, attempt: Attempt, embedding: Secret) -> None:
-        """Update W_0 and broadcast dL/dH (line 31); padded rows have no loss and no gradient."""
+        """Update W_0 and broadcast dL/dH (line 31); padding has no loss and no gradient."""
         samples = self.public.batches["train"].samples(batch.rows)
         loss, gradient = self.centre.step(
             *(train, embedding, self.labels["train"], samples),
@@ -677,7 +677,7 @@ class Server(Participant):
             )
 
     async def setup(self) -> None:
-        """Receive numbers of independent columns; have client 0 pre-train, and take its head."""
+        """Receive numbers of independent columns; have client 0 pre-train and receive its head."""
         if self.public.covert:
             self.sworn = await exchange_keys(self, server=self.public.active)
         own = self.public.code, self.public.results_needed, "clients"
@@ -693,7 +693,7 @@ class Server(Participant):
             self.centre.step(take_head, weight, list(head), len(self.peers), *others)
 
     async def infer(self) -> None:
-        """Score the test set: sums of its rows are decoded as in training, a few rows at a time."""
+        """Score the test set: decode sums of its rows as in training, in pieces."""
         batches = self.public.batches["test"]
         step = inference_step(batches.coded, batches.segments)
         done = len(self.test_scores) * step
@@ -710,7 +710,7 @@ class Server(Participant):
         self.report_inference(step)
 
     def score(self, number: int, embedding: Secret) -> None:
-        """Score a part of the test rows by their joint embedding."""
+        """Score a part of the test rows from their joint embedding."""
         self.test_scores[number] = self.scores(embedding)
 
     def scores(self, embedding: Secret) -> Secret:
@@ -734,7 +734,7 @@ class Server(Participant):
         self.record("inference", rows=labels.shape[0], **found)
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds of section 5.3: |B| h R log^2 R to decode."""
+        """Multiply-adds of decoding (section 5.3): |B| h R log^2 R."""
         if kind != "gradient":
             return 0
         elements = len(self.batch.rows) * self.public.config.width

@@ -112,14 +112,14 @@ def messages_of(
 
 
 def last_training_round(public: Parameters) -> int | None:
-    """Last round of training; None where attempts may be given up, which depends on chance."""
+    """Last round of training; None if attempts may be given up, which depends on chance."""
     config = public.config
     may_fail = config.share_timeout, config.result_timeout, config.tolerate_corrupt or None
     return int(config.rounds) if may_fail == (None, None, None) else None
 
 
 def rows_by_round(public: Parameters, *, training: bool = True) -> Rows:
-    """Function from round to |B|; to None where attempts may be given up, and batches shrink."""
+    """Function from round to batch rows |B|; None as value if attempts may be given up."""
     last, batches = last_training_round(public), public.batches
     if last is None:
         return lambda round: None

@@ -1,4 +1,4 @@
-"""The levels covert and active of FedVS: what clients show beside shares of models and data.
+"""Levels covert and active of FedVS: what clients send beside shares of models and data.
 
 Each shares its model with h, the history of all that the server told (`active.history`). A client
 uploads only where all sharers show the h that it has, and h stands in the label of its mask. Shares
@@ -45,7 +45,7 @@ def told(round: int, batch: Batch, attempt: Attempt) -> bytes:
 
 
 def life(batch: Batch, attempt: Attempt) -> int:
-    """The server's life that an announcement names."""
+    """Incarnation number of the server in an announcement."""
     return attempt.life
 
 
@@ -53,7 +53,7 @@ TELLING = Telling("fedvs", (Batch, Attempt), told, life)
 
 
 def keep(party: Any, protected: Mapping[str, Any], active: bool) -> None:
-    """Have a party keep its keys of the run and its history in its checkpoints."""
+    """Have a party store its run keys and history in checkpoints."""
     party.protected = {**protected, **PROTECTED, **(ACTIVE if active else {})}
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
@@ -76,7 +76,7 @@ def share_data(client: Any, part: str, segments: Element) -> None:
 
 
 def checked_data(client: Any, part: str, received: Mapping[int, Any]) -> dict[int, Element]:
-    """Shares of a part of the data by client, after the proof of each was checked.
+    """Shares of a part of the data by client, after a check of each proof.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _dealing_of(
 
 
 def show(client: Any, model: Element) -> None:
-    """Share the model, each share with the newest history; zeros where there is none yet.
+    """Share the model, each share with the newest history hash (zeros at the start).
 
     At the level active with a proof, too.
     """
@@ -121,7 +121,7 @@ def show(client: Any, model: Element) -> None:
 
 
 def agreed(client: Any, received: Mapping[int, Any]) -> dict[int, Element] | None:
-    """Shares of models by sender; None where one comes with another history than the client has.
+    """Shares of models by sender; None if a sender's history differs from this client's.
 
     Such a client is asked for the server's signature; `compare` takes what it answers. At the level
     active the proofs are checked, and the client's `label` is the history and a digest of them.
@@ -158,7 +158,7 @@ def tell_dealt(client: Any, message: Message) -> None:
 
 
 def compare_dealt(client: Any, message: Message) -> None:
-    """Compare what another client was dealt of models in a round with what this one was.
+    """Compare another client's statements on a round's model dealings with this client's.
 
     Raises
     ------
@@ -183,7 +183,7 @@ def compare_dealt(client: Any, message: Message) -> None:
 
 
 def messages(public: Parameters, every: tuple[MessageSpec, ...]) -> tuple[MessageSpec, ...]:
-    """The messages of a run at the levels covert and active, from those at semi-honest."""
+    """Message declarations for levels covert and active, from those for semi-honest."""
     fuller = (*FULLER, "embedding") if public.active else FULLER
     own: tuple[MessageSpec, ...] = ()
     if public.active:

@@ -1,4 +1,4 @@
-"""The outputs of FedVS: what a trusted party would compute of all inputs, and tell to whom.
+"""Ideal functionality of FedVS: a trusted party's outputs, and who receives each.
 
 It has columns, networks and labels, and knows no share, mask or upload.
 """
@@ -39,7 +39,7 @@ from securevfl.verified import Element, Secret, World, stack
 
 
 class Ideal:
-    """The trusted party: it computes all outputs of all inputs, and declares who is told them."""
+    """Trusted party: computes all outputs from all inputs, and declares who receives each."""
 
     def __init__(self, world: World, public: Parameters) -> None:
         self.world, self.public = world, public
@@ -49,7 +49,7 @@ class Ideal:
         self.X = {part: [self.segments(n, part) for n in self.clients] for part in public.batches}
 
     def pretrain(self, own: Mapping[int, Pretraining], alone: bool) -> None:
-        """Pre-train; all may have its figures, client 0 the labels, and the server client 0's head.
+        """Pre-train; figures are outputs to all, labels to client 0, its head to the server.
 
         Networks, and with a head the server model, start from it.
         """
@@ -70,7 +70,7 @@ class Ideal:
                 self.centre.step(take_head, first, list(head), len(self.clients), *others)
 
     def segments(self, client: int, part: str) -> list[Element]:
-        """X-bar of a client's part of the data, by segment."""
+        """Rows X-bar of a client's part of the data, by segment."""
         public, X = self.public, self.world.the(client, COLUMNS[part])
         how = public.config.degree, public.data_point, public.order(part)
         shape = *how[2].shape, expanded_width(X.shape[1], how[0])
@@ -78,7 +78,7 @@ class Ideal:
         return [made[k] for k in range(public.code.segments)]
 
     def attempt(self, batch: Batch, sharers: Sequence[int]) -> Secret:
-        """H of the attempt of a round; declares that the server may have its exact sums."""
+        """Embedding H of a round's attempt; its exact sums are outputs to the server."""
         public, part, width = self.public, batch.part, self.public.config.width
         models = {}
         for n in sharers:
@@ -96,7 +96,7 @@ class Ideal:
         return found
 
     def step(self, H: Secret, rows: np.ndarray, sharers: Sequence[int], who: set[int]) -> None:
-        """One step, made by the clients `who`; declares that all may have its loss and dL/dH."""
+        """One step by the clients `who`; loss and dL/dH are outputs to all."""
         samples = self.public.batches["train"].samples(rows)
         loss, gradient = self.centre.step(
             *(train, H, self.world.the(SERVER, LABELS["train"]), samples),
@@ -174,5 +174,5 @@ def declare(
 
 
 def test_step(public: Parameters) -> int:
-    """Test rows of each segment that one attempt evaluates."""
+    """Test rows of each segment evaluated in one attempt."""
     return inference_step(public.batches["test"].coded, public.batches["test"].segments)

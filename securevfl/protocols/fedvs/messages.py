@@ -32,14 +32,14 @@ class Batch:
 
     @functools.cached_property
     def _numbers(self) -> frozenset[int]:
-        """The rows as a set: each client compares each batch with those since the last step."""
+        """The rows as a set, for repeated comparison with other batches."""
         return frozenset(self.rows.ravel().tolist())
 
 
 @wire.message("fedvs.Attempt")
 @dataclass(frozen=True)
 class Attempt:
-    """Evaluation of a round: its sharers, announced once; each attempt has its round.
+    """Attempt at a round's sum: its sharers, announced once; each attempt has its own round.
 
     Masks follow from the keys and from everything that was announced (`told`), so that masks of
     parties that were told different things do not fit together. The label of an attempt is its life
@@ -65,15 +65,15 @@ class Attempt:
     stepped: int = 0
 
     def same_sum(self, other: Attempt) -> bool:
-        """Whether two sums are over the same models, if no model has changed between them."""
+        """Whether two sums are over the same models, if no model changed between them."""
         return set(self.sharers) == set(other.sharers)
 
     def sum_of(self, round: int, batch: Batch) -> bytes:
-        """Of what clients are told, the sum alone: its round, its rows and its sharers."""
+        """Bytes that identify the sum itself: its round, rows and sharers."""
         return wire.encode(("fedvs", round, batch, tuple(sorted(self.sharers))))
 
     def told(self, round: int, batch: Batch) -> bytes:
-        """All that clients are told of the sum: they mask it by this and by nothing else."""
+        """Bytes of everything announced on the sum, which determine its mask."""
         # Clients of a simulation are told the same objects.
         known = self.__dict__.get("_told")
         if known is None or known[0] != round or known[1] is not batch:

@@ -1,4 +1,4 @@
-"""Options and public parameters of FedVS, and the numbers that follow from them.
+"""Options and public parameters of FedVS, and numbers derived from them.
 
 Letters as in `securevfl.protocols.fedvs.algorithm`.
 """
@@ -170,7 +170,7 @@ class Parameters:
 
     @property
     def field(self) -> PrimeField:
-        """The prime field F_p."""
+        """Prime field F_p of all shares."""
         return self.code.field
 
     @property
@@ -180,7 +180,7 @@ class Parameters:
 
     @functools.cached_property
     def threshold(self) -> int:
-        """Results that decode a sum: R = 2 (K + T - 1) + 1 (Theorem 5.1), or R' if covert."""
+        """Results needed to decode a sum: R = 2 (K + T - 1) + 1 (Theorem 5.1), or R' if covert."""
         return self.code.recovery_threshold(self.degree)
 
     @functools.cached_property
@@ -190,7 +190,7 @@ class Parameters:
 
     @property
     def covert(self) -> bool:
-        """Whether clients compare what the server told each of them, before they upload."""
+        """Whether clients compare the server's announcements before they upload."""
         return self.config.security != "semi-honest"
 
     @property
@@ -213,7 +213,7 @@ class Parameters:
 
     @property
     def telling_uploads(self) -> int:
-        """Fewest uploads of an attempt from which server and T clients learn something: K + T.
+        """Fewest uploads from which the server and T clients learn anything: K + T.
 
         Plain evaluation remembers no sums, so N + 1, which is never reached.
         """
@@ -222,7 +222,7 @@ class Parameters:
 
     @property
     def stories(self) -> int:
-        """Announcements of one attempt of each of which a server with T clients learns something.
+        """Most announcements of one attempt that each reveal something to a server with T clients.
 
         It is their largest number. Each needs R - K - T + 1 clients of its own, K + T as a rule;
         two are possible where 2R <= N + T + 2(K-1).
@@ -233,7 +233,7 @@ class Parameters:
 
     @property
     def one_sum(self) -> bool:
-        """Whether all sums of a row are over the same clients, or none is made.
+        """Whether all sums of a row are over the same clients.
 
         Plain evaluation has no rule about sums: True, and clients remember none.
         """
@@ -241,7 +241,7 @@ class Parameters:
 
     @functools.cached_property
     def tells_cut(self) -> bool:
-        """Whether clients tell how many weights were cut: if weight_bound is not the default."""
+        """Whether clients report clipped weights: only if weight_bound is not the default."""
         return bool(self.config.weight_bound != FedVSConfig.model_fields["weight_bound"].default)
 
     def order(self, part: str) -> np.ndarray:
@@ -252,7 +252,7 @@ class Parameters:
 
     @functools.cached_property
     def lower(self) -> str:
-        """Options with their values, in words, that may be lowered where a sum could wrap."""
+        """Options, with values, that may be lowered if a sum could wrap."""
         config = self.config
         return (
             f"data_bits ({config.data_bits}), model_bits ({config.model_bits}) or weight_bound "
@@ -276,29 +276,29 @@ class Parameters:
         return prss_of(self.code, self.degree)
 
     def enough(self, sharers: Sequence[int]) -> bool:
-        """Whether there are sharers enough for an attempt: T + 2 with masks, lest T isolate one."""
+        """Whether there are enough sharers: T + 2 with masks, so that T cannot isolate one."""
         return len(sharers) > (self.code.privacy + 1 if self.config.masked else 0)
 
 
 @functools.cache
 def upload_streams(parties: int, segments: int, privacy: int) -> int:
-    """Pseudo-random streams that a client computes to mask an upload; u = K + T - 1."""
+    """Pseudo-random streams that mask a client's upload, for u = K + T - 1."""
     unknown = segments + privacy - 1
     return stream_count(blocks_of(parties, privacy, unknown), parties, privacy, unknown)
 
 
 def inference_step(coded: int, segments: int) -> int:
-    """Rows of each segment of the test set that one attempt evaluates."""
+    """Test rows of each segment evaluated in one attempt."""
     return max(coded, 4096 // segments)
 
 
 def coded_rows(config: FedVSConfig, segments: int, length: int) -> int:
-    """|B|, rows of a batch within one segment of `length` rows (as of `models.split.Batches`)."""
+    """Batch rows |B| within one segment of `length` rows (as in `models.split.Batches`)."""
     return min(max(1, config.batch // segments), length)
 
 
 def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
-    """Results that the server waits for: R and `spare` ones; R = 2 (K + T - 1) + 1, or R'."""
+    """Results that the server waits for: R = 2 (K + T - 1) + 1 (or R') plus `spare` ones."""
     size = segments + config.privacy
     threshold = degree_of(config, segments, parties) * (size - 1) + 1
     return threshold + spare(config, parties, threshold)
@@ -332,7 +332,7 @@ def cohort_number(config: FedVSConfig, parties: int) -> int:
 
 
 def refuse_any_sharers(config: FedVSConfig, code: LagrangeCode) -> None:
-    """Refuse cohorts = 0 with masks where the server waits for all clients to share.
+    """Refuse cohorts = 0 with masks if the server waits for all clients to share.
 
     Only a server that lies sums over fewer there. Where it does not wait, honest runs tell single
     clients' embeddings themselves, and claims say so. With `paper` it is allowed.
@@ -358,13 +358,13 @@ def refuse_any_sharers(config: FedVSConfig, code: LagrangeCode) -> None:
 
 
 def default_segments(parties: int, privacy: int, corrupt: int = 0) -> int:
-    """Largest K with R + 2A = 2(K+T-1) + 1 + 2A <= N - floor(N/2), else 1."""
+    """Largest K with R + 2A = 2(K+T-1) + 1 + 2A <= N - floor(N/2), at least 1."""
     survivors = parties - parties // 2
     return max(1, (survivors - 1) // 2 - privacy - corrupt + 1)
 
 
 def code_of(config: FedVSConfig, parties: int) -> LagrangeCode:
-    """Points of N clients with the configured K and T, or the default K.
+    """Lagrange code for N clients with the configured K and T, or the default K.
 
     ConfigurationError where R + 2A results, which are waited for, are more than N. Masked sums of T
     + 2 sharers need no more: R >= 2T + 1. FieldError when the prime is too small for the points.

@@ -1,4 +1,4 @@
-"""Parties of a coded prediction: they predict new rows on shares, by the models of a run."""
+"""Parties of a coded prediction: predict new rows on shares, with the models of a run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PredictingClient(Client):
     blind: Element | None = None
 
     def quantised_model(self) -> Element:
-        """Weights W-bar, rounded to the nearest, so that a prediction has no chance in it."""
+        """Weights W-bar, rounded to nearest, so that predictions are deterministic."""
         shape = self.weights, self.public.config.width
         how = nearest_weights, self.public.model_point
         made: Element = self.network.call(*how, shape=shape, field=self.field)
@@ -40,7 +40,7 @@ class PredictingClient(Client):
 
 
 class PredictingServer(Server):
-    """Server of a prediction: decodes the sums of new rows, as of test rows, and scores them.
+    """Server of a prediction: decodes the sums of new rows and scores them.
 
     All rows are scored at once, so that the last digits do not depend on the number of parts. Where
     it is `blind` the sums are uniform to it, and are for who asked.
@@ -55,7 +55,7 @@ class PredictingServer(Server):
         self.blind = False
 
     async def run(self) -> None:
-        """Decode the rows' sums from their shares, and score the rows."""
+        """Decode the rows' sums from shares, and score the rows."""
         await self.infer()
         self.conclude()
 

@@ -1,4 +1,4 @@
-"""FedVS as the library sees it: its card, options, parties, message schedule and claims."""
+"""The protocol class of FedVS: card, options, parties, message schedule and claims."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @classmethod
     def check_parties(cls, config: FedVSConfig, parties: int) -> None:
-        """Refuse too few clients for R + 2A results, and too many keys of masks."""
+        """Refuse too few clients for R + 2A results, or too many mask keys."""
         super().check_parties(config, parties)
         check_stop(cls.name, config, on_labels=config.pretrain == "full")
         code = code_of(config, parties)
@@ -232,7 +232,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def prediction_messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages of coded prediction, for any number of rows; it has no steps."""
+        """Message declarations of coded prediction, for any number of rows."""
         public = self.predicting(1).public
         every = messages_of(public, self.data.widths, training=False)
         every = history.messages(public, every) if public.covert else every
@@ -240,7 +240,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def field(self) -> PrimeField:
-        """The prime field F_p."""
+        """Prime field F_p of all shares."""
         return self.public.field
 
     def ideal(self, world: World) -> None:
@@ -267,7 +267,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def refuse_overflow(
         self, public: Parameters, parts: Mapping[str, Sequence[np.ndarray]]
     ) -> None:
-        """Refuse rows whose sum could wrap.
+        """Refuse rows whose sum could wrap modulo p.
 
         It must hold that sum_n max_i sum_j |X-bar_n[i,j]| ceil(2^lw w) <= (p-1)/2, w the enforced
         weight bound.
@@ -291,13 +291,13 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
                 )
 
     def parties(self) -> dict[int, Party]:
-        """The server and N clients, each with nothing but its own columns."""
+        """The server and N clients, each with only its own columns."""
         labels = {"train": self.data.train_labels, "test": self.data.test_labels}
         server = Server(self.peers(), self.public, self.centre(), labels, self.data.alone_labels)
         return {SERVER: server} | {n: self.client(n) for n in self.peers()}
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         features: dict[str, np.ndarray] = {
             part: self.features(part)[index] for part in self.shared_parts
         }
@@ -311,7 +311,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return self.public.prss if self.config.masked else None
 
     def quantised_columns(self) -> dict[int, np.ndarray]:
-        """X-bar, the training rows in F_p, by client."""
+        """Training rows X-bar in F_p, by client."""
         return {n: self.segments(self.public, "train", X) for n, X in enumerate(self.data.train)}
 
     @staticmethod
@@ -335,7 +335,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
     def predictors(
         self, parties: Mapping[int, Party], features: Sequence[np.ndarray]
     ) -> dict[int, Party]:
-        """Parties of a coded prediction: as in training, with masks where training has them.
+        """Parties of a coded prediction, with masks as in training.
 
         Every row is padded into K segments like training rows are, be it a single one. Networks
         and centre are those of `parties`, which are only read.
@@ -357,7 +357,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return made
 
     def pretraining(self, index: int) -> Pretraining | None:
-        """Pre-training that client `index` does alone before the run; None for none."""
+        """Pre-training of client `index` alone before the run; None if there is none."""
         config, data = self.config, self.data
         if config.pretrain == "none" or (config.pretrain == "p" and index == 0):
             return None
@@ -383,7 +383,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims by Theorem 5.2, of the masked guarantee, and on what is not protected."""
+        """Claims by Theorem 5.2 and on masks, and what is not protected."""
         about_server = MASKED if self.config.masked else PLAIN
         if self.told_apart:
             about_server = tuple(replace(c, reason=f"{c.reason}; {TOLD_APART}") for c in MASKED)
@@ -409,7 +409,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def told_apart(self) -> str:
-        """Warning where masked sums over changing clients tell single ones' values; else ""."""
+        """Warning if masked sums over changing clients reveal single values; else ""."""
         changing = self.public.sharers_change
         return TOLD_APART if changing and self.config.cohorts == 0 else ""
 
@@ -419,7 +419,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return SHARES + PAPER
 
     def describe(self) -> dict[str, Any]:
-        """Numbers for summaries: N, K, T, R, A, p and |B|; and whether uploads are masked."""
+        """Numbers for summaries: N, K, T, R, A, p, |B|, and whether uploads are masked."""
         code = self.public.code
         return {
             "N": code.parties,
@@ -433,7 +433,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         }
 
     def memory(self) -> int:
-        """Bytes of all data shares, and of the largest client's rows while it encodes them."""
+        """Bytes of all data shares, and of the largest client's rows during encoding."""
         return self._memory(self.public.code.segments)
 
     def _memory(self, segments: int) -> int:

@@ -13,7 +13,7 @@ from securevfl.verified import Streams
 
 
 def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
-    """Distance of each element to 0 modulo p, |phi^-1(z)|, as unsigned integers."""
+    """Absolute values |phi^-1(z)| of elements in the signed reading, as unsigned integers."""
     sizes: np.ndarray = np.minimum(elements, field.dtype.type(field.modulus) - elements)
     return sizes
 
@@ -21,7 +21,7 @@ def magnitude(field: PrimeField, elements: np.ndarray) -> np.ndarray:
 def segments_of(
     features: np.ndarray, degree: int, point: FixedPoint, order: np.ndarray
 ) -> np.ndarray:
-    """X-bar of one client in K segments (lines 3-5), (K, ceil(M/K), d D + 1), field elements.
+    """Rows X-bar of one client in K segments (lines 3-5), (K, ceil(M/K), d D + 1), elements.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def quantised_weights(
 
 
 def nearest_weights(network: PolynomialNetwork, point: FixedPoint) -> np.ndarray:
-    """Weights W-bar, rounded to the nearest, so that a prediction has no chance in it."""
+    """Weights W-bar, rounded to nearest, so that predictions are deterministic."""
     return point.quantize(network.values)
 
 
@@ -70,7 +70,7 @@ def refuse_wrap(
     round: int,
     advice: str,
 ) -> np.ndarray:
-    """Refuse a model with which an entry |X-bar^(B) W-bar| of a client exceeds `limit`.
+    """Refuse a model if an entry |X-bar^(B) W-bar| of a client exceeds `limit`.
 
     Row sum times largest weight bounds every entry; the exact product is computed only where that
     bound does not settle it, in int64, which the protocol's check before the run makes wide enough.
@@ -106,12 +106,12 @@ def refuse_wrap(
 
 
 def entry_limit(public: Parameters) -> int:
-    """Largest entry that may be shared, floor((p-1)/(2N)): a sum of N such ones cannot wrap."""
+    """Largest entry that may be shared, floor((p-1)/(2N)), so that N of them cannot wrap."""
     return (public.field.modulus - 1) // (2 * public.code.parties)
 
 
 def mean_of_sums(sums: np.ndarray, point: FixedPoint, bits: int, terms: int) -> np.ndarray:
-    """H, (K |B|, h) floats, from the decoded sums of the K segments (Q^-1, equation 7).
+    """Mean embedding H, (K |B|, h) floats, from decoded segment sums (Q^-1, equation 7).
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ def coding_operations(elements: int, points: int) -> int:
 
 
 def beside(share: Any, more: tuple[Any, ...]) -> Any:
-    """A planned share, with what stands beside it."""
+    """Payload of a planned share with its additions."""
     return (share, *more) if more else share
 
 

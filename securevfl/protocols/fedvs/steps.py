@@ -1,4 +1,4 @@
-"""Functions of protected values in FedVS: steps and measures of its parties."""
+"""Functions of protected values in FedVS: steps and measures of the parties."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def update(
     sharers: int,
     rounding: float,
 ) -> tuple[np.bool_, int]:
-    """One step of a client with dL/dH_n = (1/|S|) dL/dH on its own real rows (lines 33-35).
+    """One step of a client with dL/dH_n = (1/|S|) dL/dH on its real rows (lines 33-35).
 
     Returns
     -------
@@ -34,7 +34,7 @@ def update(
 def train(
     centre: Centre, embedding: np.ndarray, labels: np.ndarray, samples: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Step of the server model W_0; returns the loss, and dL/dH (line 31)."""
+    """One step of the server model W_0; return the loss and dL/dH (line 31)."""
     return centre.step(embedding, samples, labels)
 
 
@@ -44,7 +44,7 @@ def scores_of(centre: Centre, embedding: np.ndarray) -> np.ndarray:
 
 
 def both_classes(labels: np.ndarray) -> np.bool_:
-    """Truth value, a NumPy bool: True if labels of two classes have both, so there is an AUC."""
+    """Whether the labels hold both classes (a NumPy bool), as an AUC needs."""
     return np.bool_(0 < labels.sum() < len(labels))
 
 

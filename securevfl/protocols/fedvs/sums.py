@@ -1,4 +1,4 @@
-"""Ledger of announced sums: it says which rows may be summed again, and over which clients.
+"""Ledger of announced sums: rows that may be summed again, and over which clients.
 
 The uploads of an attempt that is given up may still reach the server, which can then decode it. A
 second sum of the same rows and models over other clients would reveal the difference of the two
@@ -134,7 +134,7 @@ class SumLedger:
         self.incarnation = 0
 
     def conflict(self, total: Sum) -> Sum | None:
-        """Announced sum of other models that shares a row with this one; None if there is none."""
+        """Announced sum of other models with a row in common; None if there is none."""
         # The difference of two sums over one row is a difference of the terms in which they differ,
         # which may be one client's. Only sums that may have K + T uploads are left (`settle`):
         # fewer uploads decode to nothing.
@@ -146,7 +146,7 @@ class SumLedger:
         return found[-1] if found else None
 
     def free(self, rows: np.ndarray) -> np.ndarray:
-        """Those of the training rows to whose sums no client may have uploaded since the step."""
+        """Training rows for whose sums no client may have uploaded since the last step."""
         for batch in (*(one.batch for one in self.sums.values()), *(b for b, _ in self.partly)):
             rows = rows[~np.isin(rows, batch.rows)]
         return rows
@@ -156,7 +156,7 @@ class SumLedger:
         return self.sums[max(self.sums)]
 
     def again(self, wanted: int) -> Batch:
-        """Batch to ask for where no row is free; there must have been one since the step.
+        """Batch to request again when no row is free; needs an announced sum since the step.
 
         A batch below the threshold whose rows the fewest clients refuse, if `wanted` others are
         left: random rows would meet the uploads of nearly all clients, and nobody would answer any
@@ -187,7 +187,7 @@ class SumLedger:
                 self.announce(number, one)
 
     def made_before(self, round: int) -> Batch | None:
-        """Batch that a round had before the run was resumed; None if models differ, or none was."""
+        """Batch of a round before the run was resumed; None if models differ or there is none."""
         made = [
             self.sums[n].batch
             for n, one in self.repeated.items()
@@ -196,7 +196,7 @@ class SumLedger:
         return next((batch for batch in made if batch.part == "train"), None)
 
     def report(self, client: int, uploaded: Collection[int]) -> None:
-        """Note the rounds in which a client may have uploaded, by its own account.
+        """Note the rounds in which a client, by its own account, may have uploaded.
 
         It gives the account in a later round, and uploads to no earlier one any more.
         """
@@ -207,12 +207,12 @@ class SumLedger:
                 self.uploaders[round] = tuple(n for n in possible if n != client)
 
     def receive(self, round: int, clients: Collection[int]) -> None:
-        """Note that the uploads of these clients have come."""
+        """Note that uploads of these clients have arrived."""
         if round in self.sums:
             self.received[round] = tuple(sorted({*self.received.get(round, ()), *clients}))
 
     def settle(self) -> tuple[int, ...]:
-        """Forget sums below the threshold; returns all such rounds since the last step."""
+        """Forget sums with too few uploads to decode; return their rounds since the last step."""
         few = [r for r, possible in self.uploaders.items() if len(possible) < self.threshold]
         if self.threshold <= self.parties:  # else clients remember nothing
             for r in few:
@@ -222,7 +222,7 @@ class SumLedger:
         return self.below_threshold
 
     def _note_partly(self, batch: Batch, uploaders: Collection[int]) -> None:
-        """Note who refuses other sums of these rows; a batch that was asked for again is one."""
+        """Note the clients that refuse other sums of these rows."""
         before = [one for one in self.partly if one[0].meets(batch)]
         who = {*uploaders}.union(*(refusing for _, refusing in before))
         if who:
@@ -237,7 +237,7 @@ class SumLedger:
             self.received.pop(round, None)
 
     def go_back(self, round: int) -> None:
-        """Forget later sums of models that nobody has any more, where all went back over a step.
+        """Forget later sums whose models are gone, after all parties went back over a step.
 
         Their rows would be left out of batches of earlier models, and every number after that would
         be another. The next step would forget them as well. A server that comes back alone is in a
@@ -263,7 +263,7 @@ class SumLedger:
             self.recall(round)
 
     def stand_still(self) -> None:
-        """Forget nothing: the gradient of the newest sum, of zeros, moved no model.
+        """Keep all sums: the newest sum's gradient was zero and moved no model.
 
         Of the server. Each row stays in one of equal sums, in the newest, which was decoded.
         """
@@ -282,7 +282,7 @@ class SumLedger:
         self.repeat(round)
 
     def enter(self, round: int) -> None:
-        """Take part in a round: this incarnation knows its uploads from here on."""
+        """Begin a round; this incarnation knows its own uploads from here on."""
         first, end = self.unsure
         self.incarnation = self.incarnation or round
         # A client that came back alone makes no round again; what it uploaded to is in `sums`.
@@ -313,7 +313,7 @@ class SumLedger:
         return tuple(sorted(round for round in rounds if round > max(self.last_step, 0)))
 
     def hear_of_step(self, round: int, *, moved: bool) -> None:
-        """Note that the server stepped, and whether the client's own model moved with it.
+        """Note that the server stepped, and whether this client's model moved.
 
         If it moved, all later sums have another model of this client. If not, its uploads are no
         longer reported, but still count, because only the server says that others stepped. A step
@@ -331,7 +331,7 @@ class SumLedger:
         self._merge()
 
     def _merge(self) -> None:
-        """Remove rows of the newest sum from older equal sums, so that the memory stays bounded."""
+        """Remove rows of the newest sum from older equal sums, to bound memory."""
         if not self.sums:
             return
         # Equal sums have the same sharers, so a row needs to stand in one of them only. Without

@@ -1,4 +1,4 @@
-"""Rules that a client keeps before it uploads: label, sharers and rows of a sum."""
+"""Rules that a client checks before it uploads: label, sharers and rows of a sum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from securevfl.verified import Element
 
 
 def check_attempt(public: Parameters, attempt: Attempt) -> None:
-    """Refuse an attempt whose sum could single out a client, or that has no proper label.
+    """Refuse an attempt whose sum could single out a client, or without a valid label.
 
     A repeated client, or a number that is no client's, could reduce a sum to one client's value. So
     could a row that has two numbers: `check_rows` looks at the rows when they are announced. Raises
@@ -51,7 +51,7 @@ def check_attempt(public: Parameters, attempt: Attempt) -> None:
 
 
 def check_rows(public: Parameters, batch: Batch) -> None:
-    """Refuse rows that are named in another form than as numbers from 0.
+    """Refuse row numbers of invalid form.
 
     A client remembers the rows of its uploads by their numbers. An index of numpy may also be
     negative, or a mask of truth values; the same row would then be summed under another name.
@@ -77,7 +77,7 @@ def check_rows(public: Parameters, batch: Batch) -> None:
 
 
 def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
-    """Refuse what is no share of as many rows as a segment of a part of the data has.
+    """Refuse a value that is no share of a segment's rows of a part of the data.
 
     The number of columns is not checked: a client does not know how many another one has. Raises
     ProtocolError.
@@ -101,7 +101,7 @@ def check_models(
 
 
 def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> None:
-    """Refuse what is no dL/dH of K segments of so many rows.
+    """Refuse a value that is no dL/dH of K segments with so many rows.
 
     Raises ProtocolError.
     """
@@ -112,7 +112,7 @@ def check_gradient(public: Parameters, round: int, rows: int, gradient: Any) -> 
 def why_not_announced(
     public: Parameters, before: Sum | None, attempt: Attempt, shared: Collection[int]
 ) -> str | None:
-    """Reason why an attempt is given up before any upload; None if it was announced.
+    """Reason for giving up an attempt before any upload; None if it was announced.
 
     Parameters
     ----------
