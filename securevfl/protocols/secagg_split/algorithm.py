@@ -52,7 +52,7 @@ def pair_masks(
     shape: tuple[int, ...],
     told: bytes = b"",
 ) -> Element | int:
-    """Sum over v of +-PRG(s_{u,v}), plus for v below u; those of u and v cancel.
+    """Sum over v of +-PRG(s_{u,v}), plus for v below u; masks of u and v cancel.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def pair_masks(
 
 
 class Client(SummedClient):
-    """Client u: masks its embedding, and opens the seed or the key of each other client."""
+    """Client u: masks its embedding, and opens the seed or key of each other client."""
 
     activities: ClassVar[Mapping[str, str]] = {**Party.activities, "deal": "share"}
     kept: ClassVar[tuple[str, ...]] = (
@@ -116,7 +116,7 @@ class Client(SummedClient):
 
     @property
     def signs(self) -> Signing:
-        """Signing keys at the covert level: of this run's own, or of its manifest."""
+        """Signing keys at level covert, made for the run or from its manifest."""
         return signing_of(self, self.sworn)
 
     async def setup(self) -> None:
@@ -130,7 +130,7 @@ class Client(SummedClient):
         self.verifiers = await self.collect("identity", senders=self.peers)
 
     async def run(self) -> None:
-        """Take part in every round; at the covert level as one who is told of all sums."""
+        """Take part in every round; at level covert also follow sums of others."""
         if not self.public.covert:
             await super().run()
             return
@@ -154,7 +154,7 @@ class Client(SummedClient):
             self.round_before = self.round
 
     def follow(self, round: int, rows: np.ndarray, summed: Any, gradient: Any) -> None:
-        """Step with the gradient of a round, if it is of a sum that this client is in.
+        """Step with a round's gradient, if this client is in the sum.
 
         RunError where that sum is none, or not the one that was told before. Else the server could
         have one client alone step, although it now tells all clients the same.
@@ -173,7 +173,7 @@ class Client(SummedClient):
         self.sums = covert.after(self, gradient)
 
     async def train(self, samples: np.ndarray) -> None:
-        """One step of split training; afterwards the secrets of the round are forgotten."""
+        """One step of split training; afterwards the round's secrets are deleted."""
         survivors = await self.aggregate(self.quantised(samples))
         self.update(samples, await self.receive("gradient", sender=SERVER), len(survivors))
 
@@ -209,7 +209,7 @@ class Client(SummedClient):
         return tuple(survivors)
 
     def is_new(self, rows: np.ndarray, survivors: Sequence[int]) -> bool:
-        """Whether it has signed no other sum of these rows since the last step; it notes this one.
+        """Whether this client has signed no other sum of these rows since the last step.
 
         Fewer than t sign a second one: t signed the first, so at least t - T honest clients, and of
         the others there are N - (t - T) < t.
@@ -255,7 +255,7 @@ class Client(SummedClient):
     async def agreed(
         self, sharers: Sequence[int], survivors: Sequence[int], keys: Mapping[int, Any]
     ) -> None:
-        """Go on, in round 3, only if t clients signed the same U2 and U3 in this very round."""
+        """Continue in round 3 only if t clients signed the same U2 and U3 in this round."""
         identity, public = self.identity, self.verifiers
         if self.public.covert:
             identity, every = self.signs.own, self.signs.verifiers
@@ -271,7 +271,7 @@ class Client(SummedClient):
         own.map(enough_signed, self.index, self.public.threshold, there, *run, *verifiers, *parts)
 
     def open(self, deals: Mapping[int, Deal], survivors: Collection[int]) -> Opening:
-        """Shares of each client's seed if it survived, else of its key; never of both."""
+        """Shares of each client's seed if it survived, else of its key; never both."""
         # Of no client both: b_u and s_u^SK together would unmask y_u alone, and the server would
         # see x_u.
         return Opening(
@@ -287,7 +287,7 @@ class Client(SummedClient):
 
 
 class Server(SummedServer):
-    """Server: names U2 and U3, removes the masks from the sum of U3, trains the server model."""
+    """Server: names U2 and U3, unmasks the sum of U3, trains the server model."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "given_up", "answered")
     protected = Client.protected
@@ -311,7 +311,7 @@ class Server(SummedServer):
 
     @property
     def signs(self) -> Signing:
-        """Signing keys at the covert level: of this run's own, or of its manifest."""
+        """Signing keys at level covert, made for the run or from its manifest."""
         return signing_of(self, self.sworn)
 
     async def setup(self) -> None:
@@ -320,7 +320,7 @@ class Server(SummedServer):
             self.sworn = await exchange_keys(self)
 
     async def run(self) -> None:
-        """Do one step a round; at the covert level tell clients what they missed."""
+        """Do one step a round; at level covert send clients what they missed."""
         if self.public.covert:
             self.on("lacks", functools.partial(history.tell_missed, self))
             self.start = new_start(self)
@@ -328,12 +328,12 @@ class Server(SummedServer):
         await super().run()
 
     def next_batch(self) -> np.ndarray:
-        """Rows of the next round, without those of sums that were named and came to no step."""
+        """Rows of the next round, without rows of sums that led to no step."""
         self.rows = covert.free(self.sums, super().next_batch())
         return self.rows
 
     def answer(self, gradient: Secret, summed: Sequence[int]) -> None:
-        """Send dL/dH; at the covert level to all, signed, with the sum that it is of."""
+        """Send dL/dH; at level covert signed, to all, with the sum that it belongs to."""
         if self.named_sum is None:
             super().answer(gradient, summed)
             return
@@ -439,7 +439,7 @@ class Server(SummedServer):
 
 
 def different(*keys: bytes) -> np.ndarray:
-    """Refuse an upload if two of the sharers' keys are equal; returns how many there are."""
+    """Refuse an upload if two sharers' keys are equal; return their number."""
     if len(set(keys)) < len(keys):
         raise RunError(
             f"secagg_split: the server named {len(keys)} sharers with {len(set(keys))} keys, which "

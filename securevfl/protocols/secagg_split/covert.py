@@ -33,7 +33,7 @@ Sums = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # rows and survivors
 @wire.message("secagg_split.Summed")
 @dataclass(frozen=True)
 class Summed:
-    """Message with dL/dH: which sum it is of, for those that are not in it, too.
+    """Message with dL/dH: the sum it belongs to, also for clients outside that sum.
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ def told(round: int, rows: np.ndarray, summed: Summed) -> bytes:
 
 
 def life(rows: np.ndarray, summed: Summed) -> int:
-    """The server's life that an announcement names."""
+    """Incarnation number of the server in an announcement."""
     return summed.life
 
 
 def before_upload(rows: np.ndarray, sharers: Sequence[int]) -> bytes:
-    """All that is announced before clients upload; it names the use of their pairwise masks."""
+    """Bytes of everything announced before uploads, which label the pairwise masks."""
     return wire.encode((rows, tuple(sharers)))
 
 
@@ -67,7 +67,7 @@ TELLING = Telling("secagg_split", (np.ndarray, Summed), told, life)
 
 
 def keep(party: Any) -> None:
-    """Have a party keep its keys of the run, its history and its ledger in its checkpoints."""
+    """Have a party store its run keys, history and ledger in checkpoints."""
     party.protected = {**party.protected, **PROTECTED, "deal": ("public key, field", "real")}
     names = ("story", "log") if party.index == SERVER else ("story",)
     own = *kept_as("once", "sworn"), *kept_as("frozen", *names, shares=True)
@@ -79,7 +79,7 @@ def keep(party: Any) -> None:
 
 
 def histories(deals: Mapping[int, Any]) -> dict[int, Secret]:
-    """The history that each client showed beside its shares.
+    """History hash that each client sent beside its shares.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def histories(deals: Mapping[int, Any]) -> dict[int, Secret]:
 
 
 def check_rows(rows: Any, length: int) -> None:
-    """Refuse rows that are named in another form than as numbers from 0: a ledger has these.
+    """Refuse row numbers of invalid form, since the ledger stores them.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def check_rows(rows: Any, length: int) -> None:
 
 
 def sum_of(survivors: Sequence[int]) -> bytes:
-    """Of what clients are told of a round, the clients in its sum.
+    """Bytes of a round's survivors, which identify its sum; neither rows nor U2 are included.
 
     Neither rows nor U2: those that a server had before it was resumed may be others.
     """
@@ -116,7 +116,7 @@ def sum_of(survivors: Sequence[int]) -> bytes:
 
 
 def conflict(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> tuple[int, ...]:
-    """Survivors of another sum in which one of the rows stands; empty for none."""
+    """Survivors of another sum with a row in common; empty if there is none."""
     some, own = frozenset(rows.tolist()), tuple(sorted(survivors))
     for before, others in sums:
         if others != own and not some.isdisjoint(before):
@@ -131,12 +131,12 @@ def noted(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> Sums:
 
 
 def free(sums: Sums, rows: np.ndarray) -> np.ndarray:
-    """Those of the rows that stand in no sum since the last step; all where none does."""
+    """The rows that are in no sum since the last step; all rows if none is free."""
     left = rows[~np.isin(rows, [row for before, _ in sums for row in before])]
     return left if left.size else rows
 
 
 def after(party: Any, gradient: Secret) -> Sums:
-    """The sums that are remembered after a gradient: none, unless it is of zeros."""
+    """Sums to remember after a gradient: none, unless the gradient is zero."""
     some = gradient.map(is_any, shape=(), dtype=np.bool_)
     return () if bool(party.opened(some, "whether dL/dH moves a model")) else party.sums

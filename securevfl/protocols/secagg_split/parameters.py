@@ -98,7 +98,7 @@ class SecAggConfig(SummedConfig):
 @message("secagg_split.Deal")
 @dataclass(frozen=True)
 class Deal:
-    """Message of client u to each client in rounds 0 and 1: its key, and shares of its secrets.
+    """Message of client u to each client in rounds 0 and 1: its key, and shares of secrets.
 
     Attributes
     ----------
@@ -130,12 +130,12 @@ class Opening:
     secrets: dict[int, Any]
 
     def of(self, client: int) -> Any:
-        """The share of the one secret of a client that is opened: seed or key, never both."""
+        """Opened share of a client's one secret: seed or key, never both."""
         return self.seeds[client] if client in self.seeds else self.secrets[client]
 
 
 def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
-    """Threshold t and quorum of N clients.
+    """Threshold t and quorum for N clients.
 
     PrivacyError when they are too low for T colluders, or more than N.
     """
@@ -204,7 +204,7 @@ class Parameters:
 
     @property
     def needed(self) -> int:
-        """Least number of survivors for an upload or an opening: max(t, T + 2); if covert, quorum.
+        """Fewest survivors for an upload or opening: max(t, T + 2), or the quorum if covert.
 
         With fewer than T + 2 a coalition of T could subtract its own inputs from the sum and be
         left with that of a single client.

@@ -1,4 +1,4 @@
-"""Secure aggregation as the library sees it: card, options, parties, messages and claims."""
+"""The protocol class of secure aggregation: card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class SecAggSplit(SummedEmbeddings):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: those of Figure 4 between the announcement and the gradient."""
+        """Message declarations: Figure 4's between the announcement and the gradient."""
         p = self.field.modulus
         batch, upload, gradient = super().messages
         up, down = ("client", "server"), ("server", "client")
@@ -143,21 +143,21 @@ class SecAggSplit(SummedEmbeddings):
         return with_history(every, *FULLER) if covert else every
 
     def summed(self, world: World) -> Mapping[int, Sequence[int]]:
-        """Survivors U3, whose embeddings are summed, in each round in which they were named."""
+        """Survivors U3, whose embeddings are summed, in each round that named them."""
         return world.told("survivors")
 
     def server(self) -> Server:
-        """The server."""
+        """Create the server."""
         made: Server = self.made_server(self.public, self.config)
         return made
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         made: Client = self.made_client(index, self.public)
         return made
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """Clients that are evaluated: the quorum of those that survived most often; or all."""
+        """Clients for evaluation: the quorum that survived most often, or all."""
         return self.most_used(parties, self.public.quorum)
 
     def describe(self) -> dict[str, Any]:
@@ -205,6 +205,6 @@ class SecAggSplit(SummedEmbeddings):
 
 
 def _cohorts(config: SecAggConfig, parties: int, quorum: int) -> Cohorts:
-    """Cohorts of N clients, of T+2 or more each."""
+    """Cohorts of N clients, each of T+2 or more."""
     number = cohort_number(config, parties, quorum)
     return cohorts_of(SecAggSplit.name, number, parties, config.privacy)

@@ -1,4 +1,4 @@
-"""Signatures of round 3: clients sign the survivors that the server names to them."""
+"""Signatures of round 3: clients sign the survivors named by the server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def enough_signed(
     known: Sequence[int],
     *parts: bytes,
 ) -> np.ndarray:
-    """Number of signers whose signature of their own statement is valid.
+    """Number of signers with a valid signature of their own statement.
 
     RunError when fewer than `threshold` are valid.
 
