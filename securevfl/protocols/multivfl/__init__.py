@@ -1,4 +1,4 @@
-"""Multi-VFL (2021): the paper's Algorithm 1, its options, its messages and its claims."""
+"""Multi-VFL (2021): the paper's Algorithm 1, options, messages and claims."""
 
 from __future__ import annotations
 

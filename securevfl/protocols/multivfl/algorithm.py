@@ -48,7 +48,7 @@ def mean_weight(model: Any, name: str, *others: Any) -> np.ndarray:
 
 
 def begun_anew(model: Any, first: Any, names: Sequence[str], *weights: np.ndarray) -> None:
-    """Put weights into a model, and give it a new optimiser like that of `first`."""
+    """Put weights into a model, with a new optimiser like that of `first`."""
     model.load_state_dict(copy.deepcopy(first.state_dict()))
     loaded(model, names, *weights)
 
@@ -56,7 +56,7 @@ def begun_anew(model: Any, first: Any, names: Sequence[str], *weights: np.ndarra
 def aggregated(
     optimizer: ServerOptimizer, names: Sequence[str], *arrays: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """New top model of `ServerAggregation`: `opt` of W and of each W^S_k."""
+    """New top model of `ServerAggregation`: `opt` of W and each W^S_k."""
     every = [
         dict(zip(names, arrays[n : n + len(names)], strict=True))
         for n in range(0, len(arrays), len(names))
@@ -66,13 +66,13 @@ def aggregated(
 
 
 def chosen(labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Labels of some rows."""
+    """Labels of the given rows."""
     found: np.ndarray = labels[rows]
     return found
 
 
 class Copies:
-    """Copies of a data owner's bottom model, one for each label owner: W^C_{d,k}.
+    """Copies W^C_{d,k} of data owner d's bottom model, one for each label owner k.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Copies:
         self.first, self.networks, self.shapes = first, dict(networks), shapes
 
     def merge(self) -> None:
-        """Replace all copies by their mean W^C_d, with new local optimisers (lines 12 and 13)."""
+        """Replace all copies by their mean W^C_d, with new local optimisers (lines 12, 13)."""
         one, *others = self.networks.values()
         W = [one.call(mean_weight, name, *others, shape=s) for name, s in self.shapes.items()]
         for network in self.networks.values():
@@ -99,7 +99,7 @@ class Copies:
         return {str(k): network.state_dict() for k, network in self.networks.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Restore the copies from `state_dict`."""
         for k, own in state.items():
             self.networks[int(k)].load_state_dict(own)
 
@@ -174,13 +174,13 @@ class DataOwner(Participant):
         self.rows: dict[str, np.ndarray] = {}
 
     async def setup(self) -> None:
-        """Find for each label owner the rows that it and all data owners have."""
+        """Find, for each label owner, the rows that it and all data owners have."""
         for k in self.copies.networks:
             others = [n for n in (*self.peers, k) if n != self.index]
             self.rows[str(k)] = await align(self, self.ids, others, private=self.private)
 
     async def run(self) -> None:
-        """Serve the label owners until the server says stop.
+        """Answer the label owners until the server sends "stop".
 
         A request of a new round says that all label owners are through with the last one: the
         copies are merged before it is answered (lines 11 to 13).
@@ -229,7 +229,7 @@ class DataOwner(Participant):
         return A_
 
     def count_release(self, rows: np.ndarray, owner: int) -> None:
-        """Count a release of these rows before they are sent; refuse more than epsilon allows."""
+        """Count a release of these rows before sending; refuse more than epsilon permits."""
         who = f"multivfl: data owner {self.index}, by label owner {owner},"
         refuse_repeated(rows, who)
         if self.privacy is None or self.privacy.seeded:
@@ -254,14 +254,14 @@ class DataOwner(Participant):
 
     @property
     def network(self) -> ClientNetwork:
-        """The mean of the copies, W^C_d, for the experimenter's evaluation."""
+        """Mean W^C_d of the copies, for the experimenter's evaluation."""
         networks = [bare_of(one) for one in self.copies.networks.values()]
         merged: ClientNetwork = copy.deepcopy(networks[0])
         load_weights(merged, average([weights_of(one) for one in networks]))
         return merged
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        """Multiply-adds of embedding a batch: the forward pass, counted as in FedVS."""
         return self.batch * self.multiply_adds if kind == "embedding" else 0
 
 
@@ -314,7 +314,7 @@ class LabelOwner(Participant):
         self.rows = await align(self, self.ids, self.peers, private=self.private)
 
     async def run(self) -> None:
-        """Train for E local epochs in each round, from the server's top model (lines 2 to 10)."""
+        """Train E local epochs in each round, from the server's top model (lines 2 to 10)."""
         async for round_ in self.rounds():
             with round_:
                 W = round_.payload
@@ -386,7 +386,7 @@ class Server(Participant):
         self.max_steps, self.epochs, self.privacy, self.steps = max_steps, epochs, privacy, 0
 
     async def run(self) -> None:
-        """Aggregate the label owners' top models once a round (lines 1, 9, 10)."""
+        """Aggregate the label owners' top models in each round (lines 1, 9, 10)."""
         while self.steps < self.max_steps:
             self.safe_point()
             W = weights_in(self.centre, self.shapes)
@@ -413,7 +413,7 @@ def aggregate(
     W: Mapping[str, Secret],
     trained: Sequence[Mapping[str, Secret]],
 ) -> None:
-    """Put the server optimiser's result of W and all W^S_k into the common top model."""
+    """Put the server optimiser's result for W and all W^S_k into the common top model."""
     names = tuple(W)
     arrays = [one[name] for one in (W, *trained) for name in names]
     shapes = [one.shape for one in W.values()]

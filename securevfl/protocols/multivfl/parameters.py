@@ -1,4 +1,4 @@
-"""Options of Multi-VFL, and the noise that they ask for."""
+"""Options of Multi-VFL, and the configured noise."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class MultiVflConfig(EmbeddingConfig):
 
 @dataclass(frozen=True)
 class ActivationNoise(Released):
-    """Clipping and Gaussian noise of released activations, and their cost.
+    """Clipping and Gaussian noise of released activations, with their privacy cost.
 
     Attributes
     ----------

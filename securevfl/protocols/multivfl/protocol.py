@@ -1,4 +1,4 @@
-"""Multi-VFL as the library sees it: its card, options, parties, messages and claims."""
+"""The protocol class of Multi-VFL: card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         )
 
     def data_owner(self, index: int) -> DataOwner:
-        """Data owner `index`, from 0; it holds its columns of all training rows."""
+        """Data owner `index`, counted from 0, with its columns of all training rows."""
         return DataOwner(
             index,
             self.peers(),
@@ -168,12 +168,12 @@ class MultiVfl(Provable, EmbeddingProtocol):
         )
 
     def identifiers_of(self, member: int) -> tuple[str, ...]:
-        """Identifiers of a party's samples: all, or those of which a label owner has labels."""
+        """Identifiers of a party's samples: all, or those whose labels a label owner has."""
         number = member - self.data.parties
         return identifiers(np.arange(self.data.rows) if number < 0 else self.label_sets[number])
 
     def maker(self, index: int) -> Callable[[], ClientNetwork]:
-        """Factory of new bottom models of data owner `index`, all with the same first weights."""
+        """Factory of bottom models of data owner `index`, all with equal initial weights."""
         config, data = self.config, self.data
         shapes = data.party_image_shapes
         return functools.partial(
@@ -238,7 +238,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: the alignment with each label owner, then those of Algorithm 1."""
+        """Message declarations: alignment with each label owner, then Algorithm 1."""
         private = self.config.intersection == "psi"
         declared = messages_of(self.owners, self.rows_of, self.config.width, private=private)
         counts = {
@@ -257,7 +257,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         return (*alone, owners, owners | {SERVER}, frozenset(self.peers()))
 
     def ideal(self, world: World) -> None:
-        """Declare outputs: noised activations aside, all that is sent is told as it is.
+        """Declare outputs: all values sent, except activations with noise.
 
         The run is computed as in Algorithm 1. Noise of a public seed hides nothing: A_{d,k} is
         told with it.
@@ -284,13 +284,13 @@ class MultiVfl(Provable, EmbeddingProtocol):
                 own.merge()
 
     def ideal_copies(self, world: World, d: int) -> Copies:
-        """Copies W^C_{d,k} of a data owner with their first weights."""
+        """Copies W^C_{d,k} of a data owner with initial weights."""
         shapes = {name: value.shape for name, value in weights_of(self.maker(d)()).items()}
         networks = {k: world.the(d, f"network {k}") for k in self.owners}
         return Copies(world.the(d, "network"), networks, shapes)
 
     def ideal_round(self, world: World, copies: Any, W: Any, k: int, r: int) -> tuple[Any, Any]:
-        """Global round of a label owner; returns its mean loss, and W^S_k after it."""
+        """Global round of a label owner; return its mean loss, and W^S_k after it."""
         centre, rows = world.the(k, "top"), self.held_rows(k)
         centre.step(loaded, tuple(W), *W.values())
         own = np.argsort(self.label_sets[k - self.data.parties], kind="stable")
@@ -320,7 +320,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         return mean_of(losses), weights_in(centre, {name: one.shape for name, one in W.items()})
 
     def ideal_sent(self, d: int, k: int, number: int, A: Any) -> Any:
-        """A_{d,k} as it is sent where no noise hides it."""
+        """Activations A_{d,k} as sent without secret noise."""
         if self.privacy is None:
             return A
         seed = keyed_stream(self.seed, d, "noise", k, number).bytes(32)
@@ -328,7 +328,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         return clipped.map(seeded_rows, self.privacy.sigma, seed, dtype=np.float32)
 
     def requested(self, owner: int, number: int) -> tuple[int, np.ndarray]:
-        """Global round of a label owner's request, and the places of its batch."""
+        """Global round of a label owner's request, and its batch's positions."""
         batches = self.batches_of(owner)
         steps = self.last_request(owner, 1)
         return 1 + (number - 1) // steps, batches.samples(batches.draw(number))
@@ -353,11 +353,11 @@ class MultiVfl(Provable, EmbeddingProtocol):
         return np.sort(self.label_sets[owner - self.data.parties])
 
     def rows_of(self, owner: int) -> int:
-        """Rows of a batch of a label owner: fewer than `batch` where it has fewer labels."""
+        """Rows of a label owner's batch: fewer than `batch` if it has fewer labels."""
         return int(min(self.config.batch, len(self.label_sets[owner - self.data.parties])))
 
     def named_rows(self, named: Any) -> np.ndarray | None:
-        """Training rows that a message names by their places among a label owner's samples."""
+        """Training rows that a message names by positions among a label owner's samples."""
         if named is None:
             return None
         owner, places = named
@@ -391,12 +391,12 @@ class MultiVfl(Provable, EmbeddingProtocol):
 
     @property
     def releases(self) -> int:
-        """Number of times that a row's activations are sent: once in each local epoch."""
+        """Releases of a row's activations: one in each local epoch."""
         return int(self.config.rounds * self.config.epochs)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims: what is not noised is not protected."""
+        """Claims; without noise there is no protection."""
         return (
             self._features_claim(),
             Claim("label owner", "model", "none", "activations are of its own choice of rows"),
@@ -421,17 +421,17 @@ class MultiVfl(Provable, EmbeddingProtocol):
 
 
 def identifiers(rows: np.ndarray) -> tuple[str, ...]:
-    """Identifiers of training rows; their order is that of the rows."""
+    """Identifiers of training rows, in order."""
     return tuple(f"{row:010d}" for row in rows.tolist())
 
 
 def _new_network(
     stream: Callable[[], np.random.Generator], *sizes: Any, **options: Any
 ) -> ClientNetwork:
-    """Bottom model whose weights a new stream draws, so that all copies begin alike."""
+    """Bottom model with weights from a new stream, so that all copies start equal."""
     return make_client_network(*sizes, stream=stream(), **options)
 
 
 def _labels_stream(seed: int, entity: int, name: str, *keys: int) -> np.random.Generator:
-    """Public stream of a label owner's batches, whose samples its requests name."""
+    """Public stream of a label owner's batches, which its requests reveal anyway."""
     return keyed_stream(seed, entity, f"train/{name}", *keys)
