@@ -383,7 +383,7 @@ class IdealFedHssl(Ideal):
         tell("mean loss of a meeting", mean_of(list(losses.values())))
 
     def learn_alone(self, epoch: int) -> None:
-        """Steps 2 and 3; losses and upper layers are told to the server, their mean to clients."""
+        """Steps 2 and 3: losses and upper layers are outputs to the server, means to clients."""
         tell = self.world.output
         losses = {n: learner.learn_alone(epoch) for n, learner in self.learners.items()}
         uppers = {n: learner.upper() for n, learner in self.learners.items()}

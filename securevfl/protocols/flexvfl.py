@@ -1,4 +1,4 @@
-"""Flex-VFL: each party makes as many local steps on an exchange as its speed allows.
+"""Flex-VFL: each party makes as many local steps after an exchange as its speed permits.
 
 T. Castiglia, S. Wang, S. Patterson, "Flexible Vertical Federated Learning with Heterogeneous
 Parties", 2023, arXiv 2208.12672, as its authors' published code has it. In each round all parties
@@ -48,7 +48,7 @@ class FlexVflConfig(EmbeddingConfig):
     )
 
     def steps_of(self, client: int) -> int:
-        """Q_n of a client."""
+        """Local steps Q_n of a client."""
         numbers = self.local_steps.split(",")
         return int(numbers[client if len(numbers) > 1 else 0])
 
@@ -71,7 +71,7 @@ def trained(
     labels: np.ndarray,
     *told: np.ndarray,
 ) -> np.float32:
-    """Steps of a client with the others' embeddings as told; returns the clipped weights."""
+    """Local steps of a client with the others' embeddings fixed; return the clipped weights."""
     own, steps, aggregation = public
     x, places = rows_of(features, samples), np.where(samples < 0, -1, np.arange(len(samples)))
     H, clipped = dict(enumerate(told)), 0
@@ -90,7 +90,7 @@ def settled(
     public: tuple[int, Aggregation],
     *told: np.ndarray,
 ) -> np.float32:
-    """Steps of the server model with all embeddings as told; returns the loss before them."""
+    """Local steps of the server model with all embeddings fixed; return the loss before."""
     steps, aggregation = public
     joint = gathered(aggregation, dict(enumerate(told)), aggregation.parties).value
     losses = [centre.step(joint, samples, labels)[0] for _ in range(steps)]
@@ -99,7 +99,7 @@ def settled(
 
 @dataclass(frozen=True)
 class Exchange:
-    """Contents of a message to everybody: embeddings and labels of a batch, the server model."""
+    """Message to all parties: embeddings and labels of a batch, and the server model."""
 
     samples: np.ndarray
     H: dict[int, Secret]
@@ -128,7 +128,7 @@ class Exchange:
     def train_server(
         self, centre: Model, labels: Secret, public: tuple[int, Aggregation]
     ) -> Secret:
-        """Local steps of the server; returns the loss before them."""
+        """Local steps of the server; return the loss before them."""
         loss: Secret
         (loss,) = centre.step(settled, labels, self.samples, public, *self.H.values(), shapes=[()])
         return loss
@@ -136,7 +136,7 @@ class Exchange:
 
 @dataclass(eq=False, repr=False)
 class Client(OpenClient):
-    """Client n: embeds its rows of a batch, and makes Q_n steps with what it is told.
+    """Client n: embeds its rows of a batch, then makes Q_n local steps.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Client(OpenClient):
         self.head: Model = self.own_model("head", self.head)
 
     async def train(self, batch: np.ndarray) -> None:
-        """One round."""
+        """One round: send the embedding, receive the exchange, make the local steps."""
         samples = self.batches.samples(batch)
         self.send(SERVER, "embedding", self.embed(samples))
         told = Exchange(samples, *await self.receive("exchange"))
@@ -174,7 +174,7 @@ class Client(OpenClient):
 
 @dataclass(eq=False, repr=False)
 class Server(OpenServer):
-    """Server: tells everybody what all need for their steps, and makes Q_0 of its own."""
+    """Server: sends all parties the data for their steps, and makes Q_0 steps of its own."""
 
     protected = Client.protected
 
@@ -185,7 +185,7 @@ class Server(OpenServer):
         super().__post_init__()
 
     def train(self, batch: np.ndarray, embeddings: Mapping[int, Secret]) -> None:
-        """Exchange of a round, and the server's own steps."""
+        """Exchange of a round, then the server's own steps."""
         models = self.centre, self.labels
         told = Exchange.of(models, self.shapes, self.samples(batch), embeddings)
         self.broadcast("exchange", (told.H, told.labels, told.W))
@@ -235,11 +235,11 @@ class FlexVfl(OpenEmbeddings, EmbeddingProtocol):
             )
 
     def server(self) -> Server:
-        """The server."""
+        """Create the server."""
         return self.make_server(Server, local_steps=self.config.steps_of_server())
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         network, features = self.client_network(index), self.data.train[index]
         return Client(
             *(index, self.peers(), self.layout, features, network),
@@ -287,7 +287,7 @@ class FlexVfl(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of no protection: all is told to all."""
+        """Claims of no protection: everything is sent to all."""
         clear = "embeddings are told to all clients in the clear"
         return (
             *OPEN_EMBEDDINGS[:2],

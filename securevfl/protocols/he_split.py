@@ -126,7 +126,7 @@ class Client(SummedClient):
         self.secret_key: Any = b""  # of the key holder only
 
     async def setup(self) -> None:
-        """Make the keys and send the public one, if this is the key holder; else receive it."""
+        """Create keys and send the public one, as the key holder; else receive it."""
         if self.index != self.public.holder:
             self.public_key = await self.receive("key", sender=self.public.holder)
             return
@@ -135,7 +135,7 @@ class Client(SummedClient):
         self.broadcast("key", self.public_key, to=(SERVER, *others))
 
     async def train(self, samples: np.ndarray) -> None:
-        """One step of split training on an encrypted embedding."""
+        """One step of split training with an encrypted embedding."""
         scheme, x = self.public.scheme, self.quantised(samples)
         self.send(SERVER, "embedding", self.seal(scheme, self.public_key, x))
         if self.index == self.public.holder:
@@ -167,7 +167,7 @@ class Server(SummedServer):
         self.public_key = await self.receive("key", sender=self.public.holder)
 
     async def aggregate(self) -> tuple[Any, Sequence[int]]:
-        """Sum of the first `quorum` embeddings, which the key holder opens; later ones are late."""
+        """Sum of the first `quorum` embeddings, opened by the key holder; later ones are late."""
         public = self.public
         uploads = await self.collect("embedding", count=public.quorum)
         total = self.add_sealed(public.scheme, self.public_key, list(uploads.values()))
@@ -305,7 +305,7 @@ class HESplit(SummedEmbeddings):
         return {r: [n for _, n in came[r]] for r in world.rounds("sum")}
 
     def told_sum(self, total: Element) -> Any:
-        """A sum in the form in which the key holder returns it, as integers."""
+        """A sum in the form in which the key holder returns it: integers."""
         return total.map(integers, self.point, real=True, dtype=np.int64)
 
     def open_values(self, world: World, embeddings: Mapping[int, Element], round: int) -> None:
@@ -314,7 +314,7 @@ class HESplit(SummedEmbeddings):
             world.output(f"embedding {n} {round}", x, self.told_to, alone=True, together=True)
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Up to T clients, with and without the server; the key holder, alone and with it."""
+        """Coalitions: up to T clients with or without the server; the key holder, also with it."""
         holder = self.config.holder
         rest = tuple(some for some in super().coalitions() if holder not in some)
         return (*rest, frozenset((holder,)), frozenset((SERVER, holder)))
@@ -330,17 +330,17 @@ class HESplit(SummedEmbeddings):
         )
 
     def server(self) -> Server:
-        """The server."""
+        """Create the server."""
         made: Server = self.made_server(self.parameters())
         return made
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         made: Client = self.made_client(index, self.parameters())
         return made
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """Clients that are evaluated: as many as a sum has, those most often summed; or all."""
+        """Clients for evaluation: the quorum most often summed, or all."""
         return self.most_used(parties, self.public.quorum)
 
     def describe(self) -> dict[str, Any]:
@@ -360,7 +360,7 @@ class HESplit(SummedEmbeddings):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims, given the sums, against coalitions without the key holder; and against it."""
+        """Claims, given the sums, against coalitions without the key holder, and against it."""
         rests, opened = {
             "ckks": (
                 "ring learning with errors (8192 coefficients, 120 bits)",

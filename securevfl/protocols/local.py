@@ -1,4 +1,4 @@
-"""Local training: the active party with its own columns and labels, no federation.
+"""Local training: the active party with its own columns and labels, without federation.
 
 "Local-A" of VFLHLP (Li et al., 2024, section 5): client 0 trains the network and the head that
 split training would give it, on the aligned rows or on all its labelled ones. The server, which
@@ -45,7 +45,7 @@ class LocalConfig(EmbeddingConfig):
 
 
 class Idle(Participant):
-    """Client that takes no part; it only receives the end of the run."""
+    """Client that takes no part, except to receive the end of the run."""
 
     async def run(self) -> None:
         """Wait for the end of the run."""
@@ -54,7 +54,7 @@ class Idle(Participant):
 
 @dataclass(eq=False, repr=False)
 class Server(OpenServer):
-    """Server of the active party; client 0 is its only peer."""
+    """Server of the active party, whose only peer is client 0."""
 
     others: Sequence[int] = field(kw_only=True)
 
@@ -65,7 +65,7 @@ class Server(OpenServer):
 
 
 class Local(OpenEmbeddings, DownstreamProtocol):
-    """Client 0 alone on one data set."""
+    """Training of client 0 alone."""
 
     name = "local"
     traced_alone = 3
@@ -99,7 +99,7 @@ class Local(OpenEmbeddings, DownstreamProtocol):
         self.layout = self.batches(1, rows=len(self.used[1]))
 
     def parties(self) -> dict[int, Party]:
-        """The server, client 0, and the others."""
+        """The server, client 0, and idle clients."""
         features, labels = self.used
         others = self.peers()[1:]
         server = Server(
@@ -117,7 +117,7 @@ class Local(OpenEmbeddings, DownstreamProtocol):
         return {SERVER: server, 0: active} | idle
 
     def roles(self) -> dict[str, tuple[int, ...]]:
-        """Numbers of the parties by role: client 0 is the active party, the others are idle."""
+        """Party numbers by role: client 0 is the active party, the others are idle."""
         return super().roles() | {"active": (0,), "idle": tuple(self.peers()[1:])}
 
     @property
@@ -131,7 +131,7 @@ class Local(OpenEmbeddings, DownstreamProtocol):
         return Ideal(world, (0,), self.config.weight_bound is not None)
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """Clients that are evaluated: client 0 alone."""
+        """Clients for evaluation: client 0 alone."""
         return (0,)
 
     def named_rows(self, named: Any) -> np.ndarray | None:

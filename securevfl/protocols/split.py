@@ -1,4 +1,4 @@
-"""Split learning with an embedding of each client, and rules for embeddings that do not come.
+"""Split learning with each client's embedding, and rules for missing embeddings.
 
 FedVS, section 2.1 and its baselines Wait and Ignore: every round each client sends its embedding
 H_n of the batch, the server aggregates those that it uses (mean, concatenation or maximum), steps
@@ -126,7 +126,7 @@ def rounded(
 def taken(
     filling: Imputation, samples: np.ndarray, round: int, clients: Sequence[int], *sent: np.ndarray
 ) -> None:
-    """Store the embeddings that came, for imputation in later rounds."""
+    """Store the received embeddings, for imputation in later rounds."""
     filling.take(dict(zip(clients, sent, strict=True)), samples, round)
 
 
@@ -139,7 +139,7 @@ def filled(
     clients: Sequence[int],
     *sent: np.ndarray,
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step on the embeddings that came, and imputed ones; returns loss and dL/dH_n of senders."""
+    """Step on received and imputed embeddings; return loss and dL/dH_n of senders."""
     stack, present = filling.complete(dict(zip(clients, sent, strict=True)), samples)
     step = split_step(centre, aggregated(aggregation, stack, present, clients), samples, labels)
     return np.float32(step.loss), *step.gradients.values()
@@ -200,7 +200,7 @@ class Server(OpenServer):
         self.answered = np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
-        """Do one step a round, with the embeddings that came in time; the others are late."""
+        """Do one step a round with the embeddings in time; others are late."""
         while self.steps + self.skipped < self.max_steps:
             self.safe_point()
             batch = self.batches.draw(self.round + 1)
@@ -229,7 +229,7 @@ class Server(OpenServer):
     def step(
         self, embeddings: Mapping[int, Secret], samples: np.ndarray
     ) -> tuple[Secret, dict[int, Secret]]:
-        """A step on embeddings that came and imputed ones; only senders get a gradient."""
+        """One step on received and imputed embeddings; only senders get a gradient."""
         if not self.how:
             return super().step(embeddings, samples)
         models = self.centre, self.labels, self.filling
@@ -243,7 +243,7 @@ class Server(OpenServer):
         return {"filled": absent, "how": self.how, "unknown": unknown(self.filling, samples)}
 
     def answer(self, batch: np.ndarray, gradients: Mapping[int, Secret]) -> None:
-        """Send each client its gradient, and count it as used."""
+        """Send each client its gradient, and count its embedding as used."""
         self.answered[list(gradients)] += 1
         super().answer(batch, gradients)
 
@@ -255,7 +255,7 @@ def filled_step(
     samples: np.ndarray,
     round: int,
 ) -> tuple[Secret, dict[int, Secret]]:
-    """Loss and gradients of a step on embeddings that came, and imputed ones."""
+    """Loss and gradients of a step on received and imputed embeddings."""
     centre, labels, filling = models
     filling.step(taken, samples, round, tuple(embeddings), *embeddings.values())
     return joint_step(centre, filled, labels, samples, aggregation, embeddings, filling)
@@ -352,7 +352,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: one embedding and its gradient a round; float64 if FedVS rounds."""
+        """Message declarations: one embedding and its gradient a round; float64 if quantised."""
         return self.step_messages(dtype="float64" if self.config.quantized else "float32")
 
     def new_filling(self) -> Imputation:
@@ -366,7 +366,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
         return self.config.stragglers in IMPUTATIONS
 
     def server(self) -> Server:
-        """The server."""
+        """Create the server."""
         return self.make_server(
             Server,
             quorum=self.quorum,
@@ -377,7 +377,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
         )
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         network, features = self.client_network(index), self.data.train[index]
         return Client(
             *(index, self.peers(), self.layout, features, network),
@@ -388,7 +388,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def quantisers(self) -> tuple[FixedPoint, FixedPoint] | None:
-        """FedVS's quantisers of data and of weights; None unless `quantized` asks for them."""
+        """FedVS's quantisers of data and weights; None unless `quantized` is set."""
         if not self.config.quantized:
             return None
         field = PrimeField(2**61 - 1)
@@ -402,7 +402,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
     def ideal_step(
         self, ideal: Any, samples: np.ndarray, used: Mapping[int, Secret]
     ) -> tuple[Secret, dict[int, Secret]]:
-        """A step on embeddings of a round, and imputed ones."""
+        """One step on a round's embeddings and imputed ones."""
         if not self.fills:
             return super().ideal_step(ideal, samples, used)
         models = ideal.centre, ideal.labels, ideal.filling
@@ -411,7 +411,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
         return found
 
     def evaluated(self, parties: Mapping[int, Party]) -> Collection[int]:
-        """Clients that are evaluated: with "ignore" those used most often; else all."""
+        """Clients for evaluation: with "ignore" those used most often; else all."""
         if self.config.stragglers != "ignore":
             return self.peers()
         return self.most_used(parties, self.quorum)
@@ -421,7 +421,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
         return {"N": self.data.parties, "quorum": self.quorum, "batch_rows": self.batch_rows}
 
     def memory(self) -> int:
-        """Bytes of the base class; with "buffer" also of the stored embeddings and their copies."""
+        """Bytes of the base class; with "buffer" also of stored embeddings and their copies."""
         buffered = self.config.stragglers == "buffer"
         row = 4 * int(self.config.width) + 8
         table = 4 * self.data.parties * (self.data.rows + 1) * row
@@ -443,7 +443,7 @@ class IdealSplit(Ideal):
         self.filling = world.the(SERVER, "filling")
 
     def embed(self, client: int, samples: np.ndarray, width: int) -> Secret:
-        """H_n of some samples, rounded if wanted; declares that the server is told it."""
+        """Embedding H_n of the samples, rounded if wanted, declared as an output to the server."""
         if self.quantisers is None:
             return super().embed(client, samples, width)
         given = self.columns[client], self.chances[client], samples, self.round, self.quantisers

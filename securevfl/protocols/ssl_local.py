@@ -1,4 +1,4 @@
-"""FedLocal SSL: every party pre-trains without labels on its own, then all train split.
+"""FedLocal SSL: each party pre-trains alone without labels, then all train together.
 
 The baselines FedLocalSimSiam, -BYOL and -MoCo of VFLHLP (Li et al., 2024, section 5.3, after He et
 al., 2022): each client trains its encoder on all its rows by self-supervised learning, and starts
@@ -89,7 +89,7 @@ class SslLocal(OpenEmbeddings, DownstreamProtocol):
             check_rows(self.name, f"client {k}", len(self.all_rows(k)))
 
     def server(self) -> OpenServer:
-        """The server."""
+        """Create the server."""
         return self.make_server(OpenServer)
 
     @property
@@ -98,7 +98,7 @@ class SslLocal(OpenEmbeddings, DownstreamProtocol):
         return self.step_messages()
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         network, features = self.client_network(index), self.data.train[index]
         return Client(
             index,
@@ -112,7 +112,7 @@ class SslLocal(OpenEmbeddings, DownstreamProtocol):
         )
 
     def inputs(self, world: World) -> Ideal:
-        """Inputs of all parties, after each client's pre-training, of whose loss all are told."""
+        """Inputs of all parties after pre-training, whose losses are outputs to all."""
         ideal = super().inputs(world)
         for n, network in ideal.networks.items():
             network.step(take_over, tell(world, n, ("loss",)))

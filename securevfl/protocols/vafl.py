@@ -52,17 +52,17 @@ class VaflConfig(SegmentedConfig):
 
 
 class Order:
-    """A client's own batches, which are secret; functions of protected values are given it."""
+    """A client's own secret batches, as input for functions of protected values."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches = batches
 
     def state_dict(self) -> dict[str, Any]:
-        """The first batch, by which two orders are told apart; it never changes."""
+        """State that never changes: the first batch, which identifies an order."""
         return {"first": self.batches.draw(1)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Nothing: it has no state."""
+        """Do nothing: the order has no state."""
 
 
 def drawn(order: Order, round: int) -> np.ndarray:
@@ -71,17 +71,17 @@ def drawn(order: Order, round: int) -> np.ndarray:
 
 
 def samples_of(batch: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Samples behind a coded batch, by the rows of all segments; see `Batches.samples`."""
+    """Samples of a coded batch, from the rows of all segments; see `Batches.samples`."""
     return rows[:, batch].reshape(-1)
 
 
 def kept(last: LastEmbeddings, client: int, samples: np.ndarray, step: int, H: np.ndarray) -> None:
-    """Store a client's embedding as the newest one of these samples."""
+    """Store a client's embedding as the newest for these samples."""
     last.keep(client, samples, H, step)
 
 
 def known(last: LastEmbeddings, samples: np.ndarray) -> float:
-    """Part of the embeddings of real samples, of all clients, that have ever come."""
+    """Share of the embeddings of real samples, over all clients, that have ever arrived."""
     return float(last.at(samples)[1][:, samples >= 0].mean())
 
 
@@ -94,7 +94,7 @@ def stepped(
     clients: Sequence[int],
     *_: np.ndarray,
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step on the newest embeddings of the samples; returns the loss, and dL/dH_n of the sender."""
+    """Step on the newest embeddings of the samples; return the loss and the sender's dL/dH_n."""
     joint = aggregated(aggregation, *last.at(samples), clients)
     step = split_step(centre, joint, samples, labels)
     return np.float32(step.loss), *step.gradients.values()
@@ -116,7 +116,7 @@ def arrival(
 
 
 def samples_in(layout: Batches, batch: Secret) -> Secret:
-    """Samples behind a coded batch that is a protected value; the layout of rows is public."""
+    """Samples of a protected coded batch; the layout of rows is public."""
     rows = layout.samples(np.arange(layout.length)).reshape(layout.segments, -1)
     shape = (layout.segments * batch.shape[0],)
     found: Secret = batch.map(samples_of, rows, shape=shape, dtype=np.int64)
@@ -125,7 +125,7 @@ def samples_in(layout: Batches, batch: Secret) -> Secret:
 
 @dataclass(eq=False, repr=False)
 class Client(OpenClient):
-    """Client m: embeds a batch of its own, waits for its gradient, steps, and begins anew."""
+    """Client m: embeds a batch of its own, waits for its gradient, steps, and repeats."""
 
     kept: ClassVar[tuple[str, ...]] = ("network", "unanswered")
     protected: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
@@ -141,7 +141,7 @@ class Client(OpenClient):
         self.order = self.own_model("order", Order(self.batches))
 
     async def run(self) -> None:
-        """Train in rounds of its own until the server says stop."""
+        """Train in own rounds until the server sends "stop"."""
         while True:
             self.safe_point()
             self.round += 1
@@ -174,7 +174,7 @@ class Client(OpenClient):
 
 @dataclass(eq=False, repr=False)
 class Server(OpenServer):
-    """Server: keeps the last embedding of every sample and client; each arrival is a step."""
+    """Server: stores the last embedding of each sample and client; each arrival is a step."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "last")
     protected = Client.protected
@@ -187,7 +187,7 @@ class Server(OpenServer):
         self.last = self.own_model("last", self.last)
 
     async def run(self) -> None:
-        """Step at every arrival; embeddings that come after the last step are late."""
+        """Step at every arrival; embeddings after the last step are late."""
         while self.steps < self.max_steps:
             batch, embedding = await self.receive("embedding", safe=True)
             assert self.envelope is not None
@@ -195,24 +195,24 @@ class Server(OpenServer):
         self.broadcast("stop", None)
 
     def samples(self, batch: Secret) -> Secret:
-        """Samples behind a client's batch."""
+        """Samples of a client's batch."""
         return samples_in(self.batches, batch)
 
     def step(
         self, embeddings: Mapping[int, Secret], samples: Secret
     ) -> tuple[Secret, dict[int, Secret]]:
-        """A step on the newest embeddings of the samples; only their sender gets a gradient."""
+        """One step on the newest embeddings of the samples; only the sender gets a gradient."""
         models = self.centre, self.labels, self.last
         found = arrival(models, self.aggregation, embeddings, samples, self.steps)
         loss, gradients, self.known = found
         return loss, gradients
 
     def details(self, embeddings: Mapping[int, Secret], samples: Secret) -> dict[str, Any]:
-        """Fields of a step for the history: the sender, and the part of embeddings known."""
+        """Fields of a step for the history: the sender, and the share of known embeddings."""
         return {"client": next(iter(embeddings)), "known": self.known}
 
     def answer(self, batch: Secret, gradients: Mapping[int, Secret]) -> None:
-        """Answer in the client's own round; the server's is the number of steps."""
+        """Answer in the client's own round; the server's round is the number of steps."""
         assert self.envelope is not None
         self.round = self.steps
         for client, gradient in gradients.items():
@@ -251,25 +251,25 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
     )
 
     def server(self) -> Server:
-        """The server."""
+        """Create the server."""
         last = LastEmbeddings(self.data.parties, self.data.rows, self.config.width)
         return self.make_server(Server, last=last)
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0, with batches of its own."""
+        """Client `index`, counted from 0, with batches of its own."""
         network = self.client_network(index)
         features, batches = self.data.train[index], self.own_batches(index)
         given = (index, self.peers(), batches, features, network, self.config.timeout)
         return Client(*given, width=self.config.width)
 
     def own_batches(self, index: int) -> Batches:
-        """Batches of a client: the common layout, in an order of its own."""
+        """Batches of a client: the common layout in its own order."""
         stream = functools.partial(own_stream, self.seed, self.secrets, index)
         return Batches(self.data.rows, self.config.segments, self.config.batch, stream)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: an embedding and its gradient in each client's own rounds."""
+        """Message declarations: an embedding and its gradient in each client's own rounds."""
         return (*self.step_messages()[1:], last_word())
 
     def ideal(self, world: World) -> None:
@@ -321,7 +321,7 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
 def own_stream(
     seed: int, secrets: Secrets, client: int, name: str, *keys: int
 ) -> np.random.Generator:
-    """Stream of a client's batches: public if `name` is "shuffle", the layout; else its own."""
+    """Stream of a client's batches: public for the layout ("shuffle"), else the client's own."""
     if name == "shuffle":
         return keyed_stream(seed, SERVER, f"train/{name}", *keys)
     return secrets.stream(client, f"train/{name}", *keys)

@@ -1,4 +1,4 @@
-"""VFB2: the party with the labels launches updates, and the others update backwards.
+"""VFB2: the party with the labels starts updates, which the others apply backwards.
 
 Q. Zhang, B. Gu, C. Deng, H. Huang, "Secure Bilevel Asynchronous Vertical Federated Learning with
 Backward Updating", 2021, arXiv 2103.00958, in the deep form that DVFL (section 6) uses for a
@@ -62,7 +62,7 @@ class Collaborator(OpenClient):
     }
 
     async def run(self) -> None:
-        """Serve until the dominator says stop."""
+        """Answer requests until the dominator sends "stop"."""
         while True:
             self.safe_point()
             payload = await self.receive("request", "gradient", "stop")
@@ -82,7 +82,7 @@ class Collaborator(OpenClient):
 
 @dataclass(eq=False, repr=False)
 class Dominator(OpenServer):
-    """Dominator: holds the labels and the server model; finishes its launches in order."""
+    """Dominator: holds labels and server model; finishes its updates in order."""
 
     kept: ClassVar[tuple[str, ...]] = ("centre", "steps", "skipped", "due")
     protected = Collaborator.protected
@@ -94,7 +94,7 @@ class Dominator(OpenServer):
     due: tuple[float, ...] = field(default=(), init=False)  # when each open launch was made
 
     async def run(self) -> None:
-        """Keep `threads` launches under way; finish the oldest with the outputs in time."""
+        """Keep `threads` updates in progress; finish the oldest with the outputs in time."""
         while self.steps + self.skipped < self.max_steps:
             self.safe_point()
             self.announce(self.steps + self.skipped + 1, to=())  # requests are sent ahead of it
@@ -114,7 +114,7 @@ class Dominator(OpenServer):
         self.broadcast("stop", None)
 
     def launch(self) -> None:
-        """Ask for the outputs of as many batches as may be under way."""
+        """Request outputs for as many batches as may be in progress."""
         last = min(self.round + self.threads - 1, self.max_steps)
         for number in range(self.round + len(self.due), last + 1):
             batch = self.batches.draw(number)
@@ -123,7 +123,7 @@ class Dominator(OpenServer):
             self.due = (*self.due, self.now)
 
     def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
-        """Fields of a step for the history: how many outputs are missing in the sum."""
+        """Fields of a step for the history: the number of outputs missing from the sum."""
         return {"absent": len(self.peers) - len(embeddings)}
 
     def answer(self, batch: np.ndarray, gradients: Mapping[int, Secret]) -> None:
@@ -191,20 +191,20 @@ class Vfb2(OpenEmbeddings, EmbeddingProtocol):
         return {SERVER: dominator} | {n: self.collaborator(n) for n in self.peers()}
 
     def collaborator(self, index: int) -> Collaborator:
-        """Collaborator `index`, from 0."""
+        """Create collaborator `index`, counted from 0."""
         network, features = self.client_network(index), self.data.train[index]
         given = (index, self.peers(), self.layout, features, network)
         return Collaborator(*given, width=self.config.width)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: requests (the announcements), outputs, theta to those in time."""
+        """Message declarations: requests (announcements), outputs, theta to clients in time."""
         request = MessageSpec("request", "server", "client", "control", public=True,
                               source="the batch")  # fmt: skip
         return (request, *self.step_messages()[1:], last_word())
 
     def ideal(self, world: World) -> None:
-        """Declare outputs: all H_n to the server, theta to the clients in a sum, the loss to all.
+        """Declare outputs: all H_n to the server, theta to clients in a sum, the loss to all.
 
         A client does what it is asked for in the order of the dominator's messages, which is
         public: an output is of its weights at the request.

@@ -1,4 +1,4 @@
-"""VFLHLP: pre-train locally on everything, then train split on the few rows that are aligned.
+"""VFLHLP: pre-train locally on all rows, then train together on the few aligned ones.
 
 W. Li, X. Guo, X. Jiao, T. Huang, X. Yan, Y. Yang, "Vertical Federated Learning Hybrid Local
 Pre-training", 2024. Client 0 is the active party: it and the server, which holds the labels and the
@@ -104,7 +104,7 @@ class VflhlpConfig(SupervisedOptions, EmbeddingConfig):
     )
 
     def term(self, theta: Mapping[str, Any]) -> ProximalTerm:
-        """Proximal term that holds a model near the weights theta, by name."""
+        """Proximal term that holds a model near the weights theta, given by name."""
         return ProximalTerm(tuple(theta), self.beta, self.clip)
 
     @property
@@ -126,7 +126,7 @@ def held_update(
     term: ProximalTerm,
     *theta: np.ndarray,
 ) -> np.float32:
-    """Step of theta^1 with dL/dH_1, held near Theta^1; returns the number of clipped weights."""
+    """Step of client 0's weights theta^1 near Theta^1, with dL/dH_1; return clipped weights."""
     with term.pulling(network, theta):
         return updated(network, features, samples, gradient)
 
@@ -134,7 +134,7 @@ def held_update(
 def held_step(
     term: ProximalTerm, centre: Centre, labels: np.ndarray, *given: Any
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step of theta^0, held near Theta^0 (the first weights); returns the loss and each dL/dH_n."""
+    """Step of server weights theta^0 near Theta^0; return the loss and each dL/dH_n."""
     held = len(term.names)
     with term.pulling(centre, given[:held]):
         return stepped(centre, labels, *given[held:])
@@ -156,13 +156,13 @@ class ActiveClient(OpenClient):
         self.pretraining = Beginning(self, self.pretraining)
 
     async def setup(self) -> None:
-        """Step 1: minimise F(f(Theta^0; h(Theta^1; X^1)), Y); the head goes to the server."""
+        """Step 1: minimise F(f(Theta^0; h(Theta^1; X^1)), Y); send the head to the server."""
         if self.config.active:
             await self.pretraining.make(self.features, how="supervised")
             self.theta = self.pretraining.weights("encoder")
 
     def step(self, samples: Any, gradient: Secret) -> Secret:
-        """Step of theta^1, with the proximal term if there is one."""
+        """Step of the active client's weights theta^1, with the proximal term if there is one."""
         if self.theta is None:
             return super().step(samples, gradient)
         given = self.features, samples, gradient
@@ -172,7 +172,7 @@ class ActiveClient(OpenClient):
 def client_step(
     network: Model, given: tuple[Any, ...], config: VflhlpConfig, theta: Mapping[str, Secret]
 ) -> Secret:
-    """Step of theta^1 with columns, samples and dL/dH_1; returns how many weights were clipped."""
+    """Step of theta^1 with columns, samples and dL/dH_1; return the clipped weights' number."""
     term = config.term(theta)
     clipped: Secret
     (clipped,) = network.step(held_update, *given, term, *theta.values(), shapes=[()])
@@ -181,7 +181,7 @@ def client_step(
 
 @dataclass(eq=False, repr=False)
 class PassiveClient(OpenClient):
-    """Client k > 0: step 2, and split training from its result."""
+    """Client k > 0: step 2, then split training from its result."""
 
     pretraining: Any
     config: VflhlpConfig
@@ -191,7 +191,7 @@ class PassiveClient(OpenClient):
         self.pretraining = Beginning(self, self.pretraining)
 
     async def setup(self) -> None:
-        """Step 2: minimise InfoNCE of the projections of rows and their corrupted views."""
+        """Step 2: minimise InfoNCE of projections of rows and their corrupted views."""
         if self.config.passive:
             await self.pretraining.make(self.features, how="scarf")
             self.network.step(take_over, self.pretraining.own)
@@ -199,7 +199,7 @@ class PassiveClient(OpenClient):
 
 @dataclass(eq=False, repr=False)
 class Server(OpenServer):
-    """Server of the active party: gives its labels to step 1; its head has a proximal term, too."""
+    """Server of the active party: gives labels to step 1; its head, too, has a proximal term."""
 
     kept: ClassVar[tuple[str, ...]] = (*OpenServer.kept, *kept_as("once", "theta"))
     protected = ActiveClient.protected
@@ -214,7 +214,7 @@ class Server(OpenServer):
             self.alone_labels = self.own("labels of rows alone", self.alone_labels)
 
     async def setup(self) -> None:
-        """Send the labels to client 0 of the same organisation, and receive its head."""
+        """Send the labels to client 0 (same organisation), and receive its head."""
         if self.config.active:
             self.send(0, "labels", all_labels(self.labels, self.alone_labels))
             self.theta = await self.receive("head")
@@ -222,7 +222,7 @@ class Server(OpenServer):
     def step(
         self, embeddings: Mapping[int, Secret], samples: Any
     ) -> tuple[Secret, dict[int, Secret]]:
-        """Step of theta^0, with any proximal term; returns the loss L_vfl, and each dL/dH_n."""
+        """Step of server weights theta^0, with any proximal term; return L_vfl and each dL/dH_n."""
         given = samples, self.aggregation, embeddings
         return server_step(self.centre, self.labels, given, self.config, self.theta)
 
@@ -234,7 +234,7 @@ def server_step(
     config: VflhlpConfig,
     theta: Mapping[str, Secret] | None,
 ) -> tuple[Secret, dict[int, Secret]]:
-    """Step of theta^0 with samples, aggregation and embeddings; returns the loss, each dL/dH_n."""
+    """Step of server weights theta^0 on embeddings; return the loss and each dL/dH_n."""
     if theta is None:
         return joint_step(centre, stepped, labels, *given)
     held = partial(held_step, config.term(theta))
@@ -259,7 +259,7 @@ class IdealVflhlp(Ideal):
         self.head: dict[str, Secret] | None = None
 
     def step_1(self, own: Pretraining, more: Secret | None) -> None:
-        """Step 1; declares that client 0 is told its labels, and the server client 0's head."""
+        """Step 1: labels are an output to client 0, and its head one to the server."""
         labels = all_labels(self.labels, more)
         self.world.output("labels", labels, to=[0], alone=True)
         learnt, shapes = tell(self.world, 0, own.told, labels), shapes_of(own)
@@ -330,7 +330,7 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
 
     @classmethod
     def check_parties(cls, config: VflhlpConfig, parties: int) -> None:
-        """Refuse a joint image, of which no part is the active party's."""
+        """Refuse a joint image, of which no part belongs to the active party."""
         super().check_parties(config, parties)
         check_stop(cls.name, config, on_labels=config.active)
         if config.clip is not None and not config.active:
@@ -345,7 +345,7 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
             )
 
     def server(self) -> Server:
-        """The server."""
+        """Create the server."""
         return self.make_server(Server, alone_labels=self.data.alone_labels, config=self.config)
 
     def roles(self) -> dict[str, tuple[int, ...]]:
@@ -354,7 +354,7 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Messages between the active party and its server in step 1; then split training."""
+        """Messages of step 1 between the active party and its server, then split training."""
         within = pretraining_messages("step 1", "Theta^0") if self.config.active else ()
         return within + self.step_messages()
 
@@ -374,12 +374,12 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
     def ideal_step(
         self, ideal: Any, samples: np.ndarray, used: Mapping[int, Secret]
     ) -> tuple[Secret, dict[int, Secret]]:
-        """Step of theta^0; returns the loss L_vfl, and the gradients of these clients."""
+        """Step of server weights theta^0; return L_vfl and these clients' gradients."""
         given = samples, self.aggregation, used
         return server_step(ideal.centre, ideal.labels, given, self.config, ideal.head)
 
     def client(self, index: int) -> OpenClient:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         network, features = self.client_network(index), self.data.train[index]
         given = (index, self.peers(), self.layout, features, network)
         means = self.own_head() if index == 0 else self.objective(index, "scarf")
@@ -388,7 +388,7 @@ class Vflhlp(OpenEmbeddings, DownstreamProtocol):
         return kind(*given, own, self.config, width=self.config.width)
 
     def own_head(self) -> Centre:
-        """New head f of the active party's own model, as wide as one embedding."""
+        """New head f of the active party's own model, for one embedding's width."""
         stream = self.secret_stream(0, "head")
         return self.centre(optimizer=pretraining_optimizer(self.config), stream=stream)
 

@@ -272,7 +272,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims: labels stay with the owner; features are not protected, as codes tell of them."""
+        """Claims: labels stay with the owner; features are unprotected, as codes depend on them."""
         ends = "; given the losses of the history, and that training ends, for both tell of labels"
         why = "it receives nothing that depends on them; what its own columns tell of them remains"
         codes = "it receives codes only, made without labels"

@@ -1,4 +1,4 @@
-"""Wait-DP (FedVS, section 6.2): split learning with noise, its options, messages and claims."""
+"""Wait-DP (FedVS, section 6.2): split learning with noise; options, messages and claims."""
 
 from __future__ import annotations
 

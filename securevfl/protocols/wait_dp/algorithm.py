@@ -60,14 +60,14 @@ def embed(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> 
 def update(
     network: ClientNetwork, features: np.ndarray, samples: np.ndarray, gradient: np.ndarray
 ) -> np.ndarray:
-    """Step of the network with dL/dH_n; returns how many weights its bound cut."""
+    """Step of the network with dL/dH_n; return the number of clipped weights."""
     return np.array(network.update(rows_of(features, samples), gradient), np.float32)
 
 
 def step(
     centre: Centre, samples: np.ndarray, labels: np.ndarray, rule: str, *H: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Step of the server model on the joint embedding; returns the loss before it, and dL/dH."""
+    """Step of the server model on the joint embedding; return the loss before it, and dL/dH."""
     everywhere = np.ones((len(H), len(samples)), bool)
     joint = make_aggregation(rule, len(H)).combine(np.stack(H), everywhere)
     loss, gradient = centre.step(joint, samples, labels)
@@ -75,7 +75,7 @@ def step(
 
 
 def part(gradient: np.ndarray, rule: str, n: int, *H: np.ndarray) -> np.ndarray:
-    """dL/dH_n, client n's part of dL/dH. Mean and concatenation read only the shapes of H."""
+    """Gradient dL/dH_n, client n's part of dL/dH; mean and concatenation use only H's shapes."""
     everywhere = np.ones((len(H), len(gradient)), bool)
     return make_aggregation(rule, len(H)).gradient(gradient, np.stack(H), everywhere, n)
 
@@ -136,7 +136,7 @@ class Client(Participant):
                 await self.train(self.batches.samples(round_.payload))
 
     async def train(self, samples: np.ndarray) -> None:
-        """One step of split training, with a released embedding."""
+        """One step of split training with a released embedding."""
         own, noisy, C = (self.features, samples), self.privacy.embeddings, self.privacy.clip
         if noisy:
             self.count(samples)
@@ -152,7 +152,7 @@ class Client(Participant):
                 self.record("clipped", weights=clipped, bound=self.bound)
 
     def count(self, samples: np.ndarray) -> None:
-        """Count a release (of noise that is not seeded) before it is sent; refuse too many."""
+        """Count a release before sending, unless its noise is seeded; refuse too many."""
         rows, who = samples[samples >= 0], f"wait_dp: client {self.index}"
         refuse_repeated(rows, who)
         if self.seeded:
@@ -162,7 +162,7 @@ class Client(Participant):
         self.write_ahead()
 
     def release(self, H: Any, samples: np.ndarray) -> Any:
-        """Rows of H_n as they are sent: clipped and with this round's noise, if wanted."""
+        """Rows of H_n as sent: clipped, and with this round's noise if wanted."""
         privacy, seed = self.privacy, seed_of(self)
         if privacy.laplace:
             return H.map(laplaced, samples, privacy.epsilon, seed, dtype=np.float32)
@@ -173,13 +173,13 @@ class Client(Participant):
         return self.gaussian(clipped, privacy.sigma, name=name, rows=samples, seed=seed)
 
     def operations(self, kind: str) -> int:
-        """Multiply-adds of embedding a batch: the forward pass, as FedVS counts them."""
+        """Multiply-adds of embedding a batch: the forward pass, counted as in FedVS."""
         samples = self.batches.coded * self.batches.segments
         return samples * self.multiply_adds if kind == "embedding" else 0
 
 
 def seed_of(party: Any) -> bytes | None:
-    """Public seed of a party's noise in this round; None for noise that hides something."""
+    """Public seed of a party's noise in this round; None for secret noise."""
     return party.stream("noise", party.round).bytes(32) if party.seeded else None
 
 
@@ -249,7 +249,7 @@ class Server(Participant):
         self.conclude()
 
     def train(self, samples: np.ndarray, uploads: Mapping[int, Any]) -> None:
-        """One step on all embeddings; each client gets its part of what is released of dL/dH."""
+        """One step on all embeddings; each client gets its part of the released dL/dH."""
         H = [uploads[n] for n in self.peers]
         wide = make_aggregation(self.rule, len(H)).width(self.width)
         loss, gradient = self.centre.step(
@@ -263,7 +263,7 @@ class Server(Participant):
         self.record("round", step=self.steps, loss=loss, used=len(H), **self.costs())
 
     def release(self, gradient: Any, samples: np.ndarray) -> Any:
-        """dL/dH with each sample's own gradient clipped and noised, once for all clients."""
+        """Gradient dL/dH with each sample's gradient clipped and noised, once for all clients."""
         privacy, rows = self.privacy, samples[samples >= 0]
         own = gradient.map(own_gradients, samples, shape=(len(rows), gradient.shape[1]))
         clipped = own.clip(privacy.gradient_clip)
@@ -285,7 +285,7 @@ class Server(Participant):
         return False
 
     def count(self, batch: np.ndarray) -> None:
-        """Count a release of the rows of a batch, before it is asked for.
+        """Count a release of a batch's rows before requesting it.
 
         Without counts it notes that gradients of the labels as they were randomised will leave, so
         that they are not randomised again.
@@ -302,7 +302,7 @@ class Server(Participant):
         return after_release(self.released, samples[samples >= 0], self.labels.shape[0])
 
     def spent(self) -> float:
-        """Epsilon of all releases so far; those that a resumed run repeated count again."""
+        """Epsilon of all releases so far; releases repeated by a resumed run count again."""
         counted = self.privacy.composed(most_releases(self.released)) if self.released else 0.0
         return max(self.privacy.spent(self.round), counted)
 

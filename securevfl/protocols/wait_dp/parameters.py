@@ -1,4 +1,4 @@
-"""Options of Wait-DP, the combinations that are refused, and the cost of its noise."""
+"""Options of Wait-DP, refused combinations, and the privacy cost of its noise."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class WaitDPConfig(SegmentedConfig):
 
 @dataclass(frozen=True)
 class Privacy(Released):
-    """Parameters of the mechanisms, and their cost.
+    """Parameters of the noise mechanisms, and their privacy cost.
 
     Attributes
     ----------
@@ -95,12 +95,12 @@ class Privacy(Released):
 
     @property
     def releases(self) -> bool:
-        """Whether a round releases anything whose privacy is accounted for."""
+        """Whether a round releases anything with accounted privacy."""
         return self.embeddings or self.gradients
 
     @property
     def gradient_sigma(self) -> float:
-        """Standard deviation of the noise of each entry of a sample's gradient: 2 C_g z."""
+        """Standard deviation of the noise on each entry of a sample's gradient: 2 C_g z."""
         return self.multiplier * sensitivity(self.gradient_clip, "replace")
 
     def planned(self, rounds: int) -> int:
@@ -120,7 +120,7 @@ class Privacy(Released):
 
 
 def check_mechanisms(config: WaitDPConfig) -> None:
-    """Refuse mechanisms whose sensitivity would not be what is accounted, or none at all.
+    """Refuse mechanisms whose real sensitivity differs from the accounted one, or none at all.
 
     ConfigurationError with the option to change.
     """
@@ -156,7 +156,7 @@ def check_mechanisms(config: WaitDPConfig) -> None:
 
 
 def check_budget(config: WaitDPConfig, privacy: Privacy) -> None:
-    """Refuse a budget that allows nothing, and noise that is next to none.
+    """Refuse a budget that permits nothing, or noise that hides next to nothing.
 
     ConfigurationError with the option to change.
     """

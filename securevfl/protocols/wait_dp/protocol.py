@@ -1,4 +1,4 @@
-"""Wait-DP as the library sees it: its card, options, parties, messages and claims."""
+"""The protocol class of Wait-DP: card, options, parties, messages and claims."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: WaitDPConfig, parties: int) -> None:
-        """Refuse mechanisms whose sensitivity would not be what is accounted."""
+        """Refuse mechanisms whose real sensitivity differs from the accounted one."""
         super().check_parties(config, parties)
         check_mechanisms(config)
 
     def server(self) -> Server:
-        """The server."""
+        """Create the server."""
         return Server(
             self.peers(),
             self.layout,
@@ -137,7 +137,7 @@ class WaitDP(Provable, EmbeddingProtocol):
         )
 
     def client(self, index: int) -> Client:
-        """Client `index`, from 0."""
+        """Create client `index`, counted from 0."""
         return Client(
             index,
             self.peers(),
@@ -152,7 +152,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @functools.cached_property
     def limit(self) -> int:
-        """Releases of a row that the budget allows; those of all rounds where there is none."""
+        """Releases of a row that the budget permits; without a budget, those of all rounds."""
         budget = self.config.epsilon_budget
         if budget is None or not self.privacy.releases:
             return self.privacy.planned(self.config.rounds)
@@ -164,19 +164,19 @@ class WaitDP(Provable, EmbeddingProtocol):
         return self.data.num_classes if self.data.task == "multiclass" else 2
 
     def colluders(self) -> int:
-        """All clients but one."""
+        """Number of colluding clients: all but one."""
         return len(self.peers()) - 1
 
     def coalitions(self) -> tuple[frozenset[int], ...]:
-        """Those of the base class; and all clients together, against the labels."""
+        """Coalitions of the base class, and all clients together (against the labels)."""
         return (*super().coalitions(), frozenset(self.peers()))
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """Schedules for a proof: all wait for all, so nobody is late; parties crash and return."""
+        """Schedules for a proof: nobody is late, as all wait for all; parties crash and return."""
         return usual(len(self.peers()), waits=True)
 
     def ideal(self, world: World) -> None:
-        """Beside what is released with noise: the losses, and all that is sent without it.
+        """Declare outputs besides noisy releases: losses, and values sent without noise.
 
         Noise of a public seed hides nothing, so what has it is sent as it is.
         """
@@ -228,7 +228,7 @@ class WaitDP(Provable, EmbeddingProtocol):
                 networks[n].step(update, columns[n], samples, inner, shapes=[()])
 
     def ideal_sent(self, n: int, r: int, H: Secret, samples: np.ndarray) -> Secret:
-        """Embedding that client n sends where no noise hides it."""
+        """Embedding that client n sends without secret noise."""
         privacy, seed, sent = self.privacy, self.noise_seed(n, r), H
         if privacy.laplace:
             sent = H.map(laplaced, samples, privacy.epsilon, seed, dtype=np.float32)
@@ -242,7 +242,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:
-        """Declared messages: an embedding and its gradient a round, none beyond the last."""
+        """Message declarations: an embedding and its gradient a round, up to the last round."""
 
         def in_run(key: MessageKey) -> int:
             return int(1 <= key.round <= self.config.rounds)
@@ -251,7 +251,7 @@ class WaitDP(Provable, EmbeddingProtocol):
         return opening, replace(embedding, count=in_run), replace(gradient, count=in_run)
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
-        """Embeddings clipped as in training, without noise: evaluation releases nothing."""
+        """Embeddings clipped as in training, without noise, since evaluation releases nothing."""
         embedding: np.ndarray = bare_of(client.network).forward(rows)
         if not self.privacy.embeddings:
             return embedding
@@ -286,7 +286,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of differential privacy for each row's own releases, if noise is not seeded."""
+        """Claims of differential privacy for each row's own releases, unless noise is seeded."""
         why = "trained on the true rows, and they show in all that is sent afterwards"
         return (
             self._features_claim(),
