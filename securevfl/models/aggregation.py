@@ -124,7 +124,7 @@ class Sum(Aggregation):
 
 
 class Concatenation(Aggregation):
-    """H = [H_1 | ... | H_N], zeros in the place of the absent; each gets its slice of dL/dH."""
+    """Concatenation H = [H_1 | ... | H_N], zeros for absent clients; each gets its own dL/dH_n."""
 
     def width(self, embedding: int) -> int:
         """Width N h of the joint embedding, for N embeddings of width h."""
