@@ -646,7 +646,7 @@ class Owner(Holder):
         return int(self.opened(X.map(independent_columns, unit, shape=(), dtype=int), "unknowns"))
 
     def share_own(self) -> None:
-        """Deal shares F_n(alpha_j) and G_n(alpha_j) to every holder j (lines 1 and 2)."""
+        """Send shares F_n(alpha_j) of data, G_n(alpha_j) of models to each holder j (lines 1-2)."""
         public = self.public
         for part, features in self.features.items():
             X = segments_of(public, self.index, features, part)

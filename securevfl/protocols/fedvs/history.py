@@ -148,7 +148,7 @@ def agreed(client: Any, received: Mapping[int, Any]) -> dict[int, Element] | Non
 
 
 def tell_dealt(client: Any, message: Message) -> None:
-    """Show the others, because the server asks, what this client was dealt of models in a round."""
+    """Send others this client's statements on a round's model dealings, if the server asks."""
     round, dealings = client.dealt
     if message.sender == SERVER and message.payload == round:
         who, stories = [one[0].dealer for one in dealings], [one[2] for one in dealings]

@@ -175,7 +175,7 @@ class SumLedger:
             self.noted = (*self.noted, (round, total))[-_NOTED:]
 
     def repeat(self, round: int) -> None:
-        """Go on from a round: noted sums of later rounds may be made again with the same models."""
+        """Continue from a round: noted sums of later rounds may repeat with the same models."""
         beyond = [one for one in self.noted if one[0] > round]
         lowest = min((0, *self.sums))
         self.repeated = {lowest - number: one for number, one in enumerate(beyond, 1)}

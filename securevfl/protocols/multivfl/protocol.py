@@ -191,7 +191,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         )
 
     def label_owner(self, index: int) -> LabelOwner:
-        """Label owner; the first draws its batches as the server of `split` does."""
+        """Label owner with number `index`; the first draws its batches as `split`'s server does."""
         number = index - self.data.parties
         samples = self.label_sets[number]
         stream = functools.partial(_labels_stream, self.seed, SERVER if number == 0 else index)

@@ -108,7 +108,7 @@ def check_rows(rows: Any, length: int) -> None:
 
 
 def sum_of(survivors: Sequence[int]) -> bytes:
-    """Bytes of a round's survivors, which identify its sum; neither rows nor U2 are included.
+    """Bytes of a round's survivors, which identify its sum.
 
     Neither rows nor U2: those that a server had before it was resumed may be others.
     """

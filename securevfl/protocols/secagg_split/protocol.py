@@ -174,7 +174,7 @@ class SecAggSplit(SummedEmbeddings):
 
     @property
     def told_apart(self) -> str:
-        """Warning that sums over changing survivors tell of single clients, without cohorts."""
+        """Warning if sums over changing survivors reveal single clients, for lack of cohorts."""
         changing = self.public.quorum < self.data.parties
         return TOLD_APART if changing and self.config.cohorts == 0 else ""
 
