@@ -44,7 +44,7 @@ SHOWN = 64  # rounds of which a client can show what it showed, if another clien
 
 @dataclass(frozen=True)
 class Telling:
-    """How the server of a method announces rounds: attribute `telling` of its parties.
+    """Form in which the server of a method announces a round: attribute `telling` of its parties.
 
     Attributes
     ----------

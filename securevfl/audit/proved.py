@@ -278,5 +278,5 @@ def _with_evidence(found: ClaimVerdict, more: Sequence[Evidence]) -> ClaimVerdic
 
 
 def leaks(made: Protocol) -> tuple[Leakage, ...]:
-    """What each role learns, by the protocol's card."""
+    """Leakage to each role, by the protocol's card."""
     return tuple(Leakage(who, what, "the card") for who, what in made.card.sees.items())

@@ -75,7 +75,7 @@ def rows_from_products(
 def _solved(
     field: PrimeField, own: np.ndarray, gram: np.ndarray, mixed: np.ndarray
 ) -> np.ndarray | None:
-    """X from the colluder's share F_c, X X^T and S; None if it is not determined."""
+    """Rows X from the colluder's share F_c and the products X X^T and S; None if undetermined."""
     chosen = independent_rows(field, own)
     if len(chosen) < own.shape[1]:
         return None

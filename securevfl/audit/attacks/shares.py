@@ -43,7 +43,7 @@ class Combinations:
 
 @dataclass(frozen=True)
 class Power:
-    """What clients learn of another client by pooling their shares.
+    """Knowledge of another client that clients gain by pooling their shares.
 
     Attributes
     ----------

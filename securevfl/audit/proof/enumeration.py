@@ -223,7 +223,7 @@ class _Parts:
                     yield (X, one), row, output
 
     def _view(self, X: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Keys of the view, (models, tapes), and of the output, (models,), for a stack of models.
+        """Integers that encode the view, (models, tapes), and the output, (models,), of models.
 
         Axes: w models, z tapes of X, v tapes of W, a points, q functionals, e rounds, r rows,
         d columns and h width.

@@ -140,7 +140,7 @@ class _Outward(asyncio.Protocol):
     """A connection opened by this party, for sending only."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the kernel's keep-alive, which ends a connection to a dead peer."""
+        """Limit the time that the kernel waits for a peer, so that a dead connection ends."""
         self.lost = asyncio.get_running_loop().create_future()
         self._transport = transport
         opened = transport.get_extra_info("socket")

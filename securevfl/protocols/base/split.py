@@ -147,7 +147,7 @@ class SplitProtocol(Protocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Disclosures as declared; without any, protected uploads, and gradients to the clients."""
+        """Message kinds with row values; if undeclared, protected uploads and gradients."""
         undeclared = (Exposure("embedding", "upload"), Exposure("gradient", "gradient"))
         return super().exposures if self.messages else undeclared
 

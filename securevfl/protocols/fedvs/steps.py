@@ -44,7 +44,7 @@ def scores_of(centre: Centre, embedding: np.ndarray) -> np.ndarray:
 
 
 def both_classes(labels: np.ndarray) -> np.bool_:
-    """Whether the labels hold both classes (a NumPy bool), as an AUC needs."""
+    """NumPy bool: True if the labels hold both classes, as an AUC needs."""
     return np.bool_(0 < labels.sum() < len(labels))
 
 

@@ -58,7 +58,7 @@ SENT_TO_MEASURE = tuple(
 
 
 def measuring(made: Protocol) -> Measuring:
-    """How models are measured when no party sees another's: by shares, by embeddings, or not.
+    """Measure of models when no party sees another's: on shares, by embeddings, or none.
 
     A protocol with coded inference measures by it; where its own run does so already, or needs more
     than each party's own models and columns, nothing is added.
