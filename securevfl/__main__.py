@@ -1,4 +1,4 @@
-"""``python -m securevfl`` is the command ``securevfl``."""
+"""Entry point of ``python -m securevfl``, the same as the command ``securevfl``."""
 
 from __future__ import annotations
 

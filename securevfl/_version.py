@@ -1,3 +1,3 @@
-"""The number of this version."""
+"""Version number of the package."""
 
 __version__ = "0.2.0"

@@ -82,12 +82,12 @@ def _encoded(form: Form) -> bytes:
 
 
 def label_of(form: Form, signer: int, kind: str, step: int, place: int) -> bytes:
-    """Label of a holder's leaf: all that is public of the dealing, but for the run."""
+    """Label of a holder's Merkle leaf: all public facts of the dealing except the run."""
     return wire.encode(("leaf", signer, kind, step, form.encoded(), place))
 
 
 def name_of(form: Form, signer: int, kind: str, step: int) -> str:
-    """Name under which the root of a dealing decides the checks."""
+    """Name under which a dealing's root determines its check vectors."""
     about = hashlib.sha256(form.encoded()).hexdigest()
     return f"dealing of {kind!r} by {signer} in step {step}, {about}"
 
@@ -137,7 +137,7 @@ def bits_of_soundness(form: Form, holders: int | None = None) -> float:
 
 
 def repetitions(code: LagrangeCode, bits: float = BITS) -> int:
-    """The smallest m that leaves so many bits of soundness (`bits_of_soundness`).
+    """Smallest number m of check repetitions for `bits` bits of soundness (`bits_of_soundness`).
 
     Raises
     ------
@@ -292,7 +292,7 @@ def coins_of(form: Form, subject: Subject, root: bytes) -> bytes:
 
 
 def challenge(form: Form, coins: bytes) -> tuple[Array, Array]:
-    """Random vectors a_i and b_i of the checks r_i = a_i (x) b_i.
+    """Random vectors a_i and b_i of the check matrices r_i = a_i (x) b_i.
 
     Returns
     -------
@@ -304,7 +304,7 @@ def challenge(form: Form, coins: bytes) -> tuple[Array, Array]:
 
 
 def _uniform(field: PrimeField, seed: bytes, count: int) -> Array:
-    """Elements by rejection from SHAKE-256 of a seed."""
+    """Uniform field elements from SHAKE-256 of a seed, by rejection sampling."""
     p = field.modulus
     size = (p.bit_length() + 7) // 8
     mask, asked = (1 << p.bit_length()) - 1, count + 16
@@ -320,7 +320,7 @@ def _uniform(field: PrimeField, seed: bytes, count: int) -> Array:
 
 
 def checks(form: Form, rows: tuple[Array, Array], array: Any) -> Any:
-    """<a_i (x) b_i, array> for all i, (m,): of an array, or of an Element."""
+    """Inner products <a_i (x) b_i, array> for all i, (m,), of an array or Element."""
     a, b = rows
     one = np.ones((b.shape[1], 1), form.code.field.dtype)
     if not isinstance(array, np.ndarray):

@@ -1,4 +1,4 @@
-"""Verifiable dealing by parties of protected values: the proofs of a dealer, and a holder's check.
+"""Verifiable dealing on protected values: a dealer's proofs and a holder's check.
 
 `securevfl.verified` proves what a coalition sees of it: shares, blinds, c, root and paths follow
 from T shares of the data, for leaves are answers of keys that are used once.
@@ -75,7 +75,7 @@ class Dealing:
         return name_of(self.form, self.dealer, self.kind, self.step)
 
     def label(self, place: int) -> bytes:
-        """Label of a holder's leaf."""
+        """Label of a holder's Merkle leaf."""
         return label_of(self.form, self.dealer, self.kind, self.step, place)
 
 
@@ -267,7 +267,7 @@ _tree = functools.lru_cache(maxsize=2)(paths_of)
 
 
 def _root(*leaves: np.ndarray) -> np.ndarray:
-    """Root of the tree of these leaves."""
+    """Root of the Merkle tree with these leaves."""
     return np.frombuffer(_tree(tuple(_bytes(np.stack(leaves))))[0], np.uint8)
 
 
@@ -310,7 +310,7 @@ def _nothing(zero: np.ndarray) -> np.ndarray:
 
 
 def _chained(before: np.ndarray, *links: np.ndarray) -> np.ndarray:
-    """The chain after these dealings."""
+    """Hash chain extended by these dealings' digests."""
     found = before.tobytes()
     for link in links:
         found = digest("chain", found, link.tobytes())

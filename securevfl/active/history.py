@@ -243,13 +243,13 @@ def _no_form(client: Any, kind: str, sender: int, wanted: str) -> ProtocolError:
 
 
 def _after(party: Any, told: bytes, gradient: Secret) -> Secret:
-    """The history after a round; (32,) uint8."""
+    """Hash of the history after a round, (32,) uint8."""
     found: Secret = party.story[0].map(_hash, gradient, told, shape=(DIGEST,), dtype=np.uint8)
     return found
 
 
 def _hash(before: np.ndarray, gradient: np.ndarray, told: bytes) -> np.ndarray:
-    """H(h_{t-1}, all that was announced, dL/dH)."""
+    """Hash H(h_{t-1}, announced values, dL/dH) of the history after round t."""
     own = before.tobytes(), told, np.ascontiguousarray(gradient).tobytes()
     return np.frombuffer(digest("history", *own), np.uint8)
 

@@ -29,7 +29,7 @@ _LABEL = "run", "told", "name", "chain"  # of a wrong upload
 
 @dataclass(frozen=True)
 class BadDealing:
-    """Dealing that a holder got under the dealer's signature, and that fails the check.
+    """A dealing signed by its dealer that fails the holder's check.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ _TAG = "securevfl statement 1"
 
 @dataclass(frozen=True)
 class Subject:
-    """Subject of a statement. A signer makes one statement about each.
+    """Subject of a statement; an honest signer makes one statement on each.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Statement:
 
 
 def signed(subject: Subject, content: bytes) -> bytes:
-    """Bytes that are signed of a statement."""
+    """Bytes of a statement that its signature covers."""
     return wire.encode((_TAG, subject.encoded(), content))
 
 

@@ -32,7 +32,7 @@ def signed_tags(
     start: Secret,
     tags: Sequence[Secret],
 ) -> list[tuple[Any, ...]]:
-    """Parts that each holder is sent, `PARTS`: all tags, the start, the signature."""
+    """Payload `PARTS` for each holder: all tags, the start, and the signature."""
     about = own.dealer, own.kind
     every = tags[0].map(_stacked, *tags[1:], shape=(len(tags), DIGEST), dtype=np.uint8)
     return [

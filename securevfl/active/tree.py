@@ -32,7 +32,7 @@ def paths_of(leaves: Sequence[bytes]) -> tuple[bytes, list[tuple[bytes, ...]]]:
 
 
 def root_of(leaf: bytes, place: int, path: Sequence[bytes], parties: int) -> bytes | None:
-    """Root that a path leads to from the leaf of a party; None for a path of another length."""
+    """Merkle root computed from a party's leaf and path; None for a path of wrong length."""
     if len(path) != depth_of(parties) or any(len(one) != DIGEST for one in path):
         return None
     for sibling in path:

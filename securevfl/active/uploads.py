@@ -46,7 +46,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class WrongUpload:
-    """Uploads under one label, of which that of a party is wrong.
+    """Uploads under one label, one of them wrong: evidence against its sender.
 
     A judge who has them learns the result: they are not for the public.
 
@@ -82,7 +82,7 @@ def encoded(code: LagrangeCode) -> bytes:
 
 
 def label_of(code: bytes, told: bytes, name: bytes, chain: bytes) -> bytes:
-    """Digest of a label, and of the code by which a judge decodes (`encoded`)."""
+    """Digest of a label and of the code with which a judge decodes (`encoded`)."""
     return digest("label", code, told, name, chain)
 
 

@@ -88,7 +88,7 @@ def _result(channel: Connection, end: float, limit: float, progress: Callable[[s
 
 
 def _work(channel: Connection, work: Work) -> None:
-    """Send progress, then the result or the error; the whole of the process."""
+    """Main function of the child process: send progress, then the result or the error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is asked to end, and ends this one
     try:
         channel.send(("result", work(lambda words: channel.send(("progress", words)))))

@@ -1,4 +1,4 @@
-"""Another table with equal sums: the content of Theorem 1 of docs/sums.md, computed.
+"""Another table with equal sums, computed: the content of Theorem 1 of docs/sums.md.
 
 A run of split training is a smooth map F from rows and first weights to all decoded sums, where
 labels, batches and the server's first model are fixed. With fewer equations than unknowns its fibre

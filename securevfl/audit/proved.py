@@ -44,7 +44,7 @@ def coalitions_against(
     roles: Mapping[str, Sequence[int]],
     threshold: int,
 ) -> list[frozenset[int]]:
-    """Coalitions of a proof that a claim against an adversary is about; none for outsiders.
+    """Coalitions of a proof that a claim's adversary covers; empty for outsiders.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Origin of masks: no transcript shows that a strong generator had a short seed.
+"""Origin of masks: whether a strong generator had a short seed, which no transcript shows.
 
 One sampler makes every mask. `watch` logs its calls with source, bytes and a digest of the result,
 and `unexplained` finds draws on tapes that no secure call made.
@@ -65,7 +65,7 @@ class Log:
 
     @property
     def insecure(self) -> list[Call]:
-        """Calls that drew no 32 fresh bytes from the operating system."""
+        """Sampler calls without 32 fresh bytes from the operating system."""
         return [call for call in self.calls if not call.secure or call.fresh < SEED_BYTES]
 
 
@@ -108,7 +108,7 @@ def watch(keep: Callable[[np.ndarray], object] | None = None) -> Iterator[Log]:
 
 
 def unexplained(log: Log, tapes: Iterable[Tape], prime: int | None = None) -> Iterator[str]:
-    """Draws on tapes that no secure call of the sampler made; a call explains one draw only.
+    """Tape draws that no secure sampler call made; each call explains one draw.
 
     With `prime` its result must also be uniform on 0 to prime - 1.
     """

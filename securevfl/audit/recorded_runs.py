@@ -131,7 +131,7 @@ class CodedRun:
 
     @functools.cached_property
     def whole(self) -> View:
-        """View of all messages of the run, in clear."""
+        """View of all messages of the run, unencrypted."""
         return views.cut(self.transcript, Coalition(outsider=True), kinds=self.kinds)
 
     @functools.cached_property

@@ -47,7 +47,7 @@ def recover_by_server(recorded: CodedRun, clients: tuple[int, ...]) -> Recovery:
 
 
 def _equations(recorded: CodedRun, clients: tuple[int, ...]) -> tuple[np.ndarray, list[Round]]:
-    """Numbers in a coalition's view: data shares, and per round model shares and uploads."""
+    """Data shares in a coalition's view, and each round's model shares and uploads."""
     code = recorded.code
     view = recorded.view(Coalition(server=True, clients=clients))
     secrets = {c: recorded.secrets(c) for c in clients}

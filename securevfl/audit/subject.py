@@ -1,4 +1,4 @@
-"""The subject of a verification: a configured protocol, with recorded runs that are shared."""
+"""Subject of a verification: a configured protocol, with shared recorded runs."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class ClaimVerdict:
 
     @property
     def notion(self) -> str:
-        """The strength that is claimed."""
+        """Claimed strength."""
         return self.claim.strength
 
     @property
@@ -109,7 +109,7 @@ class ClaimVerdict:
 
 @dataclass(frozen=True)
 class Leakage:
-    """Something that is revealed and that no claim denies.
+    """Leakage: something revealed that no claim denies.
 
     Attributes
     ----------

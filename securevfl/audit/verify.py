@@ -166,7 +166,7 @@ def library() -> str:
 
 
 def _plain(cls: type[Protocol]) -> dict[str, Any]:
-    """The option of plain evaluation."""
+    """Option of plain evaluation, if the protocol has one."""
     if "masked" not in cls.Config.model_fields:
         raise ConfigurationError(f"verify: {cls.name} has no plain evaluation; leave out plain")
     return {"masked": False}

@@ -39,7 +39,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class View:
-    """All that a coalition has at the end of a run.
+    """Everything that a coalition has at the end of a run.
 
     Attributes
     ----------

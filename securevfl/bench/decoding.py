@@ -47,7 +47,7 @@ class Cell:
 
     @property
     def as_predicted(self) -> bool:
-        """Whether the outcome is "exact" up to `tolerated` stragglers, and "refused" beyond."""
+        """Whether the outcome is "exact" up to `tolerated` stragglers and "refused" above."""
         predicted = "exact" if self.stragglers <= self.tolerated else "refused"
         return self.outcome == predicted
 
@@ -220,7 +220,7 @@ def time_rounds(
 
 
 def report(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Counts, the cells off the theorem's side, and all cells, for ``--json``."""
+    """Counts, cells that contradict the theorem, and all cells, for ``--json``."""
     return {
         "cells": len(cells),
         "exact": sum(cell.outcome == "exact" for cell in cells),

@@ -192,7 +192,7 @@ def _product_row(
     tier: str,
 ) -> dict[str, Any]:
     def times(peer: Named) -> float | None:
-        """Median of the ratios of neighbouring turns."""
+        """Median ratio of neighbouring timings."""
         if peer not in turns:
             return None
         pairs = zip(turns[peer], turns["product", p, name], strict=True)

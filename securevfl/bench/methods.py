@@ -248,7 +248,7 @@ class MethodTable:
     # -- what was found --------------------------------------------------------------------------
 
     def content(self) -> Row:
-        """Content of ``methods.json``: a row for each cell, and the protocol of evaluation."""
+        """Content of ``methods.json``: a row for each cell, and the evaluation settings."""
         from securevfl.machine import commit, describe_machine
 
         return {
@@ -335,7 +335,7 @@ def slug(text: str) -> str:
 
 
 def _plain(text: str) -> Any:
-    """Number that a text is, or the text."""
+    """Number in a text, or the text itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -343,7 +343,7 @@ def _plain(text: str) -> Any:
 
 
 def _bytes_at(result: Row, time: float) -> float:
-    """Bytes that a run had sent by a virtual second, between two evaluations linearly."""
+    """Bytes sent by a run up to a virtual second, interpolated between evaluations."""
     curve = result["curve"]
     return float(np.interp(time, [row["time"] for row in curve], [row["bytes"] for row in curve]))
 
@@ -370,7 +370,7 @@ def told_by_card(summary: Mapping[str, Any]) -> Row:
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Numbers of the points that no other beats: less of the first, more of the second.
+    """Indices of the Pareto front: no other point has less of the first and more of the second.
 
     Examples
     --------
@@ -447,7 +447,7 @@ def _sums(cell: Row) -> tuple[int, int, str]:
 
 
 def groups(cells: Sequence[Row]) -> list[str]:
-    """Groups of attacks that some cell has results of."""
+    """Attack groups with results in some cell."""
     return list(dict.fromkeys(name for cell in cells for name in cell.get("attacks") or ()))
 
 

@@ -326,7 +326,7 @@ class Sweep:
 
 
 def _values(result: Mapping[str, Any], target: float, until: float) -> tuple[float, ...]:
-    """Time and bytes to the target, time of a round, accuracy and bytes at the end of a run."""
+    """Time and bytes to the target; round time, accuracy and bytes at the end of a run."""
     if "error" in result:
         return math.inf, math.inf, math.inf, math.nan, math.nan
     summary, curve = result["summary"], result["curve"]
@@ -391,7 +391,7 @@ def thresholds(
 
 
 def _largest(counts: Sequence[int], times: np.ndarray, factor: float) -> np.ndarray:
-    """Largest s up to which the median is at most `factor` times that of s = 0; -1 for none.
+    """Largest s whose median is at most `factor` times that of s = 0; -1 for none.
 
     `times` has the numbers s first and the seeds last; the shape between them is the result's.
 
@@ -407,7 +407,7 @@ def _largest(counts: Sequence[int], times: np.ndarray, factor: float) -> np.ndar
 
 
 def _resampled(values: np.ndarray) -> np.ndarray:
-    """Values of `DRAWN` resamples of the seeds, which are the last axis."""
+    """Values of `DRAWN` resamples over seeds (the last axis)."""
     seeds = values.shape[-1]
     drawn = keyed_stream(0, 0, "threshold/bootstrap").integers(seeds, size=(DRAWN, seeds))
     return values[..., drawn]
@@ -462,7 +462,7 @@ def _row(cell: Cell, limit: float) -> dict[str, Any]:
 
 
 def _median(values: Sequence[float]) -> float:
-    """Median of the values that are there; NaN for none."""
+    """Median of the existing values; NaN if there are none."""
     there = [value for value in values if not math.isnan(value)]
     return float(np.median(there)) if there else math.nan
 

@@ -38,7 +38,7 @@ class Setting:
     source: str | Mapping[str, Any]
 
     def conditions(self, parties: int, batch_rows: int) -> Conditions:
-        """The conditions of so many parties and coded rows."""
+        """Conditions for `parties` parties and `batch_rows` coded rows."""
         if isinstance(self.source, Mapping):
             made = conditions_from(
                 self.source, parties=parties, batch_rows=batch_rows, name=self.label
@@ -154,7 +154,7 @@ def _start(delay: Any, copy: int, seed: int, parties: int) -> Any:
 
 
 def _slowed(base: Conditions, slow: Sequence[int], slower: float) -> Conditions:
-    """Alike parties, of which some have longer delays; or slower links, or computing."""
+    """Equal parties of which some have longer delays, slower links or slower computing."""
     uploads: Sequence[Any] = base.uploads
     if any(delay.expectation for delay in uploads):
         late = (each.scaled(slower) if n in slow else each for n, each in enumerate(uploads))

@@ -168,7 +168,7 @@ def _help(declared: Option, info: FieldInfo, default: str | None) -> str:
 
 
 def _kind(info: FieldInfo) -> Any:
-    """The type as which typer reads an option; a value that is no text or number is a text."""
+    """Type with which typer reads an option; values other than texts and numbers are texts."""
     kind = plain_type(info.annotation)
     if kind is list:
         return next(a for a in getattr(info.annotation, "__args__", ()) if a is not type(None))

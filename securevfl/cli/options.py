@@ -128,7 +128,7 @@ def make_command(
 
 
 def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """A keyword parameter, by which a made command takes an option."""
+    """Keyword parameter with which a generated command takes an option."""
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
@@ -192,7 +192,7 @@ def described(field: FieldInfo) -> str:
 
 
 def metavar(kind: Any) -> str:
-    """Word for the values of a field's type in a help page.
+    """Help page word for the values of a field's type.
 
     Examples
     --------

@@ -84,7 +84,7 @@ def printable(text: str) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-    """A cell that spreadsheets take as a text: one that begins a formula gets an apostrophe.
+    """Cell that spreadsheets read as text; an apostrophe is put before a formula.
 
     Numbers stay as they are.
 
@@ -265,7 +265,7 @@ def secrecy(claim: Mapping[str, Any]) -> str:
 
 
 def coloured(text: str, state: str) -> str:
-    """The text in the colour of an odometer's state: fewer equations than unknowns are green."""
+    """Text in the colour of an odometer's state; green means fewer equations than unknowns."""
     return f"[{_STATES[state]}]{text}[/]"
 
 

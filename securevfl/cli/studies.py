@@ -372,7 +372,7 @@ def plan(values: Mapping[str, Any]) -> None:
 
 
 def _as_typed(common: Mapping[str, Any]) -> str:
-    """The options of the data and of the conditions, for the command that a plan ends with."""
+    """Options of data and conditions as typed, for the command at a plan's end."""
     flags = ("data", "label", "parties", "data_dir", "id", "label_file", "align", "conditions")
     given = [(flag, common[flag]) for flag in flags if common[flag] is not None]
     given += [("seed", common["seed"])] if common["seed"] else []

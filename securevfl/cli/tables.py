@@ -370,7 +370,7 @@ def _predicted(found: float | None) -> str:
 
 
 def print_decoding(result: Mapping[str, Any]) -> None:
-    """Print the counts of the map, every cell off the theorem's side, and times of rounds."""
+    """Print the map's counts, every cell that contradicts the theorem, and round times."""
     console = out()
     console.print(
         f"{result['cells']:,} cells of (N, K, T, stragglers): {result['exact']:,} exact, "

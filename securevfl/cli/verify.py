@@ -244,7 +244,7 @@ def _prove(
     certificate: Path | None,
     page: Path | None,
 ) -> None:
-    """Prove the claims of a protocol of protected values, on a small traced run."""
+    """Prove the claims of a provable protocol on a small traced run."""
     from securevfl.verified.traced.proofs import OUTPUTS_TELL, Traced, lines, prove_protocol
 
     for path in (certificate, page):

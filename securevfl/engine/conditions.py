@@ -44,7 +44,7 @@ _LOGARITHMS: dict[str, Callable[[float], float]] = {"2": math.log2, "e": math.lo
 
 @dataclass(frozen=True)
 class Conditions:
-    """The conditions of a run: delays of clients, rates of links, and the mode of computing time.
+    """Conditions of a run: client delays, link rates, and how computing time is modelled.
 
     ConfigurationError for values out of range, or that do not go together.
 
@@ -138,7 +138,7 @@ class Conditions:
             )
 
     def delay(self, seed: int, party: int, round: int, activity: str) -> int:
-        """Delay in nanoseconds of a party's message of a class (upload, share) in a round."""
+        """Delay in nanoseconds of a party's message for an activity (upload, share) in a round."""
         if not 0 <= party < len(self.uploads):
             return 0
         seconds = self.uploads[party].seconds(seed, party, self.spell(party, round), activity)
@@ -371,7 +371,7 @@ CONDITIONS: Registry[MakeConditions] = Registry(
 
 
 def named_conditions(name: str, *, parties: int, batch_rows: int, **parameters: Any) -> Conditions:
-    """Conditions that a function of a name makes.
+    """Conditions made by a registered function.
 
     Functions of installed packages are among them: an entry point of the group
     ``securevfl.conditions`` names a ``make_conditions(*, parties, batch_rows, **parameters)``.

@@ -98,7 +98,7 @@ class Delay:
         return self.shift + self.mean
 
     def scaled(self, times: float) -> Delay:
-        """The delay, `times` as long."""
+        """The delay multiplied by `times`."""
         return replace(self, mean=times * self.mean, shift=times * self.shift)
 
 
@@ -149,7 +149,7 @@ class Trace:
         return math.fsum(self.recorded) / len(self.recorded)
 
     def scaled(self, times: float) -> Trace:
-        """The trace, `times` as long in each round."""
+        """The trace with each delay multiplied by `times`."""
         return replace(self, recorded=tuple(times * seconds for seconds in self.recorded))
 
     def turned(self, by: int) -> Trace:

@@ -21,7 +21,7 @@ ANNOUNCE = "round"
 
 
 class Mailbox:
-    """The messages that have arrived at a party and that no wait has taken yet.
+    """Messages that have arrived at a party and wait to be taken.
 
     Parameters
     ----------

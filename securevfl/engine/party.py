@@ -333,7 +333,7 @@ class Party:
         return self.engine.time(self) / 1e9
 
     def stream(self, name: str, *keys: int) -> np.random.Generator:
-        """Public generator: a function of the run's seed, the party's number, `name` and `keys`.
+        """Public random generator, fixed by the run's seed, the party's number, `name` and `keys`.
 
         Every party can draw the same numbers. Use it for numbers that others may know.
         """

@@ -30,7 +30,7 @@ class Owner:
         raise NotImplementedError
 
     def step_begins(self) -> int:
-        """Note that the party's code runs from now on; the result is given to `step_ends`.
+        """Hook: the party's code starts now; the result is passed to `step_ends`.
 
         A handler that is called from the party's code is a step within a step.
         """
@@ -48,7 +48,7 @@ class Owner:
         return messages
 
     def received(self, messages: list[Message], *, over: bool | None) -> None:
-        """Note the messages that the party is about to get.
+        """Hook: the party is about to receive messages.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Owner:
         """
 
     def ended(self) -> None:
-        """Note that the party's coroutine has returned."""
+        """Hook: the party's coroutine has returned."""
 
 
 class PartyRunner:
@@ -165,7 +165,7 @@ class PartyRunner:
             self._step(*self._outcome(timed_out=True))
 
     def resume(self, number: int) -> None:
-        """Go on after the wait of this number, which ended while the party was not free."""
+        """Continue after the wait of this number, which ended while the party was busy."""
         if not self.done and self.waits == number and self.mailbox.wait is not None:
             self._step(*self._outcome())
 

@@ -23,7 +23,7 @@ _LONG = {"party", "round", "seconds"}
 
 @dataclass(frozen=True)
 class Measured:
-    """Measured delays that are known by name: a shipped trace, or a law that was fitted to one.
+    """Measured delays by name: a shipped trace, or a law fitted to one.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ def read_trace(path: Path, *, parties: int, end: TraceEnd = "wrap") -> tuple[Tra
 
 
 class _Parties(list[list[float]]):
-    """Workers that the file calls parties."""
+    """Delay lists of workers that a file calls parties."""
 
 
 def _read(path: Path, parties: int | None) -> list[list[float]]:

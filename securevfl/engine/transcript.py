@@ -122,7 +122,7 @@ class Transcript:
         return first
 
     def _number(self, kind: str) -> int:
-        """Number of a kind of message, which a new one gets now."""
+        """Number of a kind of message; a new kind gets the next one."""
         number = self._kinds.get(kind)
         if number is None:
             number = self._kinds[kind] = len(self._kinds)
@@ -261,7 +261,7 @@ class Transcript:
             }
 
     def _ranges(self) -> list[tuple[tuple[int, int], set[int]]]:
-        """Rounds that are summed up together, first and last, and the chunks that have some."""
+        """Ranges of rounds (first, last) that are totalled together, with their chunks."""
         sizes: dict[int, int] = {}
         chunks: dict[int, set[int]] = {}
         for number, part in enumerate(self.parts()):

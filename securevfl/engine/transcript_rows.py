@@ -136,7 +136,7 @@ class SpilledRows:
             self._recent.cache_clear()
 
     def parts(self, only: Collection[int] | None = None) -> Iterator[Columns]:
-        """The chunks, read one by one, with all changes."""
+        """Chunks read one by one, with all changes."""
         changed: dict[int, list[int]] = {}
         for row in self._changes:
             changed.setdefault(row // CHUNK, []).append(row)
@@ -150,7 +150,7 @@ class SpilledRows:
             yield columns
 
     def _read(self, number: int) -> Columns:
-        """A chunk with the changes that are in files."""
+        """A chunk with changes stored in files."""
         stored = _checked(self._file(number), COLUMNS)
         if stored["sender"].shape != (CHUNK,):
             raise CheckpointError(f"checkpoint: {self._file(number)} must have {CHUNK} rows")

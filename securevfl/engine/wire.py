@@ -250,7 +250,7 @@ def decode_flat(data: bytes | memoryview, kinds: Sequence[type]) -> tuple[Any, .
 
 @dataclasses.dataclass
 class _Rules:
-    """Rules for decoding a payload: the modulus, and the number of arrays it may still hold."""
+    """Rules for decoding a payload: modulus, and number of arrays still permitted."""
 
     modulus: int | None
     arrays: int

@@ -1,4 +1,4 @@
-"""Exact arithmetic over a prime field, Lagrange coding, fixed point and secret-grade sampling.
+"""Exact arithmetic over a prime field, Lagrange coding, fixed point, secure sampling.
 
 The names load on first use; nothing here imports numba until the first kernel runs.
 """

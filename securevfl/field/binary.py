@@ -75,7 +75,7 @@ def encode(messages: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _table() -> np.ndarray:
-    """Word of each value of each byte of a message, uint64 (10, 256, 8)."""
+    """Codeword for each value of each message byte, uint64 (10, 256, 8)."""
     g = generator()
     words = np.zeros((-(-CODE_BITS // 8) * 8, CODE_LENGTH // 64), np.uint64)
     for k in range(CODE_BITS):

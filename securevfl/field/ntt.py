@@ -31,7 +31,7 @@ MOST_PIECES = 32
 
 @dataclass(frozen=True)
 class Cosets:
-    """m points g w_m^i for interpolation and the first points h w_n^j for evaluation."""
+    """Points: m points g w_m^i for interpolation, and the first points h w_n^j for evaluation."""
 
     p: int
     m: int

@@ -410,7 +410,7 @@ class PrimeField:
 
     @property
     def _constants(self) -> tuple[np.uint64, np.uint64, np.uint64]:
-        """p, -1/p mod 2^64 and 2^128 mod p."""
+        """Constants p, -1/p mod 2^64 and 2^128 mod p."""
         c = primes.montgomery(self.modulus, 64)
         return np.uint64(c.p), np.uint64(c.negative_inverse), np.uint64(c.square)
 

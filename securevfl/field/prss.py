@@ -62,7 +62,7 @@ def mask_streams(code: LagrangeCode, degree: int) -> int:
 
 
 def opening_streams(code: LagrangeCode, degree: int) -> int:
-    """Return u, as `mask_streams`, for masks that do not vanish at data points.
+    """Number u of mask coefficients for masks that do not vanish at data points.
 
     It is degree (K+T-1) - T + 1.
     """

@@ -52,7 +52,7 @@ class Aggregation(ABC):
     def gradient(
         self, gradient: np.ndarray, stack: np.ndarray, present: np.ndarray, party: int
     ) -> np.ndarray:
-        """dL/dH_n of one client from dL/dH.
+        """Gradient dL/dH_n of one client, from dL/dH.
 
         Parameters
         ----------

@@ -53,7 +53,7 @@ class EarlyStopping:
             self._best = {name: one.detach().clone() for name, one in self._tensors()}
 
     def restore_best(self) -> None:
-        """Give the models back the networks with the lowest loss, if there was any."""
+        """Restore the networks with the lowest loss, if there were any."""
         import torch
 
         with torch.no_grad():

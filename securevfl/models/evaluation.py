@@ -94,7 +94,7 @@ def evaluation(
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
-    """Rows taken at each distinct score, falling: each threshold of a score for two classes.
+    """Counts at each distinct score, descending: rows of two classes above the threshold.
 
     Attributes
     ----------
@@ -115,12 +115,12 @@ class Thresholds:
 
     @property
     def precision(self) -> np.ndarray:
-        """Share of the class among the rows taken, at each threshold."""
+        """Precision at each threshold: share of the class among the rows taken."""
         return np.asarray(self.true / (self.true + self.false))
 
     @property
     def recall(self) -> np.ndarray:
-        """Share of the class's rows that are taken, at each threshold."""
+        """Recall at each threshold: share of the class's rows that are taken."""
         return np.asarray(self.true / self.true[-1])
 
     @property

@@ -59,7 +59,7 @@ class Imputation(ABC):
     def complete(
         self, fresh: Mapping[int, np.ndarray], places: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings of a batch that was taken in.
+        """Completed embeddings of a batch, and which count as present.
 
         Returns
         -------
@@ -149,7 +149,7 @@ class LastMessage(Imputation):
         self.begun = np.zeros(parties, bool)
 
     def take(self, fresh: Mapping[int, np.ndarray], places: np.ndarray, round: int) -> None:
-        """Keep the embeddings as the clients' last messages."""
+        """Store the embeddings as the clients' last messages."""
         rows = len(places)
         more = max(0, rows - self.messages.shape[1])
         self.messages = np.pad(self.messages, ((0, 0), (0, more), (0, 0)))

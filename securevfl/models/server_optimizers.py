@@ -37,7 +37,7 @@ class ServerOptimizer(ABC):
 
     @abstractmethod
     def aggregate(self, weights: Weights, received: Sequence[Weights]) -> dict[str, np.ndarray]:
-        """Weights of the next round.
+        """Weights of the next round, from the present and the received ones.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Adaptive(ServerOptimizer):
         return stepped.astype(weight.dtype)
 
     def first_moment(self, m: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """The new m, from the last one and t: ``b1 m + (1 - b1) t``."""
+        """New first moment m from the last one and the update t: ``b1 m + (1 - b1) t``."""
         return self.beta1 * m + (1 - self.beta1) * t
 
     def unbiased(self, m: np.ndarray) -> np.ndarray:
@@ -128,7 +128,7 @@ class Adaptive(ServerOptimizer):
 
     @abstractmethod
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """The new v, from the last one, t, and the new m."""
+        """New second moment v, from the last one, the update t, and the new m."""
 
     def state_dict(self) -> dict[str, Any]:
         """Moments and the number of rounds taken."""
@@ -144,7 +144,7 @@ class FedAdam(Adaptive):
     """Second moment ``v = b2 v + (1 - b2) t^2``: torch's Adam with gradient -t and eps = tau."""
 
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """The new v: the decaying mean of t^2."""
+        """New second moment v: decaying mean of t^2."""
         return self.beta2 * v + (1 - self.beta2) * t**2
 
 
@@ -152,7 +152,7 @@ class FedYogi(Adaptive):
     """``v = v - (1 - b2) t^2 sign(v - t^2)``: v changes by no more than t^2, up or down."""
 
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """The new v: a step of size (1 - b2) t^2 from v towards t^2."""
+        """New second moment v: a step of size (1 - b2) t^2 from v towards t^2."""
         moved: np.ndarray = v - (1 - self.beta2) * t**2 * np.sign(v - t**2)
         return moved
 
@@ -167,7 +167,7 @@ class FedDemonAdamT2(FedAdam):
     """
 
     def first_moment(self, m: np.ndarray, t: np.ndarray) -> np.ndarray:
-        """The new m: ``b1_r m + t``, b1_r being the decayed b1 of the round."""
+        """New first moment m: ``b1_r m + t``, b1_r the decayed b1 of the round."""
         moved: np.ndarray = self._decayed() * m + t
         return moved
 
@@ -186,7 +186,7 @@ class FedDemonAdam(FedDemonAdamT2):
     """Demon's m, and ``v = b2 v + (1 - b2) m^2``: line 6 of `ServerAggregation` as printed."""
 
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
-        """The new v: the decaying mean of m^2."""
+        """New second moment v: decaying mean of m^2."""
         return super().second_moment(v, m, m)
 
 

@@ -1,4 +1,4 @@
-"""Arrays become tensors here, at addresses on which no product depends.
+"""Conversion of arrays to tensors, at addresses that do not affect results.
 
 The kernels of a matrix library may take the values before an aligned address one by one, and then
 add up a row's products in an order that follows from where the operand stands in memory. Two
@@ -26,7 +26,7 @@ ALIGNMENT = 16  # Bytes: what memory for any type is aligned to, on 64-bit x86 a
 
 
 def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
-    """A torch tensor with a copy of an array, in rows, from an address divisible by `ALIGNMENT`.
+    """Torch tensor with a copy of an array, row-major, at an address divisible by `ALIGNMENT`.
 
     The copy is what aligns: views, memory maps and buffers of messages stand anywhere, new memory
     does not. Data sets are read-only besides, and torch would write to them.

@@ -89,7 +89,7 @@ def _refuse_unnamed(name: str, what: str) -> None:
 
 
 def found(name: str, what: str) -> Any:
-    """Class or function that has a name.
+    """Class or function with a given name.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def found(name: str, what: str) -> Any:
 
 
 def _imported(module: str) -> Any:
-    """The module; one in the working folder is found as well, as by ``python -m``."""
+    """Imported module, also from the working folder, as with ``python -m``."""
     here = str(Path.cwd())
     known = here in sys.path
     if not known:

@@ -1,1 +1,1 @@
-"""Every attack on every run of a matrix of protocols and data sets."""
+"""Attack matrix: every attack on every run of protocols and data sets."""

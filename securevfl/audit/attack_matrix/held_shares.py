@@ -91,7 +91,7 @@ def true_data(seen: ObservedRun) -> np.ndarray:
 
 
 def elements_read(seen: ObservedRun, holders: Sequence[int]) -> float:
-    """Fraction of all elements of short data that holders find, to within a step of the grid."""
+    """Fraction of all elements of short data that holders find, within one grid step."""
     protocol: Any = seen.protocol
     point, known = protocol.public.data_point, pooled_data(seen, holders)
     if not len(known.matrix):

@@ -1,4 +1,4 @@
-"""The results of all attacks on all runs, as one table that can be written."""
+"""Results of all attacks on all runs as a table for files."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from securevfl.verified import bare_of
 
 @dataclass(frozen=True)
 class Table:
-    """Values by row, each from one message that had the row.
+    """Values by row, each from one message that included the row.
 
     Attributes
     ----------
@@ -109,19 +109,19 @@ class ObservedRun:
 
     @functools.cached_property
     def observer_view(self) -> View:
-        """View of the server, or of whoever gets the embeddings."""
+        """View of the server, or of the party that receives the embeddings."""
         server = self.observer == SERVER
         clients = () if server else (self.observer,)
         return cut(self.transcript, Coalition(server=server, clients=clients))
 
     @functools.cached_property
     def gradients(self) -> Table | NoView:
-        """The client's last gradient of each row."""
+        """The client's newest gradient of each row."""
         return self._gradients(newest=True)
 
     @functools.cached_property
     def first_gradients(self) -> Table | NoView:
-        """The client's first gradient of each row, of a model that has learnt little."""
+        """The client's first gradient of each row, from an almost untrained model."""
         return self._gradients(newest=False)
 
     def _gradients(self, *, newest: bool) -> Table | NoView:
@@ -132,7 +132,7 @@ class ObservedRun:
         return NoView("no gradient is returned to the clients")
 
     def gradient_shares(self, holder: int, *, newest: bool) -> Table | NoView:
-        """A holder's last, or first, share of the step of each row, between -1/2 and 1/2."""
+        """A holder's last or first share of each row's step, scaled to [-1/2, 1/2]."""
         protocol: Any = self.protocol
         for kind, view in self._dealt(holder):
             found = self._parts(view, kind, receiver=holder)
@@ -175,7 +175,7 @@ class ObservedRun:
 
     @functools.cached_property
     def joint(self) -> Table | NoView:
-        """The joint embedding of each row that the server model was last given."""
+        """Newest joint embedding of each row that the server model received."""
         if self.inputs is None or not self.inputs.recent:
             return NoView("the server trains on no joint embedding")
         return _table([(0, 0, self.shared_rows(rows), own) for rows, own in self.inputs.recent])
@@ -198,7 +198,7 @@ class ObservedRun:
         return []
 
     def steps(self) -> tuple[Step, ...] | NoView:
-        """The server's steps from the first on; `NoView` if any is not of all clients."""
+        """The server's steps from the first on; `NoView` unless all clients are in each."""
         if self.inputs is None or len(self.inputs.recent) < len(self.used) or not self.used:
             return NoView("the server trains on no joint embedding")
         N = self.protocol.data.parties
@@ -223,7 +223,7 @@ class ObservedRun:
 
     @property
     def holders(self) -> bool:
-        """Whether models are in shares; each sum is then of all clients, whoever was late."""
+        """Whether models are in shares, so that each sum includes all clients."""
         return bool(self._kinds("gradient share"))
 
     @property
@@ -327,7 +327,7 @@ def _side_by_side(
 def _table(
     parts: Sequence[tuple[int, int, np.ndarray, np.ndarray]], *, newest: bool = True
 ) -> Table:
-    """The last value of each true row, or the first."""
+    """Newest or first value of each true row."""
     step = -1 if newest else 1
     rows = np.concatenate([rows for _, _, rows, _ in parts])[::step]
     values = np.concatenate([values for *_, values in parts])[::step]

@@ -35,7 +35,7 @@ def _seen(case: AttackCase) -> tuple[Table, str] | NoView:
 
 
 def inversion(case: AttackCase) -> Result:
-    """Learn a network from embeddings, or uploads, to the client's columns, on a few known rows."""
+    """Train a network from embeddings (or uploads) to the client's columns, on known rows."""
     seen = _seen(case)
     if isinstance(seen, NoView):
         return seen
@@ -46,7 +46,7 @@ def inversion(case: AttackCase) -> Result:
 
 
 def inversion_of_sums(case: AttackCase) -> Result:
-    """Learn a network from joint embeddings to the client's columns, as `inversion` does."""
+    """Train a network from joint embeddings to the client's columns; see `inversion`."""
     table = case.observed.joint
     if isinstance(table, NoView):
         return table
@@ -159,7 +159,7 @@ def span_of_sums(case: AttackCase) -> Result:
 
 
 def completion_of_sums(case: AttackCase) -> Result:
-    """Complete all rows through the span of the sums, of rank r, when r + 1 rows are known."""
+    """Complete all rows through the span of the sums (rank r) from r + 1 known rows."""
     found = case.sums
     if isinstance(found, NoView):
         return found
@@ -170,7 +170,7 @@ def completion_of_sums(case: AttackCase) -> Result:
 
 
 def binary_columns(case: AttackCase) -> Result:
-    """Find columns of two values in the span of the sums by lattice reduction; no row is known."""
+    """Find two-valued columns in the span of the sums by lattice reduction, without known rows."""
     found = case.sums
     if isinstance(found, NoView):
         return found

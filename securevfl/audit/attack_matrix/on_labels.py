@@ -22,7 +22,7 @@ def _gradients(case: AttackCase, *, first: bool) -> tuple[Table, str] | NoView:
 
 
 def gradient_norm(case: AttackCase) -> Result:
-    """Guess which of two classes by the length of late gradients, or of the shares of steps."""
+    """Guess one of two classes from the norm of late gradients or of step shares."""
     seen = _gradients(case, first=False)
     if isinstance(seen, NoView):
         return seen

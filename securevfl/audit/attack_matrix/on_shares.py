@@ -106,7 +106,7 @@ def rank_game(case: AttackCase) -> Result:
 
 
 def no_equations(case: AttackCase) -> NoView:
-    """Reason why linear algebra on uploads is not tried on this protocol."""
+    """`NoView` with the reason for not trying linear algebra on this protocol's uploads."""
     if case.observed.holders:
         return NoView(
             "written for products of shares without masks of their own; here masks span all that "

@@ -31,7 +31,7 @@ _SPARE = 10  # rows beyond the rank of the space
 
 
 def views_of(seen: ObservedRun) -> list[View] | NoView:
-    """Values that the server saw of rows under one model, message by message.
+    """Values seen by the server for rows under one model, one view a message.
 
     Single embeddings where there are any, else joint ones. Where segments have models of their own,
     each is a view.
@@ -108,7 +108,7 @@ def find_span(
 
 
 def _common(views: list[View], most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and sums of as many first views as still share more rows than the space needs."""
+    """Rows and sums of the most first views that share more rows than the space needs."""
     rows, values = side_by_side(views[:1])
     for count in range(2, len(views) + 1):
         fewer, wider = side_by_side(views[:count])

@@ -22,7 +22,7 @@ class Attack(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the attack, which is its row of the matrix."""
+        """Name of the attack, also of its row in the matrix."""
 
     @property
     def against(self) -> str:
@@ -51,7 +51,7 @@ class Attack(Protocol):
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """An attack of this library: the description of a function."""
+    """Built-in attack: a function with its description."""
 
     name: str
     against: str

@@ -1,4 +1,4 @@
-"""The matrix of protocols and attacks, beside accuracy, virtual time and bytes.
+"""Run of the attack matrix, with accuracy, virtual time and bytes.
 
 `attack_matrix` runs every variant on every seed and lets every attack of `ATTACKS` at what its role
 has seen. An attack whose role has nothing that it could use says so, and why. Protocols are found
@@ -240,7 +240,7 @@ def _cells(
 
 
 def _cell(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over seeds; the excess over chance has Student's interval of the seeds' differences.
+    """Means over seeds; the excess over chance has Student's interval of seed differences.
 
     With one seed it is the interval over the attacked rows. An attack that failed on one seed has
     failed: the others alone would hide it.

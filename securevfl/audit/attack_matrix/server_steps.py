@@ -14,7 +14,7 @@ from securevfl.verified import bare_of
 
 
 def visits_of(seen: ObservedRun) -> list[Visit] | NoView:
-    """Decoded sums of each batch, with the step that the server then added to the models.
+    """Decoded sums of each batch, with the step that the server then dealt.
 
     Whole numbers where the models are in shares, for its steps are what it dealt. Else floats as
     the clients' SGD computes with them. `NoView` for other optimisers, which are not linear in the

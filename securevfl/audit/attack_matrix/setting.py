@@ -168,7 +168,7 @@ class AttackCase:
 
     @functools.cached_property
     def bounds(self) -> tuple[float, float]:
-        """Least and largest value in all training columns, taken to be public."""
+        """Smallest and largest value of all training columns, assumed public."""
         return (
             float(min(x.min() for x in self.data.train)),
             float(max(x.max() for x in self.data.train)),

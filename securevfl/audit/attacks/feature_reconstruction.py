@@ -66,7 +66,7 @@ def equality_solving(
     *,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> Outcome:
-    """Solve ``seen = sum_n [X_n | X_n^2 | ... | 1] W_n`` for the columns, the weights being known.
+    """Solve ``seen = sum_n [X_n | X_n^2 | ... | 1] W_n`` for the columns, with known weights.
 
     With fewer equations than unknowns it takes the solution nearest to the middle of the range of
     the columns, which is public; what falls outside of the range is moved to its edge. The decoy is

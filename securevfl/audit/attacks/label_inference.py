@@ -45,7 +45,7 @@ def known_rows(labels: np.ndarray, per_class: int, stream: np.random.Generator) 
 def gradient_norm(
     gradients: np.ndarray, labels: np.ndarray, stream: np.random.Generator
 ) -> Outcome:
-    """Two classes: rows of the rarer one are taken to have the longer gradients.
+    """Two classes: guess that rows of the rarer one have the longer gradients.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def gradient_norm(
 def gradient_sign(
     gradients: np.ndarray, labels: np.ndarray, stream: np.random.Generator
 ) -> Outcome:
-    """Two classes: the sign along the first principal direction; no label is known.
+    """Two classes: guess by the sign along the first principal direction, without known labels.
 
     The side with fewer rows is taken to be the rarer class, and only that is supposed to be known.
     """
@@ -92,7 +92,7 @@ def gradient_clusters(
     classes: int,
     stream: np.random.Generator,
 ) -> Outcome:
-    """Directions in as many clusters as there are classes; known rows name the clusters.
+    """Cluster gradient directions into as many clusters as classes; known rows label them.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def model_completion(
     classes: int,
     stream: np.random.Generator,
 ) -> Outcome:
-    """A linear head on the bottom network's outputs, fitted to the few known labels.
+    """Linear head on the bottom network's outputs, fitted to few known labels.
 
     Chance is the best of the controls, not a guess: what the same head makes of the client's own
     columns, or of an untrained network, is no leak of the protocol.

@@ -23,7 +23,7 @@ _TOLERANCE = 1e-15
 
 @dataclass(frozen=True)
 class Solved:
-    """Best solution from all starts.
+    """Best solution over all random starts.
 
     Attributes
     ----------

@@ -121,7 +121,7 @@ def recover(
 
 
 def _spare_points(code: LagrangeCode, clients: Sequence[int]) -> list[int]:
-    """K points that are neither data points nor the coalition's, with sum_k a_k != 0 there.
+    """K points outside data and coalition points, with sum_k a_k != 0 there.
 
     Raises
     ------

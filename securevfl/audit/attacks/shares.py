@@ -27,7 +27,7 @@ from securevfl.field import LagrangeCode, PrimeField
 
 @dataclass(frozen=True)
 class Combinations:
-    """Known combinations of one client's segments.
+    """Known linear combinations of one client's segments.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Power:
 
 
 def coalition_power(code: LagrangeCode, clients: Sequence[int]) -> Power:
-    """Knowledge that c clients get from their shares (the limits of Theorem 5.2).
+    """Knowledge that c clients gain from their shares (limits of Theorem 5.2).
 
     Up to T learn nothing, T < c <= K + T learn c - T combinations of each client's segments, and
     K + T learn everything. T + 1 learn W too unless the divided difference of 1/P over their
@@ -108,7 +108,7 @@ def cancelling(code: LagrangeCode, clients: Sequence[int]) -> np.ndarray:
 
 
 def known_combinations(code: LagrangeCode, shares: Mapping[int, np.ndarray]) -> Combinations:
-    """All that clients learn of one client's data.
+    """All combinations that clients learn of one client's data.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def short_segments(known: Combinations, field: PrimeField, low: int, high: int) 
 
 
 def freedom(code: LagrangeCode, clients: Sequence[int]) -> int:
-    """Largest entry of the smallest change of segments that pooled shares do not show."""
+    """Largest entry of the smallest change of segments that leaves pooled shares unchanged."""
     matrix = np.array(decoders(code, clients)[0])
     pivots = echelon(code.field, matrix)
     sizes = np.abs(_lattice(code.field, matrix, pivots)).max(axis=1)

@@ -70,7 +70,7 @@ def filled_span(
 
 
 def _determined(shape: tuple[int, ...], missing: int, size: int) -> bool:
-    """Whether so many columns have fewer unknowns than equations."""
+    """Whether `size` columns have fewer unknowns than equations."""
     rows, width = shape
     shared = 2 * size - missing
     return rows * (size - missing) > _SPARE * shared * (missing + width)

@@ -34,7 +34,7 @@ _ELEMENT = 1e-3  # as far as an element may be from the truth, of the column's r
 
 @dataclass(frozen=True)
 class View:
-    """Sums, or embeddings, of some rows by one model.
+    """Sums or embeddings of some rows by one model.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Directions:
-    """Local minima of the squares' misfit, the least first.
+    """Local minima of the squares' misfit, in ascending order.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ def columns_of_span(
 
 
 def _descend(white: np.ndarray, basis: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, float]:
-    """End of damped Gauss-Newton steps on the unit sphere, and the misfit there."""
+    """End point of damped Gauss-Newton steps on the unit sphere, and its misfit."""
     damping, identity = 1.0, np.eye(len(x))
     vector, rest, misfit = _square(white, basis, x)
     for _ in range(_STEPS):

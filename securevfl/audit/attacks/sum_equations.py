@@ -120,7 +120,7 @@ def _start(
     bounds: tuple[float, float],
     stream: np.random.Generator,
 ) -> np.ndarray:
-    """Points to start from: first one for all rows, then scattered, then near solved rows."""
+    """Starting points: common for all rows first, then scattered, then near solved rows."""
     low, high = bounds
     if number == 0:
         return np.full(shape, low + 0.3 * (high - low))
@@ -261,7 +261,7 @@ def equality_solving_of_sums(
     grid: float = 0.0,
     starts: int = 12,
 ) -> Outcome:
-    """Share of all clients' elements that `unfold` finds within 0.0001.
+    """Share of all clients' elements that `unfold` recovers within 0.0001.
 
     Parameters
     ----------

@@ -133,7 +133,7 @@ def completion(
     columns: np.ndarray,
     stream: np.random.Generator,
 ) -> Outcome:
-    """Fraction of the unknown rows' non-zero entries that follow from the known rows.
+    """Fraction of the unknown rows' nonzero entries that follow from the known rows.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def binary_columns(span: np.ndarray) -> np.ndarray:
 def binary_recovery(
     sums: np.ndarray, columns: np.ndarray, stream: np.random.Generator
 ) -> Outcome | None:
-    """Fraction of the clients' columns of two values that `binary_columns` finds.
+    """Fraction of the clients' two-valued columns that `binary_columns` finds.
 
     Chance is the same for U with shuffled rows. Vectors that are no client's column (sums of some,
     rounding accidents) are counted in the note. None where no client has such a column.

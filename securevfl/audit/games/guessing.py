@@ -66,7 +66,7 @@ def guessing_tail(right: int, rounds: int) -> float:
 
 
 def coin(stream: np.random.Generator | None) -> int:
-    """A random bit, from a stream or, without one, from the operating system."""
+    """A random bit from a stream, or from the operating system if None."""
     import secrets
 
     return secrets.randbits(1) if stream is None else int(stream.integers(2))
@@ -178,7 +178,7 @@ def rank_game(
 
 
 def block_ranks(field: PrimeField, blocks: np.ndarray) -> tuple[int, ...]:
-    """Ranks that masks of full degree leave full.
+    """Ranks of a view's blocks, which are full if masks have full degree.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The statistical tests on real runs of a protocol: which secrets, which view, which statistic.
+"""Statistical tests on real runs of a protocol: secrets, views and statistics.
 
 Every test makes its own small instance with the K, T and prime that are asked for and the fewest
 clients that these allow. In the games secret 0 is all zero and secret 1 is not, and both have the
@@ -28,7 +28,7 @@ _GRID = 64  # features are multiples of 1/64, exact with 6 bits
 
 @dataclass(frozen=True)
 class Size:
-    """Parameters of the instances that tests make.
+    """Sizes of the instances that the tests create.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Size:
 
 
 class DistinguishingGame:
-    """Two factories of runs, one for each secret of a game: all zero, and not.
+    """Two run factories, one for each secret of a game: all zero, and nonzero.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class DistinguishingGame:
 
 
 def _models(size: Size, N: int, width: int, about: str, stream: np.random.Generator) -> Models:
-    """W-bar for every client and round: zero, uniform but for the bias, or uniform."""
+    """Models W-bar by client and round: zero, uniform except the bias, or uniform."""
     dtype = np.dtype(np.uint32 if size.prime < 2**32 else np.uint64)
     free = {"features": 0, "model": 1, "any model": 2}[about]
 
@@ -140,7 +140,7 @@ def uploads(recorded: CodedRun, round: int, aligned: bool = True) -> dict[int, n
 
 
 def upload_blocks(recorded: CodedRun, aligned: bool = True) -> np.ndarray:
-    """Contents of each attempt's uploads beyond the sums: coefficients, then values at betas."""
+    """Each attempt's uploads less the sums: coefficients, then values at betas."""
     code = recorded.code
     found = [
         unwanted(code, uploads(recorded, round, aligned)) for round in sorted(recorded.attempts)
@@ -215,7 +215,7 @@ def known_part(
     data: np.ndarray,
     models: np.ndarray,
 ) -> np.ndarray:
-    """Part of the uploads that server and coalition know without any secret.
+    """Part of the uploads that server and coalition know without honest secrets.
 
     sum_k U_k a_k a + sum_c,c' s_c g_c' b_c b_c' at the given parties' points, by the basis of
     `securevfl.audit.attacks.recovery`: the wanted sums, and products of the coalition's own shares.

@@ -69,12 +69,12 @@ class SmallInstance:
 
     @property
     def secrets(self) -> int:
-        """Number of secrets of one client."""
+        """Number of possible secrets of one client."""
         return int(self.modulus ** sum(map(math.prod, self.secret_shapes)))
 
     @property
     def tapes(self) -> int:
-        """Number of tapes (Z, V) of one client."""
+        """Number of possible tapes (Z, V) of one client."""
         return int(self.modulus ** sum(map(math.prod, self.tape_shapes)))
 
     def describe(self) -> str:
@@ -109,7 +109,7 @@ class Observation:
         self.rest = self._complement(toy, unmasked)
 
     def _modulo_masks(self, toy: SmallInstance) -> np.ndarray:
-        """Rows that span the functionals of the uploads that no mask moves, (q, uploads)."""
+        """Rows that span the functionals of uploads unaffected by masks, (q, uploads)."""
         code, field = toy.code, toy.code.field
         if not toy.masked:
             return np.eye(len(self.uploads), dtype=field.dtype)
@@ -191,7 +191,7 @@ class Table:
 
 
 class _Parts:
-    """All values of one client's polynomials at the points that matter."""
+    """Values of one client's polynomials at the relevant points."""
 
     def __init__(self, toy: SmallInstance, seen: Observation) -> None:
         self.toy, self.seen, p = toy, seen, toy.modulus

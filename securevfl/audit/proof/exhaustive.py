@@ -250,7 +250,7 @@ class _Joint:
         return total
 
     def histogram(self, chosen: tuple[int, ...]) -> int:
-        """Number of the joint histogram of clients of these classes."""
+        """Index of the joint histogram of clients in these classes."""
         if self.blind:  # every client's part is the same whatever its secret
             chosen = ()
         name_parts = self._convolve(chosen) if self.dense else self._combine(chosen)
@@ -317,7 +317,7 @@ def _unequal(joint: _Joint, *, first: bool = False) -> list[dict[int, tuple[int,
 
 
 def _information(joint: _Joint, group: dict[int, tuple[int, Any]]) -> float:
-    """sum over secrets with one output of log2(p(view | secret) / p(view | output)), expected."""
+    """Expected log2(p(view | secret) / p(view | output)) over secrets with one output, in bits."""
     found = [joint.found[number] for number in group]
     weights = np.array([count for count, _ in group.values()], np.float64)
     each = [counts / counts.sum() for _, counts in found]
@@ -334,7 +334,7 @@ def _entropy(distribution: np.ndarray) -> float:
 
 
 def _distance(joint: _Joint, group: dict[int, tuple[int, Any]]) -> float:
-    """Largest total variation between two of the histograms; 1 is the most there can be."""
+    """Largest total variation distance between two of the histograms, at most 1."""
     found = [joint.found[number] for number in group]
     total, largest = int(found[0][1].sum()), 0
     for (keys, counts), (others, more) in itertools.combinations(found, 2):

@@ -14,7 +14,7 @@ from securevfl.protocols.base.protocol import Protocol
 
 @runtime_checkable
 class Verifier(Interface):
-    """A test that bears on claims. It changes no party of the runs that verifiers share.
+    """A test that bears on claims; it must not change parties of shared runs.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ class ReleasedSums:
 
 
 def _counted(subject: Subject) -> Evidence:
-    """Visits of the row that was used most, in a run that would go on beyond the budget."""
+    """Uses of the most used row in a run that would continue beyond the budget."""
     subject.progress("a run beyond the budget of sums")
     whole = {"batch": subject.instance().data.rows}  # of which each round is an epoch
     odometer = subject.instance(whole).released()
@@ -70,7 +70,7 @@ def _to_server(key: MessageKey) -> bool:
 
 
 def _another_table(subject: Subject, seed: int) -> Evidence:
-    """Theorem 1 at a small size, by the degree and the optimiser of the configuration."""
+    """Theorem 1 checked at a small size, with the configured degree and optimiser."""
     subject.progress("another table with equal sums")
     config = subject.protocol.config
     optimizer = getattr(config, "client_step", config.optimizer)

@@ -1,4 +1,4 @@
-"""Alignment of samples: parties find the identifiers that all of them have, before training.
+"""Alignment of samples: parties find their common identifiers before training.
 
 `align` does so with identifiers in the clear, or by private set intersection
 (`securevfl.data.alignment.psi`). The docstrings there and here say what each reveals.
@@ -19,7 +19,7 @@ from securevfl.errors import DataError
 async def align(
     party: Party, ids: Sequence[str], peers: Sequence[int], *, private: bool = False
 ) -> np.ndarray:
-    """Own rows of the identifiers that all members have; a coroutine of every member's `setup`.
+    """This party's rows of the common identifiers; a coroutine of every member's `setup`.
 
     The member with the highest number leads: it sends its identifiers to the others, each answers
     which of them it has, and the leader tells all which are common. In the clear the others so
@@ -84,7 +84,7 @@ async def _common(
 
 
 def _check_ids(ids: object, member: int, leader: int) -> None:
-    """Refuse a leader's identifiers that are no texts, or of which one occurs twice."""
+    """Refuse a leader's identifiers if one is no text or is repeated."""
     whose = f"align: party {leader} sent party {member}"
     if not isinstance(ids, tuple | list) or not all(type(one) is str for one in ids):
         raise DataError(f"{whose} identifiers that are not a list of texts; do not go on with it.")

@@ -37,13 +37,13 @@ _TRIES = 256  # half of all hashes are no x of the curve: failing so often has p
 
 
 class Point(NamedTuple):
-    """Affine point of P-256; the group's zero has none."""
+    """Affine point of the curve P-256; the point at infinity has no value."""
 
     x: int
     y: int
 
     def encoded(self) -> bytes:
-        """Uncompressed, 65 bytes (SEC 1, section 2.3.3)."""
+        """Uncompressed encoding, 65 bytes (SEC 1, section 2.3.3)."""
         return b"\x04" + self.x.to_bytes(32, "big") + self.y.to_bytes(32, "big")
 
     def negative(self) -> Point:

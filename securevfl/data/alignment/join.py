@@ -1,4 +1,4 @@
-"""Several parties' tables joined by an id column in plain form."""
+"""Join of several parties' tables by an id column in plain form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Match = Callable[[Sequence[Sequence[str]]], tuple[list[NDArray[np.intp]], list[s
 
 @dataclass(frozen=True)
 class PartyTable:
-    """One party's table and the name that messages use for it."""
+    """One party's table, with its name for messages."""
 
     name: str
     frame: pd.DataFrame
@@ -34,7 +34,7 @@ class PartyTable:
 
 @dataclass(frozen=True)
 class Joined:
-    """The parties' columns and the labels, row for row, and what the join left out.
+    """Joined columns and labels, row for row, and notes on dropped rows.
 
     `alone` are rows of each party whose id is not in every table, where they were to be kept, and
     `alone_labels` those of the first party, where its own table holds the labels.
@@ -275,7 +275,7 @@ def _refuse_other_writing(
 
 
 def _bare(key: str) -> str:
-    """An id without capitals, spaces, and zeros that tables drop or add."""
+    """An id without capitals, spaces, and zeros that spreadsheets drop or add."""
     seen = key if key.isascii() else look_of(unicodedata.normalize("NFKC", key))
     form = "".join(seen.casefold().split())
     return re.sub(r"^0+(?=\d)|(?<=\d)\.0+$", "", form) if form[:1].isdigit() else form
@@ -342,7 +342,7 @@ def _kind(ids: dict[str, int]) -> str:
 
 
 def _example(ids: dict[str, int], kind: str) -> str:
-    """The first id, of texts the first that is no whole number."""
+    """First id; among texts the first that is no whole number."""
     first = next(iter(ids))
     if kind != "texts":
         return first

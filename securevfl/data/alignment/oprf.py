@@ -1,4 +1,4 @@
-"""An oblivious pseudo-random function of many identifiers, secure against parties that deviate.
+"""Oblivious pseudo-random function of many identifiers, secure against malicious parties.
 
 R (the receiver) ends with F(y) for each of its identifiers y and for no others; S (the sender) can
 compute F of any identifier. From Pinkas, Rosulek, Trieu, Yanai, "PSI from PaXoS" (Eurocrypt 2020),
@@ -88,7 +88,7 @@ def rows_sent(size: int) -> int:
 
 
 def value_bytes(receiver: int, sender: int) -> int:
-    """Bytes of a value that are compared: 40 + 2 log2(max(n_R, n_S)) bits, at least 80."""
+    """Bytes of a compared value: 40 + 2 log2(max(set sizes)) bits, at least 80."""
     return max(10, (40 + 2 * max(receiver, sender).bit_length() + 7) // 8)
 
 
@@ -224,7 +224,7 @@ class Sender:
 
 
 def _bound(told: bytes, context: bytes) -> bytes:
-    """Session of R's random bytes, of a fixed length, in a context."""
+    """Session key from the receiver's random bytes and a context, of fixed length."""
     return hashlib.sha256(b"securevfl psi 2 session" + told + context).digest()
 
 
@@ -251,7 +251,7 @@ def _oracle(hashed: np.ndarray) -> np.ndarray:
 
 
 def _starts(hashed: np.ndarray, m: int) -> np.ndarray:
-    """Places of bands, uniform but for m / 2^64."""
+    """Band positions, uniform up to m / 2^64."""
     return (hashed[:, 2] % np.uint64(m - BAND + 1)).astype(np.int64)
 
 
@@ -301,7 +301,7 @@ def _next_columns(streams: list[CipherContext], words: int) -> np.ndarray:
 
 
 def _summed(challenge: bytes, rows: np.ndarray) -> np.ndarray:
-    """The 64 sums of the check: of rows that the masks of a challenge choose, and one row more."""
+    """The 64 check sums: rows chosen by a challenge's masks, plus one further row each."""
     (stream,) = _streams(np.frombuffer(challenge, np.uint8)[None])
     masks = _next_columns([stream], len(rows) - 64)[0]
     summed: np.ndarray = add_selected(masks, rows[:-64]) ^ rows[-64:]

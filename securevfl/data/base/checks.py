@@ -1,4 +1,4 @@
-"""The checks that a `VerticalDataset` makes of its parts."""
+"""Checks of the parts of a `VerticalDataset`."""
 
 from __future__ import annotations
 

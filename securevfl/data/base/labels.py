@@ -1,4 +1,4 @@
-"""Labels of any type: classes numbered 0 to C - 1, or targets of a regression."""
+"""Labels of any type: classes numbered 0 to C - 1, or regression targets."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class RawLabels:
         return replace(self, values=np.array(texts, dtype=object))
 
     def task(self) -> Task:
-        """Tell classes from a regression's target.
+        """Task that the labels suggest: classification or regression.
 
         Texts, truth values and at most 20 distinct whole numbers are classes. DataError for more
         whole numbers which look like numbers of classes: from 0 or 1 on without a gap, each in five

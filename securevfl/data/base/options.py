@@ -40,7 +40,7 @@ class SplitKeywords(ScalingKeywords, total=False):
 
 
 class CodedKeywords(SplitKeywords, total=False):
-    """Options of data sets with columns of texts."""
+    """Options of data sets with text columns."""
 
     max_categories: int
     coding: str
@@ -66,7 +66,7 @@ class TableKeywords(ArrayKeywords, CodedKeywords, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class TableOptions:
-    """Options that say how a table becomes a data set.
+    """Options for turning a table into a data set.
 
     Parameters
     ----------

@@ -230,7 +230,7 @@ def draw_test_rows(
 
 
 def _check_strips(strips: str | None, image_shape: ImageShape | None) -> Strips | None:
-    """The strip rule, None for single pixels; refused if unknown, or without images."""
+    """Strip rule of images, None for single pixels; refused if unknown or without images."""
     if strips is None or strips == "pixels":
         return None
     if strips not in ("rows", "columns"):

@@ -1,4 +1,4 @@
-"""Columns of a data frame by role: label, features, groups. What is missing is refused by name."""
+"""Columns of a data frame by role (label, features, groups); missing ones are named."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Alone:
-    """Unaligned rows, each of a single party, and the labels of the first party's."""
+    """Unaligned rows, each held by a single party, with labels for the first party's."""
 
     parts: tuple[pd.DataFrame, ...]
     labels: RawLabels | None = None

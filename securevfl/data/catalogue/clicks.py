@@ -133,7 +133,7 @@ def clicks_dataset(
     notes: Sequence[str],
     options: CodedKeywords,
 ) -> VerticalDataset:
-    """Data set of fields that are texts, but for Criteo's counts, divided as in the paper."""
+    """Data set of text columns (and Criteo's counts), divided as in the paper."""
     columns = [name for own in owners for name in own]
     texts = [name for name in columns if name not in CRITEO_NUMBERS]
     frame = frame[[LABEL, *columns]].astype(dict.fromkeys(texts, "category"))

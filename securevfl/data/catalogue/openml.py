@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def fetch(facts: Facts, data_id: int) -> tuple[pd.DataFrame, pd.Series]:
-    """The features and the labels of a data set at OpenML.
+    """Features and labels of a data set from OpenML.
 
     scikit-learn keeps the file in its cache folder (``SCIKIT_LEARN_DATA``, or
     ``~/scikit_learn_data``) and checks its MD5. DataError if it is not in the cache and cannot be

@@ -127,6 +127,6 @@ def grow(
 
 
 def _numbers(tree: Any) -> Tree:
-    """The numbers of a tree of scikit-learn."""
+    """Numbers of a scikit-learn tree, as a `Tree`."""
     parts = tree.feature, tree.threshold, tree.children_left, tree.children_right
     return Tree(*(tuple(part.tolist()) for part in parts))

@@ -68,7 +68,7 @@ class PartyPreprocessor:
 
     @property
     def leaves(self) -> Forest:
-        """`forest`, or one without trees."""
+        """Trees of the party: `forest`, or an empty one."""
         return self.forest or Forest()
 
     @property

@@ -65,7 +65,7 @@ def _is_no_cell(kind: object) -> bool:
 
 
 def _arrow(path: Path) -> Any:
-    """An Arrow table from a file, or from a stream that was written to one."""
+    """Arrow table from a file in file or stream format."""
     import pyarrow
 
     with pyarrow.memory_map(str(path)) as source:

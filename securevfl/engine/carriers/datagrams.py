@@ -32,7 +32,7 @@ _HELLO_FIELDS = (int, int, bytes, bytes, bytes, bytes, bytes, bytes)
 
 
 class Head(NamedTuple):
-    """The open head of a datagram.
+    """Unencrypted header of a datagram.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Head(NamedTuple):
 
 
 class Content(NamedTuple):
-    """The sealed content of a datagram.
+    """Encrypted content of a datagram.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Content(NamedTuple):
 
 
 def seal(cipher: ChaCha20Poly1305, head: Head, content: Content, *, padded: bool) -> bytes:
-    """Bytes of a datagram. No two may be sealed with one head under one key.
+    """Encrypted bytes of a datagram; a head must not be reused under one key.
 
     Type and number make the nonce; the cipher is that of the number in its
     `securevfl.engine.carriers.handshake.Chain`. With `padded` the length is a power of two.

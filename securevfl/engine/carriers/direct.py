@@ -101,7 +101,7 @@ class DirectCarrier:
             transport.abort()
 
     async def _dial(self, peer: int, place: Place) -> None:
-        """Keep a connection to a peer; for ever."""
+        """Keep a connection to a peer, reconnecting without limit."""
         loop, wait = asyncio.get_running_loop(), _FIRST_WAIT
         while True:
             with suppress(OSError, TimeoutError):
@@ -116,7 +116,7 @@ class DirectCarrier:
             wait = min(2 * wait, _LONGEST_WAIT)
 
     def greet(self, connection: _Inward) -> None:
-        """Take in a new connection, which is a stranger's."""
+        """Register a new connection, still unauthenticated."""
         self._inward[connection] = self._strangers[connection] = None
         if len(self._strangers) > _STRANGERS + 2 * len(self._places):
             next(iter(self._strangers)).end()
@@ -127,7 +127,7 @@ class DirectCarrier:
         self._strangers.pop(connection, None)
 
     def arrive(self, connection: _Inward, data: bytes) -> None:
-        """Take a datagram. One that the session could open is no stranger's."""
+        """Receive a datagram; a valid one authenticates its connection."""
         if self._take is not None and self._take(data):
             self._strangers.pop(connection, None)
 
@@ -153,7 +153,7 @@ class _Outward(asyncio.Protocol):
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let the carrier dial again."""
+        """Reconnect after the connection was lost."""
         if not self.lost.done():
             self.lost.set_result(None)
 

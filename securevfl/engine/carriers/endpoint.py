@@ -64,7 +64,7 @@ class Endpoint:
         self._flush_to(peer)
 
     async def drain(self, seconds: float) -> bool:
-        """Wait at most so long until all frames are acknowledged; False if some are not."""
+        """Wait until all frames are acknowledged, at most `seconds`; return success."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while not self.session.idle and loop.time() < end:

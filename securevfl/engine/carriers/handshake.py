@@ -136,7 +136,7 @@ class Handshake:
         self.offer = offer._replace(signature=credentials.sign(self._stated(index, peer, offer)))
 
     def check(self, theirs: Offer) -> None:
-        """Refuse an offer that the peer's identity has not signed, by a SealError."""
+        """Raise SealError unless the peer's identity has signed its offer."""
         statement = self._stated(self.peer, self.index, theirs)
         if not self._credentials.has_signed(self.peer, theirs.signature, statement):
             raise SealError(f"link: an offer of {name_of(self.peer)} is not signed by it")
@@ -202,7 +202,7 @@ class Handshake:
         )
 
     def forget(self) -> None:
-        """Forget all secrets: the peer has the keys."""
+        """Delete all secrets, now that the peer has the keys."""
         self._secret = self._decapsulation = None
         self._shared = b""
 
@@ -211,11 +211,11 @@ class Handshake:
         return _hash(self._stated(self.index, self.peer, self.offer))
 
     def _stated(self, sender: int, receiver: int, offer: Offer) -> bytes:
-        """Statement of an offer, which is signed."""
+        """Bytes of an offer for its signature."""
         return wire.encode((_OFFER, self._credentials.context, sender, receiver, *offer[:-1]))
 
     def _answered(self, sender: int, own: bytes, heard: bytes, ciphertext: bytes) -> bytes:
-        """Statement of an answer, which is signed."""
+        """Bytes of an answer for its signature."""
         return wire.encode((_ANSWER, self._credentials.context, sender, own, heard, ciphertext))
 
 
@@ -240,7 +240,7 @@ class Chain:
         return vars(self) | {"_newest": None}
 
     def cipher(self, number: int) -> ChaCha20Poly1305:
-        """Cipher of a number. Nothing is forgotten yet, as the number may be forged.
+        """Cipher for a datagram number; no key is deleted yet, as the number may be forged.
 
         WireError for a number whose key is forgotten, or that is too far ahead.
         """

@@ -31,7 +31,7 @@ class Piece:
 
 @dataclass
 class _Stored:
-    """A datagram that is not acknowledged."""
+    """A sent datagram that is not yet acknowledged."""
 
     data: bytes
     left: float  # when it was sent last
@@ -117,7 +117,7 @@ class Outgoing:
         return min([self._timer, *(kept.left + self._gap_wait for _, kept in self._gaps())])
 
     def acknowledge(self, expected: int, later: int, now: float) -> None:
-        """Forget the datagrams that the peer has, by `Content.expected` and `Content.later`.
+        """Delete datagrams that the peer has, by `Content.expected` and `Content.later`.
 
         An acknowledgement of datagrams that were never sent is ignored.
         """
@@ -151,7 +151,7 @@ class Outgoing:
         return self._next < lowest + WINDOW and self._under_way < self._most_under_way
 
     def _again(self, now: float) -> list[_Stored]:
-        """Stored datagrams to be sent again: gaps that the peer reported, or at the timer's end."""
+        """Stored datagrams to resend: gaps reported by the peer, or all after a timeout."""
         if self._all_again:
             self._all_again = False
             return [kept for kept in self._kept.values() if not kept.arrived]
@@ -240,7 +240,7 @@ class Incoming:
         return number >= self.expected and number not in self._early
 
     def put(self, number: int, piece: Piece) -> list[bytes]:
-        """Take a piece in, and return the frames that are now whole and next in order.
+        """Store a piece; return the frames that are now complete and next in order.
 
         WireError for pieces that make no frame, or one above the bound. The link is then of no use.
         """

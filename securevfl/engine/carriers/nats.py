@@ -83,7 +83,7 @@ def certificate_fingerprint(certificate: bytes) -> str:
 
 
 def user_key(public: bytes) -> str:
-    """An Ed25519 public key as NATS writes that of a user."""
+    """Text of an Ed25519 public key in the NATS format for users."""
     content = bytes([_USER]) + public
     check = binascii.crc_hqx(content, 0).to_bytes(2, "little")
     return base64.b32encode(content + check).decode().rstrip("=")
@@ -101,14 +101,14 @@ def subject(token: str, sender: int | None, receiver: int | None) -> str:
 
 
 class _RefusedError(CarrierError):
-    """A relay that will refuse this party again, or that is not the expected one."""
+    """Refusal by a relay that would repeat it, or that is not the expected one."""
 
 
 _FAILURES = (CarrierError, OSError, EOFError, ValueError)  # of an attempt to connect
 
 
 class NatsCarrier:
-    """A party's connection to a relay. It reconnects for ever, by the addresses in turn.
+    """A party's connection to a relay; it reconnects without limit, by all addresses in turn.
 
     Parties at different relays would never hear each other. So a party at a later relay looks every
     five seconds whether an earlier one lets it in, and goes back: all meet at the first that works.
@@ -172,7 +172,7 @@ class NatsCarrier:
                 await task
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Read until the connection is lost; then find another one; for ever."""
+        """Read until the connection is lost, then reconnect, without limit."""
         while True:
             watch = asyncio.create_task(self._watch(writer))
             try:
@@ -187,7 +187,7 @@ class NatsCarrier:
     async def _connect_somewhere(
         self, *, give_up: bool = False
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the first relay that lets this party in.
+        """Connection to the first relay that accepts this party.
 
         With `give_up`, a CarrierError tells that every relay refuses for good.
         """
@@ -220,7 +220,7 @@ class NatsCarrier:
     async def _try(
         self, address: RelayAddress
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to one relay, and be let in.
+        """Connect to one relay and log in.
 
         Raises CarrierError, OSError, EOFError, ValueError.
         """
@@ -343,7 +343,7 @@ async def _line(reader: asyncio.StreamReader) -> bytes:
 
 
 def _length(line: bytes) -> int:
-    """Length of the frame that a line announces.
+    """Frame length stated in a line.
 
     ValueError for one above the bound: nothing of it is read.
     """

@@ -48,7 +48,7 @@ _FIRST_HELLO, _LONGEST_HELLO = 0.2, 5.0  # seconds until an introduction is repe
 
 
 class _Link:
-    """The link to one incarnation of a peer, or to a peer of which none is known."""
+    """Link to one incarnation of a peer, or to a peer not yet known."""
 
     def __init__(self, handshake: Handshake, largest: int, peers: int) -> None:
         self.handshake = handshake
@@ -180,7 +180,7 @@ class Session:
         link.outgoing.push(frame)
 
     def expect(self, peer: int, epoch: int) -> None:
-        """Learn from others of a new incarnation of a peer.
+        """Register a new incarnation of a peer, reported by others.
 
         Frames to it are stored until it is present; those to an earlier one are lost.
         """
@@ -309,7 +309,7 @@ class Session:
         return made
 
     def _meet(self, peer: int, link: _Link, offer: Offer, answer: Answer, now: float) -> None:
-        """Take in an introduction: of a new incarnation, of one that answers, or of a known one."""
+        """Process an introduction: of a new incarnation, an answering one, or a known one."""
         said = offer.epoch, offer.attempt
         if said < link.newest or (self._told and offer.epoch != link.expected):
             return

@@ -40,7 +40,7 @@ def node_address() -> str:
 
 @contextmanager
 def _own_handler_of_sigterm() -> Iterator[None]:
-    """Put back this process's handler of SIGTERM, which Ray replaces by one that exits."""
+    """Context that restores this process's handler of SIGTERM, which Ray replaces."""
     own = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -95,7 +95,7 @@ def _ask_once(address: str, seconds: float) -> None:
 
 
 def _ask_for_a_token() -> None:
-    """Have a cluster that this process starts refuse whoever does not know a random token."""
+    """Protect a cluster started by this process with a random token."""
     from importlib import import_module
 
     if "RAY_AUTH_MODE" in os.environ:

@@ -329,7 +329,7 @@ class Cluster:
         return self._before + (0 if self._zero is None else time.monotonic_ns() - self._zero)
 
     def _anybody_is_away(self) -> bool:
-        """Whether a party's new process is not there yet, or will never be."""
+        """Whether some party's new process is missing, temporarily or for good."""
         records = self._records.values()
         return any(r.begin is not None or r.ending or r.lost for r in records)
 
@@ -445,7 +445,7 @@ class Cluster:
             raise max(failed, key=lambda one: one.lie is not None).error("cluster")
 
     def _check_silence(self) -> None:
-        """Take parties as down that have not answered in time."""
+        """Count parties as down that have not answered in time."""
         now = time.monotonic()
         for index, record in self._records.items():
             trains = record.begin is None and record.setup_done

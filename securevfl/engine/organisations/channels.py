@@ -44,7 +44,7 @@ class Channels:
         return self._carrier.connected
 
     def attach(self, tag: bytes, take: Take, changed: Changed | None) -> None:
-        """Call `take` with each datagram of a channel, and `changed` as the connection changes."""
+        """Call `take` on each datagram of a channel, and `changed` on connection changes."""
         self._takes[tag] = take
         if changed is not None:
             self._changes[tag] = changed

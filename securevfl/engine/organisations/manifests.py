@@ -97,7 +97,7 @@ async def obtain_manifest(
 
 
 def _waiting(patience: float) -> list[tuple[float, str]]:
-    """Sentences of a party that waits for the manifest, each after so many seconds."""
+    """Sentences for a party that waits for the manifest, each with its time in seconds."""
     return [
         (_MOMENT, "waits for the server, which has the manifest"),
         (

@@ -58,7 +58,7 @@ class Phase:
     advance: Callable[[PartyHost], None]
 
     def rounds(self) -> tuple[int, ...]:
-        """Rounds of which the party has checkpoints to go on from."""
+        """Rounds with a checkpoint from which the party can continue."""
         if self.store.entropy() is None:  # without it the party would be another one
             return ()
         return tuple(self.store.whole())

@@ -260,7 +260,7 @@ class Process:
         )
 
     def _check_links(self, phase: Phase) -> None:
-        """Refuse to go on without a link that was given up, unless the protocol does without."""
+        """Refuse to continue without a failed link, unless the protocol permits it."""
         cut_off = self.index != SERVER and name_of(SERVER) in self._gave_up
         if not self._gave_up or (phase.tolerant and not cut_off):
             return
@@ -271,7 +271,7 @@ class Process:
         )
 
     def _must_go_back(self, phase: Phase) -> bool:
-        """Whether the era of the running host is over."""
+        """Whether the running host's era is over, so that it must restart."""
         lives = self.roster.lives
         if lives == self._era or (self._result and not self.roster.undone(phase.number)):
             return False

@@ -62,7 +62,7 @@ class Roster:
         return [n for n in self.peers if n in self._heard and now - self._heard[n] > seconds]
 
     def absent(self, phase: int) -> list[int]:
-        """Parties that were never heard, or are still in an earlier phase."""
+        """Parties never heard, or still in an earlier phase."""
         return [n for n in self.peers if n not in self.newest or self.newest[n].phase < phase]
 
     def agreed(self, phase: int, era: tuple[int, ...]) -> bool:

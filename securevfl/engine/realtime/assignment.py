@@ -28,7 +28,7 @@ from securevfl.errors import ConfigurationError, RunError
 
 @dataclass(frozen=True)
 class PartyAssignment:
-    """The assignment of a run's actors; plain values only, but for `make`.
+    """Assignment of a run's actors, in plain values except `make`.
 
     Attributes
     ----------

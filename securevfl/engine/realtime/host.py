@@ -154,7 +154,7 @@ class PartyHost(Owner):
         self._guard(lambda: self._runner.start(setup_done=self._runner.setup_done))
 
     def add_peers(self, epochs: dict[int, int]) -> None:
-        """Learn new incarnations of other parties."""
+        """Register new incarnations of other parties."""
         self.links.add_peers(epochs)
 
     def take(self, data: Any, sender: int | None = None) -> None:
@@ -174,7 +174,7 @@ class PartyHost(Owner):
             self._arrive(message)
 
     def reject(self, error: Exception) -> None:
-        """Count and record bytes that were refused, by the reason."""
+        """Count and record refused bytes, with the reason."""
         self._tell_rejected("rejected", {"why": str(error)})
 
     def _refused(self, message: Message) -> bool:

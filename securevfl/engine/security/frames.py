@@ -136,7 +136,7 @@ class Links:
         self._links = {peer: _Link() for peer in peers if peer != index}
 
     def add_peers(self, epochs: Mapping[int, int]) -> None:
-        """Learn new incarnations; a frame of one that is not known is refused."""
+        """Register new incarnations; frames of unknown ones are refused."""
         for peer, epoch in epochs.items():
             if epoch > self.epoch_of(peer) and peer in self._links:
                 self._links[peer] = _Link(epoch)

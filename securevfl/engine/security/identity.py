@@ -119,7 +119,7 @@ class Identity:
 
     @property
     def relay(self) -> Ed25519PrivateKey:
-        """The key by which a relay lets the party in, derived from the identity by HKDF.
+        """Key for access to a relay, derived from the identity by HKDF.
 
         A relay chooses what is signed with it (a nonce), so it is a key of its own: no signature
         that a hostile relay asks for is one of the identity.
@@ -381,7 +381,7 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """Inverse of `write`; `check` verifies the signatures.
+        """Manifest from a file (inverse of `write`); `check` verifies the signatures.
 
         ConfigurationError when the file is no manifest.
         """

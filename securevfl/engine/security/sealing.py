@@ -202,7 +202,7 @@ class Sealer:
             yield head + body
 
     def skip_to(self, receiver: int, counter: int) -> None:
-        """Give the next message to a receiver this counter; the counters below stay unused.
+        """Set the counter of the next message to a receiver; lower counters stay unused.
 
         ValueError when a counter might be used twice.
         """
@@ -322,7 +322,7 @@ def _rejected(sender: int, kind: str, round: int, epoch: int, why: str) -> SealE
 
 
 class Sealing:
-    """The sealed links of all parties of a simulation.
+    """Encrypted links of all parties of a simulation.
 
     A restoration begins a new *incarnation*, with new keys of all parties. Earlier keys open
     what was under way in the checkpoint.
@@ -347,7 +347,7 @@ class Sealing:
     def seal(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, payload: bytes
     ) -> bytes:
-        """Sealed bytes that `sender` puts on the wire."""
+        """Encrypted bytes that `sender` puts on the wire."""
         return self._sealers[sender].seal(receiver, kind, round, epoch, payload)
 
     def seal_each(
@@ -365,7 +365,7 @@ class Sealing:
     def open(
         self, sender: int, receiver: int, kind: str, round: int, epoch: int, sealed: bytes
     ) -> bytes:
-        """Payload that `receiver` reads, sealed in this incarnation or an earlier one.
+        """Payload decrypted by `receiver`, from its present or an earlier incarnation.
 
         SealError as for `Sealer.open`, by the keys of this incarnation.
         """

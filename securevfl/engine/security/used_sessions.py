@@ -24,7 +24,7 @@ def list_beside(key: Path) -> Path:
 
 
 def use_session(path: Path, session: str, run: str, folder: Path | None = None) -> None:
-    """Note that a session is used in a run; refuse one that was used in another.
+    """Note that a run uses a session; refuse a session used in another run.
 
     ConfigurationError when the session was used in another run, or the list cannot be read or
     written.

@@ -25,7 +25,7 @@ _NOW, _PARTIES, _LINKS = range(3)  # no time has passed; a tick of parties that 
 
 
 class Clock(Protocol):
-    """Virtual time, and the moments at which the fault schedule is looked at."""
+    """Virtual time, and the moments of checks of the fault schedule."""
 
     @property
     def now(self) -> int:
@@ -110,7 +110,7 @@ class CrashInjector:
         self.counted = 0
 
     def begin(self) -> None:
-        """Schedule a look at each scripted begin or end of an outage."""
+        """Schedule a check at each scripted start or end of an outage."""
         for seconds in self._schedule.moments:
             self._clock.schedule_faults(round_ns(seconds), _NOW)
 
@@ -128,7 +128,7 @@ class CrashInjector:
             self._clock.schedule_faults(self._clock.now, _NOW)
 
     def event_recorded(self) -> None:
-        """Note that a party has recorded an event: the run makes headway."""
+        """Note that a party recorded an event, which means progress."""
         self._idle_ticks = 0
         self._cut.clear()
 

@@ -58,7 +58,7 @@ class EventQueue:
         return events[0][0] if events else None
 
     def end_instant(self) -> None:
-        """Note that all of this instant has happened."""
+        """Note that all events of this instant are done."""
         self.number = _ALL
 
     def pass_quietly(self, instant: int) -> bool:
@@ -69,7 +69,7 @@ class EventQueue:
         return True
 
     def take(self, count: int) -> int:
-        """First of so many numbers, one for each of some messages."""
+        """Reserve `count` consecutive event numbers; return the first."""
         self._scheduled += count
         return self._scheduled - count
 
@@ -79,7 +79,7 @@ class EventQueue:
             heapq.heappush(self.quiet, time)
 
     def schedule_as(self, time: int, number: int, kind: int, subject: object) -> None:
-        """Add an event that has the number of a message."""
+        """Schedule an event under a message's number."""
         heapq.heappush(self.events, (time, number, kind, subject))
 
     def schedule(self, time: int, kind: int, subject: object) -> None:

@@ -233,7 +233,7 @@ class Simulation:
             slot.take_arrived()
 
     def _happen(self, kind: int, subject: Any) -> None:
-        """Let one event of the queue happen, other than an arrival."""
+        """Carry out one event of the queue other than an arrival."""
         if kind == TOGETHER:
             self._transmit(subject)
         elif kind == DEPART:
@@ -474,7 +474,7 @@ class Simulation:
         own.uplink_free = free
 
     def _leaves(self, message: Message) -> bool:
-        """Whether a message that is to depart is neither lost nor given up."""
+        """Whether a departing message is neither lost nor withdrawn."""
         if self._crashes is not None and not self._crashes.departs(message):
             return False
         if self._aborts and self._is_stale(message):
@@ -511,7 +511,7 @@ class Simulation:
         return True
 
     def inject(self, message: Message, at: float) -> None:
-        """Let a message that no engine sent arrive at a virtual second, as if from a liar.
+        """Have a forged message arrive at a virtual second, as if from a liar.
 
         It is no part of the transcript, and no link seals it.
         """
@@ -658,7 +658,7 @@ class Simulation:
             self._crashes.keep_ahead(slot)
 
     def _at_rest(self, slot: PartySlot) -> None:
-        """Copy a party that is at a safe point, or has ended."""
+        """Copy a party that is at a safe point or has ended."""
         self._snapshot.take(slot)
         if self._crashes is not None:
             self._crashes.keep(slot)

@@ -308,13 +308,13 @@ class PartySlot(Owner):
 
     @property
     def coming(self) -> list[Coming]:
-        """Messages that arrive without an event."""
+        """Messages on their way without events."""
         return [one for coming in self._coming.values() for one in coming]
 
     # -- the party's clock ---------------------------------------------------------------------
 
     def set_timer(self, seconds: float, wait: int) -> None:
-        """Let a wait time out; the time counts from when the party is free."""
+        """Set a wait's timeout, counted from when the party is free."""
         # A busy party would wait only once it is free; where computing is charged, the timer starts
         # then.
         due = max(self._queue.now, self.busy_until) + round_ns(seconds)
@@ -325,7 +325,7 @@ class PartySlot(Owner):
         self._at_rest(self)
 
     def step_begins(self) -> int:
-        """Start the stopwatch if computing is measured; returns when the step around this began."""
+        """Start the stopwatch if computing is measured; return the start of the outer step."""
         outer = self._stopwatch
         if self._measured:
             self._stopwatch = perf_counter_ns()
@@ -391,7 +391,7 @@ class PartySlot(Owner):
         return self.busy_until
 
     def work(self, activity: str, round: int, nanoseconds: int) -> int:
-        """Keep the party busy with the activity of a round; returns when that is done.
+        """Make the party busy with an activity of a round; return its end.
 
         Messages that the activity sends in one instant are one piece of work.
         """

@@ -32,7 +32,7 @@ def _step(size: int, *, real: bool) -> Callable[..., Any]:
             return builder.add(total, rings.product(builder, a, b))
 
         def again(place: Any) -> Any:
-            """The number there, which the compiler takes for another one in each step."""
+            """The number at a place, hidden from the compiler's optimiser."""
             value = opaque(builder, builder.load(place))
             builder.store(value, place)
             return value

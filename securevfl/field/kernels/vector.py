@@ -84,7 +84,7 @@ class Plan(NamedTuple):
 
 
 class _Product:
-    """The code of one matrix product; see `tile` and `Plan`.
+    """Code generator of one matrix product; see `tile` and `Plan`.
 
     Columns are packed, centred, into a panel [block][term][vectors] that stays in the L2 cache;
     then each group of rows passes over the panel's blocks, one register tile each. The limbs of a

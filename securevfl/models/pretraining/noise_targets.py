@@ -79,7 +79,7 @@ class NoiseTargets:
         return loss, self.network.update(rows, inner)
 
     def reassign(self, z: np.ndarray, places: np.ndarray) -> None:
-        """Exchange the targets of a batch so that the sum of z . t is largest."""
+        """Exchange the targets within a batch so that the sum of z . t is largest."""
         from scipy.optimize import linear_sum_assignment
 
         own = self.assigned[places]

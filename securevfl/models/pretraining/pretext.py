@@ -269,7 +269,7 @@ class TwoViews(Objective):
 
     @abstractmethod
     def compare(self, query: Tensor, key: Tensor, side: int) -> Tensor:
-        """C(query, key); `side` is 0 or 1, the view of which the query is."""
+        """Comparison C(query, key); `side` (0 or 1) is the view of the query."""
 
     def seen(self, keys: Sequence[Tensor]) -> None:
         """Register the keys of both views; only methods with a memory of keys do so."""
@@ -346,7 +346,7 @@ class Moco(_Slow):
         return momentum_contrast(query, key, memory, self.sizes.temperature)
 
     def seen(self, keys: Sequence[Tensor]) -> None:
-        """Remember the keys that the queries of each direction were compared with."""
+        """Store the keys with which each direction's queries were compared."""
         for memory, key in zip(self.memories, reversed(keys), strict=True):
             memory.push(key)
 

@@ -139,7 +139,7 @@ class HeldOut:
     stopping: EarlyStopping
 
     def take(self, network: ClientNetwork, centre: Centre) -> None:
-        """Tell early stopping the loss on the held-out rows after an epoch.
+        """Pass the loss on held-out rows after an epoch to early stopping.
 
         Raises
         ------

@@ -21,7 +21,7 @@ Array = NDArray[Any]
 
 @intrinsic
 def _fetch(context: Any, address: Any) -> Any:
-    """Ask for the line at an address; one that is not ours does no harm."""
+    """Prefetch the cache line at an address; an invalid address is harmless."""
 
     def generate(context: Any, builder: Any, _: Any, args: Any) -> Any:
         fetch(builder, args[0], LINE)

@@ -71,7 +71,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Operands:
-    """Places that a tile reads and writes: LLVM values."""
+    """Addresses that a tile reads and writes, as LLVM values."""
 
     left: Any
     right: Any
