@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class Registry(Generic[_T]):
-    """Objects of one kind by name, found when they are first asked for.
+    """Registry of objects of one kind by name, found on first use.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Registry(Generic[_T]):
         self._all_needed = all_needed
 
     def get(self, name: str) -> _T:
-        """The object of a name.
+        """Object with this name.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class Registry(Generic[_T]):
         return found[name]
 
     def refuse_broken(self, name: str) -> None:
-        """Refuse a name of which an entry point is broken, as `get` does."""
+        """Refuse a name whose entry point is broken, as `get` does."""
         broken = self._entries[1]
         if name in broken:
             raise broken[name]
@@ -93,12 +93,12 @@ class Registry(Generic[_T]):
         return found
 
     def forget(self) -> None:
-        """Look again at the next call, as after an installation."""
+        """Search again at the next call, for example after an installation."""
         self.__dict__.pop("_entries", None)
 
     @cached_property
     def _entries(self) -> tuple[dict[str, _T], dict[str, ConfigurationError]]:
-        """Objects by name, and what is wrong with the others."""
+        """Objects by name, and errors for names that cannot be loaded."""
         from importlib.metadata import entry_points
 
         found: dict[str, _T] = dict(self._built_in())
@@ -118,7 +118,7 @@ class Registry(Generic[_T]):
         return found, broken
 
     def _loaded(self, entry: Any) -> _T:
-        """The object of an entry point, if it is of the kind and has the entry's name."""
+        """Object of an entry point, checked for its kind and name."""
         where = _place(entry, self.group)
         try:
             thing = entry.load()
@@ -139,13 +139,13 @@ class Registry(Generic[_T]):
 
 
 def _place(entry: Any, group: str) -> str:
-    """An entry point and its package, in words."""
+    """Phrase for an entry point and its package."""
     package = getattr(getattr(entry, "dist", None), "name", None)
     of = "" if package is None else f" of the package {package}"
     return f"entry point {entry.name!r} of group {group}{of}: {entry.value}"
 
 
 def _lacking(thing: object) -> str:
-    """Names that an abstract class leaves undefined, in words; empty for anything else."""
+    """Phrase for the names that an abstract class leaves undefined; "" for other objects."""
     names = sorted(getattr(thing, "__abstractmethods__", ())) if isinstance(thing, type) else []
     return f": it does not define {', '.join(names)}" if names else ""

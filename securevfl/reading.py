@@ -1,4 +1,4 @@
-"""Files of strangers: parsed with bounds, and refused by an exception of this library."""
+"""Reading of untrusted files: parsed with bounds, and refused by this library's errors."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NOT_PARSED = (ValueError, RecursionError)
 
 
 class Stored(BaseModel):
-    """Fields of a file of ours: of these types and no others, and without infinities and NaN."""
+    """Fields of a stored file: given types only, without infinities and NaN."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
     def check(cls, content: Any) -> None:
-        """Compare what was read with the fields.
+        """Compare a file's content with the fields.
 
         Raises
         ------
@@ -59,7 +59,7 @@ _HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Arrays of an .npz file by name. What they declare is checked before memory is taken.
+    """Arrays of an .npz file by name; declared sizes are checked before memory is used.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 def read_pieces(
     path: Path, columns: Mapping[str, str], rows: int
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Columns of one length in an .npz file, `rows` rows at a time; no more is in memory.
+    """Columns of one length in an .npz file, `rows` rows at a time to bound memory.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def read_pieces(
 def _streams(
     archive: zipfile.ZipFile, opened: ExitStack, columns: Mapping[str, str]
 ) -> dict[str, IO[bytes]]:
-    """The columns, each open for reading."""
+    """Open streams of the columns."""
     missing = [name for name in columns if f"{name}.npy" not in archive.namelist()]
     if missing:
         raise ValueError(f"it has other columns than this version: no {', '.join(missing)}")
@@ -137,7 +137,7 @@ def _streams(
 def _declared_rows(
     archive: zipfile.ZipFile, streams: Mapping[str, IO[bytes]], columns: Mapping[str, str]
 ) -> int:
-    """Rows that all columns declare."""
+    """Number of rows that all columns declare."""
     declared = set()
     for name, stream in streams.items():
         shape, _, dtype = _header(stream)
@@ -160,7 +160,7 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
 
 
 def read_small(path: Path, name: str, most: int) -> np.ndarray:
-    """One array of an .npz file, of at most so many bytes; errors are those of `read_arrays`."""
+    """One array of an .npz file, at most `most` bytes; errors are those of `read_arrays`."""
     try:
         with zipfile.ZipFile(path) as archive:
             member = archive.getinfo(f"{name}.npy")
@@ -174,7 +174,7 @@ def read_small(path: Path, name: str, most: int) -> np.ndarray:
 
 
 def count_rows(path: Path, columns: Mapping[str, str]) -> int:
-    """Rows that the columns of an .npz file declare; nothing of them is read."""
+    """Number of rows declared by the columns of an .npz file, whose data are not read."""
     try:
         with zipfile.ZipFile(path) as archive, ExitStack() as opened:
             streams = _streams(archive, opened, columns)
@@ -186,7 +186,7 @@ def count_rows(path: Path, columns: Mapping[str, str]) -> int:
 
 
 def most_unpacked(path: Path) -> int:
-    """Bytes to which a packed file may unpack: what is packed better is meant to fill memory."""
+    """Largest permitted size of a file after decompression; a larger one looks like an attack."""
     return max(_SMALL, _RATIO * path.stat().st_size)
 
 
@@ -200,7 +200,7 @@ def _check_size(declared: int, path: Path) -> None:
 
 
 def refuse_beyond_memory(declared: int) -> None:
-    """Refuse arrays that would fill more than half of the memory that is free.
+    """Refuse arrays larger than half of the free memory.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def refuse_beyond_memory(declared: int) -> None:
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """One member; its shape must declare as many bytes as the archive does."""
+    """Array of one archive member; its declared size must match the archive's."""
     with archive.open(member) as stream:
         shape, fortran, dtype = _header(stream)
         nbytes = math.prod(shape) * dtype.itemsize

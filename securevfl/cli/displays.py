@@ -206,6 +206,6 @@ class Bar:
             self._progress.update(self._task, figures=text)
 
     def note(self, text: str) -> None:
-        """Write a line above the bar, and give the cursor back: the process may end any time."""
+        """Write a line above the bar; restore the cursor, since the process may end any time."""
         self._console.print(text)
         self._console.show_cursor(True)

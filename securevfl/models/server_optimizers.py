@@ -149,7 +149,7 @@ class FedAdam(Adaptive):
 
 
 class FedYogi(Adaptive):
-    """``v = v - (1 - b2) t^2 sign(v - t^2)``: v changes by no more than t^2, up or down."""
+    """Moment ``v = v - (1 - b2) t^2 sign(v - t^2)``: the change of v is bounded, up or down."""
 
     def second_moment(self, v: np.ndarray, t: np.ndarray, m: np.ndarray) -> np.ndarray:
         """New second moment v: a step of size (1 - b2) t^2 from v towards t^2."""

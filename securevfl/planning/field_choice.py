@@ -1,4 +1,4 @@
-"""The field and the fractional bits with which no decoded sum can wrap."""
+"""Choice of a field and fractional bits for which no decoded sum can wrap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DATA_BITS, MODEL_BITS = 20, 24  # more is of no use: float32 weights have 24
 
 @dataclass(frozen=True)
 class Bits:
-    """A field and fractional bits that cannot wrap.
+    """A field and fractional bits with which sums cannot wrap.
 
     Attributes
     ----------

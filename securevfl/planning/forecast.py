@@ -362,7 +362,7 @@ def _sizes(
     degree: int,
     options: Mapping[str, Any],
 ) -> tuple[Shape, list[RowSums], tuple[np.ndarray, ...]]:
-    """Shape of the data, a bound on each client's row sums, and training columns, if there are."""
+    """Shape of the data, a bound on each client's row sums, and training columns if available."""
     if data is None:
         if not (rows and features):
             raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Prices of the levels of security of a protocol: bytes, messages, and stragglers lost."""
+"""Cost of a protocol's security levels: bytes, messages, and tolerated stragglers lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from securevfl.protocols.base.schedule import Shape
 
 @dataclass(frozen=True)
 class Level:
-    """Price of a run at a level of security.
+    """Cost of a run at one security level.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Level:
 def levels_of(
     cls: type[Protocol], shape: Shape, options: Mapping[str, Any], *, sealed: bool
 ) -> tuple[Level, ...]:
-    """Prices of the levels of security with these options; empty if the protocol has one level."""
+    """Cost of each security level with these options; empty if there is only one level."""
     names = levels_of_protocol(cls) if "security" in cls.Config.model_fields else ()
     return tuple(_level(cls, shape, {**options, "security": name}, sealed) for name in names)
 

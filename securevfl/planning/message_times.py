@@ -192,7 +192,7 @@ class Timeline:
         return arrivals
 
     def _abort(self, told: Sequence[int], arrivals: np.ndarray) -> None:
-        """Drop the work of older rounds at clients that hear of a newer one from the server."""
+        """Drop work for older rounds at clients that hear of a newer round."""
         if self._conditions.delay_mode != "abort" or self._round == self._told:
             return
         self._told = self._round
@@ -231,7 +231,7 @@ class Timeline:
         return self._conditions.work(post.operations[0]) / 1e9
 
     def _answer(self, stage: Stage, heard: np.ndarray) -> None:
-        """The clients work, send, and the server waits for so many of the last post."""
+        """Let clients work and send; the server waits for the required number of the last post."""
         late = self._delay(stage.activity)
         self._busy = np.maximum(self._busy, heard)
         seconds = np.zeros(self._parties)
@@ -333,7 +333,7 @@ MANY: dict[str, Callable[[np.random.Generator, float, int], np.ndarray]] = {
 
 
 def draw(law: Delay | Trace, round: int, count: int, stream: np.random.Generator) -> np.ndarray:
-    """Independent delays in seconds, (count,); of a trace the one value of the round."""
+    """Independent delays in seconds, (count,); for a trace, copies of the round's value."""
     if isinstance(law, Trace):
         return np.full(count, law.seconds(0, 0, round, ""))
     return law.shift + law.mean * MANY[law.law](stream, law.shape, count)

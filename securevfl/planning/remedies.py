@@ -27,7 +27,7 @@ _OF_THE_FIELD = ("prime", "data_bits", "model_bits")  # each protocol takes its 
 
 @dataclass(frozen=True)
 class Remedy:
-    """A changed plan in which one straggler does no harm, or more.
+    """A changed plan that tolerates at least one straggler.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ def _lowered(protocol: type[Protocol], config: Any) -> Iterator[tuple[type[Proto
 
 
 def _helped(planned: Planned, best: Choice) -> Iterator[tuple[type[Protocol], Any, str]]:
-    """Protocols with helpers, and the least number of these that leaves room for a straggler."""
+    """Protocols with helpers, and the fewest helpers that make room for a straggler."""
     for protocol in find_protocols().values():
         if "helpers" not in protocol.Config.model_fields:
             continue

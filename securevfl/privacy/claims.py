@@ -131,12 +131,12 @@ class Claim:
 
     @property
     def about(self) -> Asset:
-        """The asset that the claim is about."""
+        """Asset that the claim protects."""
         return self.asset
 
     @property
     def notion(self) -> Strength:
-        """The strength of protection that is claimed."""
+        """Claimed strength of protection."""
         return self.strength
 
     @property

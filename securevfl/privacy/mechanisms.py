@@ -54,7 +54,7 @@ def clip_finite_rows(rows: np.ndarray, bound: float) -> np.ndarray:
 
 
 def clip_gradient(rows: np.ndarray, gradient: np.ndarray, bound: float) -> np.ndarray:
-    """Gradient with respect to the rows from that with respect to the clipped rows.
+    """Gradient for the original rows, from the gradient for the clipped rows.
 
     ``g`` where |h| <= C, else ``(C / |h|) (g - h (h . g) / |h|^2)``: what would only lengthen a
     clipped row has no effect on it.
@@ -80,7 +80,7 @@ def clip_gradient(rows: np.ndarray, gradient: np.ndarray, bound: float) -> np.nd
 
 
 def _scale(rows: np.ndarray, bound: float) -> np.ndarray:
-    """min(1, C / |h|) of each row, as a column."""
+    """Scale factor min(1, C / |h|) of each row, as a column."""
     norms = np.sqrt((rows * rows).sum(axis=1, keepdims=True))
     scale: np.ndarray = bound / np.maximum(norms, bound)
     return scale
@@ -323,7 +323,7 @@ def own_gradients(gradient: np.ndarray, samples: np.ndarray) -> np.ndarray:
 
 
 def mean_gradient(own: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Inverse of `own_gradients`; rows of padding are zero."""
+    """Mean gradient from the rows' own ones (inverse of `own_gradients`); zeros for padding."""
     true = samples >= 0
     gradient = np.zeros((len(samples), own.shape[1]), np.float32)
     gradient[true] = own / np.float32(true.sum())

@@ -120,7 +120,7 @@ class Odometer:
 
     @property
     def share(self) -> float:
-        """Equations for each unknown; 1 and more: the columns may be determined."""
+        """Equations for each unknown; from 1 on the columns may be determined."""
         return self.equations / max(self.unknowns, 1)
 
     @property
@@ -228,7 +228,7 @@ class Odometer:
         )
 
     def _spanning(self) -> str:
-        """Words on the rank, and on the round from which the sums determine the space."""
+        """Phrase on the rank, and the round from which sums determine the space."""
         most = "at most " * self.at_most
         return (
             f"From r = {most}{self.rank} equations a row on, at this width from round "
@@ -257,7 +257,7 @@ class Odometer:
 
 
 def refuse_width(who: str, unknowns: int, width: int, share: float) -> None:
-    """Refuse embeddings of which a single sum is more than a budget of sums allows.
+    """Refuse embeddings so wide that a single sum exceeds the budget of sums.
 
     Raises
     ------

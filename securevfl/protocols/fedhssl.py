@@ -180,7 +180,7 @@ class Learner:
     projection: int
 
     def project(self, samples: np.ndarray) -> Secret:
-        """z, the client's projections of a batch."""
+        """Projections z of a batch by the client."""
         shape = (len(samples), self.projection)
         found: Secret = self.cross.call(
             projection, self.encoders, self.rows[0], samples, shape=shape
@@ -188,7 +188,7 @@ class Learner:
         return found
 
     def meet(self, samples: np.ndarray, received: Sequence[Secret]) -> Secret:
-        """Step 1 of pre-training, towards others' projections; returns the loss."""
+        """Step 1 of pre-training, towards others' projections; return the loss."""
         given = self.cross, self.rows[0], samples, *received
         loss: Secret
         (loss,) = self.encoders.step(meet, *given, shapes=[()], of=[np.float64], changes=2)
@@ -202,7 +202,7 @@ class Learner:
         return loss
 
     def upper(self) -> dict[str, Secret]:
-        """Weights that are shared, by name."""
+        """Shared weights by name."""
         found = self.encoders.call(upper, self.local, shapes=list(self.shapes.values()))
         return dict(zip(self.shapes, found, strict=True))
 
@@ -494,7 +494,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
         return (opening, *(pretraining if first else ()), *split)
 
     def batch_of(self, round: int) -> int:
-        """Number of the batch that a round of split training has."""
+        """Number of the batch in a round of split training."""
         return round - int(self.config.pretrain_epochs) * (self.layout.per_epoch + 1)
 
     def inputs(self, world: World) -> IdealFedHssl:
@@ -531,7 +531,7 @@ class FedHssl(OpenEmbeddings, DownstreamProtocol):
 
     @property
     def how(self) -> LocalLearning:
-        """Numbers of step 2, local learning."""
+        """Settings of step 2, local learning."""
         config = self.config
         return LocalLearning(config.pretrain_batch, config.corruption, config.guidance)
 

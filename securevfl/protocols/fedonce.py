@@ -108,7 +108,7 @@ class Learner(Protocol):
 
 
 class Noise(NoiseTargets):
-    """Learner with noise as targets, assigned anew in every `every`-th epoch from the first on."""
+    """Learner with noise as targets, reassigned in every `every`-th epoch from the first on."""
 
     def __init__(self, *given: Any, every: int, **more: Any) -> None:
         super().__init__(*given, **more)
@@ -197,7 +197,7 @@ def step(
 
 
 def table_of(layout: Batches, stacks: Sequence[Any], rows: int) -> Secret:
-    """`table` of the pieces, at least one of which is a protected value."""
+    """Protected table of representations from pieces; see `table`."""
     one = next(found for found in stacks if isinstance(found, Secret))
     samples = [layout.samples(piece(layout, n)) for n in range(len(stacks))]
     shape = (one.shape[0], rows + 1, one.shape[2])
@@ -421,7 +421,7 @@ class FedOnce(Provable, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: FedOnceConfig, parties: int) -> None:
-        """Refuse a timeout without use, a missing one, and clients unfit for the objective."""
+        """Refuse a useless or missing timeout, and clients unfit for the objective."""
         super().check_parties(config, parties)
         fills = config.absent == "zeros"
         if fills != (config.timeout is not None):
@@ -503,7 +503,7 @@ class FedOnce(Provable, EmbeddingProtocol):
         return trained, opening, of_piece
 
     def colluders(self) -> int:
-        """N - 1: all guests but one."""
+        """Number of colluding guests: N - 1, all but one."""
         return len(self.peers()) - 1
 
     def ideal(self, world: World) -> None:
@@ -585,11 +585,11 @@ class FedOnce(Provable, EmbeddingProtocol):
 
 
 def pieces(layout: Batches) -> int:
-    """Number of pieces, as large as batches, into which all rows are cut."""
+    """Number of pieces, each at most a batch, that cover all rows."""
     return -(-layout.length // layout.coded)
 
 
 def piece(layout: Batches, number: int) -> np.ndarray:
-    """Coded rows of the piece of a number, uint32; the last one may be short."""
+    """Row numbers, within segments, of a piece, uint32; the last piece may be shorter."""
     start = number * layout.coded
     return np.arange(start, min(start + layout.coded, layout.length), dtype=np.uint32)

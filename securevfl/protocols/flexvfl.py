@@ -53,12 +53,12 @@ class FlexVflConfig(EmbeddingConfig):
         return int(numbers[client if len(numbers) > 1 else 0])
 
     def steps_of_server(self) -> int:
-        """Q_0; that of the fastest client if not given."""
+        """Local steps Q_0 of the server; by default those of the fastest client."""
         return self.server_steps or max(map(int, self.local_steps.split(",")))
 
 
 def labels_of(labels: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """Labels of some samples; 0 for padding."""
+    """Labels of the samples; 0 for padding."""
     return rows_of(labels, samples)
 
 
@@ -110,7 +110,7 @@ class Exchange:
     def of(
         cls, models: tuple[Model, Secret], shapes: Shapes, samples: np.ndarray, H: Mapping[int, Any]
     ) -> Exchange:
-        """Exchange of a batch, by the server model and all labels."""
+        """Exchange of a batch from the server model and all labels."""
         centre, labels = models
         own = labels.map(labels_of, samples, shape=(len(samples),), dtype=None)
         return cls(samples, dict(sorted(H.items())), own, weights_in(centre, shapes))
@@ -118,7 +118,7 @@ class Exchange:
     def train_client(
         self, network: Model, features: Secret, head: Model, public: tuple[int, int, Aggregation]
     ) -> Secret:
-        """Local steps of a client; returns the number of clipped weights."""
+        """Local steps of a client; return the number of clipped weights."""
         head.step(loaded, tuple(self.W), *self.W.values())
         given = (features, self.samples, public, head, self.labels, *self.H.values())
         clipped: Secret
@@ -225,7 +225,7 @@ class FlexVfl(OpenEmbeddings, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: FlexVflConfig, parties: int) -> None:
-        """Refuse numbers of steps that are not one for all, or one for each client."""
+        """Refuse step numbers unless there is one for all or one for each client."""
         super().check_parties(config, parties)
         numbers = len(config.local_steps.split(","))
         if numbers not in (1, parties):

@@ -163,7 +163,7 @@ class Server(SummedServer):
         self.public_key: Any = b""
 
     async def setup(self) -> None:
-        """Learn the public key, without which ciphertexts cannot be added."""
+        """Receive the public key, which is needed to add ciphertexts."""
         self.public_key = await self.receive("key", sender=self.public.holder)
 
     async def aggregate(self) -> tuple[Any, Sequence[int]]:
@@ -177,7 +177,7 @@ class Server(SummedServer):
 
 
 def quorum_of(config: HEConfig, parties: int) -> int:
-    """Number of embeddings in a sum at least.
+    """Fewest embeddings in a sum.
 
     PrivacyError when T clients, or the key holder, with the sum could be left with one embedding,
     or there are too few clients.
@@ -262,7 +262,7 @@ class HESplit(SummedEmbeddings):
 
     @classmethod
     def check_parties(cls, config: HEConfig, parties: int) -> None:
-        """Refuse a key holder that is no client, and too few clients for the quorum."""
+        """Refuse a key holder that is no client, or too few clients for the quorum."""
         super().check_parties(config, parties)
         if config.holder >= parties:
             raise ConfigurationError(
@@ -300,7 +300,7 @@ class HESplit(SummedEmbeddings):
         )
 
     def summed(self, world: World) -> Mapping[int, Sequence[int]]:
-        """Clients in the sum of each round that went to the key holder."""
+        """Clients in the sum sent to the key holder, by round."""
         came = world.took("embedding")
         return {r: [n for _, n in came[r]] for r in world.rounds("sum")}
 
@@ -309,7 +309,7 @@ class HESplit(SummedEmbeddings):
         return total.map(integers, self.point, real=True, dtype=np.int64)
 
     def open_values(self, world: World, embeddings: Mapping[int, Element], round: int) -> None:
-        """Declare that the server and the key holder together may have every embedding."""
+        """Declare that server and key holder together may see every embedding."""
         for n, x in embeddings.items():
             world.output(f"embedding {n} {round}", x, self.told_to, alone=True, together=True)
 
@@ -320,7 +320,7 @@ class HESplit(SummedEmbeddings):
         return (*rest, frozenset((holder,)), frozenset((SERVER, holder)))
 
     def parameters(self) -> Parameters:
-        """New public parameters, for one party."""
+        """New public parameters for one party."""
         N, config = self.data.parties, self.config
         paillier = config.scheme == "paillier"
         return Parameters(

@@ -1,4 +1,4 @@
-"""Everything that authors of protocols need, under one name that stays.
+"""Stable import path for everything that authors of protocols need.
 
 The parts lie in `securevfl.protocols.base`. A protocol is one module with one concrete subclass of
 `Protocol`: its card, its options, and the parties it needs. Modules of `securevfl.protocols` are

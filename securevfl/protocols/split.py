@@ -166,7 +166,7 @@ class Client(OpenClient):
         self.chance = self.own_model("chance", self.chance)
 
     def embed(self, samples: np.ndarray) -> Secret:
-        """H_n of some samples, float32; float64 if rounded as FedVS rounds."""
+        """Embedding H_n of the samples, float32; float64 if rounded as in FedVS."""
         if self.quantisers is None:
             return super().embed(samples)
         given = (self.features, self.chance, samples, self.round, self.quantisers)
@@ -236,7 +236,7 @@ class Server(OpenServer):
         return filled_step(models, self.aggregation, embeddings, samples, self.round)
 
     def details(self, embeddings: Mapping[int, Secret], samples: np.ndarray) -> dict[str, Any]:
-        """Number of imputed embeddings, and of rows without any known one; empty without a rule."""
+        """Number of imputed embeddings, and of rows with no known one; empty without imputation."""
         if not self.how:
             return {}
         absent = len(self.peers) - len(embeddings)
@@ -317,7 +317,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @classmethod
     def check_parties(cls, config: SplitConfig, parties: int) -> None:
-        """Refuse a needless or missing timeout, a needless or large quorum, rounding of non-PN."""
+        """Refuse a useless or missing timeout, a useless or large quorum, rounding without PN."""
         super().check_parties(config, parties)
         ignore = config.stragglers == "ignore"
         timed = config.stragglers not in ("wait", "ignore")
@@ -429,7 +429,7 @@ class Split(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of no protection: embeddings are sent in the clear."""
+        """Claims of no protection: embeddings are sent unencrypted."""
         return OPEN_EMBEDDINGS
 
 

@@ -46,7 +46,7 @@ class Client(OpenClient):
         self.pretraining = Beginning(self, self.pretraining)
 
     async def setup(self) -> None:
-        """Pre-train, and start from the result."""
+        """Pre-train, then start from the result."""
         await self.pretraining.make(self.features, how=self.method)
         self.network.step(take_over, self.pretraining.own)
 

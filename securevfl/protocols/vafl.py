@@ -66,7 +66,7 @@ class Order:
 
 
 def drawn(order: Order, round: int) -> np.ndarray:
-    """Coded batch of a client's round."""
+    """Batch of a client's round, as row numbers within segments."""
     return order.batches.draw(round)
 
 
@@ -159,7 +159,7 @@ class Client(OpenClient):
             self.update(samples, gradient)
 
     async def answer(self) -> Secret | None:
-        """Gradient of this round; None at the end. A gradient of an earlier round is dropped."""
+        """Gradient of this round; None at the end. Gradients of earlier rounds are dropped."""
         # After so many rounds without an answer the server is gone. A wait without end lets the
         # engine see that nothing more can happen, and end the run with an error.
         timeout = self.timeout if self.unanswered < _UNANSWERED else None
@@ -314,7 +314,7 @@ class Vafl(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of no protection: embeddings are sent in the clear."""
+        """Claims of no protection: embeddings are sent unencrypted."""
         return OPEN_EMBEDDINGS
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Vfb2Config(SegmentedConfig):
-    """Options of VFB2; a round is a launch of the dominator."""
+    """Options of VFB2; a round is one update started by the dominator."""
 
     aggregation: Literal["sum"] = Field(  # type: ignore[assignment]
         "sum", description="How outputs are joined. They are added, as in the paper."
@@ -132,7 +132,7 @@ class Dominator(OpenServer):
             self.send(n, "gradient", (batch, theta))
 
     def skip(self) -> None:
-        """Give up a launch without any output; RunError if all launches were given up."""
+        """Give up an update without any output; RunError if all updates were given up."""
         self.skipped += 1
         self.record("skipped", came=0, missing=list(self.peers))
         if self.skipped == self.max_steps:
@@ -234,7 +234,7 @@ class Vfb2(OpenEmbeddings, EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of no protection: outputs are sent in the clear here."""
+        """Claims of no protection: outputs are sent unencrypted here."""
         return (
             Claim("server", "features", "none", "outputs are sent in the clear"),
             Claim("server", "model", "none", "outputs are sent in the clear"),

@@ -109,12 +109,12 @@ class VflhlpConfig(SupervisedOptions, EmbeddingConfig):
 
     @property
     def active(self) -> bool:
-        """Whether step 1 is done: client 0 pre-trains on labels."""
+        """Whether step 1 (client 0 pre-trains on labels) is part of the variant."""
         return self.variant in ("full", "a")
 
     @property
     def passive(self) -> bool:
-        """Whether step 2 is done: passive clients pre-train."""
+        """Whether step 2 (passive clients pre-train) is part of the variant."""
         return self.variant in ("full", "p")
 
 
@@ -269,7 +269,7 @@ class IdealVflhlp(Ideal):
             self.world.output("head of party 0", weight, to=[SERVER], alone=True)
 
     def step(self, client: int, samples: Any, gradient: Secret) -> Secret:
-        """Step of a bottom model; that of client 0 is held near Theta^1."""
+        """Step of a bottom model; client 0's is held near Theta^1."""
         if client > 0 or self.encoder is None:
             return super().step(client, samples, gradient)
         given = self.columns[0], samples, gradient

@@ -46,7 +46,7 @@ def claims(record: Record) -> list[dict[str, Any]]:
 
 
 def meanings(records: Sequence[Record]) -> dict[str, str]:
-    """Meaning of each verdict that occurs on claims of these runs."""
+    """Meaning of each verdict that occurs for claims of these runs."""
     there = {one["verdict"] for r in records for one in (*claims(r), *other_verdicts(r))}
     return {verdict: text for verdict, text in _MEANING.items() if verdict in there}
 

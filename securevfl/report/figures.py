@@ -126,7 +126,7 @@ def finite(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict
 
 
 def _number(value: Any) -> float | int | None:
-    """A finite number, or None: JSON has no others, and a curve has a gap there."""
+    """A finite number or None, since JSON has no others; curves then have a gap."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if math.isfinite(value) else None

@@ -76,7 +76,7 @@ class LivePage:
 
     @property
     def address(self) -> str:
-        """Address of the page, for a browser."""
+        """URL of the page for a browser."""
         return f"http://{HOST}:{self.port}/{self._token}/"
 
     def step(self, row: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from securevfl.report.records import Messages, Record
 
 
 def party_of(config: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Session and party of a folder that an organisation wrote; None for that of a whole run."""
+    """Session and party of an organisation's folder; None for a whole run's folder."""
     own = config.get("organisation")
     if not isinstance(own, Mapping):
         return None

@@ -313,7 +313,7 @@ def _power(value: int) -> str:
 
 
 def sentence(text: str) -> Any:
-    """A notice as an HTML sentence; text between backticks is set as code."""
+    """A notice as HTML; text in backticks becomes code."""
     from markupsafe import Markup, escape
 
     text = text[:1].upper() + text[1:]

@@ -63,7 +63,7 @@ def inline(figure: Figure) -> str:
 
 
 def file_name(text: str) -> str:
-    """Name for a file, made from a label."""
+    """File name made from a label."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "run"
 
 
@@ -162,7 +162,7 @@ def parties(lanes: dict[str, Any], clock: str) -> Figure:
 
 
 def _bars_of_others(lanes: dict[str, Any]) -> str:
-    """Words for the bars of clients."""
+    """Legend text for the bars of clients."""
     return "times used" if lanes["used"] else "longest way of a message"
 
 

@@ -102,7 +102,7 @@ class Record:
 
     @property
     def names(self) -> PartyNames:
-        """Names of the parties, for people."""
+        """Names of the parties for people."""
         names = self.summary.get("party_names")
         there = isinstance(names, list) and all(isinstance(name, str) for name in names)
         return PartyNames(names if names and there else ())

@@ -47,7 +47,7 @@ class Reproduction:
 
 
 def how_to_reproduce(config: Mapping[str, Any]) -> Reproduction:
-    """The command line of a run.
+    """Command line that reproduces a run.
 
     Parameters
     ----------

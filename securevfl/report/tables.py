@@ -1,4 +1,4 @@
-"""The tables of a report as CSV files, with all digits, and as LaTeX (booktabs), with four."""
+"""Tables of a report as CSV files (all digits) and as LaTeX (booktabs, four digits)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _all(
 
 
 def _summary(records: Sequence[Record], names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A row a figure that a run has, a column a run."""
+    """Table with a row for each figure and a column for each run."""
     rows = [
         {"figure": label, **{r.label: figures.summed(r, name) for r in records}}
         for name, label in names.items()

@@ -24,7 +24,7 @@ _TICKS = 1000  # different times of a party's events that a figure can show
 
 @dataclass(frozen=True)
 class Cells:
-    """Columns of a timeline: stretches of virtual time.
+    """Columns of a timeline: intervals of virtual time.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Cells:
 
     @classmethod
     def of(cls, rounds: Sequence[int], ends: Sequence[float]) -> Cells:
-        """Columns of rounds that follow one another; a column may hold several."""
+        """Columns of consecutive rounds; a column may hold several."""
         step = math.ceil(len(rounds) / CELLS)
         last = [min(place + step, len(rounds)) - 1 for place in range(0, len(rounds), step)]
         return cls([ends[n] for n in last], list(rounds[::step]), [rounds[n] for n in last], step)

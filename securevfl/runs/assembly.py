@@ -112,7 +112,7 @@ def make_protocol(
 
 
 def check_default_dtype() -> None:
-    """Refuse another default of torch than float32, in which all networks here compute."""
+    """Refuse a torch default dtype other than float32, in which all networks compute."""
     import torch
 
     if torch.get_default_dtype() != torch.float32:
@@ -179,7 +179,7 @@ def check_memory(protocol: Protocol, folder: Path | None = None, *, messages: bo
 
 
 def transcript_bytes(protocol: Protocol, folder: Path | None) -> int:
-    """Bytes of memory that the list of a run's messages takes.
+    """Memory, in bytes, of the list of a run's messages.
 
     Where they are not planned they are taken for those of split learning: in each round an
     announcement, an embedding and a gradient for each client.

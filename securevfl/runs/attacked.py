@@ -77,7 +77,7 @@ def _strongest(cells: Sequence[Cell], names: Collection[str]) -> str:
 
 
 def _cells(path: Path) -> list[Cell]:
-    """Cells of a matrix that was written."""
+    """Cells of a stored attack matrix."""
     try:
         found: list[Cell] = json.loads(path.read_text())["cells"]
         got(found)  # whatever is missing is missed here

@@ -73,7 +73,7 @@ def keep_wrong_uploads(server: Any, folder: Path) -> list[Path]:
 
 
 def _written(evidence: Evidence, folder: Path) -> Path:
-    """The file of evidence, the first that is free: none is overwritten or written twice."""
+    """New file for evidence under the first free name, or the file that already has it."""
     for n in itertools.count(1):
         path = folder / (EVIDENCE if n == 1 else EVIDENCE.replace(".", f"-{n}."))
         if not path.exists():

@@ -436,7 +436,7 @@ def export_own(protocol: Protocol, parties: Mapping[int, Party], index: int, fol
 
 
 def joint_model(protocol: Protocol, parties: Mapping[int, Party]) -> JointModel:
-    """The models of a run, without the run; parameters as of `export_models`."""
+    """Models of a run as one object without the run; parameters as in `export_models`."""
     return _joint(described(protocol, parties), model_arrays(parties))
 
 

@@ -148,7 +148,7 @@ def _check_columns(
 
 
 def _check_count(files: Sequence[Path], summary: Summary) -> None:
-    """Refuse another number of files than one, and one for each party."""
+    """Refuse a number of files other than one, or one for each party."""
     parties, names = int(summary.get("parties", len(files))), summary.get("party_names")
     if len(files) in (1, parties):
         return

@@ -37,7 +37,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 class History(list[dict[str, Any]]):
-    """Rows of a history, or other events, each a mapping: a plain list that pandas can have.
+    """Rows of a history or other events, as mappings; a list that pandas can read.
 
     Examples
     --------
@@ -165,7 +165,7 @@ class HistoryRecorder:
         self.measured: Callable[[], dict[str, float]] = self._measured
 
     def record(self, event: Event) -> None:
-        """Take in an event of a party."""
+        """Process an event of a party."""
         entry = row_of(event)
         if event.name == "again" and event.party == SERVER:
             self._add_again(entry)
@@ -324,5 +324,5 @@ class HistoryRecorder:
 
 
 def _told(row: Row) -> dict[str, float]:
-    """Measures of a row that progress shows."""
+    """Measures of a row for progress displays."""
     return {name: row[name] for name in ("accuracy", "r2") if name in row}

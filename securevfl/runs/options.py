@@ -196,7 +196,7 @@ def documents_options(*models: type[BaseModel]) -> Callable[[_F], _F]:
 
 
 def _entry(name: str, model: type[BaseModel]) -> str:
-    """Two lines or more of a docstring's list of parameters."""
+    """Entry for an option in a docstring's list of parameters."""
     info, declared = model.model_fields[name], options_of(model)[name]
     kind = plain_type(info.annotation)
     words = declared.accepts or getattr(kind, "__name__", str(kind))

@@ -147,7 +147,7 @@ def draw_sizes(
 
 
 def axis_scale(ends: Sequence[float]) -> str:
-    """The scale of an axis on which runs end there; "symlog" is linear around 0."""
+    """Scale of an axis on which runs end at `ends`; "symlog" is linear around 0."""
     if not ends or max(ends) <= _FAR * max(min(ends), 1e-9):
         return "linear"
     return "log" if min(ends) > 0 else "symlog"

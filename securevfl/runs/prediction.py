@@ -1,4 +1,4 @@
-"""A coded prediction: new rows are shared, evaluated and decoded as training batches are."""
+"""Coded prediction: new rows are shared, evaluated and decoded like training batches."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Run:
 
     @property
     def evaluation(self) -> dict[str, Any]:
-        """Confusion, calibration, precision and recall of the trained classifier, as `quality`.
+        """Confusion, calibration, precision and recall of the trained classifier on test rows.
 
         `securevfl.models.evaluation.evaluation` says what is in it; a run's folder keeps it.
         """
@@ -168,7 +168,7 @@ class Run:
 
     @functools.cached_property
     def _test_scores(self) -> np.ndarray | None:
-        """Raw scores of the test rows in the clear, of a model that is so evaluated."""
+        """Raw scores of plain test rows; None for a model that is not evaluated so."""
         if not self.history or not {"accuracy", "rmse"} & self.history[-1].keys():
             return None
         with one_thread():

@@ -1,4 +1,4 @@
-"""Settings of the process while a run computes: one thread, and few searches for cycles."""
+"""Process settings while a run computes: one thread, rare garbage collections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread: float sums then do not depend on the number of cores.
+    """Context that computes on one thread: float sums are independent of the core count.
 
     Threads of small products cost more than they bring, most of all where others use the machine.
     """
@@ -35,7 +35,7 @@ _callers: list[tuple[int, int, int]] = []  # thresholds that they found; the fir
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """Search for cycles of objects seldom: a run makes few, and holds objects by the million.
+    """Context with rare garbage collections, since a run holds millions of objects.
 
     A round of FedVS with 256 parties makes 200,000 objects, and a sixth of its time went into
     looking through all that the parties hold. Runs in several threads share the setting.

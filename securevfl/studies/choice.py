@@ -135,7 +135,7 @@ def choose(
     workers: int = 1,
     interrupted: Callable[[], bool] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Make all runs that have no result yet, and choose the best combination for each label.
+    """Run missing jobs of the choice, then select the best combination for each label.
 
     Returns, by label, ``options``, the best; and ``tried``: each combination with its ``mean``, the
     larger the better, None where a run ended with an error. Interrupted when `interrupted` returned

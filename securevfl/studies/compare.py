@@ -33,7 +33,7 @@ def comparison(
     target: float | None = None,
     **asked: Any,
 ) -> Study:
-    """Study of protocols that meet identical rows, batches, initial weights and delays.
+    """Study of protocols with identical rows, batches, initial weights and delays.
 
     Parameters
     ----------

@@ -240,6 +240,6 @@ def _make(job: Job, data: Any) -> None:
 
 
 def history_digest(rows: Sequence[Mapping[str, Any]]) -> str:
-    """SHA-256 of a history: of every row, value for value."""
+    """SHA-256 of all rows of a history, exact in every value."""
     lines = (json.dumps(row, sort_keys=True) for row in rows)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

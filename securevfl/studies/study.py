@@ -136,7 +136,7 @@ def _check_keys(path: Path, content: Mapping[str, Any], known: set[str]) -> None
 
 
 def _check_types(path: Path, content: Mapping[str, Any]) -> None:
-    """Refuse tables that are none, texts that are none, and runs that are no tables."""
+    """Refuse a study file with wrong types of tables, texts or runs."""
     kinds = {**dict.fromkeys(_TABLES, dict), **dict.fromkeys(("title", "dataset"), str)}
     wrong = [n for n, kind in kinds.items() if not isinstance(content.get(n, kind()), kind)]
     if not wrong:
@@ -150,7 +150,7 @@ def _check_types(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _fits(table: str, value: Any) -> bool:
-    """Whether an entry of ``runs`` is a table, or one of ``grid`` faults or "none"."""
+    """Whether an entry of ``runs`` is a table, or an entry of ``grid`` is faults or "none"."""
     return isinstance(value, dict) or (table == "grid" and (not value or isinstance(value, str)))
 
 
@@ -220,7 +220,7 @@ def _overlaps(name: str, sizes: Any) -> list[tuple[str, dict[str, int]]]:
 def _under_each(
     runs: Mapping[str, Mapping[str, Any]], grid: Mapping[str, Any]
 ) -> Mapping[str, Mapping[str, Any]]:
-    """All runs under each of the faults and conditions of the grid."""
+    """All runs combined with each of the grid's faults and conditions."""
     if not grid:
         return runs
     return {

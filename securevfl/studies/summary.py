@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def so_far(study: Study, folder: Path) -> dict[str, Any] | None:
-    """Content that ``results.json`` would have of the jobs done so far; None if there are none."""
+    """Content of ``results.json`` for the jobs done so far; None if there are none."""
     done = study.only([job for job in study.jobs if stored(folder, job) is not None])
     return _content(done, folder)[0] if done.jobs else None
 
@@ -50,7 +50,7 @@ def write_results(study: Study, folder: Path) -> dict[str, Any]:
 def _content(
     study: Study, folder: Path
 ) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Content of ``results.json``, the jobs that ended, and measures at equal times."""
+    """Content of ``results.json``, finished jobs, and measures at equal times."""
     from securevfl.machine import commit, describe_machine
 
     found = [stored(folder, job) for job in study.jobs]

@@ -67,7 +67,7 @@ def _fault(spec: MessageSpec, key: MessageKey, payload: Any) -> str:
 
 
 def never_sent(outcomes: Iterable[Outcome]) -> set[Link]:
-    """Declared messages that no run sent; messages to oneself do not count."""
+    """Declared messages that no run sent, except those to the sender itself."""
     declared, used = set[Link](), set[Link]()
     for outcome in outcomes:
         declared |= {_link(one) for one in outcome.protocol.messages if one.receiver != SELF}

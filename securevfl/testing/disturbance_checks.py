@@ -65,7 +65,7 @@ def check_resume(
     cuts: int = 6,
     **options: Any,
 ) -> None:
-    """Cut anywhere and resumed from bytes, the run ends as the unbroken one, bit for bit.
+    """Check that a run, cut anywhere and resumed from bytes, ends bit for bit as unbroken.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def check_endurance(
 
 
 def _settings(made: Any) -> Iterator[Setting]:
-    """Settings of the protocol, and one in which a round is very late."""
+    """Settings of the protocol, and one with a very late round."""
     for setting in settings_of(made):
         yield setting
         if setting.name == "results late" and "max_attempts" in setting.options:

@@ -1,4 +1,4 @@
-"""Simulations with the secrets of a run on a cluster, to compare the two number by number.
+"""Simulations with the secrets of a cluster run, to compare both exactly.
 
 Parties on a cluster draw secret choices from entropy that they keep to themselves, and that is
 deleted when the run ends. Tests and benchmarks read it here before that. No option of a run leads
@@ -49,6 +49,6 @@ def kept_entropies() -> Iterator[dict[int, OwnEntropy]]:
 
 @contextmanager
 def simulated_with(entropies: dict[int, OwnEntropy]) -> Iterator[None]:
-    """Context in which simulations draw the parties' secret choices from these entropies."""
+    """Context in which simulations use these entropies for the parties' secret choices."""
     with mock.patch.object(RunSpec, "secrets", Composed(entropies)):
         yield

@@ -114,7 +114,7 @@ def forbidden_code(protocol: type[Protocol]) -> list[str]:
 
 
 def _code_of(protocol: type[Protocol]) -> list[str]:
-    """Names of the modules that make up a protocol."""
+    """Names of the modules that contain a protocol's code."""
     package = _package_of(protocol.__module__)
     if package is None:
         return [protocol.__module__]
@@ -174,7 +174,7 @@ def _parts_of_ours() -> frozenset[str]:
 
 
 def _global_generator(code: str) -> Iterator[str]:
-    """``np.random.x`` for every x but the class of generators."""
+    """Uses of ``np.random.x``, except for the generator classes."""
     parts = code.split(".")
     if len(parts) == 3 and parts[0] in ("np", "numpy") and parts[1] == "random":
         if parts[2] != "Generator":

@@ -170,7 +170,7 @@ def _moduli(protocol: Protocol) -> dict[str, int | None]:
 def check_messages(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Every message that a run sends is declared, and is as declared.
+    """Check that every message of a run is declared, and matches its declaration.
 
     Its kind and roles must be declared, and its shape, its dtype and that there is one in the round
     must agree where the declaration says something of them; none may be sent twice. A declared
@@ -185,7 +185,7 @@ def check_messages(
 def check_global_state(
     protocol: ProtocolLike, data: VerticalDataset | None = None, **options: Any
 ) -> None:
-    """Check that the global generators of Python, NumPy and torch are not moved nor obeyed."""
+    """Check that a protocol neither uses nor changes the global generators."""
     data = tiny_data() if data is None else data
     before = global_generators()
     simulate(protocol, data, **options)

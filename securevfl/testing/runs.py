@@ -1,4 +1,4 @@
-"""Small runs of a protocol, with all that a test wants to compare."""
+"""Small runs of a protocol, with everything that tests compare."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def resume_from(
     events: list[Event],
     **options: Any,
 ) -> Outcome:
-    """Go on from a state to the end, with new party objects."""
+    """Outcome of a run resumed from a state, with new party objects."""
     made, history = make(protocol, data, **options), History()
     history.events = list(events)
     parties = made.parties()

@@ -151,7 +151,7 @@ def _scripted(protocol: Protocol, often: dict[str, Any], timeout: float) -> Iter
 
 
 def _hides_columns(protocol: Protocol) -> bool:
-    """Whether masks or ciphertexts are claimed to hide columns."""
+    """Whether claims say that masks or ciphertexts hide columns."""
     hidden = ("perfect", "computational")
     return any(one.strength in hidden for one in protocol.claims if one.asset == "features")
 

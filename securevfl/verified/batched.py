@@ -1,4 +1,4 @@
-"""Lagrange shares and masks of protected values, by the kernels that whole batches have.
+"""Lagrange shares and masks of protected values, by kernels for whole batches.
 
 In an ordinary run each function is one call of `securevfl.field`. In a traced one it notes the same
 linear combinations besides, and each result's numbers are held against them.

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class _Secrets(Protocol):
-    """Source of streams: see `securevfl.engine.streams.Secrets`."""
+    """Source of secret streams: see `securevfl.engine.streams.Secrets`."""
 
     def stream(self, index: int, name: str, *keys: int) -> np.random.Generator:
         """Generator of party `index` for a purpose."""

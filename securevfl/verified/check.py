@@ -36,7 +36,7 @@ DRAWN = ("uniform", "key", "prf", "agreed", "release", "public key")
 
 
 class Refused(Exception):  # noqa: N818
-    """A certificate that does not hold, with the reason."""
+    """Error with the reason for which a certificate does not hold."""
 
 
 class Atom:
@@ -140,11 +140,11 @@ class Entries:
         return self.by_node[node.number]
 
     def atom(self, symbol: int) -> Atom:
-        """The atom of a symbol."""
+        """Atom to which a symbol belongs."""
         return self.atoms[self.atom_of[symbol]]
 
     def plus(self, one: Poly, other: Poly, factor: int = 1) -> Poly:
-        """one + factor * other."""
+        """Polynomial one + factor * other."""
         total = dict(one)
         for monomial, c in other.items():
             value = (total.get(monomial, 0) + factor * c) % self.p
@@ -155,7 +155,7 @@ class Entries:
         return total
 
     def times(self, one: Poly, other: Poly) -> Poly:
-        """The product of two polynomials."""
+        """Product of two polynomials."""
         total: Poly = {}
         for a, v in one.items():
             for b, w in other.items():
@@ -354,7 +354,7 @@ class Checker:
                 self._set(r, i, m, (there.get(m, 0) + v * factor) % p)
 
     def _set(self, row: int, entry: int, monomial: tuple[int, ...], c: int) -> None:
-        """Assignment of the coefficient of a monomial in a received entry."""
+        """Set the coefficient of a monomial in a received entry."""
         poly = self.rows[row][entry]
         if c and monomial not in poly:
             for symbol in monomial:
@@ -395,7 +395,7 @@ class Checker:
     def _reaches(
         self, symbols: Iterable[int], targets: set[int], skip: int = -1, *, halves: bool = False
     ) -> bool:
-        """Whether symbols depend on targets: through functions, moved tapes, keys of streams.
+        """Whether symbols depend on targets, through functions, moved values or stream keys.
 
         Streams under the key `skip` do not count as dependent on it, but on the protected parts of
         their labels. Agreed and public keys do not count as dependent on secret keys: that is the
@@ -432,7 +432,7 @@ class Checker:
         return False
 
     def _first(self, target: int) -> int:
-        """The first symbol that may depend on a symbol, or on a later one.
+        """First symbol that may depend on a given symbol or a later one.
 
         Atoms are made of atoms before them, so what is before the symbol does not depend on it, but
         through a tape that was moved and now stands for something later.
@@ -603,7 +603,7 @@ class Given(Checker):
         """Do nothing: received values do not count here."""
 
     def spanned(self, poly: Poly) -> bool:
-        """Whether a polynomial is a function of these."""
+        """Whether a polynomial is a function of the values that are given."""
         return self._spanned(poly)
 
 

@@ -26,7 +26,7 @@ from securevfl.verified.values import (
 
 
 class Sealing(Hands):
-    """Abilities of parties that seal, add and open; the scheme is the library's, and public."""
+    """Encryption abilities of parties: encrypt, add, decrypt under a public scheme."""
 
     def sealing_keys(self, scheme: Any) -> tuple[SealingKey, OpeningKey]:
         """A fresh public key to send, and its secret key."""
@@ -44,7 +44,7 @@ class Sealing(Hands):
         return self._sealed(sealed, key, value)
 
     def add_sealed(self, scheme: Any, key: Any, values: Sequence[Any]) -> Ciphertext:
-        """Ciphertexts of the sum, of any ciphertexts under one key."""
+        """Ciphertexts of the sum of ciphertexts under one key."""
         if not isinstance(key, SealingKey) or not all(isinstance(v, Ciphertext) for v in values):
             raise FlowError("add_sealed: ciphertexts and their public key are needed")
         home_of((key, *values), self.index)
@@ -85,7 +85,7 @@ class Sealing(Hands):
 
 
 def _own(scheme: Any) -> Any:
-    """A scheme of the library.
+    """A scheme, checked to be one of the library's.
 
     Raises
     ------

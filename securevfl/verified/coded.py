@@ -1,4 +1,4 @@
-"""Coded protocols: Lagrange shares and masks without messages, of protected values.
+"""Coded protocols on protected values: Lagrange shares and masks, without messages.
 
 The codes, keys and streams are those of `securevfl.field`: for the same keys and labels an upload
 has the same bits as with `securevfl.field.prss.Prss.mask`.
@@ -27,7 +27,7 @@ class Draws(Protocol):
         ...
 
     def prf(self, key: Any, label: Any, *shape: Any) -> Element:
-        """Uniform elements of a key and a label."""
+        """Pseudo-random elements from a key and a label."""
         ...
 
 

@@ -36,7 +36,7 @@ def price(world: Trace, numbers: Iterable[int]) -> str:
 
 
 def _of_rows(nodes: Iterable[Node], delta: float) -> str:
-    """Cost of the row that is in most, of Gaussian mechanisms."""
+    """Privacy cost of Gaussian mechanisms for the row in most releases."""
     every, of_row = 0.0, dict[int, float]()
     for node in nodes:
         if node.data[0] != "gaussian":
@@ -57,6 +57,6 @@ def _of_rows(nodes: Iterable[Node], delta: float) -> str:
 
 
 def _of_labels(nodes: Iterable[Node]) -> str:
-    """Cost of a label, of randomised response: the sum of all."""
+    """Privacy cost of a label by randomised response: the sum over releases."""
     total = sum(node.data[1] for node in nodes if node.data[0] == "labels")
     return f"({total:.4g}, 0) for one label" if total else ""

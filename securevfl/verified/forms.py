@@ -93,7 +93,7 @@ class Form:
         return self._held
 
     def put(self, chain: Chain, c: int) -> None:
-        """Assignment of the coefficient of a product."""
+        """Set the coefficient of a product."""
         if c:
             self.products[chain] = c
         elif self.products.pop(chain, None) is None:
@@ -136,7 +136,7 @@ class Form:
 
 
 class Views:
-    """Public linear maps, interned: equal maps have equal numbers.
+    """Public linear maps; equal maps have equal numbers.
 
     A map to m entries is an (m, k) table of flat places in the block (-1 for none), and an (m, k)
     table of weights, None where all are 1. The first weight of a map is 1: a factor is taken out.
@@ -159,7 +159,7 @@ class Views:
     def intern(
         self, shape: tuple[int, ...], places: Array, weights: Array | None
     ) -> tuple[int, int]:
-        """Number and factor of a map; the factor is 0 for the map to zero."""
+        """Number and factor of a map; factor 0 for the zero map."""
         p = self.p
         if weights is not None or places.shape[1] != 1:
             places, weights = _merged(places, weights, p)
@@ -194,7 +194,7 @@ class Views:
         )
 
     def table(self, view: int) -> tuple[Array, Array]:
-        """Places and weights of a map."""
+        """Positions and weights of a map, as a sparse matrix."""
         places, weights = self.places[view], self.weights[view]
         if weights is None:
             weights = np.where(places >= 0, 1, 0).astype(object)
@@ -288,7 +288,7 @@ class Views:
         return self.memo(("compose", outer, inner), make)  # type: ignore[no-any-return]
 
     def sides(self, view: int, shape: tuple[int, ...]) -> tuple[bool, Array, Array] | None:
-        """Transposed first, then rows, then columns; None for another map of a matrix."""
+        """Whether transposed, then rows and columns chosen; None for another map of a matrix."""
 
         def make() -> tuple[bool, Array, Array] | None:
             out, places = self.shapes[view], self.places[view]
@@ -437,7 +437,7 @@ def _merged(places: Array, weights: Array | None, p: int) -> tuple[Array, Array]
 
 
 def _inverted(square: list[list[int]], p: int) -> list[list[int]]:
-    """The inverse matrix, by Gauss and Jordan."""
+    """Inverse matrix by Gauss-Jordan elimination."""
     size = len(square)
     rows = [[*line, *(int(r == k) for k in range(size))] for r, line in enumerate(square)]
     for c in range(size):
@@ -541,7 +541,7 @@ class Algebra:
     # -- operations --------------------------------------------------------------------------
 
     def add(self, one: Form, other: Form, factor: int = 1) -> Form:
-        """one + factor * other."""
+        """Form one + factor * other."""
         total = Form(one.shape, dict(one.linear), dict(one.products), one.constant)
         self._add(total, other, factor)
         return total
@@ -630,7 +630,7 @@ class Algebra:
         return tuple(whole), factor
 
     def weigh(self, form: Form, factors: Array) -> Form:
-        """Each entry times a public number.
+        """Form with each entry multiplied by a public number.
 
         Raises
         ------
@@ -649,7 +649,7 @@ class Algebra:
         return total
 
     def product(self, one: Form, other: Form) -> Form:
-        """The matrix product, distributed over the terms."""
+        """Matrix product, distributed over the terms."""
         total, rights = Form((one.shape[0], other.shape[1])), list(self._terms(other))
         by_row: dict[int, list[int]] = {}
         for k, (right, _) in enumerate(rights):
@@ -835,7 +835,7 @@ class Algebra:
         return places if len(places) < 24 else f"{places[:20]}..."
 
     def places_text(self, view: int) -> str:
-        """Places that a view reads, for a text."""
+        """Text for the positions that a map reads."""
         places = self.views.places[view]
         if self.views.weights[view] is not None or places.shape[1] != 1:
             return "a linear map"
@@ -1019,7 +1019,7 @@ def _plain(value: Any) -> Any:
 
 
 def derived(node: Node, values: list[Any], field: Any) -> Any:
-    """Answer of a key, an agreed key or a public key, from limbs of keys."""
+    """Output of a key, agreed key or public key, from limbs of keys."""
     from securevfl.field.prss import derive
     from securevfl.verified.parties import agreed_key, asked, bytes_of, fill, limbs_of, public_half
 

@@ -95,7 +95,7 @@ def code_digest(code: types.CodeType) -> str:
 
 
 def identity(function: Callable[..., Any]) -> str:
-    """A text for a function that another one cannot share.
+    """Text that identifies a function.
 
     Raises
     ------

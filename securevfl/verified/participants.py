@@ -151,7 +151,7 @@ class Participant(Sealing, Party):
         return there
 
     def _again(self, name: str, before: Any, same: bool) -> Any:
-        """An input that a party of this number had from the beginning."""
+        """Input that a party had from the beginning, returned to its new object."""
         if not same:
             raise FlowError(
                 f"{name} of {name_of(self.index)} is given twice, with other numbers: a party that "
@@ -182,7 +182,7 @@ class Participant(Sealing, Party):
         return {PROTECTED: _kind(value), "value": value._value}
 
     def from_checkpoint(self, value: Any) -> Any:
-        """Inverse of `to_checkpoint`: at home with this party again."""
+        """Value from a checkpoint (inverse of `to_checkpoint`), owned by this party again."""
         if isinstance(value, dict):
             if PROTECTED not in value:
                 return {key: self.from_checkpoint(one) for key, one in value.items()}
@@ -197,7 +197,7 @@ class Participant(Sealing, Party):
     # -- values that decide --------------------------------------------------------------------
 
     def opened(self, value: Element | Secret, name: str) -> Any:
-        """The numbers of a protected value, on which the protocol may decide from here on.
+        """Numbers of a protected value, so that the protocol may decide on them.
 
         What follows shows them to everybody. So they are in every view, like an event of the
         history, and a proof needs them to be a function of the declared outputs. It is then for
@@ -249,7 +249,7 @@ class Participant(Sealing, Party):
             super().broadcast(kind, bare, whom)
 
     async def receive(self, *kinds: str, **options: Any) -> Any:
-        """The next payload of these kinds, at home with this party."""
+        """Next payload of these kinds, owned by this party."""
         if options.get("safe"):
             self._rest()
         payload = await super().receive(*kinds, **options)
@@ -263,7 +263,7 @@ class Participant(Sealing, Party):
         return found
 
     async def collect(self, kind: str, **options: Any) -> dict[int, Any]:
-        """Payloads by sender, at home with this party."""
+        """Payloads by sender, owned by this party."""
         found = await super().collect(kind, **options)
         if self.world is not None:
             for sender in found:
@@ -280,7 +280,7 @@ class Participant(Sealing, Party):
         return {sender: self._arrived(kind, payload, sender) for sender, payload in found.items()}
 
     def on(self, kind: str, handler: Callable[[Message], None]) -> None:
-        """Call `handler` on each arrival of `kind`, with the payload at home with this party."""
+        """Call `handler` on each arrival of `kind`, the payload owned by this party."""
 
         def arrived(m: Message) -> None:
             if self.world is not None:
@@ -309,14 +309,14 @@ class Participant(Sealing, Party):
         return self.own_model("streams", Streams(self.engine.secrets, self.index))
 
     def secret_stream(self, name: str, *keys: int) -> NoReturn:
-        """Refused: numbers of a generator are no protected values."""
+        """Raise FlowError: numbers of a generator are no protected values."""
         raise FlowError(
             f"secret_stream({name!r}): its numbers would be public. Draw masks by uniform(), and "
             "give `streams` to the function that makes other secret choices"
         )
 
     def encrypt(self, value: Element, holder: int) -> NoReturn:
-        """Refused: the engine's parties `seal` under a scheme's key."""
+        """Raise FlowError: the engine's parties use `seal` with a scheme's key."""
         raise FlowError("encrypt: parties of the engine have sealing_keys, seal and open_sealed")
 
     def _public(self, *values: Any) -> None:
@@ -368,7 +368,7 @@ class Participant(Sealing, Party):
         return bare
 
     def _arrived(self, kind: str, payload: Any, sender: int | None = None) -> Any:
-        """Protected values of a payload, at home here.
+        """Protected values of a payload, owned by this party.
 
         Raises
         ------
@@ -538,7 +538,7 @@ def _bare(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """A value of the history: a number of a protected one."""
+    """Plain number for the history, from a protected or public value."""
     if not isinstance(value, Protected):
         return value
     number = np.asarray(value._value).reshape(()).item()
@@ -614,6 +614,6 @@ class Provable:
         return tuple(group for group in groups if group) + tuple(g | {SERVER} for g in groups)
 
     def scores(self, parties: Mapping[int, Any], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Scores in the clear, for the experimenter's evaluation."""
+        """Scores without encryption, for the experimenter's evaluation."""
         shown = {n: _Shown(party) for n, party in parties.items()}
         return super().scores(shown, features)  # type: ignore[misc, no-any-return]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Hands:
-    """Abilities of every party: draw tapes and keys, derive streams, release with noise.
+    """Abilities of every party: random draws, keys, streams, and releases with noise.
 
     Attributes
     ----------
@@ -55,14 +55,14 @@ class Hands:
     round: int
 
     def uniform(self, *shape: Any, name: str = "r") -> Element:
-        """Fresh uniform elements of the operating system's entropy: a tape."""
+        """Fresh uniform elements from the operating system's entropy."""
         whole = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         value = self.field.random(tuple(map(int, whole)))
         node = None if self.world is None else self._leaf("uniform", name, value)
         return Element(value, node, self.index, self.world, self.field)
 
     def key(self, name: str = "k") -> Key:
-        """A fresh key: 32 bytes of the operating system's entropy."""
+        """Fresh key: 32 bytes from the operating system's entropy."""
         value = os.urandom(KEY_BYTES)
         node = None
         if self.world is not None:
@@ -122,7 +122,7 @@ class Hands:
         return Element(value, node, self.index, self.world, self.field)
 
     def derived_key(self, key: Any, label: Any, of: Sequence[Any] = ()) -> Key:
-        """A key that follows from another one, a public label and protected values; see `prf`."""
+        """Key derived from another key, a public label and protected values; see `prf`."""
         from securevfl.field.prss import derive
 
         use = self._use(key, label, of)
@@ -143,7 +143,7 @@ class Hands:
         return Secret(value, node, self.index, self.world)
 
     def coins(self, name: str, root: Secret, shown: Sequence[Secret] = ()) -> bytes:
-        """32 public bytes that a commitment decides: the SHA-256 of a name and the commitment.
+        """Public coins, 32 bytes, determined by a commitment: SHA-256 of a name and the commitment.
 
         Everybody sees the commitment, and so does every view: a proof needs to simulate it. The
         bytes are a function of it, so they tell nothing more. In a trace they follow from the name
@@ -206,7 +206,7 @@ class Hands:
         return node
 
     def public_key(self, key: Any) -> PublicKey:
-        """The public key (X25519) of a secret one, for `agree`."""
+        """Public key (X25519) of a secret key, for `agree`."""
         if not isinstance(key, Key) or (key._node is not None and key._node.op != "key"):
             raise FlowError(f"public_key of {describe(key)}: a key made by key() is needed")
         home_of((key,), self.index)
@@ -254,7 +254,7 @@ class Hands:
         return Key(value, node, self.index, self.world)
 
     def verifying_key(self, key: Any) -> Bytes:
-        """The public key (Ed25519) of a key that signs."""
+        """Public key (Ed25519) of a signing key."""
         return self._signing(verifying_half, key)
 
     def sign(self, key: Any, function: Callable[..., bytes], *values: Any) -> Bytes:
@@ -374,7 +374,7 @@ class Hands:
         rows: Any = None,
         seed: bytes | None = None,
     ) -> Any:
-        """The Gaussian mechanism on clipped rows: one release, which is paid for.
+        """Gaussian mechanism on clipped rows: one release, counted in the privacy cost.
 
         Parameters
         ----------
@@ -428,7 +428,7 @@ class Hands:
         name: str = "labels",
         seed: bytes | None = None,
     ) -> Any:
-        """Randomised response on class numbers: one release of each label, which is paid for.
+        """Randomised response on class numbers: one release of each label, counted in the cost.
 
         Parameters
         ----------
@@ -495,7 +495,7 @@ class World(Trace):
     """A traced run written as a program: parties compute, and messages arrive at once."""
 
     def party(self, index: int) -> Party:
-        """A party, from 0; the server is -1."""
+        """Party by number; the server is -1."""
         return Party(index, self)
 
 
@@ -515,7 +515,7 @@ class Party(Hands):
 
     @property
     def round(self) -> int:  # type: ignore[override]
-        """The round that the world is in."""
+        """Present round of the world."""
         assert self.world is not None
         return self.world.round
 
@@ -551,7 +551,7 @@ def asked(use: bytes, of: Sequence[Any]) -> bytes:
 
 
 def limb_bits(p: int) -> int:
-    """Bits of a limb: whole bytes that always fit into an element, or fewer bits of a small p."""
+    """Bits of a limb: whole bytes that always fit into an element, or fewer for a small p."""
     bits = p.bit_length() - 1
     return bits // 8 * 8 or max(1, bits)
 
@@ -577,7 +577,7 @@ def bytes_of(limbs: Any, field: Any) -> bytes | None:
 
 
 def public_half(key: bytes) -> bytes:
-    """The public key of a secret one, X25519."""
+    """Public key (X25519) of a secret key."""
     from cryptography.hazmat.primitives.asymmetric import x25519
 
     return x25519.X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw()
@@ -603,7 +603,7 @@ def agreed_key(
 
 
 def fill(p: int, out: Any, key: bytes, use: bytes | None) -> None:
-    """The stream of a key and a label, or with None the one stream of a seed."""
+    """Write the stream of a key and a label; with None the single stream of a seed."""
     from securevfl.field.prss import fill_stream
     from securevfl.field.sampling import Keystream, fill_uniform
 

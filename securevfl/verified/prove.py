@@ -120,7 +120,7 @@ class _Row:
 
 
 class Prover:
-    """The search for one coalition of one trace."""
+    """Search for a proof about one coalition of one trace."""
 
     def __init__(
         self, algebra: Algebra, coalition: Iterable[int], outputs: Sequence[Output]
@@ -237,7 +237,7 @@ class Prover:
         return False
 
     def _secret_keys(self, block: Block) -> list[Form]:
-        """Both secret keys of an agreed one."""
+        """Both secret keys behind an agreed key."""
         assert block.node is not None
         own, other = block.node.args
         return [self.algebra.form(own), self.algebra.form(other.args[0])]
@@ -396,7 +396,7 @@ class Prover:
             self._rising.append((block, latest))
 
     def _key(self, block: Block) -> int:
-        """The key of a stream."""
+        """Key of a stream."""
         return next(iter(block.deps[0].blocks))
 
     def _random(self, block: Block) -> bool:
@@ -455,7 +455,7 @@ class Prover:
             self._basis = None
 
     def _release(self) -> None:
-        """Releases that rows name are given, and counted."""
+        """Give and count the releases that rows contain."""
         found = set()
         rows = (row.blocks for row in self.rows.values())
         for blocks in (*rows, *(form.blocks for form in self.outputs)):
@@ -482,7 +482,7 @@ class Prover:
         return block.kind == "uniform"
 
     def _candidates(self, row: _Row) -> list[int]:
-        """Tapes that a row can be solved for."""
+        """Random blocks for which a row can be solved."""
         chained = {b for chain in row.form.products for b, _ in chain}
         found = []
         for block, (view, _) in row.form.linear.items():
@@ -820,7 +820,7 @@ class Prover:
         return Evaluation(self.algebra, leaves, self.resolved)
 
     def _changes(self) -> Iterable[tuple[str, dict[int, Any]]]:
-        """Other inputs of honest parties."""
+        """Changed inputs of honest parties, to test a claim."""
         honest = [
             b
             for b in self.algebra.blocks
@@ -898,7 +898,7 @@ def randomness_in(algebra: Algebra, form: Form, seen: set[int] | None = None) ->
 
 
 def erring(algebra: Algebra, runs: int = 16) -> str:
-    """Reason why a function may end in an error or in another shape; "" if none did.
+    """Reason to think that a function may fail or change its shape; "" if none was seen.
 
     A trace is of one path. Whoever catches the error goes another way, which is not in it. So the
     functions are run on some other inputs of all parties, drawn at random: fewer with many calls.

@@ -47,7 +47,7 @@ TOP = (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Assign, as
 
 
 def problems(source: str, name: str = "module") -> list[str]:
-    """Acts of a module that are on no list, as ``name:line: why``."""
+    """Broken rules in a module's source, as ``name:line: why``."""
     reader = _Reader(name)
     tree = ast.parse(source)
     reader.begin(tree)
@@ -89,7 +89,7 @@ class _Reader(ast.NodeVisitor):
             self._constants(node, "the module")
 
     def _constants(self, node: ast.AST, where: str) -> None:
-        """A container that all parties would share."""
+        """Note a module-level container, which all parties would share."""
         if isinstance(node, ast.Assign | ast.AnnAssign):
             value = node.value
             shared = ast.List | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
@@ -280,7 +280,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def _loaded(node: ast.AST) -> str | None:
-    """A local name that is read."""
+    """Name of a local variable that is read; None for other nodes."""
     return node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else None
 
 

@@ -70,7 +70,7 @@ def down(name: str, some: Mapping[int, tuple[float, float]]) -> Schedule:
 
 
 def usual(parties: int, *, waits: bool, shares: bool = False) -> tuple[Schedule, ...]:
-    """Schedules that every protocol is traced under.
+    """Schedules under which every protocol is traced.
 
     Nobody is late; a client, and the server, go down and come back, while it uploads in round 1, at
     the beginning of round 2, and while it shares in round 2. Where others go on without a party:

@@ -217,7 +217,7 @@ class Message:
 
 
 def name_of(party: int) -> str:
-    """The name of a party in texts."""
+    """Name of a party for texts."""
     return "the server" if party == SERVER else f"party {party}"
 
 
@@ -271,7 +271,7 @@ class Trace:
 
     @property
     def round(self) -> int:
-        """The round that messages are of: a public number."""
+        """Round of the messages, a public number."""
         return self._round
 
     @round.setter
@@ -366,7 +366,7 @@ class Trace:
         return self.input(owner, name, array, "field")
 
     def input(self, owner: int, name: str, value: Any, kind: str) -> Any:
-        """An input that a party brings along: an array, or a model."""
+        """Input brought by a party: an array or a model."""
         self.members.add(owner)
         shape = () if kind == "model" else np.shape(value)
         if isinstance(value, np.ndarray):
@@ -462,7 +462,7 @@ class Trace:
     # -- messages ----------------------------------------------------------------------------
 
     def sent(self, sender: int, to: int | None, kind: str, round: int, payload: Any) -> None:
-        """Take note of a message, or of an event of the history."""
+        """Record a message, or an event of the history."""
         found: list[Part] = []
         public = _parts(payload, sender, found)
         if not all(self.holds(part.node) for part in found):
@@ -594,7 +594,7 @@ class Trace:
         return text.hexdigest()
 
     def differs(self, other: Trace) -> str:
-        """The first step, message or output in which another trace differs; "" for none."""
+        """First step, message or output in which another trace differs; "" if none."""
         for one, two in itertools.zip_longest(self.items(), other.items()):
             if one is None or two is None or one[1] != two[1]:
                 return (one or two)[0]
@@ -684,7 +684,7 @@ def received(payload: Any, to: int | None) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Two:
-    """The field of two elements, which `PrimeField` leaves out; for small counting tests."""
+    """Field of two elements, which `PrimeField` excludes; for small counting tests."""
 
     modulus: int = 2
 

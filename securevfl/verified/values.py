@@ -1,4 +1,4 @@
-"""The values that a party of a verified protocol computes with.
+"""Values with which a party of a verified protocol computes.
 
 A protected value has a public shape, a home (the party that has it) and, while a run is traced, a
 node of the trace: how it was made. It carries its numbers as well, so that the same code trains in
@@ -42,7 +42,7 @@ IDEAL = -2
 
 @contextlib.contextmanager
 def tracing(world: Trace) -> Iterator[Trace]:
-    """Trace the values that are made inside: parties made here take notes in `world`."""
+    """Context that traces values made inside; parties made here record in `world`."""
     _current.append(world)
     try:
         yield world
@@ -51,7 +51,7 @@ def tracing(world: Trace) -> Iterator[Trace]:
 
 
 def current() -> Trace | None:
-    """The trace that is being written; None in an ordinary run."""
+    """Trace being recorded; None in an ordinary run."""
     return _current[-1] if _current else None
 
 
@@ -133,7 +133,7 @@ def _party(index: int) -> str:
 
 
 def home_of(values: Sequence[Any], at: int | None = None) -> int | None:
-    """The party that has all of these values.
+    """Party that owns all of these values.
 
     Raises
     ------
@@ -175,7 +175,7 @@ class Element(Protected):
         return self._value.shape  # type: ignore[no-any-return]
 
     def _made(self, value: Array, op: str, args: Sequence[Any], data: Any = None) -> Element:
-        """A result; `args` are Elements."""
+        """Element that results from an operation; `args` are Elements."""
         home, world, node = self._home, self._world, None
         for one in args:
             if one._home != home:
@@ -238,7 +238,7 @@ class Element(Protected):
         return self
 
     def _spread(self, public: Element) -> Array:
-        """A public number, row or array, in the shape of this value."""
+        """Public number, row or array broadcast to this value's shape."""
         try:
             return np.broadcast_to(public._value, self.shape)
         except ValueError:
@@ -248,7 +248,7 @@ class Element(Protected):
             ) from None
 
     def times(self, factor: Any) -> Element:
-        """The product with one public whole number.
+        """Product with one public integer.
 
         Raises
         ------
@@ -260,7 +260,7 @@ class Element(Protected):
         return self._made(value, "sum", (self,), (c,))
 
     def _factor(self, factor: Any) -> int:
-        """A public whole number modulo p."""
+        """Public integer modulo p."""
         if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)):
             raise FlowError(
                 f"times({describe(factor)}) of {describe(self)}: a whole number is needed. A real "
@@ -310,7 +310,7 @@ class Element(Protected):
         return np.arange(math.prod(self.shape), dtype=np.int64).reshape(self.shape)
 
     def __getitem__(self, key: Any) -> Element:
-        """A public choice of entries, as of a NumPy array; a protected value refuses to be one."""
+        """Publicly chosen entries, as from a NumPy array; protected indices are refused."""
         try:
             if self._world is None:
                 return self._seen(self._value[key])
@@ -348,7 +348,7 @@ class Element(Protected):
             raise FlowError(f"reshape of {describe(self)} to {whole}: another size") from None
 
     def sum(self, axis: int | None = None) -> Element:
-        """The sum of all entries, (), or along an axis."""
+        """Sum of all entries, (), or along an axis."""
         places = self._places()
         if axis is None:
             parts = [self._index(np.asarray(place)) for place in places.reshape(-1)]
@@ -423,7 +423,7 @@ class Clipped(Secret):
 
 
 class Noised(Secret):
-    """A release of a mechanism of differential privacy; each one is paid for."""
+    """Released rows with noise of a differentially private mechanism, counted in the cost."""
 
     __slots__ = ()
 
@@ -446,7 +446,7 @@ class Bytes(Protected):
         shape: Sequence[int] = (),
         dtype: Any = np.int64,
     ) -> Any:
-        """Any local function of these bytes and other values: an array of numbers."""
+        """A local function of these bytes and other values; returns an array of numbers."""
         return mapped(function, (self, *others), shape, ("real", np.dtype(dtype)))
 
 
@@ -469,7 +469,7 @@ class Sealed(Protected):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the plaintext."""
+        """Shape of the plaintext."""
         return tuple(self._value.shape)
 
     def __add__(self, other: Any) -> Sealed:
@@ -539,7 +539,7 @@ class Model(Protected):
         shapes: Sequence[Sequence[int]] = (),
         of: Sequence[Any] = (),
     ) -> Any:
-        """``function(model, *others)``, which must not change the model.
+        """Result of ``function(model, *others)``, which must not change the model.
 
         With `shapes` it returns as many arrays; these and `of` are as in `step`.
         """
@@ -556,7 +556,7 @@ class Model(Protected):
         of: Sequence[Any] = (),
         changes: int = 1,
     ) -> tuple[Any, ...]:
-        """``function(model, *others)``, which changes the model and returns arrays.
+        """Results of ``function(model, *others)``, which changes the model and returns arrays.
 
         Parameters
         ----------
@@ -631,7 +631,7 @@ def _advanced(changes: int, *values: Any, function: Callable[..., Any]) -> tuple
 
 @functools.lru_cache
 def _kind(of: Any) -> tuple[str, Any]:
-    """The kind of a result: of elements of a field, or of numbers of a dtype."""
+    """Kind of a result: field elements, or numbers of a dtype."""
     return ("field", of) if hasattr(of, "modulus") else ("real", np.dtype(of))
 
 
@@ -655,7 +655,7 @@ _UNSEEN = (Sealed, Key, Ciphertext, SealingKey, OpeningKey)
 
 
 def bare(value: Any) -> Any:
-    """The bare value that a function is given for an argument of `map`.
+    """Bare value passed to a function for an argument of `map`.
 
     Raises
     ------
@@ -785,7 +785,7 @@ def wrapped(
 
 
 def integers(value: Any, what: str) -> Array:
-    """A public array of whole numbers.
+    """Public array of integers, checked.
 
     Raises
     ------
@@ -812,7 +812,7 @@ def public_element(value: Array, field: PrimeField, world: Trace | None) -> Elem
 
 
 def concatenate(values: Sequence[Element], axis: int = 0) -> Element:
-    """Elements side by side along an axis, as numpy.concatenate."""
+    """Elements joined along an axis, as in numpy.concatenate."""
     values = list(values)
     if set(map(type, values)) != {Element}:
         raise FlowError("concatenate: a list of Elements is needed")
@@ -820,7 +820,7 @@ def concatenate(values: Sequence[Element], axis: int = 0) -> Element:
 
 
 def stack(values: Sequence[Element]) -> Element:
-    """Elements of one shape along a new first axis, as numpy.stack."""
+    """Elements of one shape joined along a new first axis, as in numpy.stack."""
     values = list(values)
     if set(map(type, values)) != {Element}:
         raise FlowError("stack: a list of Elements is needed")

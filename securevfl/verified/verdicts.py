@@ -94,7 +94,7 @@ class Scope:
 
 @dataclass
 class Verdict:
-    """Verdict on one claim: that a coalition learns no more than the outputs.
+    """Verdict on the claim that a coalition learns no more than the outputs.
 
     Attributes
     ----------
@@ -304,7 +304,7 @@ class Judge:
 
 
 def priced(world: Trace, steps: Iterable[Step]) -> str:
-    """The cost of the releases that a certificate gives."""
+    """Privacy cost of the releases in a certificate."""
     return price(world, [step.node for step in steps if step.what == "release"])
 
 
@@ -343,7 +343,7 @@ def clear_of(
 def judged(
     entries: Entries, coalition: frozenset[int], outputs: Sequence[Output]
 ) -> tuple[str, tuple[str, ...]]:
-    """Reason why the outputs give away one honest party; and matters for a reader to judge.
+    """Reason why outputs expose one honest party, and matters for a reader to judge.
 
     A perfect simulation *given the outputs* says nothing of what these tell. They are looked at
     entry by entry: a combination in which only one honest party's inputs are left is refused. It
@@ -416,7 +416,7 @@ def rounded_anew(entries: Entries) -> dict[int, int]:
 
 
 def _near(p: int, one: Any, other: Any) -> bool:
-    """Whether arrays of elements differ by rounding; in a small field all would."""
+    """Whether arrays of elements differ only by rounding."""
     apart = abs(one.astype(np.int64) - other.astype(np.int64))
     return p > 2**8 and bool((np.minimum(apart, p - apart) <= _ROUNDING).all())
 

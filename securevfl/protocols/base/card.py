@@ -1,4 +1,4 @@
-"""Cards: the description of a protocol for readers, and the messages that disclose rows."""
+"""Cards: descriptions of protocols for readers, and the messages that show row values."""
 
 from __future__ import annotations
 

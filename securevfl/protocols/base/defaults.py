@@ -72,7 +72,7 @@ ADVANCED = frozenset(_ADVANCED.split())
 
 
 def is_advanced(name: str, extra: object = None) -> bool:
-    """Whether help pages fold an option away.
+    """Whether help pages hide an option by default.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def is_advanced(name: str, extra: object = None) -> bool:
 
 
 def our_name(name: str, known: Collection[str]) -> str:
-    """Name that this library has for an option of another program; an unknown name stays.
+    """This library's name for another program's option; an unknown name stays unchanged.
 
     A name in `known` stays as well.
 

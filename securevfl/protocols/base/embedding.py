@@ -89,7 +89,7 @@ class EmbeddingProtocol(SplitProtocol):
     def client_network(
         self, index: int, *, optimizer: dict[str, Any] | None = None, drawn: str = "init"
     ) -> ClientNetwork:
-        """New bottom model of client `index`; a polynomial one has the weights of FedVS's.
+        """New bottom model of client `index`; a polynomial one has the same weights as in FedVS.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class EmbeddingProtocol(SplitProtocol):
 
     @property
     def exposures(self) -> tuple[Exposure, ...]:
-        """Disclosures as declared; without any, gradients, and embeddings or protected uploads."""
+        """Message kinds with row values; if undeclared, gradients and embeddings or uploads."""
         if self.messages:
             return super().exposures
         hiding = ("perfect", "statistical", "computational")
@@ -186,7 +186,7 @@ class EmbeddingProtocol(SplitProtocol):
         return self.peers()
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Server model's scores of the aggregated embeddings, computed in the clear."""
+        """Server model's scores of the aggregated embeddings, without encryption."""
         server: Any = parties[SERVER]
         used = self.evaluated(parties)
         embeddings = {n: self.embed(parties[n], features[n]) for n in used}

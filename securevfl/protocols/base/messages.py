@@ -128,7 +128,7 @@ def announcement(
     carries: Carries = "control",
     source: str = "",
 ) -> MessageSpec:
-    """Announcement of a round, and of the end: "stop" (`Party.announce`, `Party.conclude`)."""
+    """Declaration of announcements of a round and of the end ("stop"); see `Party.announce`."""
     return MessageSpec(
         ANNOUNCE, sender, receiver, carries, public=carries == "control", source=source
     )
@@ -149,7 +149,7 @@ def in_setup(key: MessageKey) -> int:
 
 
 def in_rounds(key: MessageKey) -> int:
-    """Count of a message that is sent in every round, and not in setup."""
+    """Count for a message sent in every round: 1 from round 1 on, 0 in set-up."""
     return int(key.round > 0)
 
 

@@ -24,14 +24,14 @@ FIELD = PrimeField(2**31 - 1)  # of the trace: no message carries elements of a 
 
 
 def embedding(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """H_n, a client's embedding of some samples, (rows, h)."""
+    """Embedding H_n of the samples by a client's network, (rows, h)."""
     return network.forward(rows_of(features, samples))
 
 
 def updated(
     network: ClientNetwork, features: np.ndarray, samples: np.ndarray, gradient: np.ndarray
 ) -> np.float32:
-    """Step of the network with dL/dH_n; returns the number of weights that were clipped."""
+    """Step of the network with dL/dH_n; return the number of clipped weights."""
     return np.float32(network.update(rows_of(features, samples), gradient))
 
 
@@ -43,7 +43,7 @@ def stepped(
     clients: Sequence[int],
     *embeddings: np.ndarray,
 ) -> tuple[np.ndarray | np.float32, ...]:
-    """Step of the server model on these clients' embeddings; returns the loss, and each dL/dH_n."""
+    """Step of the server model on these clients' embeddings; return the loss, and each dL/dH_n."""
     joint = gathered(aggregation, dict(zip(clients, embeddings, strict=True)), aggregation.parties)
     step = split_step(centre, joint, samples, labels)
     return np.float32(step.loss), *step.gradients.values()
@@ -110,7 +110,7 @@ class OpenClient(Participant):
         return found
 
     def update(self, samples: Any, gradient: Secret) -> None:
-        """Step with dL/dH_n; a number of clipped weights is recorded as an event."""
+        """Step with dL/dH_n; record the number of clipped weights as an event."""
         self.note(self.step(samples, gradient))
 
     def note(self, clipped: Secret) -> None:
@@ -206,7 +206,7 @@ class OpenServer(Participant):
         return self.batches.samples(batch)
 
     def details(self, embeddings: Mapping[int, Secret], samples: Any) -> dict[str, Any]:
-        """Further fields of a step for the history; here none."""
+        """Further fields of a step for the history; none here."""
         return {}
 
     def step(
@@ -330,7 +330,7 @@ class OpenEmbeddings(Provable):
                 ideal.answer(samples, self.ideal_step(ideal, samples, used))
 
     def batch_of(self, round: int) -> int:
-        """Number of the batch that a round has."""
+        """Number of the batch in a round."""
         return round
 
     def ideal_step(

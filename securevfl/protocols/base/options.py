@@ -356,7 +356,7 @@ class SegmentedConfig(EmbeddingConfig):
 
 
 def spare(config: Any, parties: int, threshold: int) -> int:
-    """Uploads that are waited for beyond R.
+    """Number of uploads to wait for beyond R.
 
     They are 2A. At the level active with A = 0 they are T, so that T wrong uploads are noticed, or
     fewer where there are no more parties.

@@ -36,7 +36,7 @@ def take_over(network: ClientNetwork, own: Pretraining) -> None:
 
 
 def weights_in(own: Pretraining, part: str) -> tuple[np.ndarray, ...]:
-    """Weights of the encoder, or of the head, that were learnt."""
+    """Trained weights of the encoder or head."""
     return tuple(weights_of(own.encoder if part == "encoder" else own.means).values())
 
 

@@ -14,7 +14,7 @@ Shapes = Mapping[str, tuple[int, ...]]  # of weights by name: these are public
 
 
 def weight(model: Any, name: str) -> np.ndarray:
-    """The array of a model's weights that has a name."""
+    """Array of a model's weights with this name."""
     found: np.ndarray = weights_of(model)[name]
     return found
 

@@ -166,7 +166,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Raw scores of rows by the parties' models, computed in the clear.
+        """Raw scores of rows by the parties' models, without encryption.
 
         This is the experimenter's evaluation: no party of the protocol could compute it alone.
         """
@@ -236,7 +236,7 @@ class Protocol(ABC):
         return exposures_of(self.messages)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
-        """Sample identifiers and values of a disclosing message.
+        """Sample identifiers and values in a message that shows row values.
 
         The identifiers are None if the payload has none: the rows are then those of the round's
         announcement.
@@ -296,7 +296,7 @@ class Protocol(ABC):
         return ()
 
     def released(self, rounds: int | None = None) -> Odometer | None:
-        """Equations that decoded sums give about a row in so many rounds, all if not given.
+        """Count of equations that decoded sums reveal about a row, after `rounds` rounds or all.
 
         None where nobody decodes sums.
         """

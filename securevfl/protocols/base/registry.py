@@ -142,7 +142,7 @@ def unknown_option(protocol: str, name: str, known: Collection[str]) -> Configur
 
 
 def why_refused(protocol: str, name: str) -> str | None:
-    """Error text for an option that a method cannot have; None for any other name."""
+    """Reason why a method cannot have an option; None if there is none."""
     cls = find_protocols().get(protocol)
     if cls is not None and name == "security" and name not in cls.Config.model_fields:
         return _only_semi_honest(protocol)

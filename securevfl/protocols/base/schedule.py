@@ -150,7 +150,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Phase:
-    """Equal rounds: an announcement, then stages of the clients and of the server in turn.
+    """Equal rounds: an announcement, then stages of clients and server in turn.
 
     Where the announcement is None there is none, and what the server sent last opens the round.
     """

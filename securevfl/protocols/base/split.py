@@ -55,7 +55,7 @@ class SplitProtocol(Protocol):
 
     @classmethod
     def _check_class_weights(cls, config: Any, why: str) -> None:
-        """Refuse weights of classes for a reason, if there is one."""
+        """Raise an error for class weights if a reason against them is given."""
         if why and config.class_weights != EQUAL:
             raise ConfigurationError(
                 f"{cls.name}: class_weights = {config.class_weights!r} has no use: {why}. "
@@ -152,7 +152,7 @@ class SplitProtocol(Protocol):
         return super().exposures if self.messages else undeclared
 
     def released(self, rounds: int | None = None) -> Odometer | None:
-        """Equations that decoded sums give about a row in so many rounds, all if not given.
+        """Count of equations that decoded sums reveal about a row, after `rounds` rounds or all.
 
         None where nobody decodes sums. A row is in one batch of an epoch at most.
         """
@@ -183,7 +183,7 @@ class SplitProtocol(Protocol):
         return self.batches(1) if public is None else public.batches["train"]
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """Server model's scores of the mean of the clients' embeddings, computed in the clear."""
+        """Server model's scores of the mean embedding, without encryption."""
         models: Any = parties
         total = np.zeros((len(features[0]), self.config.width), np.float32)
         for n, rows in enumerate(features):

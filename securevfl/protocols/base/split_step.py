@@ -55,7 +55,7 @@ def split_step(
     samples: np.ndarray,
     labels: np.ndarray,
 ) -> SplitStep:
-    """Update the server model with one joint embedding; returns the loss and clients' gradients.
+    """Update the server model with one joint embedding; return loss and clients' gradients.
 
     RunError when the loss is not finite.
 

@@ -70,5 +70,5 @@ class DownstreamProtocol(EmbeddingProtocol):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """Claims of no protection: embeddings are sent in the clear."""
+        """Claims of no protection: embeddings are sent unencrypted."""
         return OPEN_EMBEDDINGS

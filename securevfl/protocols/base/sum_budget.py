@@ -130,7 +130,7 @@ async def agree_on_unknowns(
 
 
 def unknowns_messages(sender: str = "client") -> tuple[MessageSpec, ...]:
-    """Declaration of the numbers of independent columns, to all holders and to the server."""
+    """Declaration of messages with independent-column counts, to all holders and the server."""
     return tuple(
         MessageSpec(
             UNKNOWNS, sender, receiver, "measure", count=in_setup, source="ours: docs/sums.md"
@@ -142,7 +142,7 @@ def unknowns_messages(sender: str = "client") -> tuple[MessageSpec, ...]:
 def unknowns_posts(
     columns: Sequence[int], senders: Callable[[int], Sequence[int]] | None = None
 ) -> list[Post]:
-    """Planned messages of `unknowns_messages`, with the largest numbers that there may be."""
+    """Planned messages of `unknowns_messages`, with the largest possible counts."""
     payloads = tuple(columns)
     return [Post(UNKNOWNS, to, payloads, senders) for to in ("peers", "server")]
 

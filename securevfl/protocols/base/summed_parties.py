@@ -70,7 +70,7 @@ def update(
     gradient: np.ndarray,
     divisor: int,
 ) -> np.ndarray:
-    """Step of a client's network with dL/dH / `divisor`; returns the number of clipped weights."""
+    """Step of a client's network with dL/dH / `divisor`; return the number of clipped weights."""
     clipped = network.update(rows_of(features, samples), gradient / np.float32(divisor))
     return np.array(clipped, np.float32)
 
@@ -84,7 +84,7 @@ def loss_and_gradient(
     summands: int,
     divisor: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Step of the server's model on the mean embedding; returns the loss and dL/dH / `divisor`.
+    """Step of the server's model on the mean embedding; return the loss and dL/dH / `divisor`.
 
     The sum is of integers 2^bits H_n: field elements, or int64.
     """
@@ -174,7 +174,7 @@ class SummedClient(Participant):
 
 
 class SummedServer(Participant):
-    """Holds the labels and the server model.
+    """Server: holds the labels and the server model.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class SummedServer(Participant):
         self.steps, self.answered = 0, np.zeros(len(self.peers), np.int64)
 
     async def run(self) -> None:
-        """Do one step a round; a round that gives no sum has none."""
+        """Do one step a round; a round without a sum has none."""
         while self.steps < self.max_steps:
             self.safe_point()
             batch = self.next_batch()
@@ -219,7 +219,7 @@ class SummedServer(Participant):
         self.conclude()
 
     def next_batch(self) -> np.ndarray:
-        """Coded rows of the next round."""
+        """Row numbers, within segments, of the next round's batch."""
         return self.batches.draw(self.round + 1)
 
     async def aggregate(self) -> tuple[Any, Sequence[int]] | None:
@@ -228,7 +228,7 @@ class SummedServer(Participant):
         return sum(uploads.values()), tuple(uploads)
 
     def details(self) -> dict[str, Any]:
-        """Further fields of a round for the history; here none."""
+        """Further fields of a round for the history; none here."""
         return {}
 
     def train(self, samples: np.ndarray, total: Any, summed: Sequence[int]) -> None:
@@ -244,7 +244,7 @@ class SummedServer(Participant):
         self.record("round", step=self.steps, loss=loss, used=len(summed), **self.details())
 
     def answer(self, gradient: Secret, summed: Sequence[int]) -> None:
-        """Send dL/dH to the clients that were summed."""
+        """Send dL/dH to the clients in the sum."""
         self.broadcast("gradient", gradient, to=summed)
 
 

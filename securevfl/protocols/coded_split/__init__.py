@@ -1,4 +1,4 @@
-"""Coded split learning: data and models stay in Lagrange shares; ours, and in no paper."""
+"""Coded split learning, our method: data and models stay in Lagrange shares."""
 
 from __future__ import annotations
 

@@ -134,12 +134,12 @@ class Holder(KeyParticipant):
         self.begins_once = self.budgeted  # the labels that it answered hold for all lives
 
     def zeros(self, *shape: int) -> Element:
-        """Zeros, as an element that is public."""
+        """Zeros as a public element."""
         return public_element(np.zeros(shape, self.field.dtype), self.field, self.world)
 
     @property
     def no_steps(self) -> Element:
-        """Digest of a model that has no steps yet."""
+        """Digest of a model without steps."""
         return self.zeros(digest_words(self.field))
 
     async def setup(self) -> None:
@@ -202,7 +202,7 @@ class Holder(KeyParticipant):
         """Share this party's data and model with all holders; a helper has none."""
 
     async def run(self) -> None:
-        """Apply the steps that are dealt; answer labels that are due and not answered (line 5)."""
+        """Apply dealt steps; answer labels that are due (line 5)."""
         self.check_keys(self.public.prss)
         self.on("mask", self.take_mask)
         self.on("unmasked", self.deal_masks_again)
@@ -429,7 +429,7 @@ class Holder(KeyParticipant):
         self.release_once()
 
     def name_steps(self, label: int) -> None:
-        """Note the steps in the model that answers a label; refuse others, after a crash too.
+        """Note the steps in the model that answers a label; refuse other steps, even after a crash.
 
         The server may tell one digest for two steps, so the own share of the model counts as well.
         Parties that lie are why it is noted without a budget: a holder that a crash took back to
@@ -457,7 +457,7 @@ class Holder(KeyParticipant):
 
     @property
     def answered(self) -> tuple[int, ...]:
-        """Labels that were answered, as far as the steps of the answer are remembered."""
+        """Answered labels, as far as their steps are remembered."""
         return self.named[0] if self.named else ()
 
     def refuse_other_steps(self, label: int, digest: Element) -> None:
@@ -468,7 +468,7 @@ class Holder(KeyParticipant):
         known.map(refuse_other_steps, digest, self.index, label, shape=(0,), real=True)
 
     def release_once(self) -> None:
-        """Release the models if that is due and has not been done."""
+        """Release the models once, when due."""
         if self.releases:
             self.uploaded = self.public.last_step + 1
             self.release()
@@ -535,7 +535,7 @@ class Holder(KeyParticipant):
         return all(one[0] == round for one in found) and all(self.has_steps(*one) for one in found)
 
     def has_steps(self, round: int, digest: Element, *value: Element) -> bool:
-        """Whether a dealer's digest of steps is equal to that of this holder."""
+        """Whether a dealer's digest of steps equals this holder's."""
         same = digest.map(are_equal, self.model[3], shape=(), real=True, dtype=np.bool_)
         return bool(self.opened(same, f"whether masks of round {round} are of the same steps"))
 
@@ -602,7 +602,7 @@ def refuse_other_steps(
 
 
 def answered_already(holder: int, label: int) -> PrivacyError:
-    """The error for a label that was answered with other steps, or too long ago to compare."""
+    """Error for a label that was answered with other steps, or too long ago to compare."""
     return PrivacyError(
         f"coded_split: party {holder} answered the batch of step {label} already, with "
         "other steps in the model or too long ago to compare, and a second sum of these "

@@ -41,7 +41,7 @@ class RangeBound:
 
     @classmethod
     def of(cls, public: Parameters) -> RangeBound:
-        """The bound at time 0.
+        """Initial bound, before any step.
 
         WouldOverflowError when not even the first sums have room.
         """

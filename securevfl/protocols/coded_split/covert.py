@@ -261,7 +261,7 @@ class History:
         return tuple(getattr(self, one.name) for one in fields(self))
 
     def with_step(self, holder: Any, number: int, told: tuple[Secret, Any], before: Secret) -> Self:
-        """The history with a step that a holder was dealt."""
+        """The history extended by a step that a holder received."""
         ahead = {**self.ahead, number: (*told[:1], before, told[1])}
         chain, step, newest, last = self.chain, self.step, self.newest, holder.last_step
         while step + 1 in ahead:

@@ -30,7 +30,7 @@ SEED = 32
 
 @dataclass(frozen=True)
 class Dealt:
-    """Shares of a step that the server deals.
+    """Shares of a step for all holders.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Dealt:
 
 @dataclass(frozen=True)
 class Dealing:
-    """Maker of the shares of steps, for a code."""
+    """Factory of step shares for a code."""
 
     code: LagrangeCode
 

@@ -24,7 +24,7 @@ AGAIN = 1000  # how often a message may be sent again, byte by byte, after a cra
 
 
 def again(key: MessageKey) -> int:
-    """Largest number of times that a message may be sent again, in any round."""
+    """Largest number of repetitions of a message in any round."""
     return AGAIN
 
 

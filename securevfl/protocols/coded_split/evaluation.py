@@ -1,4 +1,4 @@
-"""The experimenter's view of a run: models and scores in the clear, which no party could compute.
+"""Experimenter's view of a run: decoded models and scores, which no party can compute.
 
 The experimenter has all parties' states. It brings enough holders' shares up to the server's last
 step, by the server's own log, and decodes; so what it measures does not depend on who was late.
@@ -96,7 +96,7 @@ def check_same_steps(models: Mapping[int, Model]) -> None:
 
 
 def can_catch_up(server: Server, holder: Holder) -> bool:
-    """Whether a holder has, or can be brought to, a share of the models after the last step.
+    """Whether a holder has, or can be given, a share of the models after the last step.
 
     The files of a finished run hold the shares of the models, and nothing else that makes them.
     """

@@ -92,7 +92,7 @@ class Ideal:
                 self.W[n][k] = self.W[n][k] + X[k].rows(rows).T @ Gbar[k]
 
     def infer(self, steps: int) -> None:
-        """Coded inference; the server may have the sums of test rows, and all the measures."""
+        """Coded inference: sums of test rows are outputs to the server, measures to all."""
         batches, labels, scores = self.public.batches["test"], "test labels", []
         order = []
         for piece in range(pieces_of(batches)):

@@ -77,7 +77,7 @@ def inference_step(coded: int, segments: int) -> int:
 
 
 def pieces_of(batches: Batches) -> int:
-    """Number of requests that together ask for all rows of a test set."""
+    """Number of requests that cover all test rows."""
     return -(-batches.length // inference_step(batches.coded, batches.segments))
 
 

@@ -71,7 +71,7 @@ class Parameters:
 
     @property
     def last_step(self) -> int:
-        """Number of steps of a whole run; 0 of a prediction."""
+        """Number of steps of a whole run; 0 for a prediction."""
         return self.config.rounds if self.trains else 0
 
     def steps_allowed(self, unknowns: int) -> int:
@@ -97,7 +97,7 @@ class Parameters:
 
     @property
     def owners(self) -> int:
-        """n_o, the number of holders with columns."""
+        """Number n_o of holders with columns."""
         return len(self.widths)
 
     @functools.cached_property
@@ -225,7 +225,7 @@ def check_numbers(config: CodedSplitConfig, owners: int) -> None:
 
 
 def _first_sum(config: CodedSplitConfig, widths: Sequence[int]) -> int:
-    """w0 = ceil(sum_n rho_n (omega_n 2^(lx+lu) + sqrt(d_n)/2))."""
+    """Bound w0 = ceil(sum_n rho_n (omega_n 2^(lx+lu) + sqrt(d_n)/2)) on the first sums."""
     unit = 2.0 ** (config.data_bits + config.gradient_bits)
     total = sum(
         math.sqrt(_norm_squared(config, d))

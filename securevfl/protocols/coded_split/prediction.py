@@ -65,7 +65,7 @@ class PredictingServer(Server):
         self.test_scores[piece] = embedding
 
     def report_inference(self) -> None:
-        """Store embeddings and scores in the order of the rows; there are no labels."""
+        """Store embeddings and scores in row order; new rows have no labels."""
         rows, first = self.public.batches["test"].rows, self.embeddings[0]
         if not self.blind:
             others = [one for piece, one in self.embeddings.items() if piece]

@@ -328,7 +328,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return opened_scores(made.public, made.centre(), told, blind)
 
     def predicting(self, rows: int) -> Self:
-        """A copy with the parameters of a coded prediction of so many rows."""
+        """A copy with parameters for a coded prediction of `rows` rows."""
         made = copy.copy(self)
         made.public = replace(self.public, batches={"test": self.layout_of(rows)})
         return made
@@ -344,7 +344,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
         return needs_of(config, shape)
 
     def shown(self, payload: Any) -> tuple[Any, Any]:
-        """None for row numbers, and the upload or the share of a step in a message.
+        """None (no row numbers), and the upload or step share in a message.
 
         A dealt share that has a proof stands before it; without one it stands beside a digest.
         """
@@ -359,7 +359,7 @@ class CodedSplit(Provable, SplitProtocol, SharedModels):
 
     @property
     def owners(self) -> int:
-        """n_o, the number of holders with columns."""
+        """Number n_o of holders with columns."""
         return self.public.owners
 
     def quantised_columns(self) -> dict[int, np.ndarray]:

@@ -31,7 +31,7 @@ class Preparation:
     deviation: np.ndarray | None = None
 
     def apply(self, features: np.ndarray) -> np.ndarray:
-        """Rows after the owner's map, float32."""
+        """Prepared rows, float32."""
         if self.mean is None or self.deviation is None:
             return features
         rows = np.clip((features - self.mean) / self.deviation, -CLIP, CLIP)
@@ -105,7 +105,7 @@ def _numbers(public: Parameters, owner: int) -> tuple[FixedPoint, int, int]:
 
 
 def first_model(weights: np.ndarray, point: FixedPoint) -> np.ndarray:
-    """First weights as field elements, Wbar_n (line 2), (d_n, h)."""
+    """Initial weights as field elements Wbar_n (line 2), (d_n, h)."""
     quantised: np.ndarray = point.quantize(weights)
     return quantised
 
@@ -127,7 +127,7 @@ def joint(sums: np.ndarray, field: PrimeField, bits: int, owners: int, scale: fl
 
 
 def scales(public: Parameters, steps: int) -> tuple[int, int, float]:
-    """Numbers that sums are divided and multiplied by, for models of so many steps."""
+    """Numbers that convert sums to real values, for models after `steps` steps."""
     return public.sum_bits, public.owners, public.scale(steps)
 
 

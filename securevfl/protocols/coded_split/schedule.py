@@ -165,7 +165,7 @@ _STORY = hollow((6, DIGEST), np.uint8), bytes(SIGNATURE)
 
 
 def training(public: Parameters, unknowns: int) -> Phase:
-    """Rounds of an upload and a deal, as many as the budget allows for a row's unknowns."""
+    """Rounds of uploads and dealt steps, as many as the budget permits for a row's unknowns."""
     N, T, h = public.code.parties, public.code.privacy, public.config.width
     coded = public.batches["train"].coded
     share = hollow((coded, h), public.field.dtype)
@@ -200,7 +200,7 @@ def training(public: Parameters, unknowns: int) -> Phase:
         return range(N) if round > 1 and is_compared(round - 1, last) else ()
 
     def end(round: int) -> Sequence[int]:
-        """Holders after the last step, which belongs to no round."""
+        """Holders that receive the last step, which belongs to no round."""
         return range(N) if round == last else ()
 
     stories = [Post("story", "peers", ((0, *_STORY),), senders=some) for some in (compare, end)]

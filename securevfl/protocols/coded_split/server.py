@@ -113,7 +113,7 @@ class Server(Participant):
             covert.keep(self, PROTECTED, public.active, "stories", "chain")
 
     async def setup(self) -> None:
-        """Draw the secret of all masks; receive the numbers of independent columns."""
+        """Draw the secret key of all masks; receive the numbers of independent columns."""
         self.secret = self.key("secret")
         own = self.public.code, self.public.results_needed, "helpers"
         if self.public.active and (text := undetected(*own)):
@@ -226,7 +226,7 @@ class Server(Participant):
         return found
 
     def deal(self) -> None:
-        """Deal the last step (line 9), first to the holders that answered most often."""
+        """Deal the newest step (line 9), first to the holders that answered most often."""
         if not self.steps:
             return
         dealt = self.dealt(self.steps)
@@ -323,7 +323,7 @@ class Server(Participant):
         self.report_inference()
 
     def check(self, sums: Element) -> None:
-        """Refuse sums of test rows that are too large for the steps so far."""
+        """Refuse sums of test rows beyond the bound for the present steps."""
         assert self.made is not None
         self.made.call(check_sums, sums, self.round, shape=(0,))
 
@@ -350,7 +350,7 @@ class Server(Participant):
 
     @property
     def trained(self) -> int:
-        """Number of steps that the models have."""
+        """Number of steps contained in the models."""
         return self.steps
 
     def operations(self, kind: str) -> int:

@@ -77,7 +77,7 @@ def sums_in_range(sums: np.ndarray, field: PrimeField, largest: int, round: int)
 
 
 def in_range(sums: np.ndarray, largest: np.ndarray | int, round: int) -> np.ndarray:
-    """Refuse sums that the owners' bounds and the steps so far do not allow.
+    """Refuse sums beyond the bound from the owners' data and the steps so far.
 
     Raises RangeError.
     """
@@ -131,7 +131,7 @@ def scores_of(centre: Centre, embedding: np.ndarray) -> np.ndarray:
 
 
 def measures_of(centre: Centre, *rest: Any) -> np.ndarray:
-    """Measures of scores in pieces, in the order of `measures_named`; nan for one that lacks.
+    """Measures of scores in pieces, in the order of `measures_named`; NaN for a missing one.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def entry(values: np.ndarray, place: int) -> np.ndarray:
 
 
 def measures_named(task: str) -> tuple[str, ...]:
-    """Names of the measures that a task has, in the order of `measures_of`."""
+    """Names of a task's measures, in the order of `measures_of`."""
     if task == "binary":
         return ("accuracy", "auc", "f1")
     return ("rmse",) if task == "regression" else ("accuracy",)

@@ -40,7 +40,7 @@ def check_elements(
 def steps_in(
     holder: Participant, public: Parameters, kind: str, round: int, payload: Any
 ) -> list[Step]:
-    """The steps in a "deal", "seed" or "missed" of the server.
+    """Steps in a "deal", "seed" or "missed" message from the server.
 
     ProtocolError where it has another form, or steps that a run does not have.
     """
@@ -73,7 +73,7 @@ def steps_in(
 
 
 def check_request(public: Parameters, request: Any) -> None:
-    """Refuse a request that is not one for the rows of a piece of the test rows.
+    """Refuse a request that does not name exactly a piece of the test rows.
 
     The number of a piece says what its rows are. So no label stands for two lists of rows. Raises
     ProtocolError.
@@ -94,7 +94,7 @@ def check_request(public: Parameters, request: Any) -> None:
 def check_mask(
     public: Parameters, receiver: int, sender: int, round: int, payload: Any
 ) -> tuple[Element, Element]:
-    """The digest and the value in a "mask" of a dealer.
+    """Digest and value in a dealer's "mask" message.
 
     ProtocolError where it comes from no dealer, to a holder that has keys, or has another form.
     """

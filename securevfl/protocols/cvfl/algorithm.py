@@ -37,7 +37,7 @@ _UNANSWERED = 1000  # launches in a row without an answer after which a party wa
 
 @dataclass(frozen=True)
 class Batch:
-    """Batch of a launch, which is public.
+    """Batch of an update, which is public.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ def launched(
     receivers: Sequence[int],
     *given: np.ndarray,
 ) -> tuple[Any, ...]:
-    """Loss of a launch, factor of equation 3, dF_l/dw_0, and dF_l/dh_m of some parties."""
+    """Loss of an update, its factor (equation 3), dF_l/dw_0, and dF_l/dh_m of some parties."""
     fresh = dict(zip(senders, given, strict=False))  # after them come penalties
     h, present = last.complete(fresh, batch.places, oldest=batch.oldest)
     joint = aggregation.combine(h, present)
@@ -118,7 +118,7 @@ def launch(
     embeddings: Mapping[int, Secret],
     penalties: Mapping[int, Secret],
 ) -> Launch:
-    """Gradients of a launch (lines 11 to 14).
+    """Gradients of an update (lines 11 to 14).
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class Stale(LastEmbeddings):
 
 @dataclass(eq=False, repr=False)
 class PassiveParty(OpenClient):
-    """Party m: sends embeddings to active parties, and steps theta_m with theirs (Algorithm 2).
+    """Party m: sends embeddings to active parties, and steps theta_m with gradients (Algorithm 2).
 
     Attributes
     ----------
@@ -262,7 +262,7 @@ class PassiveParty(OpenClient):
         self.rest(message.round)
 
     async def update_together(self) -> bool:
-        """Step with the gradients of all active parties of the next round; False at the end.
+        """Step with all active parties' gradients of the next round; return False at the end.
 
         They are waited for: a checkpoint of a round has all of its gradients, and none of the next.
         """
@@ -360,7 +360,7 @@ class ActiveParty(PassiveParty):
                 return
 
     async def run_in_step(self) -> None:
-        """Launch one update in each round, which the collaborator announces with w_0."""
+        """Make one update in each round, which the collaborator announces with w_0."""
         async for round_ in self.rounds():
             with round_:
                 self.load(round_.payload)  # lines 3 to 5

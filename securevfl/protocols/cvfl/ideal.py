@@ -52,7 +52,7 @@ class Ideal:
         self.world.output(name, value, to, alone=True)
 
     def in_order_of_arrival(self) -> None:
-        """Compute an asynchronous run: the order of messages decides when gradients are applied."""
+        """Compute an asynchronous run; the order of messages gives the order of updates."""
         answers: dict[int, tuple[dict[str, Secret], float]] = {}
         for k in self.active:
             self.ask(k, k, 1)
@@ -87,7 +87,7 @@ class Ideal:
                 self.arrive(k, round)
 
     def ask(self, k: int, m: int, round: int) -> None:
-        """Declare m's answer to a launch of k: h_m, and r(theta_m) if k is slow (lines 7-10)."""
+        """Declare m's answer to an update of k: h_m, and r(theta_m) if k is slow (lines 7-10)."""
         rows, shape = self.batch(k, round).rows, (self.made.batches_of(k).coded, self.config.width)
         H = self.networks[m].call(embedding, self.columns[m], rows, shape=shape)
         self.sent.setdefault((k, round), {})[m] = H

@@ -11,7 +11,7 @@ from securevfl.protocols.base.options import EmbeddingConfig
 
 
 class CvflConfig(EmbeddingConfig):
-    """Options of CVFL; a round is one update that an active party launched."""
+    """Options of CVFL; a round is one update by an active party."""
 
     aggregation: Literal["mean", "concat", "max"] = Field(
         "concat", description="How embeddings are joined to the input of the top models."

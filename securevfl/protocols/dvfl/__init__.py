@@ -1,4 +1,4 @@
-"""DVFL: guests, hosts and the owner of section 5, options, messages and claims."""
+"""DVFL: guests, hosts and the label owner of section 5; options, messages and claims."""
 
 from __future__ import annotations
 

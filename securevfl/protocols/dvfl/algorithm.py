@@ -161,7 +161,7 @@ class Guest(Learner):
                 self.broadcast("code", self.encode(np.arange(self.aligned)), to=self.hosts)
 
     def iterate(self) -> None:
-        """Guest training round: forward, write to the registers of all hosts, update."""
+        """Guest training round: compute activations, send them to all hosts, update."""
         places = self.batches.samples(self.batches.draw(self.round))
         rows = own_rows(places, self.aligned, self.features.shape[0])
         if self.schedule.writes(self.round):  # a communication epoch (appendix F.1)
@@ -276,7 +276,7 @@ class Host(Learner):
             self.steps += 1
 
     def side_by_side(self, codes: Mapping[int, Secret]) -> Secret:
-        """Codes of all guests side by side; zero for a guest that has none."""
+        """Codes of all guests side by side; zeros for a guest without any."""
         return joined(codes, self.peers, self.width)
 
     def complete(self, codes: Mapping[int, Secret]) -> Secret:
@@ -416,7 +416,7 @@ class Owner(Participant):
         await self.train()
 
     async def keep_time(self) -> None:
-        """Count the rounds of guests and hosts, which need no message for that."""
+        """Wait while guests and hosts count their rounds by the clock."""
         while (round := self.schedule.round_at(self.now)) <= self.schedule.rounds:
             self.safe_point()
             self.announce(round, to=())
@@ -436,7 +436,7 @@ class Owner(Participant):
         self.encodings = joined(encodings, self.hosts, self.width)
 
     async def train(self) -> None:
-        """Train the classifier, an epoch a round, up to the last epoch or the early stop."""
+        """Train the classifier, an epoch a round, up to the last epoch or an early stop."""
         ended = self.stop_after is not None and self.steps > 0 and self.stopped()
         while self.steps < self.epochs and not ended:
             self.safe_point()
@@ -452,7 +452,7 @@ class Owner(Participant):
             await self.sleep(self.schedule.interval)
 
     def train_epoch(self) -> Secret:
-        """Train the classifier for one epoch; returns the mean loss."""
+        """Train the classifier for one epoch; return the mean loss."""
         given = self.encodings, self.labels, self.rows, self.steps
         (loss,) = self.centre.step(epoch, *given, shapes=[()], of=[np.float64])
         return loss  # type: ignore[no-any-return]

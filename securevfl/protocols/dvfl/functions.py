@@ -14,7 +14,7 @@ from securevfl.verified import Chance
 
 
 class OwnRows:
-    """The owner's division of the aligned rows: a secret choice, as an input of functions.
+    """The owner's secret division of the aligned rows, as input of functions.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def failed(network: AutoEncoder, *inputs: np.ndarray) -> tuple[float, float]:
 def epoch(
     centre: Centre, encodings: np.ndarray, labels: np.ndarray, own: OwnRows, number: int
 ) -> np.ndarray:
-    """Train the classifier for one epoch; returns the mean loss."""
+    """Train the classifier for one epoch; return the mean loss."""
     losses = []
     for turn in range(own.batches.per_epoch):
         batch = own.batches.draw(number * own.batches.per_epoch + turn + 1)
@@ -163,7 +163,7 @@ def over(stopping: EarlyStopping) -> bool:
 
 
 def restored(centre: Centre, stopping: EarlyStopping) -> None:
-    """Give the classifier back the weights with the lowest loss, if there was any."""
+    """Restore the classifier's weights with the lowest loss, if there were any."""
     stopping.models = (centre,)
     stopping.restore_best()
     stopping.models = ()

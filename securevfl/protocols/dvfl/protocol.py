@@ -245,7 +245,7 @@ class Dvfl(Provable, Protocol):
         return code
 
     def scores(self, parties: Mapping[int, Party], features: Sequence[np.ndarray]) -> np.ndarray:
-        """The owner's scores, by all guests' codes and the encodings of the hosts that answered."""
+        """The owner's scores from all guests' codes and the encodings of hosts that answered."""
         models: Any = parties
         codes = [self.embed(models[g], rows) for g, rows in enumerate(features)]
         joint = np.concatenate(codes, axis=1)
@@ -378,7 +378,7 @@ class Dvfl(Provable, Protocol):
 
     @property
     def writes(self) -> int:
-        """Number of rounds in which guests write."""
+        """Number of rounds in which guests send activations."""
         return int(self.config.guest_epochs // self.config.comm_period * self.schedule.per_epoch)
 
     def memory(self) -> int:

@@ -41,7 +41,7 @@ class RoundSchedule:
         return cls(per_epoch, guest_rounds, rounds, config.comm_period, config.interval)
 
     def round_at(self, seconds: float) -> int:
-        """Round at a moment; clocks count nanoseconds, so a round may seem to begin a bit early."""
+        """Round at a time in seconds, with tolerance for clocks in nanoseconds."""
         return math.floor(seconds / self.interval + 1e-3) + 1
 
     def start(self, round: int) -> float:

@@ -555,7 +555,7 @@ class Server(Participant):
         return attempt
 
     def affordable(self, batch: Batch) -> bool:
-        """Whether the clients allow one more sum of these rows; the end is recorded if not."""
+        """Whether the budget permits one more sum of these rows; a refusal is recorded."""
         config = self.public.config
         limit = visits_allowed(self.unknowns, config.width, config.budget)
         if not config.budget or affords(self.released, batch.part, batch.rows, limit):

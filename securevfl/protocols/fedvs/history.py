@@ -40,7 +40,7 @@ ACTIVE: Mapping[str, str | tuple[str, ...]] = {
 
 
 def told(round: int, batch: Batch, attempt: Attempt) -> bytes:
-    """All that is announced of a round."""
+    """Bytes of everything announced in a round."""
     return attempt.told(round, batch)
 
 

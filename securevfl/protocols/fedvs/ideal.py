@@ -119,7 +119,7 @@ class Ideal:
                 self.world.output(f"whether model {n} moved in {self.round}", moved, alone=True)
 
     def measure(self, scores: Mapping[int, Secret], step: int, task: str) -> None:
-        """Declare measures of the test rows, which all may have."""
+        """Declare measures of the test rows as outputs to all."""
         batches, labels = self.public.batches["test"], self.world.the(SERVER, LABELS["test"])
         names = MEASURES[task]
         if task == "binary":

@@ -185,7 +185,7 @@ class Parameters:
 
     @functools.cached_property
     def degree(self) -> int:
-        """Degree in the shares to which masks raise all uploads; 2 is that of the evaluation."""
+        """Degree of masked uploads in the shares; the computation itself has degree 2."""
         return degree_of(self.config, self.code.segments, self.code.parties)
 
     @property
@@ -195,7 +195,7 @@ class Parameters:
 
     @property
     def active(self) -> bool:
-        """Whether dealings of models are checked as well, and uploads are signed."""
+        """Whether dealings of models are also checked, and uploads are signed."""
         return self.config.security == "active"
 
     @property
@@ -205,7 +205,7 @@ class Parameters:
 
     @property
     def requirement(self) -> str:
-        """`results_needed` in the letters of the paper, for error messages."""
+        """Phrase for `results_needed` in the paper's letters, for errors."""
         needed = f"R = {self.degree}(K+T-1)+1 = {self.threshold}"
         more = self.results_needed
         spared = "2A" if self.config.tolerate_corrupt else str(more - self.threshold)
@@ -266,7 +266,7 @@ class Parameters:
 
     @functools.cached_property
     def cohorts(self) -> Cohorts:
-        """Groups of clients of which a sum has all members or none."""
+        """Groups of clients that enter a sum all together or not at all."""
         parties, privacy = self.code.parties, self.code.privacy
         return cohorts_of("fedvs", cohort_number(self.config, parties), parties, privacy)
 
@@ -305,7 +305,7 @@ def results_needed(config: FedVSConfig, segments: int, parties: int) -> int:
 
 
 def degree_of(config: FedVSConfig, segments: int, parties: int) -> int:
-    """Degree in the shares to which masks raise uploads.
+    """Degree of masked uploads in the shares.
 
     At the covert level no two stories of the server may both decode. With T clients' help 2 R' > N
     + T + 2 (K - 1) is needed, so that the uploads of two stories have an honest client in common,

@@ -250,7 +250,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         declare(world, self.public, centre.outputs, centre.task, own)
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """The usual schedules; some leave out late clients (timeout), or have no crash (covert)."""
+        """Usual schedules for a proof; some leave out late clients, or have no crash (covert)."""
         waits = self.config.share_timeout is None
         every = usual(len(self.peers()), waits=False, shares=not waits)
         return tuple(one for one in every if not self.public.covert or not one.outages)
@@ -325,7 +325,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
         return opened_scores(made.public, made.centre(), told, blind)
 
     def predicting(self, rows: int) -> Self:
-        """A copy with the parameters of a coded prediction of so many rows."""
+        """A copy with parameters for a coded prediction of `rows` rows."""
         made = copy.copy(self)
         made.config = self.config.model_copy(update={"pretrain": "none", "sum_budget": 0.0})
         layout = self.batches(self.public.code.segments, "test", rows, short=True)
@@ -402,7 +402,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @classmethod
     def cohorts(cls, config: FedVSConfig, parties: int) -> Cohorts | None:
-        """Cohorts that a `share_timeout` would leave out of sums; None if there would be none."""
+        """Cohorts left out of sums if a `share_timeout` is set; None if there are none."""
         patient = config.model_copy(update={"share_timeout": config.share_timeout or 1.0})
         number = cohort_number(patient, parties)
         return cohorts_of(cls.name, number, parties, config.privacy) if number else None
@@ -415,7 +415,7 @@ class FedVS(Provable, SplitProtocol, CodedProtocol):
 
     @property
     def paper_claims(self) -> tuple[Claim, ...]:
-        """The paper's claims about plain evaluation, which the card does not repeat."""
+        """The paper's claims on plain evaluation, which the card does not repeat."""
         return SHARES + PAPER
 
     def describe(self) -> dict[str, Any]:

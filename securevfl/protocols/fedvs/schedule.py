@@ -32,7 +32,7 @@ def beside(share: Any, more: tuple[Any, ...]) -> Any:
 
 
 def signed_gradient(gradient: Any, config: FedVSConfig) -> Any:
-    """A planned dL/dH; above the semi-honest level with the server's signature on the history."""
+    """Planned dL/dH, with the server's signature on the history above level semi-honest."""
     signed = WORD, bytes(SIGNATURE)
     return gradient if config.security == "semi-honest" else (gradient, *signed)
 
@@ -46,7 +46,7 @@ def attempts(
     rounds: int,
     *after: Stage,
 ) -> Phase:
-    """Phase of rounds on `rows` coded rows in which all clients share.
+    """Phase of rounds with `rows` rows within segments, in which all clients share.
 
     `after` are the stages that follow the uploads. A client sends "shared" behind its shares on one
     uplink, so all shares have come before the server has received "shared" from all clients.

@@ -70,7 +70,7 @@ class Sum:
     attempt: Attempt
 
     def conflicts(self, other: Sum) -> bool:
-        """Whether the two sums share a row and have different models."""
+        """Whether the two sums have a row in common but different models."""
         return self.batch.meets(other.batch) and not self.attempt.same_sum(other.attempt)
 
 
@@ -152,7 +152,7 @@ class SumLedger:
         return rows
 
     def newest(self) -> Sum:
-        """Sum that was announced last; there must be one."""
+        """Newest announced sum; there must be one."""
         return self.sums[max(self.sums)]
 
     def again(self, wanted: int) -> Batch:
@@ -168,7 +168,7 @@ class SumLedger:
         return least[0] if least is not None and (enough or not self.sums) else self.newest().batch
 
     def announce(self, round: int, total: Sum) -> None:
-        """Remember a sum; every client is a possible uploader."""
+        """Store a sum; every client is a possible uploader."""
         self.sums[round] = total
         self.uploaders[round] = tuple(range(self.parties))
         if self.notes and round > 0:

@@ -90,7 +90,7 @@ def check_data(public: Parameters, part: str, sender: int, share: Any) -> None:
 def check_models(
     public: Parameters, round: int, shares: Mapping[int, Any], columns: Mapping[int, int]
 ) -> None:
-    """Refuse shares by sender of which one is no model of the sender's columns.
+    """Refuse shares by sender if one is no model share of the sender's columns.
 
     ProtocolError naming the first such sender.
     """

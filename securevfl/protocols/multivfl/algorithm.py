@@ -42,7 +42,7 @@ from securevfl.verified import Model, Participant, Secret, bare_of
 
 
 def mean_weight(model: Any, name: str, *others: Any) -> np.ndarray:
-    """Mean of several models' arrays of one name."""
+    """Mean of several models' arrays with this name."""
     found: np.ndarray = average([{name: weight(one, name)} for one in (model, *others)])[name]
     return found
 
@@ -210,7 +210,7 @@ class DataOwner(Participant):
         return A
 
     def answer(self, owner: int, number: int, places: np.ndarray) -> None:
-        """Send A_{d,k} of a batch (`DataOwnerUpdate`), clipped and noised if that is wanted."""
+        """Send A_{d,k} of a batch (`DataOwnerUpdate`), clipped and noised if configured."""
         rows = self.rows[str(owner)][places]
         if self.privacy is not None:
             self.count_release(rows, owner)
@@ -346,7 +346,7 @@ class LabelOwner(Participant):
 
 
 class Server(Participant):
-    """Aggregation server: makes one top model of the label owners' by a server optimiser.
+    """Aggregation server: combines the label owners' top models by a server optimiser.
 
     Attributes
     ----------
@@ -401,7 +401,7 @@ class Server(Participant):
         self.broadcast("stop", None, to=self.data_owners)
 
     def cost(self) -> dict[str, float]:
-        """Epsilon that the releases of a row have cost so far; empty without noise."""
+        """Epsilon spent so far on a row's releases; empty without noise."""
         if self.privacy is None:
             return {}
         return {"epsilon_total": self.privacy.spent(self.steps * self.epochs)}

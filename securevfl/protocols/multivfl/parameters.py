@@ -105,7 +105,7 @@ class ActivationNoise(Released):
 
 
 def noise_of(config: MultiVflConfig) -> ActivationNoise | None:
-    """Noise that the options ask for; None without epsilon.
+    """Configured noise; None without epsilon.
 
     ConfigurationError for an epsilon so large that the noise would hide nothing.
     """

@@ -230,7 +230,7 @@ class MultiVfl(Provable, EmbeddingProtocol):
         )
 
     def embed(self, client: Any, rows: np.ndarray) -> np.ndarray:
-        """Activations by the mean of a data owner's copies, clipped if in training, not noised."""
+        """Activations by the mean of a data owner's copies, clipped as in training, not noised."""
         embedding: np.ndarray = client.network.forward(rows)
         if self.privacy is None:
             return embedding

@@ -120,7 +120,7 @@ class Client(SummedClient):
         return signing_of(self, self.sworn)
 
     async def setup(self) -> None:
-        """Publish verifying keys, if round 3 (the consistency check) is run."""
+        """Publish verification keys, if round 3 (the consistency check) is used."""
         if self.public.covert:
             self.sworn = await exchange_keys(self)
         if self.public.covert or not self.public.consistency:
@@ -178,7 +178,7 @@ class Client(SummedClient):
         self.update(samples, await self.receive("gradient", sender=SERVER), len(survivors))
 
     async def aggregate(self, x: Element, rows: np.ndarray | None = None) -> tuple[int, ...]:
-        """Rounds 0 to 4 for one input; returns U3. A client not in U3 waits for the round's end.
+        """Rounds 0 to 4 for one input; return U3. A client outside U3 waits for the round's end.
 
         With `rows`, at the covert level, it goes no further where others were told other things.
         """
@@ -237,7 +237,7 @@ class Client(SummedClient):
         return own + pair_masks(self, self.index, secret, keys, x.shape, self.told)
 
     def check(self, survivors: set[int], sharers: set[int]) -> None:
-        """Refuse to open if survivors are too few, are no sharers, or lack this client."""
+        """Refuse to open if survivors are too few, no sharers, or lack this client."""
         sound = self.index in survivors <= sharers
         if not sound or len(survivors) < self.public.needed:
             raise RunError(
@@ -315,7 +315,7 @@ class Server(SummedServer):
         return signing_of(self, self.sworn)
 
     async def setup(self) -> None:
-        """Publish the verifying key at the covert level."""
+        """Publish the verification key at level covert."""
         if self.public.covert:
             self.sworn = await exchange_keys(self)
 
@@ -390,11 +390,11 @@ class Server(SummedServer):
         return self.unmask(keys, uploads, openings), survivors
 
     def details(self) -> dict[str, Any]:
-        """Number of clients that shared and did not survive, |U2| - |U3|, for the history."""
+        """Number of clients that shared but did not survive, |U2| - |U3|, for the history."""
         return {"dropped": self.dropped}
 
     def give_up(self, did: str, who: Mapping[int, Any], needed: int) -> None:
-        """End a round without a step; the next one takes another batch and fresh keys."""
+        """End a round without a step; the next one has another batch and fresh keys."""
         missing = sorted(set(self.peers) - set(who))
         why = f"{len(who)} clients {did} in time and {needed} are needed"
         if any(len(group) > 1 for group in self.public.cohorts.groups):

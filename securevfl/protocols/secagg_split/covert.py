@@ -1,4 +1,4 @@
-"""The covert level of secagg_split: a signed history, and each client's ledger of summed rows.
+"""Level covert of secagg_split: a signed history, and each client's ledger of summed rows.
 
 The server signs what it told of each round with dL/dH, and clients compare (`active.history`). All
 that they were told before they upload stands in the use of their pairwise masks: masks of clients
@@ -49,7 +49,7 @@ class Summed:
 
 
 def told(round: int, rows: np.ndarray, summed: Summed) -> bytes:
-    """All that is announced of a round."""
+    """Bytes of everything announced in a round."""
     return wire.encode(("secagg_split", round, rows, summed))
 
 
@@ -125,7 +125,7 @@ def conflict(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> tuple[in
 
 
 def noted(sums: Sums, rows: np.ndarray, survivors: Sequence[int]) -> Sums:
-    """The sums, with one more."""
+    """The sums with one more added."""
     own = tuple(sorted(rows.tolist())), tuple(sorted(survivors))
     return sums if own in sums else (*sums, own)
 

@@ -158,7 +158,7 @@ def thresholds(config: SecAggConfig, parties: int) -> tuple[int, int]:
 
 
 def cohort_number(config: SecAggConfig, parties: int, quorum: int) -> int:
-    """Number of cohorts: the configured one, or as many as there can be if survivors may change."""
+    """Number of cohorts: as configured, or as many as possible if survivors may change."""
     if config.cohorts == 0 and config.security == "covert" and quorum < parties:
         raise PrivacyError(
             "secagg_split: security = covert with cohorts = 0 would promise nothing: after a small "

@@ -1,4 +1,4 @@
-"""Split learning that waits for all and pays for differential privacy (Wait-DP).
+"""Split learning that waits for all clients, with differential privacy (Wait-DP).
 
 The baseline of FedVS, section 6.2, after C. Thapa et al., "SplitFed", AAAI 2022: every client adds
 calibrated noise to the output of its network. Three mechanisms, alone or together:
@@ -53,7 +53,7 @@ FIELD = PrimeField(2**31 - 1)  # of no message: all are real
 
 
 def embed(network: ClientNetwork, features: np.ndarray, samples: np.ndarray) -> np.ndarray:
-    """H_n of a batch; padding is all zero."""
+    """Embedding H_n of a batch; zero rows for padding."""
     return network.forward(rows_of(features, samples))
 
 
@@ -81,7 +81,7 @@ def part(gradient: np.ndarray, rule: str, n: int, *H: np.ndarray) -> np.ndarray:
 
 
 def parts(gradient: Any, rule: str, H: Sequence[Any]) -> list[Any]:
-    """dL/dH_n of each client n, from dL/dH."""
+    """Gradient dL/dH_n of each client n, from dL/dH."""
     shape = H[0].shape
     if rule != "max":
         H = [np.zeros(shape, np.float32)] * len(H)
@@ -89,7 +89,7 @@ def parts(gradient: Any, rule: str, H: Sequence[Any]) -> list[Any]:
 
 
 def laplaced(H: np.ndarray, samples: np.ndarray, epsilon: float, seed: bytes) -> np.ndarray:
-    """Embeddings with Laplace noise by the range of the batch, from a public seed."""
+    """Embeddings with Laplace noise scaled to the batch's range, from a public seed."""
     return laplace_by_range(H, samples, epsilon, SeededSource(seed))
 
 
@@ -272,7 +272,7 @@ class Server(Participant):
         return noised.map(mean_gradient, samples, shape=gradient.shape)
 
     def affordable(self, batch: np.ndarray) -> bool:
-        """Whether one more release of a batch is allowed; a refusal is recorded as an event."""
+        """Whether the budget permits one more release of a batch; a refusal is recorded."""
         # Two counts must allow it: the public schedule says how often a row would be released in an
         # unbroken run, the counts how often it was, after crashes and resumes.
         planned = self.budget is None or self.privacy.spent(self.round + 1) <= self.budget
@@ -295,7 +295,7 @@ class Server(Participant):
             self.write_ahead()
 
     def counted(self, batch: np.ndarray) -> bytes:
-        """Counts after one more release of a batch; empty without accounting."""
+        """Release counts after one more release of a batch; empty without accounting."""
         if self.seeded or not self.privacy.releases:
             return b""
         samples = self.batches.samples(batch)
@@ -307,7 +307,7 @@ class Server(Participant):
         return max(self.privacy.spent(self.round), counted)
 
     def costs(self) -> dict[str, float]:
-        """Fields of the history: epsilon of this round, and of all so far."""
+        """Fields for the history: epsilon of this round, and of all so far."""
         privacy = self.privacy
         if privacy.laplace and not privacy.releases and privacy.labels is None:
             return {}  # no cost is known

@@ -160,7 +160,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @property
     def classes(self) -> int:
-        """Classes among which randomised response chooses."""
+        """Number of classes among which randomised response chooses."""
         return self.data.num_classes if self.data.task == "multiclass" else 2
 
     def colluders(self) -> int:
@@ -296,7 +296,7 @@ class WaitDP(Provable, EmbeddingProtocol):
 
     @property
     def _paid(self) -> Guarantee:
-        """Cost of each release, and of all that parties allow: a restart may repeat some."""
+        """Privacy cost of each release, and of all permitted ones; a restart may repeat some."""
         total = self.privacy.composed(self.limit) if self.privacy.releases else 0.0
         return Guarantee(self.config.epsilon, self.config.delta, total)
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a running simulation, so that a run that was killed can be resumed."""
+"""Checkpoints of a running simulation, so that a killed run can resume."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Autosave:
         return time.monotonic() - self._last > self._seconds
 
     def _ask(self, *, stop: bool, needed: bool = False) -> None:
-        """Write a checkpoint as soon as there is a state; one that is needed must not fail."""
+        """Write a checkpoint at the next consistent state; a needed one must not fail."""
         self._asked = True
 
         def write(state: dict[str, Any]) -> None:

@@ -55,9 +55,9 @@ class ClusterOptions(BaseModel):
         return None if self.manifest is None else Manifest.read(self.manifest)
 
     def answer(self) -> float:
-        """Seconds in which a party must answer."""
+        """Seconds within which a party must answer."""
         return ANSWER if self.answer_timeout is None else self.answer_timeout
 
     def key_folder(self) -> str | None:
-        """Whole path of the folder of keys, if there is one."""
+        """Absolute path of the folder of keys, if there is one."""
         return None if self.keys is None else str(self.keys.absolute())

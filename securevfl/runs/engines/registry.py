@@ -21,7 +21,7 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def get_engine(name: str) -> Engine:
-    """The engine of a name; an unknown one is refused."""
+    """Engine by its name; UnknownNameError for an unknown one."""
     if name not in ENGINES:
         raise ConfigurationError(f"run: unknown engine {name!r}; known: {', '.join(ENGINES)}")
     return ENGINES[name]
@@ -43,7 +43,7 @@ def check_supported(engine: Engine, values: Mapping[str, object]) -> None:
 
 
 def check_conditions(engine: Engine, conditions: Conditions) -> None:
-    """Refuse delays that are the sender's work, on an engine that runs in real time."""
+    """Refuse delays that model the sender's work on an engine in real time."""
     if conditions.delay_mode == "latency" or "delay_mode" in engine.supports:
         return
     raise ConfigurationError(

@@ -57,7 +57,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run that was stopped on request; `folder` can be resumed, if there is one.
+    """A run was stopped on request; `folder`, if any, can be resumed.
 
     `so_far` is what several runs together had found by then.
     """
@@ -197,7 +197,7 @@ def resume(
     track: Callable[[Row], None] | None = None,
     code: Collection[str] = (),
 ) -> Run:
-    """Go on with a run that was interrupted or killed; the result equals the unbroken run's.
+    """Continue an interrupted or killed run; the result equals the unbroken run's.
 
     A run on a cluster goes on from the newest round of which every party has a checkpoint.
 
@@ -317,7 +317,7 @@ def _check_track(track: object) -> None:
 
 
 def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
-    """Parties at the start of a run; networks that do not fit into memory are refused."""
+    """Parties at the start of a run; refuse networks that do not fit into memory."""
     try:
         return job.protocol.parties()
     except (MemoryError, RuntimeError) as error:  # torch raises the second
@@ -330,7 +330,7 @@ def _parties_of(job: Assembled) -> MutableMapping[int, Party]:
 
 
 def _keep_wrong_uploads(parties: Mapping[int, Party], folder: Path) -> list[Path]:
-    """Keep evidence of wrong uploads that the server found in a run; the files."""
+    """Store evidence of wrong uploads that the server found; return the files."""
     if not getattr(parties.get(SERVER), "caught", ()):
         return []
     from securevfl.runs.evidence import keep_wrong_uploads

@@ -1,4 +1,4 @@
-"""Base of all estimators: columns are dealt to simulated parties, and a protocol trains."""
+"""Base of all estimators: columns are divided among simulated parties; a protocol trains."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         return {**own, **given}
 
     def _deal(self, features: int) -> list[list[int]]:
-        """Numbers of each client's columns; none of a helper."""
+        """Column numbers of each client; empty for a helper."""
         if self.owners is not None:
             owners = [[int(k) for k in owned] for owned in self.owners]
             if sorted(k for owned in owners for k in owned) != list(range(features)):
@@ -224,7 +224,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         return 0  # whatever is wrong, the run says it
 
     def _parts(self, X: Any) -> list[Any]:
-        """Each client's columns; a constant one of a helper."""
+        """Columns of each client; one constant column for a helper."""
         if isinstance(X, np.ndarray):
             helper = np.zeros((len(X), 1))
             return [X[:, owned] if owned else helper for owned in self.owners_]
@@ -235,7 +235,7 @@ class VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     # -- use ---------------------------------------------------------------------------------
 
     def _scores(self, X: object, coded: bool, what: str) -> np.ndarray:
-        """Result of a method of the model or, on secret shares, of the run for rows."""
+        """Scores or predictions for rows by the model or, with `coded`, on secret shares."""
         check_is_fitted(self, "model_")
         parts = self._parts(self._checked(X))
         # Models that stay in secret shares are of use within their run only.

@@ -28,7 +28,7 @@ BESIDE = "saving.part"
 
 
 class _Summary(Stored):
-    """Fields of a summary that are used after a run; each may be absent."""
+    """Fields of a summary that are read after a run; each may be absent."""
 
     parties: Annotated[int, Field(ge=1, le=MOST_PARTIES)] = 1
     party_names: list[str] = Field(default_factory=list)

@@ -89,7 +89,7 @@ class OwnFolder:
         return (self.path / SUMMARY).exists()
 
     def origin(self, phase: str) -> int:
-        """``time.time_ns()`` at the beginning of a phase, which a restart does not change."""
+        """Start of a phase by ``time.time_ns()``, unchanged by restarts."""
         origins = self._state.setdefault("origins", {})
         if phase not in origins:
             origins[phase] = time.time_ns()
@@ -135,7 +135,7 @@ class OwnFolder:
         return read_file(self.path / "phases" / phase / RESULT)
 
     def has_result(self, phase: str) -> bool:
-        """Whether there is a whole result of a phase."""
+        """Whether a complete result of a phase is stored."""
         try:
             self.result(phase)
         except CheckpointError:
@@ -143,7 +143,7 @@ class OwnFolder:
         return True
 
     def forget_result(self, phase: str) -> None:
-        """Remove the result of a phase that is carried out again."""
+        """Remove the result of a phase that is repeated."""
         (self.path / "phases" / phase / RESULT).unlink(missing_ok=True)
 
     def clear(self) -> None:
@@ -165,7 +165,7 @@ def _remove(path: Path) -> None:
 
 
 class EventLog:
-    """Events of a party on disk, line by line; one that was cut off by a crash is dropped."""
+    """Events of a party on disk, line by line; a line cut off by a crash is dropped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -83,7 +83,7 @@ class Invitation:
 
 
 def invite(manifest: Path, relays: Sequence[str]) -> dict[str, str]:
-    """Invitations by "server", "party 0", ..., and the manifest's fingerprint, by "fingerprint".
+    """Invitations by "server", "party 0", ...; also the manifest's "fingerprint".
 
     Where somebody decodes sums, "sums" says what they will tell. All parties compare the
     fingerprint. Relays are addresses, as ``securevfl relay init`` prints them. ConfigurationError

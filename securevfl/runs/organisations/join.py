@@ -151,7 +151,7 @@ class Member:
         return read_summary(self.folder.path / SUMMARY)
 
     async def _session(self, process: Process, say: Callable[[str], None]) -> Summary:
-        """Gather all parties, and carry out the phases that are not over."""
+        """Gather all parties, and carry out the remaining phases."""
         manifest = await process.gather(self.terms.seconds_left)
         self.folder.keep_manifest(manifest)
         own = self._organisation = self._organise(manifest, say)

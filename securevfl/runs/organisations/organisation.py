@@ -116,7 +116,7 @@ class Organisation:
         return tables.seen_by(self.index, facts, own_folder(str(self.home.path), self.index))
 
     def make(self, *, waiting: bool = False) -> Protocol:
-        """The configured protocol, newly made.
+        """New configured protocol.
 
         If it is `waiting`, then without the options by which it goes on when a client is away.
         """
@@ -219,7 +219,7 @@ class Organisation:
             self._say(f"sums: {released.sentence()}{below}")
 
     def _check_fits(self, made: Protocol) -> None:
-        """Refuse a manifest with other parties or evaluation points than the protocol's."""
+        """Refuse a manifest whose parties or evaluation points differ from the protocol's."""
         needed = {n for numbers in made.roles().values() for n in numbers}
         if needed != set(self.manifest.entries):
             raise ConfigurationError(
@@ -265,7 +265,7 @@ class Organisation:
             self._say_round(host)
 
     def _say_round(self, host: PartyHost) -> None:
-        """Say in which round the party is, now and then."""
+        """Report the party's round from time to time."""
         now, round = time.monotonic(), host.party.round
         if now - self._said < _SAID or not 0 < round < self.terms.options.get("rounds", 0):
             return

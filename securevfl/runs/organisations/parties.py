@@ -70,7 +70,7 @@ def measuring(made: Protocol) -> Measuring:
 
 @dataclass(frozen=True)
 class PredictingMaker:
-    """Makes this organisation's party of a coded prediction, of the test rows if `rows` is None.
+    """Factory of this organisation's party in a coded prediction (test rows if `rows` is None).
 
     `make` makes the configured protocol anew, as this organisation has it; `trained` gives its
     trained party for one that was newly made. `blind` blinds a party of so many rows.
@@ -124,7 +124,7 @@ class EmbeddingJudge(Party):
 
 @dataclass(frozen=True)
 class EmbeddingMaker:
-    """Makes this organisation's party of an evaluation by embeddings; see `PredictingMaker`."""
+    """Factory of this organisation's party in an evaluation by embeddings."""
 
     make: Callable[[], Protocol]
     trained: Callable[[Party], Party]
@@ -156,7 +156,7 @@ def evaluation_maker(
 
 
 def measures_of(party: Any, made: Protocol) -> dict[str, float]:
-    """Measures on the test rows, from the server's party of an evaluation that has ended."""
+    """Measures on the test rows from the server's party of a finished evaluation."""
     scores = bare_of(party.predicted)[1] if hasattr(party, "predicted") else party.scores
     data = made.data
     return scored(made, scores) | quality(data.task, scores, data.test_labels, data.train_labels)

@@ -303,7 +303,7 @@ class PredictingOrganisation(Organisation):
 
 
 def _check_asked(manifest: Manifest, index: int, new: Path | None, name: str, asker: int) -> None:
-    """Refuse a session that cannot predict, and a table of new rows too many or too few."""
+    """Refuse a session that cannot predict, or a missing or superfluous table of new rows."""
     terms, parties = Terms.of(manifest), len(manifest.entries) - 1
     owners, cls = parties - terms.helpers, get_protocol(manifest.protocol)
     if cls.predictors is Protocol.predictors or not (cls.apart and terms.own_tables):

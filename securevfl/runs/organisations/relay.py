@@ -98,7 +98,7 @@ def init(
 
 
 def configuration(users: dict[str, list[tuple[str, str]]], listen: str, port: int) -> str:
-    """Text of the server's configuration.
+    """Configuration text of the NATS server.
 
     `users` has, for each key of NATS, the subjects that it publishes and those that it reads.
     """
@@ -109,7 +109,7 @@ def configuration(users: dict[str, list[tuple[str, str]]], listen: str, port: in
 
 
 def start(folder: Path) -> None:
-    """Become the relay of a folder: this process is replaced by the server's."""
+    """Replace this process by the relay of a folder."""
     if not (folder / CONFIGURATION).is_file():
         raise ConfigurationError(
             f"relay: {folder} holds no {CONFIGURATION}; write it with `securevfl relay init "

@@ -99,7 +99,7 @@ class Terms:
         padded: bool = False,
         names: Sequence[str] = (),
     ) -> Terms:
-        """Terms that this version can carry out.
+        """Terms that this version can carry out; refuse others.
 
         ConfigurationError for unknown options, those that so many parties cannot meet, and data
         that the protocol cannot use.
@@ -136,7 +136,7 @@ class Terms:
             ) from None
 
     def plain(self) -> dict[str, object]:
-        """Plain values, for a manifest."""
+        """Terms in plain types, for a manifest."""
         return {
             "version": self.version,
             "begin_by": self.begin_by.isoformat(),

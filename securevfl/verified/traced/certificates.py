@@ -15,7 +15,7 @@ from securevfl.verified.verdicts import Verdict, who
 
 @dataclass(frozen=True)
 class Certificate:
-    """A file of ``securevfl verify NAME --certificate FILE``.
+    """Certificate file of ``securevfl verify NAME --certificate FILE``.
 
     What it says is believed by nobody before `check`.
 

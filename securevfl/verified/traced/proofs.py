@@ -151,7 +151,7 @@ class Traced:
         return found
 
     def _made(self, inputs: int) -> Any:
-        """The protocol, with inputs of a seed.
+        """Protocol with inputs drawn from a seed.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class Traced:
 
     @property
     def sizes(self) -> str:
-        """The public sizes that a verdict is for."""
+        """Public sizes that a verdict applies to."""
         cls: Any = get_protocol(self.protocol)
         options = {**cls.traced_options, **self.options}
         said = ", ".join(f"{name} = {value}" for name, value in options.items())
@@ -207,7 +207,7 @@ class Traced:
 
 
 def small_data(parties: int, rows: int, seed: int = 0) -> VerticalDataset:
-    """Two classes and few columns. A proof is for all values, so these are any numbers."""
+    """Small data set of two classes; its values are arbitrary, since proofs hold for all."""
     rng = np.random.default_rng(seed)
     features = [rng.standard_normal((rows, _WIDTH)).astype(np.float32) for _ in range(parties)]
     labels = rng.permutation(np.arange(rows) % 2)
@@ -375,12 +375,12 @@ def prove_protocol(
 
 
 def _share(done: float, schedules: Sequence[object]) -> str:
-    """Share that is done of the schedules and of the check, which takes about as long as one."""
+    """Finished share of schedules and final check, which takes about as long as a schedule."""
     return f"{100 * done / (len(schedules) + 1):.0f} %"
 
 
 def _functions(world: World) -> set[tuple[str, ...]]:
-    """Functions that a trace has calls of."""
+    """Functions called in a trace."""
     return {node.data[0].code for node in world.nodes if node.op == "map"}
 
 
@@ -625,7 +625,7 @@ def step_of(written: Mapping[str, Any]) -> Step:
 
 
 def is_provable(name: str) -> bool:
-    """Whether a protocol is written with protected values."""
+    """Whether a protocol is written with protected values, so that it can be proved."""
     return issubclass(get_protocol(name), Provable)
 
 

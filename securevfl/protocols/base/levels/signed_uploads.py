@@ -84,7 +84,7 @@ def signed_messages(prss: Prss) -> tuple[MessageSpec, ...]:
 
 
 def recovery_of(code: LagrangeCode) -> int:
-    """R of a code of uploads."""
+    """Recovery threshold R of the code of uploads."""
     return code.recovery_threshold(code.degree)
 
 
@@ -215,7 +215,7 @@ def decode_signed(
 def _check_signed(
     server: Any, code: LagrangeCode, told: bytes, chain: Secret, formed: Mapping[int, Any]
 ) -> None:
-    """Refuse uploads that are not signed, or under another label than most."""
+    """Refuse uploads without valid signature, or with a label that differs from most."""
     if not formed:
         return
     names, values, signatures = zip(*formed.values(), strict=True)
