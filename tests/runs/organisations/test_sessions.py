@@ -241,7 +241,8 @@ def test_new_rows_are_predicted_on_shares_for_who_asks_alone(
     monkeypatch.setattr(OwnFolder, "write_result", writing)
     new = {n: file for n, file in new_rows.items() if n != SERVER or asker == SERVER}
     terms = predicting(meeting, 2, new_rows[2], asker, f"for {asker}").agrees_to()
-    assert terms["asked"].startswith(f"prediction for {asker} for {name_of(asker)}; all give the same")
+    asked = f"prediction for {asker} for {name_of(asker)}; all give the same"
+    assert terms["asked"].startswith(asked)
     told = f"{name_of(asker)} alone learns the scores"
     assert terms["who sees what"].startswith(told)
     assert ("the server's network" in terms["who sees what"]) == (asker != SERVER)
