@@ -284,7 +284,7 @@ class RemoteColumns(PartyPreprocessor):
         forest = Forest() if leaves else None
         return cls(columns, (0.0,) * width, (1.0,) * width, False, forest=forest)
 
-    def apply(self, rows: object) -> NDArray[np.float32]:
+    def apply(self, rows: object, told: list[str] | None = None) -> NDArray[np.float32]:
         """Raise DataError: the columns are encoded on their own party's machine."""
         raise DataError(
             "the columns of this party are encoded where its table is, and nobody else knows how; "
