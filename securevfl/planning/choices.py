@@ -170,13 +170,16 @@ def choice_by_needs(
         raise ConfigurationError(
             f"plan: {cls.name} with these options cannot be planned: what it sends depends on "
             "chance, or has no forecast; leave out timeouts and a release"
+            + f", and give quorum = {needs.parties}"
+            * ("quorum" in cls.Config.model_fields)
         )
     N, owners = needs.parties, len(shape.widths)
     loaded = load_conditions(conditions, parties=owners, batch_rows=outline.batch_rows)
     times = expected_times(outline, with_helpers(loaded, N), N, sealed=sealed, seed=seed)
-    helpers = max(config.helpers, needs.results - _fast(loaded, owners))
-    helped = times
-    if helpers > config.helpers:
+    helpers, helped = None, None
+    if hasattr(config, "helpers"):
+        helpers, helped = max(config.helpers, needs.results - _fast(loaded, owners)), times
+    if helpers is not None and helpers > config.helpers:
         more = config.model_copy(update={"helpers": helpers})
         outlined, all_of_them = cls.outline(more, shape), owners + helpers
         assert outlined is not None
@@ -193,7 +196,7 @@ def choice_by_needs(
         keys=needs.keys,
         replay=needs.replay,
         helpers=helpers,
-        helped_seconds=helped.round,
+        helped_seconds=helped and helped.round,
     )
 
 

@@ -200,7 +200,8 @@ def _by_needs(
     options: Mapping[str, Any],
 ) -> Forecast:
     """The forecast for a protocol that states its own numbers: the K asked for, or all feasible."""
-    tried = [config.segments] if "segments" in options else range(1, shape.rows + 1)
+    holds = "helpers" in cls.Config.model_fields  # holders, whose number bounds K
+    tried = range(1, shape.rows + 1) if holds and "segments" not in options else [config.segments]
     configs: list[Any] = []
     needs: list[Needs] = []
     for K in tried:

@@ -153,9 +153,14 @@ class Timeline:
             start, arrived = np.maximum(free, busy), np.maximum(ready, busy)
             for n in senders_of(post, 0, N):
                 each, to = self._seconds(post, n), list(receivers_of(post, n, N))
-                arrivals = start[n] + np.arange(1, len(to) + 1) * each
-                arrived[to] = np.maximum(arrived[to], arrivals)
-                free[n] = start[n] + len(to) * each
+                steps = np.arange(1, len(to) + 1) * each
+                if n == SERVER:  # it waits for nobody, and has an uplink of its own
+                    sent = self._server_free[:, None] + steps
+                    self._server_free, arrivals = sent[:, -1], self._received(post, to, sent)[0]
+                else:
+                    arrivals, free[n] = start[n] + steps, start[n] + len(to) * each
+                if SERVER not in to:
+                    arrived[to] = np.maximum(arrived[to], arrivals)
             ready = arrived
         return ready, free
 

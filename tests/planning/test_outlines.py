@@ -17,6 +17,7 @@ from securevfl.protocols.base.schedule import Outline, Post, Shape
 from securevfl.protocols.coded_split.declaration import AGAIN
 from securevfl.testing.runs import make
 
+PARTIES = 6  # of the small data
 # Options of protocols that have an outline; others are found without one.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "fedvs": [
@@ -32,9 +33,14 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"privacy": 2, "helpers": 2},
         {"rounds": 132},
     ],
+    "secagg_split": [{"quorum": PARTIES}, {"quorum": PARTIES, "security": "covert"}],
 }
 # Kinds that no message between two parties has, or only those of parties that were late.
-UNPLANNED = {"coded_split": {"own-keys", "lacks", "missed"}, "fedvs": {"own-keys"}}
+UNPLANNED = {
+    "coded_split": {"own-keys", "lacks", "missed"},
+    "fedvs": {"own-keys"},
+    "secagg_split": {"secret", "doubted", "history", "lacks", "missed"},
+}
 
 
 def outlined(name: str, options: dict[str, Any]) -> tuple[Protocol, Outline | None]:
@@ -91,7 +97,11 @@ def declared(made: Protocol, key: MessageKey) -> list[MessageSpec]:
 
 
 def test_every_protocol_with_an_outline_is_looked_at():
-    with_outline = {name for name in find_protocols() if outlined(name, {})[1] is not None}
+    with_outline = {
+        name
+        for name in find_protocols()
+        if outlined(name, OPTIONS.get(name, [{}])[0])[1] is not None
+    }
     assert with_outline == set(OPTIONS)
 
 

@@ -25,7 +25,12 @@ from securevfl.privacy.claims import Claim, budget_claims, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.coded import CodedProtocol
-from securevfl.protocols.base.levels.schedule import identity_posts, proof_of, told_posts
+from securevfl.protocols.base.levels.schedule import (
+    identity_posts,
+    proof_of,
+    signed_gradient,
+    told_posts,
+)
 from securevfl.protocols.base.mask_keys import key_posts
 from securevfl.protocols.base.messages import MessageSpec
 from securevfl.protocols.base.pretraining import pretraining_messages
@@ -55,12 +60,7 @@ from securevfl.protocols.fedvs.prediction import (
     opened_scores,
 )
 from securevfl.protocols.fedvs.quantisation import row_sum_of, segments_of
-from securevfl.protocols.fedvs.schedule import (
-    attempts,
-    beside,
-    coding_operations,
-    signed_gradient,
-)
+from securevfl.protocols.fedvs.schedule import attempts, beside, coding_operations
 from securevfl.verified import Provable, Schedule, World, bare_of, usual
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.active.statements import SIGNATURE
 from securevfl.field import LagrangeCode, PrimeField
 from securevfl.protocols.base.levels.schedule import WORD, proof_of, signed_upload
 from securevfl.protocols.base.protocol import Part
@@ -29,12 +28,6 @@ def coding_operations(elements: int, points: int) -> int:
 def beside(share: Any, more: tuple[Any, ...]) -> Any:
     """Payload of a planned share with its additions."""
     return (share, *more) if more else share
-
-
-def signed_gradient(gradient: Any, config: FedVSConfig) -> Any:
-    """Planned dL/dH, with the server's signature on the history above level semi-honest."""
-    signed = WORD, bytes(SIGNATURE)
-    return gradient if config.security == "semi-honest" else (gradient, *signed)
 
 
 def attempts(

@@ -14,6 +14,7 @@ from securevfl.privacy.claims import SUMS, Claim, given_sums
 from securevfl.privacy.released_equations import LAW
 from securevfl.protocols.base.card import Card
 from securevfl.protocols.base.messages import SELF, MessageSpec, in_rounds, in_setup, with_history
+from securevfl.protocols.base.schedule import Needs, Outline, Shape
 from securevfl.protocols.base.summed_parties import SummedEmbeddings, usual_of
 from securevfl.protocols.secagg_split.algorithm import Client, Server
 from securevfl.protocols.secagg_split.covert import FULLER
@@ -23,6 +24,7 @@ from securevfl.protocols.secagg_split.parameters import (
     cohort_number,
     thresholds,
 )
+from securevfl.protocols.secagg_split.schedule import needs_of, outline_of
 from securevfl.verified import Schedule, World
 
 
@@ -110,6 +112,16 @@ class SecAggSplit(SummedEmbeddings):
                 f"secagg_split: prime = {config.prime} leaves no room for quantised sums; use at "
                 "least 2^16, such as 2^31 - 1"
             )
+
+    @classmethod
+    def outline(cls, config: SecAggConfig, shape: Shape) -> Outline | None:
+        """Message schedule of a run; None where it is chance who survives."""
+        return outline_of(config, shape)
+
+    @classmethod
+    def needs(cls, config: SecAggConfig, shape: Shape) -> Needs:
+        """Numbers for the planner: t, the quorum and memory."""
+        return needs_of(config, shape)
 
     @property
     def messages(self) -> tuple[MessageSpec, ...]:

@@ -30,6 +30,12 @@ def signed_upload(share: Any) -> tuple[Any, ...]:
     return WORD, share, bytes(SIGNATURE)
 
 
+def signed_gradient(gradient: Any, config: Any) -> Any:
+    """Planned dL/dH, with the server\'s signature on the history above level semi-honest."""
+    signed = WORD, bytes(SIGNATURE)
+    return gradient if config.security == "semi-honest" else (gradient, *signed)
+
+
 def identity_posts(parties: int, *, to_server: bool) -> list[Post]:
     """Planned messages with verifying keys, to all parties that check statements."""
     key = (bytes(DIGEST),)

@@ -1,0 +1,115 @@
+"""Planned messages of a run of masked sums in which all clients survive, and its numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from securevfl.active.statements import DIGEST, SIGNATURE
+from securevfl.engine.party import SERVER
+from securevfl.engine.streams import keyed_stream
+from securevfl.field import PrimeField
+from securevfl.models.polynomial_network import expanded_width
+from securevfl.models.split import Batches
+from securevfl.protocols.base.levels.schedule import WORD, identity_posts, signed_gradient
+from securevfl.protocols.base.schedule import Needs, Outline, Phase, Post, Shape, Stage, hollow
+from securevfl.protocols.secagg_split.covert import Summed
+from securevfl.protocols.secagg_split.parameters import Deal, Opening, SecAggConfig, thresholds
+from securevfl.verified.parties import limb_bits
+from securevfl.verified.trace import KEY_BYTES
+
+
+def outline_of(config: SecAggConfig, shape: Shape) -> Outline | None:
+    """Message schedule of a run; None where it is chance who survives.
+
+    That is with a timeout, or a quorum below N. Of other networks than polynomial ones the work is
+    not known from sizes.
+    """
+    N = len(shape.widths)
+    t, quorum = thresholds(config, N)
+    timed = config.share_timeout is not None or config.result_timeout is not None
+    if quorum < N or timed or config.client != "pn" or config.own_client:
+        return None
+    covert, every = config.security == "covert", tuple(range(N))
+    coded = _batches(config, shape).coded
+    samples, h, p = coded * config.segments, config.width, config.prime
+    key, signature = bytes(KEY_BYTES), bytes(SIGNATURE)
+    part = hollow((-(-8 * KEY_BYTES // limb_bits(p)),), PrimeField(p).dtype)  # a share of a secret
+    deal: Any = Deal(key, part, part)
+    work = [samples * h * (expanded_width(d, config.degree) + N) for d in shape.widths]
+    setup: list[Post] = []
+    if covert:
+        setup = identity_posts(N, to_server=False)
+    elif config.signs:
+        setup = [Post("identity", "peers", (bytes(DIGEST),))]
+    gradient = Post(
+        "gradient",
+        "clients",
+        (signed_gradient(hollow((samples, h), np.float32), config),),
+        operations=(samples * h * N * 2,),
+    )
+    summed = Post("summed", "clients", (Summed(every, every, 0),))
+    signed = (
+        Stage((Post("signature", "server", (signature,)),), count=N),
+        Stage((Post("signatures", "clients", (dict.fromkeys(every, signature),)),)),
+    )
+    upload = Post(
+        "embedding",
+        "server",
+        (hollow((samples, h), PrimeField(p).dtype),),
+        operations=tuple(work),
+        modulus=p,
+    )
+    stages = (
+        Stage(
+            (
+                Post("deal", "peers", ((deal, WORD) if covert else deal,), modulus=p),
+                Post("shared", "server", (key,)),
+            ),
+            activity="share",
+            count=N,
+        ),
+        Stage((Post("sharers", "clients", (every,)),)),
+        Stage((upload,), activity="upload", count=N),
+        Stage((Post("survivors", "clients", (every,)),)),
+        *signed * config.signs,
+        Stage(
+            (Post("opening", "server", (Opening(dict.fromkeys(every, part), {}),), modulus=p),),
+            count=t,
+        ),
+        Stage((*[summed] * covert, gradient)),
+    )
+    phase = Phase(hollow((coded,), np.uint32), stages, config.rounds)
+    return Outline(tuple(setup), (phase,), coded)
+
+
+def needs_of(config: SecAggConfig, shape: Shape) -> Needs:
+    """Numbers for the planner; every pair agrees on a key in each round."""
+    N, p = len(shape.widths), config.prime
+    t, quorum = thresholds(config, N)
+    coded = _batches(config, shape).coded * config.segments
+    size = PrimeField(p).dtype.itemsize
+    held = 4 * shape.rows * max(shape.widths) + 3 * coded * config.width * size
+    return Needs(
+        parties=N,
+        keys=N * (N - 1) // 2,
+        threshold=t,
+        results=quorum,
+        prime=p,
+        data_bits=config.bits,
+        model_bits=0,
+        largest=N * ((p - 1) // (2 * N)),
+        expected=0,
+        limit=(p - 1) // 2,
+        smallest=p,
+        replay=0,
+        client_memory=held,
+        simulation_memory=N * held,
+    )
+
+
+def _batches(config: SecAggConfig, shape: Shape) -> Batches:
+    """A layout of which only the sizes are asked for."""
+    stream = lambda name, *keys: keyed_stream(0, SERVER, name)  # noqa: E731
+    return Batches(shape.rows, config.segments, config.batch, stream)
